@@ -103,15 +103,23 @@ class Source:
         first = token.text == "#" and not self.text[self.text.rfind("\n", 0, token.start) + 1:token.start].strip()
         return DIRECTIVE.match(self.text, token.start) if first else None
 
-    def declares(self, name):
-        return name == WHOLE_FILE or any(name in item.names for item in self.items)
+    def has(self, name):
+        """A prototype alone is no function."""
+        return name == WHOLE_FILE or any(name in item.names and not is_prototype(item.tokens) for item in self.items)
 
     def find(self, place):
         """Where the old text is, as pairs of offsets."""
         parts = [self.tokens] if place.name == WHOLE_FILE else [i.tokens for i in self.items if place.name in i.names]
-        old = words(place.old)
-        return [(part[i].start, part[i + len(old) - 1].end) for part in parts for i in range(len(part) - len(old) + 1)
-                if part[i].text == old[0] and [t.text for t in part[i:i + len(old)]] == old]
+        return [span for part in parts for span in spans_in(part, words(place.old))]
+
+    def holders(self, place):
+        """The names of what has the old text, whatever the place is called."""
+        return [sorted(item.names)[0] for item in self.items if item.names and spans_in(item.tokens, words(place.old))]
+
+
+def spans_in(tokens, wanted):
+    return [(tokens[i].start, tokens[i + len(wanted) - 1].end) for i in range(len(tokens) - len(wanted) + 1)
+            if tokens[i].text == wanted[0] and [t.text for t in tokens[i:i + len(wanted)]] == wanted]
 
 
 def follow_branches(directive, branches, depth):
@@ -135,6 +143,10 @@ def function_in(tokens):
     head = next((i for i, t in enumerate(tokens) if t.text in ("{", "=", ";")), len(tokens))
     return next((word.text for word, bracket in zip(tokens[:head], tokens[1:head])
                  if bracket.text == "(" and is_name(word)), None)
+
+
+def is_prototype(tokens):
+    return function_in(tokens) and tokens[-1].text == ";"
 
 
 def names_in(tokens):
@@ -168,13 +180,13 @@ class Sources:
     def all(self):
         for folder in FOLDERS:
             for file in sorted((self.root / folder).rglob("*")):
-                if file.suffix in SUFFIXES:
+                if file.suffix in SUFFIXES and file.is_file():
                     yield file.relative_to(self.root).as_posix()
 
     def locate(self, path, place):
         """The source, and the start and end of the old text in it."""
         source = self.read(path)
-        if source and source.declares(place.name):
+        if source and source.has(place.name):
             found = [(path, *span) for span in source.find(place)]
             where = path
         else:
@@ -182,8 +194,14 @@ class Sources:
                      if place.name != WHOLE_FILE]
             where = f"{path}, which is not there, or in any other" if not source else f"any other source than {path}"
         if len(found) != 1:
-            raise Stale(f"{place.where}: the old text is there {len(found)} times, in {place.name} of {where}")
+            raise Stale(f"{place.where}: the old text is there {len(found)} times, in {place.name} of {where}"
+                        f"{'' if found else self.rumour(place)}")
         return found[0]
+
+    def rumour(self, place):
+        """Where a text is that was not found in its place, as far as that is one place; for who mends the list."""
+        there = [(name, path) for path in self.all() for name in self.read(path).holders(place)]
+        return f"; it is in {there[0][0]} of {there[0][1]}" if len(there) == 1 else ""
 
 
 # ---- mistakes ----------------------------------------------------------------
@@ -311,11 +329,51 @@ def make(mistake, sources):
     return {path: changed(sources.read(path).text, at) for path, at in spans.items()}
 
 
+def entries_of(text):
+    """What is in front of the first mistake of a list, and the lines of each by its name."""
+    entries, name = {"": []}, ""
+    for line in text.rstrip("\n").split("\n"):
+        begun = re.match(r"([\w-]+):", line)
+        name = begun[1] if begun and begun[1] != "source" else name
+        entries.setdefault(name, []).append(line)
+    return entries
+
+
+def list_name(source):
+    """The file that lists the mistakes of a source: src/memory/budget.c has memory-budget.mut."""
+    return re.sub(r"^(src|include)-|\.c$", "", source.replace("/", "-")) + ".mut"
+
+
+def tidy(folder, sources):
+    """Puts each mistake into the list of the source that it is in by now; returns how many were elsewhere."""
+    text, moved = {}, {}
+    for mistake in read_lists(folder):
+        at = sources.locate(mistake.source, mistake.places[0])[0]
+        text.setdefault(mistake.file, entries_of(mistake.file.read_text()))
+        if at != mistake.source:
+            moved.setdefault(at, []).append(text[mistake.file].pop(mistake.name))
+    for file, entries in text.items():
+        write_list(file, list(entries.values()))
+    for source, entries in moved.items():
+        file = Path(folder) / list_name(source)
+        old = entries_of(file.read_text()) if file.exists() else {"": [f"source: {source}"]}
+        write_list(file, [*old.values(), *entries])
+    return sum(len(entries) for entries in moved.values())
+
+
+def write_list(file, entries):
+    """One without mistakes goes."""
+    if len(entries) < 2:
+        file.unlink()
+        return
+    first, *others = ["\n".join(lines).strip("\n") for lines in entries]
+    file.write_text("\n\n".join([first, *sorted(others, key=lambda entry: entry.partition(":")[0])]) + "\n")
+
+
 def note_test(mistake, test):
-    """Writes into its list which test finds it. Lines may have moved since it was read."""
-    lines = mistake.file.read_text().split("\n")
-    at = next(i for i, line in enumerate(lines) if line.startswith(mistake.name + ":")) + 1
-    end = next((i for i in range(at, len(lines)) if not lines[i].startswith(" ")), len(lines))
-    old = [i for i in range(at, end) if lines[i].split()[:1] == ["test"]]
-    lines[old[0] if old else at:old[0] + 1 if old else at] = [f"  test {test}"]
-    mistake.file.write_text("\n".join(lines))
+    """Writes into its list which test finds it. The list may have changed since it was read."""
+    entries = entries_of(mistake.file.read_text()) if mistake.file.exists() else {}
+    if mistake.name in entries:  # nobody has taken it out meanwhile
+        entry = [line for line in entries[mistake.name] if line.split()[:1] != ["test"]]
+        entries[mistake.name] = [entry[0], f"  test {test}", *entry[1:]]
+        mistake.file.write_text("\n".join(line for entry in entries.values() for line in entry) + "\n")

@@ -12,9 +12,9 @@ WEIR_BEGIN
 
 typedef enum weir_span_state {
     WEIR_SPAN_LIVE = 0,
-    WEIR_SPAN_PENDING = 1,  /* freed; the device is not yet past it */
-    WEIR_SPAN_PARKED = 2,   /* freed, and kept by a thread for the same client and stream */
-    WEIR_SPAN_PROMISED = 3, /* a thread is making a block of it, or undoing that */
+    WEIR_SPAN_PENDING = 1,       /* freed; the device is not yet past it */
+    WEIR_SPAN_THREAD_CACHED = 2, /* freed, and kept by a thread for the same client and stream */
+    WEIR_SPAN_PROMISED = 3,      /* a thread is making a block of it, or undoing that */
     WEIR_SPAN_FREE = 4,
     WEIR_SPAN_ORDERED = 5, /* free, for `stream` alone as yet: the device may not be past what was freed there */
     WEIR_SPAN_KEPT = 6,    /* what is left beside a block and serves nobody else: direct, async, segments */

@@ -78,7 +78,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, uin
  * passed once an event behind it has; where there is none yet one is recorded here, and what the device has not told by the
  * end of the call is left for the next one. Blocks that are given back to pools (weir/blocks.h) are the pools' matter.
  * Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_settle(weir_runtime *runtime, uint64_t *left);
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left);
 
 WEIR_END
 #endif

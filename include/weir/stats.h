@@ -17,16 +17,16 @@ WEIR_BEGIN
 
 /* How a request for a block came to be served: the rungs of the ladder, cheapest first. */
 typedef enum weir_rung {
-    WEIR_RUNG_FIT = 0,       /* memory that was free, whoever had it last, without a call of the driver */
-    WEIR_RUNG_PARKED = 1,    /* after threads had given up what they parked */
-    WEIR_RUNG_COMPLETED = 2, /* after a look at what was freed and has passed since */
-    WEIR_RUNG_SPARE = 3,     /* a spare handle was mapped */
-    WEIR_RUNG_CREATE = 4,    /* physical memory was taken from the driver */
-    WEIR_RUNG_REMAP = 5,     /* handles were moved from under free memory */
-    WEIR_RUNG_RELIEVED = 6,  /* after an adaptor had given up what it kept back */
-    WEIR_RUNG_ORDER = 7,     /* memory freed on another stream, behind which the request's stream was ordered */
-    WEIR_RUNG_PRESSURE = 8,  /* after a pressure callback had made room; weir/pressure.h */
-    WEIR_RUNG_WAIT = 9,      /* after waiting for pending frees */
+    WEIR_RUNG_FIT = 0,           /* memory that was free, whoever had it last, without a call of the driver */
+    WEIR_RUNG_THREAD_CACHED = 1, /* after threads had given up what they parked */
+    WEIR_RUNG_COMPLETED = 2,     /* after a look at what was freed and has passed since */
+    WEIR_RUNG_SPARE = 3,         /* a spare handle was mapped */
+    WEIR_RUNG_CREATE = 4,        /* physical memory was taken from the driver */
+    WEIR_RUNG_REMAP = 5,         /* handles were moved from under free memory */
+    WEIR_RUNG_RELIEVED = 6,      /* after an adaptor had given up what it kept back */
+    WEIR_RUNG_ORDER = 7,         /* memory freed on another stream, behind which the request's stream was ordered */
+    WEIR_RUNG_PRESSURE = 8,      /* after a pressure callback had made room; weir/pressure.h */
+    WEIR_RUNG_WAIT = 9,          /* after waiting for pending frees */
     WEIR_RUNG_COUNT = 10
 } weir_rung;
 
@@ -53,12 +53,12 @@ typedef struct weir_stats {
     /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a moment
      * before the rest. */
     uint64_t ordered;
-    uint64_t created; /* handles of physical memory ever made, */
-    uint64_t moved;   /* moved to where a block wanted memory, */
-    uint64_t batches; /* and times that some were moved for one block */
-    uint64_t parked;  /* of the cached bytes */
-    uint64_t hits;    /* allocations that parked blocks served */
-    uint64_t emptied; /* parked bytes that were given up for requests which needed them */
+    uint64_t created;       /* handles of physical memory ever made, */
+    uint64_t moved;         /* moved to where a block wanted memory, */
+    uint64_t batches;       /* and times that some were moved for one block */
+    uint64_t thread_cached; /* of the cached bytes */
+    uint64_t hits;          /* allocations that parked blocks served */
+    uint64_t emptied;       /* parked bytes that were given up for requests which needed them */
     /* Blocks by the highest rung that led to them; law: hits and these add up to allocations. */
     uint64_t ladder[WEIR_RUNG_MOST];
     /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
@@ -81,8 +81,8 @@ typedef struct weir_client_stats {
     uint64_t allocations, frees, refusals;
     uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];
-    uint64_t parked;       /* live + pending + promised + parked <= maximum */
-    uint64_t hits, misses; /* allocations that parked blocks served, and the others */
+    uint64_t thread_cached; /* live + pending + promised + parked <= maximum */
+    uint64_t hits, misses;  /* allocations that parked blocks served, and the others */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with

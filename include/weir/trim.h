@@ -55,7 +55,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_empty_cache(weir_runtime *runti
 
 /* Gives wholly free segments back until at most WEIR_IDLE_KEPT bytes of such are left, however much else is cached. weir does
  * so by itself when the driver has no more memory although the budget allows it, and when the budget is lowered. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_shed(weir_runtime *runtime, weir_trim_report *out);
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out);
 
 WEIR_END
 #endif

@@ -262,7 +262,7 @@ static uint64_t find_long_run(const wi_bitmap *b, uint64_t count, uint64_t *firs
 uint32_t wi_bitmap_take_run(wi_bitmap *b, uint32_t count)
 {
     uint64_t first = WI_BITMAP_NONE;
-    wi_law(count > 0);
+    wi_assert(count > 0);
     if (count <= WI_BITMAP_LONGEST) {
         first = take_short_run(b, count);
     } else if (count <= b->free && find_long_run(b, count, &first) == count) {
@@ -369,11 +369,11 @@ void wi_bitmap_check(wi_bitmap *b)
     for (uint32_t w = 0; w < b->words; w++) {
         uint32_t bound = b->bound[w];
         counted += (uint64_t)__builtin_popcountll(b->bits[w]);
-        wi_law(bound <= WI_BITMAP_LONGEST && bound >= longest_from(b, w) && (bound == 0) == (b->bits[w] == 0));
-        wi_law(bound == 0 || (*tree_at(b, 0, w / 64, bound) >> w % 64 & 1));
+        wi_assert(bound <= WI_BITMAP_LONGEST && bound >= longest_from(b, w) && (bound == 0) == (b->bits[w] == 0));
+        wi_assert(bound == 0 || (*tree_at(b, 0, w / 64, bound) >> w % 64 & 1));
         trees |= bound ? UINT64_C(1) << (bound - 1) : 0;
     }
-    wi_law(counted == b->free && trees == b->trees && b->bits[b->words] == 0);
+    wi_assert(counted == b->free && trees == b->trees && b->bits[b->words] == 0);
     uint64_t entered = 0, words = 0;
     for (uint32_t bound = 1; bound <= WI_BITMAP_LONGEST; bound++)
         for (uint32_t level = 0; level < b->levels; level++) {
@@ -382,12 +382,12 @@ void wi_bitmap_check(wi_bitmap *b)
                 uint64_t bits = *tree_at(b, level, at, bound);
                 entered += level == 0 ? (uint64_t)__builtin_popcountll(bits) : 0;
                 if (level + 1 < b->levels)
-                    wi_law((*tree_at(b, level + 1, at / 64, bound) >> at % 64 & 1) == (bits != 0));
+                    wi_assert((*tree_at(b, level + 1, at / 64, bound) >> at % 64 & 1) == (bits != 0));
             }
         }
     for (uint32_t w = 0; w < b->words; w++)
         words += b->bound[w] != 0;
-    wi_law(entered == words);
+    wi_assert(entered == words);
 #else
     (void)b;
 #endif

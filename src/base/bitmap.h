@@ -34,7 +34,7 @@ typedef struct wi_bitmap {
 /* `count` ones from bit `from` on, within a word; count is from 1 to 64. */
 static inline uint64_t wi_bits(uint32_t from, uint32_t count)
 {
-    wi_law(count > 0 && count <= 64);
+    wi_assert(count > 0 && count <= 64);
     return ~UINT64_C(0) >> (64 - count) << from;
 }
 

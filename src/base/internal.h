@@ -27,9 +27,9 @@ static inline uint64_t wi_opaque(uint64_t value)
  * because going on would only move the damage. Other builds do not contain them. */
 #ifdef WEIR_INVARIANTS
 _Noreturn void wi_law_broken(const char *law, const char *file, int line);
-#define wi_law(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
+#define wi_assert(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
 #else
-#define wi_law(condition) ((void)sizeof(condition))
+#define wi_assert(condition) ((void)sizeof(condition))
 #endif
 
 static inline uint64_t wi_min(uint64_t a, uint64_t b)

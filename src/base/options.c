@@ -43,13 +43,13 @@ static struct option {
      .standard = "",
      .help = "addresses to reserve for each of a device's two ranges, in whole GiB; by default four times its memory",
      .valid = is_size},
-    {.name = "front",
-     .environment = "WEIR_FRONT",
+    {.name = "thread_cache",
+     .environment = "WEIR_THREAD_CACHE",
      .standard = "",
      .help = "bytes of freed blocks that a thread may keep for each client and stream; by default a 64th of the budget",
      .valid = is_amount},
-    {.name = "calm",
-     .environment = "WEIR_CALM",
+    {.name = "steady",
+     .environment = "WEIR_STEADY",
      .standard = "131072",
      .help =
          "after so many allocations for which memory did not grow, threads keep large blocks, too; 0: from the start",
@@ -59,8 +59,8 @@ static struct option {
      .standard = "1s",
      .help = "how long an allocation may wait for memory that is freed but still in use: 0, 250ms, 1s",
      .valid = is_duration},
-    {.name = "patience",
-     .environment = "WEIR_PATIENCE",
+    {.name = "reuse_wait",
+     .environment = "WEIR_REUSE_WAIT",
      .standard = "2",
      .help =
          "percent of the time that allocations may wait for what other streams have freed rather than hold more memory "
@@ -441,11 +441,12 @@ uint64_t wi_option_range(void)
     return bytes;
 }
 
-uint64_t wi_option_front(void)
+uint64_t wi_option_thread_cache(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t bytes;
-    bool said = weir_option_get("front", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
+    bool said =
+        weir_option_get("thread_cache", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
     return said ? bytes : UINT64_MAX;
 }
 
@@ -458,14 +459,14 @@ static unsigned count_of(const char *name)
     return count;
 }
 
-unsigned wi_option_calm(void)
+unsigned wi_option_steady(void)
 {
-    return count_of("calm");
+    return count_of("steady");
 }
 
-unsigned wi_option_patience(void)
+unsigned wi_option_reuse_wait(void)
 {
-    return count_of("patience");
+    return count_of("reuse_wait");
 }
 
 uint64_t wi_option_wait(void)

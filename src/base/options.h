@@ -13,11 +13,11 @@ uint64_t wi_option_range(void);
 /* Whether runtimes whose stack has no guard get one. */
 bool wi_option_poison(void);
 /* The most bytes that a front may park; UINT64_MAX: nobody has said. */
-uint64_t wi_option_front(void);
-/* After how many allocations without growth it is calm; runtime/front.h. */
-unsigned wi_option_calm(void);
-/* Percent of the time that allocations may wait rather than hold more; memory/patience.c. */
-unsigned wi_option_patience(void);
+uint64_t wi_option_thread_cache(void);
+/* After how many allocations without growth it is calm; runtime/thread_cache.h. */
+unsigned wi_option_steady(void);
+/* Percent of the time that allocations may wait rather than hold more; memory/reuse_wait.c. */
+unsigned wi_option_reuse_wait(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
 /* weir_size_parse that leaves the detail alone. */

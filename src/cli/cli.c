@@ -1,5 +1,4 @@
 #include "cli.h"
-
 #include "text.h"
 
 #include <errno.h>
@@ -66,46 +65,6 @@ int cli_usage(const char *verb, const char *format, ...)
     free(line);
     free(text);
     return CLI_USAGE;
-}
-
-int cli_bad_option(const char *verb, int code, char **argv)
-{
-    const char *word = argv[optind - 1];
-    if (code == ':')
-        return cli_usage(verb, "%s needs a value", word);
-    /* optopt is the letter of an unknown short option, and 0 or the option's own value for long ones. */
-    if (optopt > 0 && optopt < 256 && strncmp(word, "--", 2) != 0)
-        return cli_usage(verb, "unknown option -%c", optopt);
-    if (optopt != 0)
-        return cli_usage(verb, "%s takes no value", word);
-    return cli_usage(verb, "unknown or ambiguous option %s", word);
-}
-
-int cli_json_option(int argc, char **argv, const char *help, bool *json)
-{
-    static const struct option words[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    int code;
-    opterr = 0;
-    optind = 1;
-    while ((code = getopt_long(argc, argv, ":h", words, NULL)) != -1) {
-        if (code == 'h') {
-            fputs(help, stdout);
-            return cli_flush(CLI_OK);
-        }
-        if (code != 'j')
-            return cli_bad_option(argv[0], code, argv);
-        *json = true;
-    }
-    return -1;
-}
-
-int cli_simple_words(int argc, char **argv, const char *help, bool *json)
-{
-    int status = cli_json_option(argc, argv, help, json);
-    if (status < 0 && optind < argc)
-        return cli_usage(argv[0], "%s takes no word '%s'", argv[0], argv[optind]);
-    return status;
 }
 
 int cli_flush(int status)

@@ -1,13 +1,12 @@
-/* cli.h: what the verbs of the command share: how they are found, how they answer and how they fail. */
+/* cli.h: what all verbs of the command share: how they are found, how they answer and how they fail. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
 #include <weir/weir.h>
 
-#include <getopt.h>
 #include <jansson.h>
 
-/* Exit statuses; a run stopped by a signal answers as shells expect it. */
+/* Exit statuses; the last one is what shells expect of a program that a signal ended. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 typedef struct cli_verb {
@@ -31,26 +30,17 @@ int verb_version(int argc, char **argv);
 /* Writes "weir: …" as one line on standard error; control characters in it become '?'. Answers CLI_FAILED. */
 int cli_fail(const char *format, ...) WEIR_PRINTF(1, 2);
 
-/* The same for bad usage: adds where help is. `verb` NULL: the command's own. Answers CLI_USAGE. */
+/* Reports bad usage in the same way, and adds where help is. `verb` NULL: the command's own. Answers CLI_USAGE. */
 int cli_usage(const char *verb, const char *format, ...) WEIR_PRINTF(2, 3);
-
-/* Says what getopt_long, called with opterr 0 and a leading ':', found wrong with the word it just read. */
-int cli_bad_option(const char *verb, int code, char **argv);
-
-/* Reads --json and --help, which are all the options of the verb, and leaves optind at its first word; answers -1 to go on,
- * else the exit status. */
-int cli_json_option(int argc, char **argv, const char *help, bool *json);
-/* The same of a verb that takes no words. */
-int cli_simple_words(int argc, char **argv, const char *help, bool *json);
 
 /* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */
 int cli_print_json(json_t *object);
 
-/* The end of a verb called with these words, which are up to a NULL: where it failed before it could answer as JSON, though it was
- * asked to, the answer is {error: {detail}} with the last line of cli_fail. Answers `status`. */
+/* Ends a verb that was called with these words, up to a NULL. If it failed without an answer though --json was given,
+ * the answer is {error: {detail}} with the last text of cli_fail. Answers `status`. */
 int cli_end(int status, char **words);
 
-/* Flushes standard output; what was printed and did not arrive is a failure. */
+/* Flushes standard output; output that cannot be written is a failure. */
 int cli_flush(int status);
 
 #endif

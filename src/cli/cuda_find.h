@@ -1,4 +1,4 @@
-/* cuda_find.h: functions of CUDA's driver, found at run time, for what the command does on a GPU by itself. */
+/* cuda_find.h: functions of CUDA's driver, found at run time, for what the command itself does on a GPU. */
 #ifndef WEIR_CLI_CUDA_FIND_H
 #define WEIR_CLI_CUDA_FIND_H
 

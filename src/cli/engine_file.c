@@ -1,5 +1,4 @@
 #include "engine_file.h"
-
 #include "text.h"
 
 #include <weir/options.h>
@@ -33,7 +32,7 @@ const weir_engine *engine_for_file(const char *path)
     return NULL;
 }
 
-/* An engine without the function has the processor alone, in the state that `probe` tells. */
+/* An engine without the function `provider` has only the processor, in the state that `probe` tells. */
 static weir_status provider_by_probe(const weir_engine *engine, size_t index, weir_engine_provider *out)
 {
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);

@@ -1,6 +1,9 @@
 /* main.c: the command weir: finds the verb. */
 #include "cli.h"
 
+#include "args.h"
+#include "simulator.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +11,15 @@
 
 static int verb_help(int argc, char **argv);
 
+static int verb_simulate_there(int argc, char **argv)
+{
+    (void)argc;
+    return simulator_become(argv);
+}
+
 static const cli_verb verbs[] = {
     {"run", "load models under one budget, run them, show where the memory went", verb_run},
-    {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate},
+    {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate_there},
     {"replay", "have a resource do again what a trace recorded; the smallest cap that does", verb_replay},
     {"plan", "an arena for a model's activations, a trace or a list, as small as can be", verb_plan},
     {"bench", "what single operations cost, beside what one would call instead", verb_bench},
@@ -51,6 +60,7 @@ static int print_help(bool json)
 
 static int verb_help(int argc, char **argv)
 {
+    static const args_table arguments = {.verb = "help", .usage = "help [VERB] [--json]", .options = args_json};
     if (argc == 2 && argv[1][0] != '-') {
         const cli_verb *verb = find(argv[1]);
         if (verb == NULL)
@@ -60,15 +70,18 @@ static int verb_help(int argc, char **argv)
         return verb->main == verb_help ? print_help(false) : verb->main(2, words);
     }
     bool json = false;
-    int status = cli_simple_words(argc, argv, "usage: weir help [VERB] [--json]\n", &json);
+    int status = args_read(&arguments, argc, argv, &json, NULL);
     return status >= 0 ? status : print_help(json);
 }
 
 int verb_version(int argc, char **argv)
 {
+    static const args_table arguments = {.verb = "version",
+                                         .usage = "version [--json]",
+                                         .about = "Prints the version of libweir that is running.",
+                                         .options = args_json};
     bool json = false;
-    int status = cli_simple_words(
-        argc, argv, "usage: weir version [--json]\n\nPrints the version of libweir that is running.\n", &json);
+    int status = args_read(&arguments, argc, argv, &json, NULL);
     if (status >= 0)
         return status;
     if (json)
@@ -77,8 +90,8 @@ int verb_version(int argc, char **argv)
     return cli_flush(CLI_OK);
 }
 
-/* A stream that is closed keeps its number: the next file that is opened would have it, and what is meant for the stream would be
- * written there. Using it fails as before. */
+/* The number of a closed stream would be given to the next file that is opened, and what is meant for the stream would
+ * be written there. An unusable file takes its place. */
 static void keep_streams(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)

@@ -33,7 +33,7 @@ weir_status manifest_clear(weir_manifest_cleared *out)
 #include <string.h>
 #include <strings.h>
 
-/* A model stands for itself also here; what it is, the engines tell. */
+/* A model needs no manifest; the engines tell what it is. */
 static bool is_model(const char *path)
 {
     const char *dot = strrchr(path, '.');

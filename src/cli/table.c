@@ -1,5 +1,4 @@
 #include "table.h"
-
 #include "terminal.h"
 #include "text.h"
 

@@ -1,4 +1,4 @@
-/* terminal.h: colours and the progress bar, where somebody can see them. */
+/* terminal.h: colours and the progress bar, which only a terminal shows. */
 #ifndef WEIR_CLI_TERMINAL_H
 #define WEIR_CLI_TERMINAL_H
 
@@ -12,13 +12,13 @@ const char *terminal_green(void);
 const char *terminal_yellow(void);
 const char *terminal_plain(void);
 
-/* Draws "loading NAME [#####     ] 45 %" over itself on standard error; nothing when that is no terminal. A fraction
- * that was drawn already, give or take, is not drawn again. Any one thread at a time. */
+/* Draws "loading NAME [##### ] 45 %" over itself on standard error, if that is a terminal. A percentage that is already
+ * shown is not drawn again. Any thread, one at a time. */
 void terminal_progress(const char *name, double fraction);
-/* The same for something else than loading. */
+/* With another word than "loading". */
 void terminal_progress_of(const char *doing, const char *name, double fraction);
 
-/* Takes the bar away. */
+/* Removes the bar. */
 void terminal_progress_end(void);
 
 /* Columns of the terminal that standard output is; 120 where it is none. */

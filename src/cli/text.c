@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void no_memory(void)
+void text_out_of_memory(void)
 {
     fputs("weir: out of memory for the command itself\n", stderr);
     exit(1);
@@ -12,10 +12,10 @@ static void no_memory(void)
 void *text_grow(void *old, size_t count, size_t each)
 {
     if (each != 0 && count > SIZE_MAX / each)
-        no_memory();
+        text_out_of_memory();
     void *grown = realloc(old, count * each == 0 ? 1 : count * each);
     if (grown == NULL)
-        no_memory();
+        text_out_of_memory();
     return grown;
 }
 
@@ -23,7 +23,7 @@ void *text_zeroed(size_t count, size_t each)
 {
     void *memory = calloc(count == 0 ? 1 : count, each == 0 ? 1 : each);
     if (memory == NULL)
-        no_memory();
+        text_out_of_memory();
     return memory;
 }
 
@@ -37,7 +37,7 @@ char *text_vprint(const char *format, va_list arguments)
 {
     char *text = NULL;
     if (vasprintf(&text, format, arguments) < 0)
-        no_memory();
+        text_out_of_memory();
     return text;
 }
 
@@ -100,12 +100,34 @@ char *text_clean(const char *text, size_t bytes, bool lines)
     return clean;
 }
 
+void text_cut(char *text, size_t most)
+{
+    if (strlen(text) <= most)
+        return;
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+        most--;
+    text[most] = '\0';
+}
+
 size_t text_columns(const char *text)
 {
     size_t columns = 0;
     for (; *text != '\0'; text++)
         columns += ((unsigned char)*text & 0xc0) != 0x80;
     return columns;
+}
+
+size_t text_line(const char *text, size_t columns)
+{
+    size_t length = 0, used = 0, blank = 0;
+    while (text[length] != '\0' && used < columns) {
+        if (text[length] == ' ')
+            blank = length;
+        size_t one = text_character(text + length, strlen(text + length));
+        length += one > 0 ? one : 1;
+        used++;
+    }
+    return text[length] == '\0' || text[length] == ' ' || blank == 0 ? length : blank;
 }
 
 json_t *text_json_bytes(const char *text, size_t bytes)
@@ -122,6 +144,11 @@ json_t *text_json_bytes(const char *text, size_t bytes)
 json_t *text_json(const char *text)
 {
     return text_json_bytes(text, strlen(text));
+}
+
+json_t *text_json_count(uint64_t value)
+{
+    return json_integer((json_int_t)value);
 }
 
 char *text_seconds(double seconds, char *text, size_t capacity)
@@ -147,4 +174,43 @@ bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
     }
     *out = value;
     return value >= least && value <= most;
+}
+
+void text_html(FILE *file, const char *text)
+{
+    char *clean = text_clean(text, strlen(text), false);
+    for (const char *at = clean; *at != '\0'; at++) {
+        switch (*at) {
+        case '&':
+            fputs("&amp;", file);
+            break;
+        case '<':
+            fputs("&lt;", file);
+            break;
+        case '>':
+            fputs("&gt;", file);
+            break;
+        case '"':
+            fputs("&quot;", file);
+            break;
+        case '\'':
+            fputs("&#39;", file);
+            break;
+        default:
+            fputc(*at, file);
+        }
+    }
+    free(clean);
+}
+
+void text_html_json(FILE *file, const json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT);
+    for (const char *at = text; at != NULL && *at != '\0'; at++) {
+        if (strchr("<>&", *at) != NULL)
+            fprintf(file, "\\u%04x", (unsigned)*at);
+        else
+            fputc(*at, file);
+    }
+    free(text);
 }

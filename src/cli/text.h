@@ -1,4 +1,4 @@
-/* text.h: memory and text for the command. Running out of memory for texts ends the command with a line saying so. */
+/* text.h: memory and text for the command. Without memory for them the command ends, with a line that says so. */
 #ifndef WEIR_CLI_TEXT_H
 #define WEIR_CLI_TEXT_H
 
@@ -11,6 +11,9 @@
 /* realloc(old, count * each), checked; the new part is not cleared. */
 void *text_grow(void *old, size_t count, size_t each);
 
+/* Ends the command with a line that says so. */
+_Noreturn void text_out_of_memory(void);
+
 /* Zeroed memory for `count` elements; at least one byte, so never NULL. */
 void *text_zeroed(size_t count, size_t each);
 
@@ -18,22 +21,36 @@ char *text_copy(const char *text);
 char *text_print(const char *format, ...) WEIR_PRINTF(1, 2);
 char *text_vprint(const char *format, va_list arguments) WEIR_PRINTF(1, 0);
 
-/* A copy in which every byte that is not UTF-8 is '?' and, unless `lines`, every control character too: fit for JSON,
- * for terminals and for HTML. */
+/* A copy for terminals, JSON and HTML: bytes that are not UTF-8 are replaced by '?', control characters too, but with
+ * `lines` not line ends and tabs. */
 char *text_clean(const char *text, size_t bytes, bool lines);
 
-/* Bytes of the UTF-8 character at `text` with `left` bytes to go; 0 if it is none. */
+/* Cuts a clean text to `most` bytes, at the end of a character. */
+void text_cut(char *text, size_t most);
+
+/* The length in bytes of the UTF-8 character at `text`, of which `left` bytes remain; 0: it is not valid. */
 size_t text_character(const char *text, size_t left);
 
-/* Columns of a clean text on a terminal, one for each character. */
+/* The columns of a clean text on a terminal: one for each character. */
 size_t text_columns(const char *text);
+
+/* Bytes of the text that fit into a line of so many columns: up to a blank, if it does not fit and has one. */
+size_t text_line(const char *text, size_t columns);
 
 /* A JSON string of any text. */
 json_t *text_json(const char *text);
 json_t *text_json_bytes(const char *text, size_t bytes);
 
+json_t *text_json_count(uint64_t value);
+
 /* Writes "31 µs", "5.3 ms", "1.78 s" and returns it. */
 char *text_seconds(double seconds, char *text, size_t capacity);
+
+/* For the content of an HTML element, and for quoted attributes. */
+void text_html(FILE *file, const char *text);
+
+/* For the content of a <script>: no character in it can end the element. */
+void text_html_json(FILE *file, const json_t *object);
 
 /* Reads a whole decimal number from `least` to `most`. */
 bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);

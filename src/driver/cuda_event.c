@@ -51,7 +51,7 @@ void wi_cuda_note_passed(wi_cuda_stream *s, uint64_t sequence)
         return_event(s, s->ring[n % s->capacity]);
     if (sequence > atomic_load(&s->passed))
         atomic_store_explicit(&s->passed, sequence, memory_order_release);
-    wi_law(atomic_load(&s->passed) <= s->recorded);
+    wi_assert(atomic_load(&s->passed) <= s->recorded);
 }
 
 /* With the lock held and the context current: before the ring grows, the older half of it is asked for, so that numbers

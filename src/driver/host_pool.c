@@ -62,7 +62,7 @@ weir_status wi_host_pool_release(wi_device *device, void *address, uint64_t byte
         return status;
     }
     pthread_mutex_lock(&device->lock);
-    wi_law(bytes <= device->pool_held);
+    wi_assert(bytes <= device->pool_held);
     p->next = device->returned;
     device->returned = p;
     pthread_mutex_unlock(&device->lock);

@@ -48,7 +48,7 @@ static void *run_stream(void *argument)
         free(item);
         pthread_mutex_lock(&stream->lock);
         atomic_fetch_add_explicit(&stream->done, 1, memory_order_release);
-        wi_law(atomic_load(&stream->done) <= stream->queued);
+        wi_assert(atomic_load(&stream->done) <= stream->queued);
         pthread_cond_broadcast(&stream->done_some);
     }
     pthread_mutex_unlock(&stream->lock);

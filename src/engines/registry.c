@@ -48,7 +48,7 @@ typedef struct search {
 
 static void add_directory(search *s, const char *format, const char *text)
 {
-    wi_law(s->count < MOST_DIRECTORIES);
+    wi_assert(s->count < MOST_DIRECTORIES);
     snprintf(s->directories[s->count++], PATH_MAX, format, text);
 }
 

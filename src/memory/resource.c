@@ -122,11 +122,11 @@ weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wa
     return r->table->grow(r, block, bytes, may_wait, shortage);
 }
 
-uint64_t wi_relieve(wi_resource *top)
+uint64_t wi_release_kept(wi_resource *top)
 {
     uint64_t bytes = 0;
     for (wi_resource *r = top; r; r = r->inner)
-        if (r->table->relieve)
-            bytes += r->table->relieve(r);
+        if (r->table->release_kept)
+            bytes += r->table->release_kept(r);
     return bytes;
 }

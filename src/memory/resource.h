@@ -11,7 +11,7 @@
 #define WI_RESOURCE_H
 
 #include "driver/driver.h"
-#include "memory/ledger.h"
+#include "memory/ledger/ledger.h"
 
 #include <weir/resource.h>
 
@@ -30,12 +30,12 @@ typedef struct wi_placement {
     const char *tag;
     bool may_wait;                      /* for pending frees */
     bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
-    bool alone;                         /* the stream is one thread's: others can record no events on it */
-    bool modest;                        /* only what is mapped will do: else WEIR_ERR_NO_ROOM */
+    bool thread_bound;                  /* the stream is one thread's: others can record no events on it */
+    bool no_grow;                       /* only what is mapped will do: else WEIR_ERR_NO_ROOM */
     bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
-    bool thorough;                      /* whatever can be done is to be done, at any price */
-    bool thrifty, beyond;               /* set by the base: no more than it likes to hold; and that it would be more */
+    bool last_resort;                   /* whatever can be done is to be done, at any price */
+    bool soft_limit, over_soft_limit;   /* set by the base: no more than it likes to hold; and that it would be more */
     bool behind;                        /* what is free in the order of another stream will do, behind that */
     weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */
@@ -83,7 +83,7 @@ typedef struct wi_resource_table {
     /* Makes the taken block longer where it is. WEIR_ERR_NO_ROOM: something stands behind it; WEIR_ERR_OUT_OF_MEMORY: as allocate. */
     weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
     /* Gives up blocks that an adaptor keeps back although the device is past them; answers their bytes. May block. */
-    uint64_t (*relieve)(wi_resource *resource);
+    uint64_t (*release_kept)(wi_resource *resource);
     /* Writes arguments of the text form, each followed by ", ". NULL: there are none. */
     void (*describe)(const wi_resource *resource, char *text, size_t capacity);
     void (*destroy)(
@@ -141,11 +141,11 @@ typedef struct wi_resource_table {
     /* The same for what is wholly free, until WEIR_IDLE_KEPT bytes of such are left. `if_squeezed`: where the device had no
      * more lately, although the budget left room; the request that met that is served or refused by now. NULL: trim does it,
      * and the device's shortness changes nothing. */
-    uint64_t (*shed)(wi_resource *resource, bool if_squeezed);
+    uint64_t (*trim_idle)(wi_resource *resource, bool if_squeezed);
     /* What could be placed, and what a request needs; sets all of *shortage but its cause. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
-    /* With the lock held: executes the laws of the resource's own books. NULL: there are none. */
+    /* With the lock held: executes the invariant of the resource's own books. NULL: there are none. */
     void (*check)(wi_resource *resource);
 } wi_resource_table;
 
@@ -155,10 +155,10 @@ struct wi_resource {
     wi_device *device;
     wi_ledger *ledger; /* NULL until a runtime takes the stack */
     wi_resource *inner, *base;
-    uint64_t granule;       /* of a base: what it takes from the device comes in these */
-    struct wi_idle *idle;   /* of a base that cuts segments into blocks; backing.h */
-    struct wi_lanes *lanes; /* of a base that hands on in order; ordered.h */
-    pthread_mutex_t lock;   /* of a base: its blocks and books; never held across a driver call that can block */
+    uint64_t granule;                     /* of a base: what it takes from the device comes in these */
+    struct wi_idle *idle;                 /* of a base that cuts segments into blocks; chunk.h */
+    struct wi_stream_lists *stream_lists; /* of a base that hands on in order; ordered.h */
+    pthread_mutex_t lock; /* of a base: its blocks and books; never held across a driver call that can block */
 };
 
 /* Fills in the members above; the lock is wi_resource_destroy's to end. */
@@ -193,7 +193,7 @@ bool wi_keeps_order(const wi_resource *top);
 weir_status wi_release(wi_resource *r, wi_block *block);
 weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
-uint64_t wi_relieve(wi_resource *top); /* every adaptor */
+uint64_t wi_release_kept(wi_resource *top); /* every adaptor */
 
 /* What a base does instead of its allocate with placement->held, whose charge is the request's, or more where it cuts; reuse.c.
  * On success the block is a new one, and still pending until it is published. */
@@ -203,15 +203,15 @@ weir_status wi_reuse(wi_resource *base, wi_placement *placement, wi_block **out)
 
 /* The live block that begins at `pointer`. generation 0 fits any, account NULL anyone's. WEIR_ERR_FOREIGN, WEIR_ERR_INTERIOR,
  * WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE, WEIR_ERR_BUSY when it is taken or a launch holds it. */
-weir_status wi_take(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
-void wi_put_back(wi_resource *base, wi_block *block);
-/* Runs `fn` on that block with the lock held, and answers what it answers. Errors as wi_take. */
+weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
+void wi_unclaim(wi_resource *base, wi_block *block);
+/* Runs `fn` on that block with the lock held, and answers what it answers. Errors as wi_claim. */
 weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
                      weir_status (*fn)(wi_block *block, void *user), void *user);
 /* Who takes blocks for a client on somebody's behalf can mark them, each while it has the block to itself, and know them again:
  * a live block at that address that it did not mark is another one. Without a lock where the base can peek. */
-void wi_mark(wi_resource *base, const void *pointer, uint64_t taker);
-bool wi_is_marked(wi_resource *base, const void *pointer, uint64_t taker);
+void wi_owner_tag(wi_resource *base, const void *pointer, uint64_t owner_tag);
+bool wi_owner_tag_is(wi_resource *base, const void *pointer, uint64_t owner_tag);
 /* Points that the device is not past, one for each stream. */
 typedef struct wi_points {
     wi_event events[WEIR_BLOCK_WAITS];
@@ -219,7 +219,7 @@ typedef struct wi_points {
 } wi_points;
 /* What stands at a pointer that the base owns; and what a block there waits for. With the lock of the pending list held. */
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits);
-/* One moment of a block that a front may be writing to; with the lock held, so that its place and its account stay. */
+/* One moment of a block that a thread cache may be writing to; with the lock held, so that its place and its account stay. */
 wi_block wi_look_at(const wi_block *block);
 /* What names the account's largest live block; charged 0: it has none. */
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);

@@ -10,13 +10,13 @@
  * or the device has no more of that length, segments that are wholly free go back first, as many as it takes; then the
  * memory of the other kind serves, or a shorter segment, before a request is refused.
  *
- * Laws: the ledger holds, for this resource, `held` and what threads have in the driver; a segment is idle (backing.h) if and
+ * Invariants: the ledger holds, for this resource, `held` and what threads have in the driver; a segment is idle (chunk.h) if and
  * only if nothing of it is in use; what has the addresses of a segment is in the index until the driver has them. */
 #ifndef WI_SEGMENTS_H
 #define WI_SEGMENTS_H
 
-#include "memory/index.h"
-#include "memory/ordered.h"
+#include "memory/space/range_index.h"
+#include "memory/space/stream_order.h"
 #include "memory/stack.h"
 
 enum { WI_LARGE_BLOCKS = 0, WI_SMALL_BLOCKS = 1 }; /* the numbers of their spaces */
@@ -34,8 +34,8 @@ enum {
 
 typedef struct wi_segment {
     wi_range range;
-    wi_space space;
-    wi_backing backing; /* all of it */
+    wi_region region;
+    wi_chunk chunk; /* all of it */
     struct wi_segment *previous, *next;
 } wi_segment;
 
@@ -47,8 +47,8 @@ typedef struct wi_segments {
     pthread_cond_t settled;
     size_t working; /* threads in the driver */
     wi_shared shared;
-    wi_lanes lanes;
-    wi_segment *first, *checked; /* all of them; the one that the law checker looks at next */
+    wi_stream_lists stream_lists;
+    wi_segment *first, *checked; /* all of them; the one that the invariant checker looks at next */
     uint64_t held;
     uint64_t fresh_last; /* whose bytes those are that the driver gives: it may give back what it got */
 } wi_segments;
@@ -77,7 +77,7 @@ uint64_t wi_segments_give_back(wi_segments *segments, uint64_t bytes);
 /* What wholly free segments have; `later`: also those that the device is not past. */
 uint64_t wi_segments_idle(const wi_segments *segments, bool later);
 /* Whether another try is worth it after waiting for threads in the driver; false at last, by *waits, which begins at 0. */
-bool wi_segments_settle(wi_segments *segments, unsigned *waits);
+bool wi_segments_synchronize(wi_segments *segments, unsigned *waits);
 /* Ends what the driver does not take. */
 void wi_segments_drop_all(wi_segments *segments);
 

@@ -48,13 +48,13 @@ uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment
 
 /* The driver ------------------------------------------------------------------------------------------------------- */
 
-static void go_to_driver(wi_segments *s)
+static void segments_go_to_driver(wi_segments *s)
 {
     s->working++;
     wi_resource_unlock(&s->resource);
 }
 
-static void come_back(wi_segments *s)
+static void segments_come_back(wi_segments *s)
 {
     wi_resource_lock(&s->resource);
     s->working--;
@@ -62,7 +62,7 @@ static void come_back(wi_segments *s)
     pthread_cond_broadcast(&s->settled);
 }
 
-bool wi_segments_settle(wi_segments *s, unsigned *waits)
+bool wi_segments_synchronize(wi_segments *s, unsigned *waits)
 {
     enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
     if (++*waits > MOST_WAITS || s->working == 0 || wi_alone)
@@ -71,9 +71,9 @@ bool wi_segments_settle(wi_segments *s, unsigned *waits)
     return true;
 }
 
-static wi_segment *segment_with(const wi_space *space)
+static wi_segment *segment_with(const wi_region *region)
 {
-    return (wi_segment *)((char *)space - offsetof(wi_segment, space));
+    return (wi_segment *)((char *)region - offsetof(wi_segment, region));
 }
 
 static void link_segment(wi_segments *s, wi_segment *segment)
@@ -83,7 +83,7 @@ static void link_segment(wi_segments *s, wi_segment *segment)
     if (s->first)
         s->first->previous = segment;
     s->first = segment;
-    s->held += segment->space.bytes;
+    s->held += segment->region.bytes;
     pthread_mutex_lock(&s->addresses);
     wi_index_insert(&s->index, &segment->range);
     pthread_mutex_unlock(&s->addresses);
@@ -96,7 +96,7 @@ static void unlink_segment(wi_segments *s, wi_segment *segment)
         segment->next->previous = segment->previous;
     if (s->checked == segment)
         s->checked = segment->next;
-    s->held -= segment->space.bytes;
+    s->held -= segment->region.bytes;
     pthread_mutex_lock(&s->addresses);
     wi_index_remove(&s->index, &segment->range);
     pthread_mutex_unlock(&s->addresses);
@@ -107,17 +107,17 @@ static void unlink_segment(wi_segments *s, wi_segment *segment)
 enum { GRANULE = 64 << 10 }; /* of the tables of a segment */
 
 /* A new piece becomes a segment, all of it busy. */
-static weir_status settle_in(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
+static weir_status segments_settle_in(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
 {
-    wi_space *space = &segment->space;
-    weir_status status = wi_space_init(space, kind, address, bytes, GRANULE, &s->shared);
+    wi_region *region = &segment->region;
+    weir_status status = wi_region_init(region, kind, address, bytes, GRANULE, &s->shared);
     if (status != WEIR_OK)
         return status;
-    space->most_slack = kind == WI_SMALL_BLOCKS ? WI_SMALL_SLACK : WI_LARGE_SLACK;
-    space->first->last = s->fresh_last;
-    wi_space_set(space, space->first, WI_BUSY);
-    segment->backing.count = wi_round_up(bytes, GRANULE) / GRANULE;
-    wi_backing_enter(&segment->backing, space, 0);
+    region->most_slack = kind == WI_SMALL_BLOCKS ? WI_SMALL_SLACK : WI_LARGE_SLACK;
+    region->first->last = s->fresh_last;
+    wi_region_set(region, region->first, WI_BUSY);
+    segment->chunk.count = wi_round_up(bytes, GRANULE) / GRANULE;
+    wi_chunk_enter(&segment->chunk, region, 0);
     segment->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
     link_segment(s, segment);
     wi_ledger_mapped(s->resource.ledger, bytes);
@@ -126,27 +126,27 @@ static weir_status settle_in(wi_segments *s, wi_segment *segment, unsigned kind,
 }
 
 /* The bytes are in the ledger; on failure they are so no longer. */
-static weir_status make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
+static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
     const wi_resource *r = &s->resource;
     void *address = NULL;
     wi_segment *segment = calloc(1, sizeof *segment);
     weir_status status = segment ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a segment");
     if (segment) {
-        go_to_driver(s);
+        segments_go_to_driver(s);
         status = r->driver->allocate(r->device, WEIR_KIND_DEVICE, bytes, &address);
-        come_back(s);
+        segments_come_back(s);
     }
     if (status == WEIR_OK)
-        status = settle_in(s, segment, kind, address, bytes);
+        status = segments_settle_in(s, segment, kind, address, bytes);
     if (status == WEIR_OK) {
-        *busy = segment->space.first;
+        *busy = segment->region.first;
         return WEIR_OK;
     }
     if (address) {
-        go_to_driver(s);
+        segments_go_to_driver(s);
         (void)r->driver->release(r->device, WEIR_KIND_DEVICE, address, bytes);
-        come_back(s);
+        segments_come_back(s);
     }
     free(segment);
     wi_ledger_release(r->ledger, bytes);
@@ -154,7 +154,7 @@ static weir_status make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent
 }
 
 /* Takes the bytes in the ledger, giving back what is wholly free if that is enough. */
-static weir_status hold(wi_segments *s, uint64_t bytes)
+static weir_status segments_hold(wi_segments *s, uint64_t bytes)
 {
     wi_ledger *ledger = s->resource.ledger;
     for (;;) {
@@ -169,85 +169,85 @@ static weir_status hold(wi_segments *s, uint64_t bytes)
     }
 }
 
-static weir_status try_once(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
+static weir_status segments_try_once(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
-    weir_status status = hold(s, bytes);
+    weir_status status = segments_hold(s, bytes);
     if (status == WEIR_OK)
-        status = make(s, kind, bytes, busy);
+        status = segments_make(s, kind, bytes, busy);
     return status;
 }
 
 weir_status wi_segments_obtain(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
-    weir_status status = try_once(s, kind, bytes, busy);
+    weir_status status = segments_try_once(s, kind, bytes, busy);
     if (status == WEIR_ERR_OUT_OF_MEMORY && wi_segments_give_back(s, bytes) > 0)
-        status = try_once(s, kind, bytes, busy);
+        status = segments_try_once(s, kind, bytes, busy);
     if (status != WEIR_OK)
         return status;
     status = wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
     if (status != WEIR_OK)
-        wi_space_set((*busy)->space, *busy, WI_FREE);
+        wi_region_set((*busy)->region, *busy, WI_FREE);
     return status;
 }
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
 /* The device is past all of it. */
-static bool can_go(const wi_backing *backing)
+static bool can_go(const wi_chunk *chunk)
 {
-    const wi_extent *extent = backing->space->first;
-    return !extent->next && !extent->lane;
+    const wi_extent *extent = chunk->region->first;
+    return !extent->next && !extent->stream_list;
 }
 
 uint64_t wi_segments_idle(const wi_segments *s, bool later)
 {
     uint64_t bytes = 0;
-    for (const wi_backing *b = s->shared.idle.first; b; b = b->next)
-        bytes += later || can_go(b) ? b->space->bytes : 0;
+    for (const wi_chunk *b = s->shared.idle.first; b; b = b->next)
+        bytes += later || can_go(b) ? b->region->bytes : 0;
     return bytes;
 }
 
 /* The addresses where blocks were freed are remembered when they are nobody's any more. */
-static void remember_frees(wi_segments *s, const wi_space *space)
+static void remember_frees(wi_segments *s, const wi_region *region)
 {
-    uint64_t units = space->bytes / WI_UNIT;
+    uint64_t units = region->bytes / WI_UNIT;
     size_t noted = 0;
     for (uint64_t u = 0; u < units && noted < WI_FREED_KEPT; u++)
-        if (space->slots[u] & WI_SLOT_FREED) {
-            wi_index_freed(&s->index, (uintptr_t)space->base + u * WI_UNIT);
+        if (region->slots[u] & WI_SLOT_FREED) {
+            wi_index_freed(&s->index, (uintptr_t)region->base + u * WI_UNIT);
             noted++;
         }
 }
 
-static void drop(wi_segment *segment)
+static void segments_drop(wi_segment *segment)
 {
-    wi_space_destroy(&segment->space);
+    wi_region_destroy(&segment->region);
     free(segment);
 }
 
 /* Its bytes; 0: the driver keeps it. */
-static uint64_t give_back(wi_segments *s, wi_segment *segment)
+static uint64_t segments_give_back(wi_segments *s, wi_segment *segment)
 {
     const wi_resource *r = &s->resource;
-    wi_space *space = &segment->space;
-    uint64_t bytes = space->bytes;
-    s->fresh_last = wi_owners_mix(s->fresh_last, space->first->last);
-    wi_space_set(space, space->first, WI_BUSY);
+    wi_region *region = &segment->region;
+    uint64_t bytes = region->bytes;
+    s->fresh_last = wi_owners_mix(s->fresh_last, region->first->last);
+    wi_region_set(region, region->first, WI_BUSY);
     unlink_segment(s, segment);
     wi_ledger_unmapped(r->ledger, bytes);
-    go_to_driver(s);
-    weir_status status = r->driver->release(r->device, WEIR_KIND_DEVICE, space->base, bytes);
-    come_back(s);
+    segments_go_to_driver(s);
+    weir_status status = r->driver->release(r->device, WEIR_KIND_DEVICE, region->base, bytes);
+    segments_come_back(s);
     if (status != WEIR_OK) {
         link_segment(s, segment);
         wi_ledger_mapped(r->ledger, bytes);
-        wi_space_set(space, space->first, WI_FREE);
+        wi_region_set(region, region->first, WI_FREE);
         return 0;
     }
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, 1);
-    remember_frees(s, space);
-    drop(segment);
+    remember_frees(s, region);
+    segments_drop(segment);
     return bytes;
 }
 
@@ -255,10 +255,10 @@ uint64_t wi_segments_give_back(wi_segments *s, uint64_t bytes)
 {
     uint64_t given = 0, more = 1;
     while (given < bytes && more > 0) {
-        const wi_backing *b = s->shared.idle.first;
+        const wi_chunk *b = s->shared.idle.first;
         while (b && !can_go(b))
             b = b->next;
-        more = b ? give_back(s, segment_with(b->space)) : 0;
+        more = b ? segments_give_back(s, segment_with(b->region)) : 0;
         given += more;
     }
     return given;
@@ -268,6 +268,6 @@ void wi_segments_drop_all(wi_segments *s)
 {
     for (wi_segment *segment = s->first, *next; segment; segment = next) {
         next = segment->next;
-        drop(segment);
+        segments_drop(segment);
     }
 }

@@ -110,7 +110,7 @@ static void leave_last(weir_model *model, wi_instance *instance)
 void wi_model_leave(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
-    wi_law(instance->users > 0);
+    wi_assert(instance->users > 0);
     bool last = instance->users == 1;
     instance->users -= !last;
     pthread_mutex_unlock(&model->lock);

@@ -107,7 +107,7 @@ static void *handed_out(const wi_ort_table *table, void *pointer)
     weir_onnxruntime *bridge = table->bridge;
     wi_resource *base = base_of(table);
     if (base)
-        wi_mark(base, pointer, taker_of(table));
+        wi_owner_tag(base, pointer, taker_of(table));
     atomic_fetch_add_explicit(&bridge->live, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&bridge->unfreed, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&bridge->blocks, 1, memory_order_relaxed);
@@ -210,7 +210,7 @@ static weir_status check_handed_out(const wi_ort_table *table, const void *point
     weir_block_details d = {.struct_size = sizeof d};
     if (table->kind == WEIR_KIND_DEVICE && bridge->runs.member)
         return WEIR_OK;
-    if ((base && wi_is_marked(base, pointer, taker_of(table))) || weir_block_info(pointer, &d) != WEIR_OK ||
+    if ((base && wi_owner_tag_is(base, pointer, taker_of(table))) || weir_block_info(pointer, &d) != WEIR_OK ||
         d.state != WEIR_BLOCK_LIVE || d.offset != 0 || d.client != bridge->client)
         return WEIR_OK; /* what is wrong with it otherwise, the free tells */
     return weir_fail(WEIR_ERR_FOREIGN, "the block of %zu bytes at %p is %s's, but ONNX Runtime did not get it here",

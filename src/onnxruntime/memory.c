@@ -5,7 +5,7 @@
  * serves again when the device is past its free. They go when ONNX Runtime has nothing of the bridge's any more, and when there is no
  * memory. */
 #include "onnxruntime/bridge.h"
-#include "runtime/blocks.h"
+#include "runtime/block_pool/block_pool.h"
 
 /* Device memory as runs of blocks of a pool: requests rounded up to whole blocks ----------------------------------- */
 

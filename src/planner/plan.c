@@ -314,7 +314,7 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
     if (status == WEIR_OK)
         status = check_views(plan);
     if (status == WEIR_OK) {
-        wi_law(weir_plan_check(plan, NULL) == WEIR_OK);
+        wi_assert(weir_plan_check(plan, NULL) == WEIR_OK);
         *out = plan;
     } else {
         weir_plan_destroy(plan);

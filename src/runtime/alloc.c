@@ -3,7 +3,7 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/window.h"
-#include "memory/marks.h"
+#include "memory/space/stream_uses.h"
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
@@ -42,8 +42,8 @@ static uint64_t scrubbed_bytes(const wi_block *block)
 
 /* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. What no device has seen
  * the host zeroes itself, as not every driver reaches it. */
-static weir_status clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
-                         void *native)
+static weir_status alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
+                               void *native)
 {
     if (stack != runtime->resource) {
         memset((char *)block->pointer + from, 0, to - from);
@@ -61,7 +61,7 @@ static void note_point(weir_runtime *runtime, wi_block *block, void *native)
     wi_event event;
     if (block->zeroing && wi_streams_wants_point(&runtime->streams, block->stream) &&
         runtime->driver->record(runtime->device, native, &event) == WEIR_OK &&
-        wi_marks_first_write(&block->marks, event) == WEIR_OK)
+        wi_stream_uses_first_write(&block->stream_uses, event) == WEIR_OK)
         block->zeroing = false;
 }
 
@@ -74,76 +74,77 @@ static weir_status not_while_captured(const weir_runtime *runtime, const wi_bloc
         block->account->name, (unsigned long long)stream.id, runtime->name);
 }
 
-static bool captured(weir_runtime *runtime, weir_stream stream, const void *native)
+static bool alloc_captured(weir_runtime *runtime, weir_stream stream, const void *native)
 {
     return native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream);
 }
 
 /* What must be queued before the allocated block is its client's. */
-static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_placement *placement,
-                           bool zeroed)
+static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block,
+                                 const wi_placement *placement, bool zeroed)
 {
     if (needs_scrubbing(block))
-        return stack == runtime->resource && captured(runtime, placement->stream, placement->native)
+        return stack == runtime->resource && alloc_captured(runtime, placement->stream, placement->native)
                    ? not_while_captured(runtime, block, placement->stream)
-                   : clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
-    return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
+                   : alloc_clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
+    return zeroed ? alloc_clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
 static void empty_parking(weir_client *client, wi_placement *p)
 {
-    uint64_t bytes = wi_front_empty_large(client, p->stream, true);
-    p->rung = bytes > 0 ? WEIR_RUNG_PARKED : WEIR_RUNG_FIT;
+    uint64_t bytes = wi_tcache_empty_large(client, p->stream, true);
+    p->rung = bytes > 0 ? WEIR_RUNG_THREAD_CACHED : WEIR_RUNG_FIT;
     wi_ledger_note_emptied(&client->runtime->ledger, bytes);
 }
 
 /* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free memory
- * in as large pieces as it can be. In calm, and for other clients and streams, they stay until one for which more memory would
+ * in as large pieces as it can be. In steady state, and for other clients and streams, they stay until one for which more memory would
  * be needed. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
-    wi_fronts *fronts = &client->runtime->fronts;
+    wi_tcaches *caches = &client->runtime->caches;
     wi_shortage ignored;
-    wi_front_large parked = wi_front_look_large(client, p->stream);
-    if (parked.here && !wi_fronts_are_calm(fronts)) {
-        (void)wi_front_empty_large(client, p->stream, false);
-        parked.here = false;
+    wi_tcache_large thread_cached = wi_tcache_look_large(client, p->stream);
+    if (thread_cached.here && !wi_tcaches_are_steady(caches)) {
+        (void)wi_tcache_empty_large(client, p->stream, false);
+        thread_cached.here = false;
     }
-    p->modest = parked.here || parked.elsewhere;
-    weir_status status = p->modest ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
+    p->no_grow = thread_cached.here || thread_cached.elsewhere;
+    weir_status status = p->no_grow ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
     if (status == WEIR_ERR_NO_ROOM) {
-        if (p->modest)
+        if (p->no_grow)
             empty_parking(client, p);
-        p->modest = false;
+        p->no_grow = false;
         status = wi_allocate(stack, p, out, &ignored);
     }
-    wi_fronts_note(fronts, status != WEIR_OK || p->hit ? 0 : p->handles, parked.hits);
+    wi_tcaches_note(caches, status != WEIR_OK || p->hit ? 0 : p->handles, thread_cached.hits);
     return status;
 }
 
 /* What a graph holds serves its captures first. */
-static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
+static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
     weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
     if (status != WEIR_ERR_NO_ROOM)
         return status;
-    return p->charged > WI_FRONT_SMALL && stack == client->runtime->resource ? find_large(client, stack, p, out)
-                                                                             : wi_allocate(stack, p, out, &ignored);
+    return p->charged > WI_TCACHE_SMALL && stack == client->runtime->resource ? find_large(client, stack, p, out)
+                                                                              : wi_allocate(stack, p, out, &ignored);
 }
 
 /* Places the block in the stack and makes it its client's. */
-static weir_status place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed, weir_block *out)
+static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed,
+                               weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     wi_block *block;
     wi_measure(stack, placement);
-    weir_status status = find_place(client, stack, placement, &block);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->shed)
-        (void)stack->base->table->shed(stack->base, true);
+    weir_status status = alloc_find_place(client, stack, placement, &block);
+    if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->trim_idle)
+        (void)stack->base->table->trim_idle(stack->base, true);
     if (status != WEIR_OK)
         return status;
-    status = prepare(runtime, stack, block, placement, zeroed);
+    status = alloc_prepare(runtime, stack, block, placement, zeroed);
     if (status != WEIR_OK) {
         wi_discard(stack, block, placement);
         return status;
@@ -152,7 +153,7 @@ static weir_status place(weir_client *client, wi_resource *stack, wi_placement *
     *out = (weir_block){block->pointer, wi_block_generation(block)};
     if (placement->graph)
         wi_graph_adopt(placement->graph, block);
-    wi_front_settle(client);
+    wi_tcache_flush(client);
     wi_publish(stack, block);
     return WEIR_OK;
 }
@@ -174,7 +175,7 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
 {
     bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
     if ((queues || !(wi_resource_features(stack) & WEIR_FEATURE_CAPTURABLE)) &&
-        captured(runtime, request->stream, native))
+        alloc_captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
@@ -221,18 +222,18 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .account = account,
                               .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
                               .captured = at.captured,
-                              .alone = at.one_threads,
+                              .thread_bound = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !placement.captured;
     placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;
-    status = place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
+    status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_graph_drop(placement.graph);
     return status;
 }
 
-/* Whether a front may serve it: it says nothing but how much, where and for what class. */
-static bool is_plain(const weir_request *request)
+/* Whether a thread cache may serve it: it says nothing but how much, where and for what class. */
+static bool alloc_is_plain(const weir_request *request)
 {
     return request->kind == WEIR_KIND_DEVICE && request->alignment <= WI_UNIT &&
            wi_power_of_two(request->alignment | !request->alignment) && !request->flags && !request->tag &&
@@ -248,9 +249,9 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->struct_size))
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: NULL, or member struct_size is not set");
     *out = (weir_block){NULL, 0};
-    if (is_plain(&copy) &&
-        ((out->pointer = wi_front_take(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
-         wi_front_take_slowly(client, copy.bytes, copy.stream, copy.memory_class, out)))
+    if (alloc_is_plain(&copy) &&
+        ((out->pointer = wi_tcache_alloc(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
+         wi_tcache_alloc_slow(client, copy.bytes, copy.stream, copy.memory_class, out)))
         return WEIR_OK;
     status = allocate(client, &copy, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, copy.bytes, copy.stream);
@@ -265,7 +266,7 @@ static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client
         return status;
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: no place for the result");
-    if (wi_front_take_slowly(client, bytes, stream, memory_class, &block)) {
+    if (wi_tcache_alloc_slow(client, bytes, stream, memory_class, &block)) {
         *out = block.pointer;
         return WEIR_OK;
     }
@@ -280,7 +281,7 @@ static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client
 weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
 {
     uint64_t ignored;
-    void *pointer = wi_likely(out) ? wi_front_take(client, bytes, stream, memory_class, &ignored) : NULL;
+    void *pointer = wi_likely(out) ? wi_tcache_alloc(client, bytes, stream, memory_class, &ignored) : NULL;
     if (wi_likely(pointer)) {
         *out = pointer;
         return WEIR_OK;
@@ -319,7 +320,7 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
         return WEIR_OK;
     weir_status status = wi_streams_point(runtime, block->stream, &event);
     if (status == WEIR_OK)
-        status = wi_marks_first_write(&block->marks, event);
+        status = wi_stream_uses_first_write(&block->stream_uses, event);
     if (status == WEIR_OK)
         wi_block_came_behind(block);
     return status;
@@ -336,12 +337,12 @@ typedef struct fence {
 
 /* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On the
  * default stream of one thread others could record nothing later. */
-static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
-                    const wi_stream_facts *at)
+static bool alloc_follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
+                          const wi_stream_facts *at)
 {
     wi_event ignored;
     return at->native && wi_keeps_order(stack) && !at->one_threads &&
-           wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored) &&
+           wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored) &&
            stack->base->table->follow(stack->base, stream, at->native);
 }
 
@@ -353,7 +354,7 @@ static weir_status record_fence(weir_runtime *runtime, const wi_block *block, we
     if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
         status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &f->native);
     bool past = status == WEIR_OK && runtime->driver->passed(runtime->device, f->event) &&
-                wi_marks_passed(block->marks, runtime->driver, runtime->device, &ignored);
+                wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
     f->past = past ? WI_PASSED : WI_UNPASSED;
     return status;
 }
@@ -378,7 +379,7 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
     }
     if (status != WEIR_OK)
         return status;
-    if (!follows(runtime, stack, block, stream, &at))
+    if (!alloc_follows(runtime, stack, block, stream, &at))
         return record_fence(runtime, block, stream, f);
     f->past = WI_IN_ORDER;
     return runtime->driver->stream_capturing(runtime->device, f->native)
@@ -392,7 +393,7 @@ static const wi_account *account_in(const weir_client *client, const wi_resource
     return stack == client->runtime->resource ? &client->account : &client->host_account;
 }
 
-weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
 {
     fence f;
     weir_status status = make_fence(runtime, stack, block, stream, &f);
@@ -406,12 +407,12 @@ weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *b
     return WEIR_OK;
 }
 
-bool wi_free_parked(weir_runtime *runtime, wi_block *list, weir_stream stream)
+bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)
 {
     wi_resource *base = runtime->resource->base;
     wi_stream_facts at;
     if (!base->table->retire_list || wi_streams_look(&runtime->streams, stream, runtime->name, &at) != WEIR_OK ||
-        at.captured || !follows(runtime, runtime->resource, list, stream, &at) ||
+        at.captured || !alloc_follows(runtime, runtime->resource, list, stream, &at) ||
         runtime->driver->stream_capturing(runtime->device, at.native))
         return false;
     base->table->retire_list(base, list, stream, at.native);
@@ -433,22 +434,22 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
     wi_block *block;
-    if (wi_front_give_slowly(client, pointer, generation, stream))
+    if (wi_tcache_free_slow(client, pointer, generation, stream))
         return WEIR_OK;
-    wi_front_settle(client);
-    weir_status status = wi_take(stack->base, account_in(client, stack), pointer, generation, &block);
+    wi_tcache_flush(client);
+    weir_status status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
-    status =
-        block->graph ? wi_graph_free(block->graph, stack, block, stream) : wi_free_taken(runtime, stack, block, stream);
+    status = block->graph ? wi_graph_free(block->graph, stack, block, stream)
+                          : wi_free_claimed(runtime, stack, block, stream);
     if (status != WEIR_OK)
-        wi_put_back(stack->base, block);
+        wi_unclaim(stack->base, block);
     return status;
 }
 
 weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
 {
-    if (wi_likely(wi_front_give(client, pointer, 0, stream)))
+    if (wi_likely(wi_tcache_free(client, pointer, 0, stream)))
         return WEIR_OK;
     weir_status status = wi_client_check_giving(client, "weir_free");
     if (status != WEIR_OK || !pointer)
@@ -464,14 +465,14 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
         return status;
     if (block.generation == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
-    if (wi_front_give(client, block.pointer, block.generation, stream))
+    if (wi_tcache_free(client, block.pointer, block.generation, stream))
         return WEIR_OK;
     status = free_named(client, block.pointer, block.generation, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, block.pointer, 0, stream);
 }
 
-static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
-                          weir_stream stream)
+static weir_status alloc_shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
+                                weir_stream stream)
 {
     wi_block *tail = NULL;
     fence f;
@@ -524,16 +525,16 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
 static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from,
                                 weir_stream stream, void *native)
 {
-    bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->marks;
-    if (queued && captured(runtime, stream, native))
+    bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->stream_uses;
+    if (queued && alloc_captured(runtime, stream, native))
         return not_while_captured(runtime, block, stream);
     weir_status status = queued ? WEIR_OK : check_slack(runtime, block);
-    return status == WEIR_OK ? clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL)
+    return status == WEIR_OK ? alloc_clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL)
                              : status;
 }
 
-static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes, weir_stream stream,
-                        void *native)
+static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
+                              weir_stream stream, void *native)
 {
     uint64_t before = block->bytes, from = scrubbed_bytes(block);
     wi_shortage ignored;
@@ -554,7 +555,7 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
     return status;
 }
 
-static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
+static weir_status alloc_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
 {
     if (!pointer || bytes == 0 || bytes > UINT64_MAX / 4)
         return weir_fail(WEIR_ERR_INVALID, "weir_resize: %s",
@@ -566,14 +567,15 @@ static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir
     wi_block *block;
     void *native;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
-    wi_front_settle(client);
+    wi_tcache_flush(client);
     if (status == WEIR_OK)
-        status = wi_take(base, account_in(client, stack), pointer, 0, &block);
+        status = wi_claim(base, account_in(client, stack), pointer, 0, &block);
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
-    status = more ? grow(runtime, stack, block, bytes, stream, native) : shrink(runtime, stack, block, bytes, stream);
-    wi_put_back(base, block);
+    status = more ? alloc_grow(runtime, stack, block, bytes, stream, native)
+                  : alloc_shrink(runtime, stack, block, bytes, stream);
+    wi_unclaim(base, block);
     return status;
 }
 
@@ -582,13 +584,13 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
     weir_status status = wi_client_check(client, "weir_resize");
     if (status != WEIR_OK)
         return status;
-    status = resize(client, pointer, bytes, stream);
+    status = alloc_resize(client, pointer, bytes, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_RESIZE, pointer, bytes, stream);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-static void inspect(weir_runtime *runtime, wi_resource *stack, const void *pointer, weir_block_details *out)
+static void alloc_inspect(weir_runtime *runtime, wi_resource *stack, const void *pointer, weir_block_details *out)
 {
     wi_points waits;
     pthread_mutex_lock(&runtime->pending.lock);
@@ -611,7 +613,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
         wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
         details.runtime = runtime;
         if (stack) /* else its memory was given back meanwhile */
-            inspect(runtime, stack, pointer, &details);
+            alloc_inspect(runtime, stack, pointer, &details);
         else
             details.state = WEIR_BLOCK_FREE;
     }

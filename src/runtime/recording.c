@@ -12,7 +12,7 @@ void wi_recorder_init(weir_runtime *runtime)
 
 weir_status wi_recorder_check_end(const weir_runtime *runtime)
 {
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s cannot be destroyed inside a sink", runtime->name);
     if (wi_trace_exit_closes(runtime))
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s cannot be destroyed while the exit closes its trace",

@@ -3,10 +3,10 @@
 #define WI_RUNTIME_H
 
 #include "driver/driver.h"
-#include "memory/budget.h"
-#include "memory/holders.h"
-#include "runtime/front.h"
-#include "runtime/graph.h"
+#include "memory/adaptors/budget.h"
+#include "memory/ledger/members.h"
+#include "runtime/thread_cache/thread_cache.h"
+#include "runtime/capture_pool.h"
 #include "runtime/recording.h"
 #include "runtime/streams.h"
 
@@ -54,9 +54,9 @@ struct weir_runtime {
     pthread_mutex_t kinds_lock;
     atomic_uint guests;                 /* runtimes that this one is the host of */
     wi_pending pending;                 /* of all stacks */
-    wi_holder holders[WEIR_KIND_COUNT]; /* of the device's memory, and of each kind in kinds[] */
+    wi_member members[WEIR_KIND_COUNT]; /* of the device's memory, and of each kind in kinds[] */
     wi_streams streams;
-    wi_fronts fronts;           /* over `resource` */
+    wi_tcaches caches;          /* over `resource` */
     char stack[WI_STACK_BYTES]; /* of resources, as it was given */
     weir_parts parts;           /* which it was composed of, and which end with it */
 
@@ -120,25 +120,25 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
 weir_status wi_kinds_close_account(weir_client *client);
 /* The adaptor that has the host give up what it has free. */
-weir_status wi_guest_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
+weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
 /* The stack whose memory `pointer` lies in, and its kind; NULL if none's. */
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
 /* The same for a pointer that is said to be the runtime's: the device's stack, which refuses it, when it is none's. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
-/* Allocation, for fronts; alloc.c. Both end a block that is in hand, or fail and leave it there. The former frees it on the
+/* Allocation, for thread caches; alloc.c. Both end a block that is in hand, or fail and leave it there. The former frees it on the
  * stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
-weir_status wi_free_taken(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 /* Frees a list of blocks, linked by pending_next, that were parked in the order of the stream; false: nothing has changed, and
  * each is to be freed by itself. */
-bool wi_free_parked(weir_runtime *runtime, wi_block *list, weir_stream stream);
+bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);
 
 /* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
  * that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
-/* weir_runtime_shed; answers the bytes. trim.c. */
-uint64_t wi_runtime_shed(weir_runtime *runtime);
+/* weir_runtime_trim_idle; answers the bytes. trim.c. */
+uint64_t wi_runtime_trim_idle(weir_runtime *runtime);
 /* Frees what is pending and passed until nothing of `account`, which is a client's of this runtime, is pending, waiting for
  * it. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);

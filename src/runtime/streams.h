@@ -3,7 +3,7 @@
  *
  * An id is the runtime's number (16 bits, from 1; no two have the same at once), a generation (32 bits) and a place in the
  * table (16 bits).
- * Laws: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is leaving has no
+ * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is leaving has no
  * users and takes none. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
@@ -107,7 +107,7 @@ weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stre
 /* The runtime that an id names; WEIR_ERR_STREAM_MISUSE when there is none. */
 weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
 /* Waits for the stream's work on behalf of `call`, which is for streams of these origins (a bit each). */
-weir_status wi_streams_settle(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);
+weir_status wi_streams_flush(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);
 /* The stream, whose work was waited for, is nobody's any more: what waited for it becomes anyone's. */
 void wi_streams_forget(weir_runtime *runtime, weir_stream stream);
 /* The same of one that ended without a word, whose work the device may not be past; before its record goes. */

@@ -1,6 +1,6 @@
 /* Traces: opening, reading, closing. */
 #include "runtime/trace.h"
-#include "memory/logging.h"
+#include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 
 #include <weir/log.h>
@@ -14,7 +14,7 @@ const char *weir_action_name(weir_action action)
     return (unsigned)action < WEIR_ACTION_COUNT ? names[action] : "?";
 }
 
-static void tell(const char text[WI_UNTOLD], bool untold)
+static void trace_tell(const char text[WI_UNTOLD], bool untold)
 {
     if (untold)
         weir_log(WEIR_LOG_WARNING, "%s", text);
@@ -30,13 +30,13 @@ static weir_status read_sink(const weir_sink *given, size_t stride, size_t index
     return WEIR_OK;
 }
 
-static void destroy(weir_trace *trace)
+static void trace_destroy(weir_trace *trace)
 {
     if (!trace)
         return;
-    while (trace->outlets) {
-        wi_outlet *o = trace->outlets;
-        trace->outlets = o->next;
+    while (trace->sinks) {
+        wi_sink *o = trace->sinks;
+        trace->sinks = o->next;
         free(o);
     }
     wi_events_destroy(trace->events);
@@ -44,8 +44,8 @@ static void destroy(weir_trace *trace)
 }
 
 /* With its sinks, and not yet the runtime's. */
-static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
-                        weir_trace **out)
+static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+                              weir_trace **out)
 {
     weir_trace *trace = calloc(1, sizeof *trace);
     *out = trace;
@@ -59,25 +59,25 @@ static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_
         weir_sink sink;
         status = read_sink(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
         if (status == WEIR_OK)
-            status = wi_outlets_add(trace, &sink);
+            status = wi_sinks_add(trace, &sink);
     }
     return status;
 }
 
 /* Where its events come from. */
-static void attach(weir_trace *trace)
+static void trace_attach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
     if (trace->place == WI_TRACE_OF_LOG)
         wi_log_into(wi_log_find(stack), trace->events);
     else {
-        wi_fronts_shut(trace->runtime);
+        wi_tcaches_shut(trace->runtime);
         wi_record_into(stack->ledger, trace->events);
-        wi_fronts_open(trace->runtime);
+        wi_tcaches_open(trace->runtime);
     }
 }
 
-static void detach(weir_trace *trace)
+static void trace_detach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
     if (trace->place == WI_TRACE_OF_LOG)
@@ -91,21 +91,21 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
 {
     wi_recorder *recorder = &runtime->recorder;
     weir_trace *trace;
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a trace cannot be opened inside a sink");
-    weir_status status = make(runtime, place, options, &trace);
+    weir_status status = trace_make(runtime, place, options, &trace);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&recorder->drain);
         if (recorder->traces[place])
             status = weir_fail(WEIR_ERR_BUSY, "%s is being traced already; close that trace first", runtime->name);
         else {
             recorder->traces[place] = trace;
-            attach(trace);
+            trace_attach(trace);
         }
         pthread_mutex_unlock(&recorder->drain);
     }
     if (status != WEIR_OK)
-        destroy(trace);
+        trace_destroy(trace);
     else
         *out = trace;
     return status;
@@ -134,13 +134,13 @@ weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
     weir_sink copy;
     if (!trace)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_add_sink: NULL");
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a sink cannot be added inside a sink");
     weir_status status = read_sink(sink, sink ? sink->struct_size : 0, 0, &copy);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&trace->runtime->recorder.drain);
-    status = wi_outlets_add(trace, &copy);
+    status = wi_sinks_add(trace, &copy);
     pthread_mutex_unlock(&trace->runtime->recorder.drain);
     return status;
 }
@@ -162,7 +162,7 @@ weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capaci
 void wi_trace_hand_out(weir_runtime *runtime)
 {
     wi_recorder *recorder = &runtime->recorder;
-    if (!(wi_recording(&runtime->ledger) & WI_EVENTS_WAITING) || wi_outlets_inside() ||
+    if (!(wi_recording(&runtime->ledger) & WI_EVENTS_WAITING) || wi_sinks_inside() ||
         pthread_mutex_trylock(&recorder->drain) != 0)
         return;
     char texts[WI_TRACE_PLACES][WI_UNTOLD];
@@ -172,14 +172,14 @@ void wi_trace_hand_out(weir_runtime *runtime)
     atomic_fetch_and(&runtime->ledger.recording, ~(unsigned)WI_EVENTS_WAITING);
     for (int place = 0; place < WI_TRACE_PLACES; place++) {
         weir_trace *trace = recorder->traces[place];
-        if (!trace || !trace->outlets)
+        if (!trace || !trace->sinks)
             continue;
-        (void)wi_outlets_drain(trace);
-        untold[place] = wi_outlets_untold(trace, texts[place]);
+        (void)wi_sinks_drain(trace);
+        untold[place] = wi_sinks_untold(trace, texts[place]);
     }
     pthread_mutex_unlock(&recorder->drain);
     for (int place = 0; place < WI_TRACE_PLACES; place++)
-        tell(texts[place], untold[place]);
+        trace_tell(texts[place], untold[place]);
     wi_detail_restore(&kept);
 }
 
@@ -189,13 +189,13 @@ weir_status weir_trace_flush(weir_trace *trace)
     char text[WI_UNTOLD];
     if (!trace)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_flush: NULL");
-    if (wi_outlets_inside())
+    if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a trace cannot be flushed inside a sink");
     pthread_mutex_lock(&trace->runtime->recorder.drain);
-    weir_status status = wi_outlets_flush(trace);
-    bool untold = wi_outlets_untold(trace, text);
+    weir_status status = wi_sinks_flush(trace);
+    bool untold = wi_sinks_untold(trace, text);
     pthread_mutex_unlock(&trace->runtime->recorder.drain);
-    tell(text, untold);
+    trace_tell(text, untold);
     return status;
 }
 
@@ -211,7 +211,7 @@ uint64_t weir_trace_failed(const weir_trace *trace)
 
 void wi_trace_close(weir_trace *trace)
 {
-    if (!trace || atomic_load(&wi_forked) || wi_outlets_inside())
+    if (!trace || atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     weir_runtime *runtime = trace->runtime;
     char text[WI_UNTOLD];
@@ -219,14 +219,14 @@ void wi_trace_close(weir_trace *trace)
     wi_detail_keep(&kept);
     pthread_mutex_lock(&runtime->recorder.drain);
     runtime->recorder.traces[trace->place] = NULL;
-    detach(trace);
+    trace_detach(trace);
     pthread_mutex_unlock(&runtime->recorder.drain);
-    (void)wi_outlets_flush(trace);
-    wi_outlets_close(trace);
-    while (wi_outlets_untold(trace, text))
-        tell(text, true);
+    (void)wi_sinks_flush(trace);
+    wi_sinks_close(trace);
+    while (wi_sinks_untold(trace, text))
+        trace_tell(text, true);
     wi_detail_restore(&kept);
-    destroy(trace);
+    trace_destroy(trace);
 }
 
 void weir_trace_close(weir_trace *trace)

@@ -27,7 +27,7 @@ static struct used_name {
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
 /* %d becomes the device's name, without a colon, and %p the process's number. */
-static void expand(const char *pattern, const char *device, char out[PATH])
+static void trace_option_expand(const char *pattern, const char *device, char out[PATH])
 {
     size_t used = 0;
     for (const char *p = pattern; *p && used + 1 < PATH; p++) {
@@ -88,7 +88,7 @@ static weir_runtime *take_watched(void)
  * without the lock, may make runtimes; those have their turn, too, if they come to an end. */
 static void at_exit(void)
 {
-    if (atomic_load(&wi_forked) || wi_outlets_inside())
+    if (atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     exiting = true;
     for (int turn = 0; turn < 2 * WATCHED; turn++) {
@@ -158,7 +158,7 @@ void wi_recorder_start(weir_runtime *runtime)
     if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
         return;
     wi_detail_keep(&kept);
-    expand(option.value, runtime->name, path);
+    trace_option_expand(option.value, runtime->name, path);
     pthread_mutex_lock(&lock);
     make_single(path);
     pthread_mutex_unlock(&lock);

@@ -1,6 +1,6 @@
 /* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
 #include "base/plant.h"
-#include "memory/marks.h"
+#include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_launch {
@@ -63,20 +63,20 @@ static weir_status open_ticket(wi_block *block, void *user)
     visit *v = user;
     bool opened;
     wi_event event;
-    weir_status status = wi_marks_open(&block->marks, v->use->access, &opened);
+    weir_status status = wi_stream_uses_open(&block->stream_uses, v->use->access, &opened);
     if (status != WEIR_OK)
         return status;
     if (!opened)
         return weir_fail(WEIR_ERR_BUSY,
                          "the block of %s at %p is %s by a launch that has not ended; end it before beginning one that "
                          "%s it",
-                         block->account->name, block->pointer, block->marks->writer ? "written" : "read",
+                         block->account->name, block->pointer, block->stream_uses->writer ? "written" : "read",
                          v->use->access == WEIR_ACCESS_READ ? "reads" : "writes");
-    for (uint32_t i = 0; status == WEIR_OK && wi_marks_point(block->marks, v->use->access, i, &event); i++)
+    for (uint32_t i = 0; status == WEIR_OK && wi_stream_uses_point(block->stream_uses, v->use->access, i, &event); i++)
         if (event.stream)
             status = add_wait(v->waits, event);
     if (status != WEIR_OK)
-        wi_marks_close(block->marks, v->use->access, NULL);
+        wi_stream_uses_close(block->stream_uses, v->use->access, NULL);
     else if (v->launch->number)
         wi_record(&v->launch->runtime->ledger,
                   (weir_event){.action = WEIR_ACTION_USE_BEGIN,
@@ -92,7 +92,7 @@ static weir_status close_ticket(wi_block *block, void *user)
 {
     const visit *v = user;
     bool lost = wi_plant == WI_PLANT_LOST_READER && v->use->access == WEIR_ACCESS_READ;
-    wi_marks_close(block->marks, v->use->access, lost ? NULL : v->event);
+    wi_stream_uses_close(block->stream_uses, v->use->access, lost ? NULL : v->event);
     return WEIR_OK;
 }
 
@@ -103,7 +103,7 @@ static void close_tickets(weir_launch *launch, const wi_event *event)
         visit v = {.use = &launch->uses[i], .event = event};
         wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
         weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
-        wi_law(status == WEIR_OK);
+        wi_assert(status == WEIR_OK);
         (void)status;
     }
     launch->count = 0;
@@ -135,7 +135,8 @@ static weir_status find_zeroing(wi_block *block, void *user)
 static weir_status mark_zeroing(wi_block *block, void *user)
 {
     const zeroing *z = user;
-    weir_status status = wi_block_is_behind(block) ? wi_marks_first_write(&block->marks, z->event) : WEIR_OK;
+    weir_status status =
+        wi_block_is_behind(block) ? wi_stream_uses_first_write(&block->stream_uses, z->event) : WEIR_OK;
     if (status == WEIR_OK)
         wi_block_came_behind(block);
     return status;
@@ -169,7 +170,7 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
 }
 
 /* Two names of which at most one is that of the block there now. */
-static bool contradict(const weir_block *a, const weir_block *b)
+static bool uses_contradict(const weir_block *a, const weir_block *b)
 {
     return a->generation != 0 && b->generation != 0 && a->generation != b->generation;
 }
@@ -181,7 +182,7 @@ static size_t without_duplicates(weir_use *uses, size_t count)
     qsort(uses, count, sizeof *uses, by_pointer);
     for (size_t i = 0; i < count; i++) {
         weir_use *last = kept > 0 ? &uses[kept - 1] : NULL;
-        if (!last || last->block.pointer != uses[i].block.pointer || contradict(&last->block, &uses[i].block)) {
+        if (!last || last->block.pointer != uses[i].block.pointer || uses_contradict(&last->block, &uses[i].block)) {
             uses[kept++] = uses[i];
             continue;
         }
@@ -203,7 +204,7 @@ static weir_status check_uses(const weir_use *uses, size_t count)
     return WEIR_OK;
 }
 
-static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
+static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
@@ -249,7 +250,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     if (count > 0)
         memcpy(launch->uses, uses, count * sizeof *uses);
     waits w = {0};
-    status = open_tickets(launch, without_duplicates(launch->uses, count), &w);
+    status = uses_open_tickets(launch, without_duplicates(launch->uses, count), &w);
     if (status == WEIR_OK && wi_plant != WI_PLANT_DROP_WAIT)
         status = queue_waits(runtime, native, &w);
     free(w.events);
@@ -266,7 +267,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status record(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *event)
+static weir_status uses_record(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *event)
 {
     void *native;
     *event = (wi_event){0};
@@ -283,7 +284,7 @@ weir_status weir_launch_end(weir_launch *launch)
         return weir_fail(WEIR_ERR_INVALID, "weir_launch_end: NULL");
     wi_event event;
     weir_runtime *runtime = launch->runtime;
-    weir_status status = record(runtime, launch->stream, "weir_launch_end", &event);
+    weir_status status = uses_record(runtime, launch->stream, "weir_launch_end", &event);
     trace_launch(launch, WEIR_ACTION_USE_END, status);
     if (status != WEIR_OK)
         return status;
@@ -314,12 +315,12 @@ static weir_status mark_read(wi_block *block, void *user)
 {
     const simple_use *use = user;
     bool opened;
-    weir_status status = wi_marks_open(&block->marks, WEIR_ACCESS_READ, &opened);
+    weir_status status = wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened);
     if (status == WEIR_OK && !opened)
         status = weir_fail(WEIR_ERR_BUSY, "the block of %s at %p is written by a launch that has not ended",
                            block->account->name, block->pointer);
     if (status == WEIR_OK)
-        wi_marks_close(block->marks, WEIR_ACCESS_READ, use->event);
+        wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, use->event);
     if (status == WEIR_OK && wi_recording(&use->runtime->ledger))
         wi_record(&use->runtime->ledger,
                   (weir_event){.action = WEIR_ACTION_USE_RECORD,
@@ -336,7 +337,7 @@ static weir_status mark_block(weir_runtime *runtime, weir_block block, weir_stre
     wi_resource *stack = wi_runtime_stack_of(runtime, block.pointer);
     weir_status status = check_tracking(stack);
     if (status == WEIR_OK)
-        status = record(runtime, stream, call, &event);
+        status = uses_record(runtime, stream, call, &event);
     if (status != WEIR_OK)
         return status;
     simple_use use = {runtime, stream, &event};

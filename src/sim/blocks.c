@@ -1,5 +1,5 @@
 /* What users do with blocks: allocate, use, resize and free them, in an order that they see to themselves or by launches. */
-#include "memory/ordered.h"
+#include "memory/space/stream_order.h"
 #include "runtime/runtime.h"
 #include "sim/world.h"
 
@@ -122,8 +122,8 @@ void run_touch(world *w, const step *s)
 static uint64_t count_hits(const world *w)
 {
     uint64_t hits = w->runtime->ledger.hits;
-    for (const wi_front *f = wi_front_mine ? wi_front_mine->fronts : NULL; f; f = f->next_of_thread)
-        hits += f->runtime == w->runtime ? f->drift.hits : 0;
+    for (const wi_tcache *f = wi_tcache_mine ? wi_tcache_mine->caches : NULL; f; f = f->next_of_thread)
+        hits += f->runtime == w->runtime ? f->delta.hits : 0;
     return hits;
 }
 
@@ -339,11 +339,11 @@ static bool cuts(const world *w, const slot *b, uint64_t after)
     if ((world_features(w) & WEIR_FEATURE_GUARDS) || strcmp(base->table->name, "direct") == 0 ||
         strcmp(base->table->name, "async") == 0)
         return false;
-    if (!base->lanes)
+    if (!base->stream_lists)
         return true;
     wi_resource_lock(base);
     const wi_extent *extent = wi_extent_of(base->table->find(base, b->block.pointer, &freed));
-    bool cut = !extent || extent->bytes - after > extent->space->most_slack;
+    bool cut = !extent || extent->bytes - after > extent->region->most_slack;
     wi_resource_unlock(base);
     return cut;
 }

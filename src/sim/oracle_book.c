@@ -173,15 +173,16 @@ static void check_bytes(oracle *o, const char *what, unsigned client, uint64_t t
 static void check_parked(oracle *o, const weir_client_stats *line, unsigned number)
 {
     uint64_t freed = 0;
-    for (uint32_t i = 0; line->parked > 0 && i < o->count; i++)
+    for (uint32_t i = 0; line->thread_cached > 0 && i < o->count; i++)
         if (o->table[i].state == OWNER_FREED && o->table[i].client == number)
             freed += o->table[i].units * WI_SIM_UNIT;
-    if (line->parked > freed)
+    if (line->thread_cached > freed)
         oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes parked for client %u, which has freed %llu",
-                      ULL(line->parked), number, ULL(freed));
-    if (line->live + line->pending + line->promised + line->parked > line->maximum)
+                      ULL(line->thread_cached), number, ULL(freed));
+    if (line->live + line->pending + line->promised + line->thread_cached > line->maximum)
         oracle_report(o, ORACLE_BUDGET, "client %u uses %llu bytes with what is parked, and has a maximum of %llu",
-                      number, ULL(line->live + line->pending + line->promised + line->parked), ULL(line->maximum));
+                      number, ULL(line->live + line->pending + line->promised + line->thread_cached),
+                      ULL(line->maximum));
 }
 
 static void check_line(oracle *o, const weir_client_stats *line, unsigned number, bool settled)
@@ -219,16 +220,16 @@ void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *l
         check_line(o, &lines[i], numbers[i], settled);
         check_parked(o, &lines[i], numbers[i]);
         live += lines[i].live;
-        parked += lines[i].parked;
+        parked += lines[i].thread_cached;
         pending += lines[i].pending;
     }
     if (live != stats->live || pending != stats->pending || live < o->live || live - o->live > o->moving)
         oracle_report(o, ORACLE_LEDGER,
                       "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
                       ULL(pending), ULL(stats->live), ULL(stats->pending));
-    if (parked != stats->parked || parked > stats->cached)
+    if (parked != stats->thread_cached || parked > stats->cached)
         oracle_report(o, ORACLE_LEDGER, "the clients' %llu parked bytes are not the device's %llu, of %llu cached",
-                      ULL(parked), ULL(stats->parked), ULL(stats->cached));
+                      ULL(parked), ULL(stats->thread_cached), ULL(stats->cached));
     check_held(o, stats, settled);
     if (stats->budget != o->budget && stats->budget != o->next_budget)
         oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));

@@ -120,12 +120,12 @@ static uint64_t sweep(oracle *o)
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
 {
     uint64_t least = sweep(o);
-    if (stats->ordered + stats->parked < least && !o->slack)
+    if (stats->ordered + stats->thread_cached < least && !o->slack)
         oracle_report(
             o, ORACLE_LEDGER,
             "a snapshot tells %llu bytes to be in the order of streams and %llu parked; %llu were freed there "
             "before points that the device is not past",
-            ULL(stats->ordered), ULL(stats->parked), ULL(least));
+            ULL(stats->ordered), ULL(stats->thread_cached), ULL(least));
     if (stats->ordered > stats->cached || (drained && stats->ordered > 0 && !o->left_behind))
         oracle_report(o, ORACLE_LEDGER,
                       "a snapshot tells %llu bytes to be in the order of streams, of %llu cached, and the device is %s",

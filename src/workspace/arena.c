@@ -1,6 +1,6 @@
 /* Arenas: a block for each kind of memory, and the plans over them; their tensors, and runs. */
 #include "base/internal.h"
-#include "memory/block.h"
+#include "memory/space/block.h"
 #include "runtime/runtime.h"
 #include "workspace/arena_pool.h"
 #include "workspace/parameters.h"

@@ -30,7 +30,7 @@ static void unlock(weir_arena_pool *pool)
     uint64_t kept = 0;
     for (uint32_t i = 0; i < pool->count; i++)
         kept += pool->idle[i].charged;
-    wi_law(kept == pool->kept && pool->count + pool->away <= pool->room);
+    wi_assert(kept == pool->kept && pool->count + pool->away <= pool->room);
 #endif
     pthread_mutex_unlock(&pool->lock);
 }
@@ -40,7 +40,7 @@ static void unlock(weir_arena_pool *pool)
 /* The next five with the lock held. */
 static void insert(weir_arena_pool *pool, const wi_idle *idle, bool old)
 {
-    wi_law(pool->count + pool->away < pool->room);
+    wi_assert(pool->count + pool->away < pool->room);
     if (old)
         memmove(&pool->idle[1], &pool->idle[0], pool->count * sizeof *idle);
     pool->idle[old ? 0 : pool->count] = *idle;

@@ -8,7 +8,7 @@
  * readers, runs and closing wait for. */
 #include "workspace/parameters.h"
 #include "base/hash.h"
-#include "memory/block.h"
+#include "memory/space/block.h"
 #include "runtime/runtime.h"
 #include "workspace/order.h"
 
@@ -99,7 +99,7 @@ static bool make_room(weir_parameters *store)
 /* A parameter, or a further name of one; its name becomes the store's. With the lock held, behind make_room. */
 static void publish(weir_parameters *store, const weir_parameter *parameter)
 {
-    wi_law(store->count < store->list_room && 2 * (store->count + 1) <= store->name_room);
+    wi_assert(store->count < store->list_room && 2 * (store->count + 1) <= store->name_room);
     store->list[store->count] = *parameter;
     *place(store, parameter->name) = ++store->count;
 }

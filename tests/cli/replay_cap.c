@@ -2,7 +2,7 @@
  * a lucky cap for it. */
 #include "../core/core.h"
 
-#include "cli/replay.h"
+#include "cli/replay/replay.h"
 
 enum { PEAK = 500000, STEP = PEAK / 500 };
 
@@ -40,7 +40,7 @@ static wi_replay_cap search(void)
     wi_replay_cap found;
     runs = 0;
     ok(wi_replay_min_cap(&plan, &settings, NULL, &found));
-    assert_int_equal(runs, found.tries);
+    assert_int_equal(runs, found.attempts);
     return found;
 }
 

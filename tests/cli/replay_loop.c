@@ -2,7 +2,7 @@
  * host by exactly as many operations as they are to. */
 #include "../core/core.h"
 
-#include "cli/replay.h"
+#include "cli/replay/replay.h"
 
 #include <stdatomic.h>
 
@@ -50,9 +50,9 @@ static weir_status counts(void *user, wi_replay_counts *out)
 static wi_replay_target target_of(book *b)
 {
     return (wi_replay_target){.user = b,
-                              .take = take,
-                              .take_now = take,
-                              .give = give,
+                              .allocate = take,
+                              .allocate_now = take,
+                              .release = give,
                               .drain = drain,
                               .counts = counts,
                               .detail = weir_detail};
@@ -101,13 +101,13 @@ static void test_broken_allocator(void **state)
     wi_replay_pass pass;
     book b = {.limit = 1000};
     wi_replay_target target = target_of(&b);
-    target.take = take_broken;
+    target.allocate = take_broken;
     fails(WEIR_ERR_DRIVER, wi_replay_loop(&small, &target, false, &pass));
     detail_names("cable");
 }
 
 /* Refused at once, a request is made again with the gates open. */
-static weir_status take_now(void *user, const wi_replay_op *op, void **out)
+static weir_status allocate_now(void *user, const wi_replay_op *op, void **out)
 {
     book *b = user;
     return b->opened > b->waited ? take(user, op, out) : weir_fail(WEIR_ERR_OUT_OF_MEMORY, "not now");
@@ -140,9 +140,9 @@ static void test_refused_at_once(void **state)
     (void)state;
     wi_replay_pass pass;
     book b = {.limit = 1000, .waited = 3};
-    wi_replay_gates gates = {&b, put_gate, reach_gate, open_gates, open_gates, forced_gates};
+    wi_replay_lag_gates gates = {&b, put_gate, reach_gate, open_gates, open_gates, forced_gates, NULL};
     wi_replay_target target = target_of(&b);
-    target.take_now = take_now;
+    target.allocate_now = allocate_now;
     target.gates = &gates;
     ok(wi_replay_loop(&small, &target, false, &pass));
     assert_int_equal(pass.waits, 3);
@@ -192,8 +192,8 @@ static void test_cost(void **state)
         uint64_t takes = 0;
         for (size_t i = 0; i < plan.count; i++)
             takes += !many[i].frees;
-        target.take = target.take_now = count_take;
-        target.give = count_give;
+        target.allocate = target.allocate_now = count_take;
+        target.release = count_give;
         looks = 0;
         ok(wi_replay_loop(&plan, &target, false, &pass));
         assert_int_equal(b.taken, takes);
@@ -212,7 +212,7 @@ enum { LAG = 5, OPERATIONS = 40, STREAMS = 2 };
 typedef struct line {
     weir_runtime *runtime;
     weir_stream streams[STREAMS];
-    wi_replay_gates *gates;
+    wi_replay_lag_gates *gates;
 } line;
 
 static void begin_line(line *l)
@@ -221,12 +221,12 @@ static void begin_line(line *l)
     wi_replay_world how = {.device = "host", .lag = LAG, .streams = STREAMS};
     for (int i = 0; i < STREAMS; i++)
         ok(weir_stream_acquire(l->runtime, &l->streams[i]));
-    ok(wi_replay_gates_make(&how, l->runtime, l->streams, &l->gates));
+    ok(wi_replay_lag_gates_make(&how, l->runtime, l->streams, &l->gates));
 }
 
 static void end_line(line *l)
 {
-    wi_replay_gates_end(l->gates);
+    l->gates->end(l->gates->user);
     for (int i = 0; i < STREAMS; i++)
         ok(weir_stream_release(l->streams[i]));
     ok(weir_runtime_destroy(l->runtime));

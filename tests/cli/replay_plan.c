@@ -1,7 +1,7 @@
 /* Traces as operations: what readers take, what they leave out and say so, and that no bytes bring them down. */
 #include "../core/core.h"
 
-#include "cli/replay.h"
+#include "cli/replay/replay.h"
 
 #include <zlib.h>
 

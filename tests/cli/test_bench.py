@@ -1,5 +1,5 @@
 """weir bench: that every row is measured, that ratios and goals are those of the figures it prints, and that peers are called
-as bench/peer.h says."""
+as src/cli/bench/peer.h says."""
 
 import os
 import subprocess
@@ -40,6 +40,16 @@ class Operations(harness.Case):
         self.assertIn("C library: malloc and free", out)
         self.assertIn("random, 10000 live", out)
         self.assertEqual(error, "")
+
+    @unittest.skipUnless((STUB / "libcuda.so.1").exists() and not harness.SANITIZED, "the stub of CUDA is not built")
+    def test_cuda_has_its_own_calls_beside_each_operation(self):
+        rows = self.weir_json("bench", "--only", "operations", "--rounds", "1", "--laps", "10", "--device", "cuda:0",
+                              LD_LIBRARY_PATH=str(STUB), STUB_CUDA_TOTAL="0x4000000000")["rows"]
+        own = {(row["operation"], row["who"]) for row in rows if row["peer"]}
+        for operation in ("allocate and free 4 KiB on a stream", "allocate and free 1 MiB on a stream"):
+            for call in ("cuMemAllocAsync", "cuMemAlloc"):
+                self.assertIn((operation, f"CUDA: {call}"), own)
+        self.assertIn(("order one stream behind another", "CUDA: an event by hand"), own)
 
     def test_bad_words(self):
         self.assertIn("--rounds 0", self.refused("bench", "--rounds", "0"))

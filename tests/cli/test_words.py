@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import harness
 
@@ -22,6 +23,19 @@ class Words(harness.Case):
         self.assertEqual([verb["name"] for verb in self.weir_json("help")["verbs"]],
                          ["run", "simulate", "replay", "plan", "bench", "options", "devices", "engines", "check", "explain", "version", "help"])
         self.refused("help", "nothing")
+
+    def test_help_shows_every_option_of_a_verb_in_a_row_of_its_own(self):
+        for verb in (verb["name"] for verb in self.weir_json("help")["verbs"]):
+            with self.subTest(verb=verb):
+                out = self.weir(verb, "--help")[0]
+                self.assertTrue(out.startswith(f"usage: weir {verb}"), out)
+                self.assertLessEqual(max(map(len, out.splitlines())), 114)
+                rows = re.findall(r"^  --([a-z-]+)(?: \S+)?  +\S", out, re.M)
+                self.assertEqual(rows[-1], "help")
+                self.assertIn("json", rows)
+                self.assertEqual(len(rows), len(set(rows)))
+                for option in rows:  # each is read: it wants another value or none, or the next word is the wrong one
+                    self.assertNotIn(f"option --{option}", self.refused(verb, f"--{option}=x", "--no-such"))
 
     def test_version(self):
         version = self.weir_json("version")["version"]
@@ -74,6 +88,7 @@ class Words(harness.Case):
                 (["a.toy", "--set", "=x"], "KEY=VALUE"),
                 (["a.toy", "--output", ""], "--output"),
                 (["a.toy"] * 65, "65 models"),
+                (["a.toy", "--driver", "sim"], "is no device"),  # libweir has no simulated one
         ):
             with self.subTest(words=words):
                 if said is None:  # a scalar's shape: fine as a word, and not what this model wants
@@ -166,6 +181,24 @@ class Words(harness.Case):
                     self.assertIn(said, done.stderr.decode())
         for name in ("t.csv", "r.html"):
             self.assertNotIn("at the peak; held at most", (self.folder / name).read_text())
+
+    def test_without_weir_sim_beside_it_what_needs_the_simulated_device_says_so(self):
+        alone = self.folder / "alone/weir"
+        alone.parent.mkdir()
+        alone.write_bytes(Path(harness.COMMAND).read_bytes())
+        alone.chmod(0o755)
+        self.write("t.csv", "Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.000001,allocate,0x100,64,1\n")
+        for words, status in ((["simulate", "--json"], 1), (["help", "simulate"], 1), (["replay", "t.csv"], 1), (["plan", "t.csv"], 1),
+                              (["replay", "t.csv", "--driver", "host"], 0), (["plan", "t.csv", "--no-replay"], 0)):
+            with self.subTest(words=words):
+                done = subprocess.run([alone, *words], cwd=self.folder, env=self.environment({}), timeout=60, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
+                if status:
+                    self.one_line(done.stderr.decode())
+                    self.assertIn(f"{alone.parent}/weir-sim cannot be run", done.stderr.decode())
+                if "--json" in words:
+                    self.assertIn("weir-sim", json.loads(done.stdout)["error"]["detail"])
 
     def test_errors_are_json_too(self):
         answer = self.weir_json("run", "missing.toy", status=1)

@@ -45,12 +45,12 @@ weir_status __wrap_wi_runtime_create_of(const wi_driver *driver, int ordinal, co
     return __real_wi_runtime_create_of(driver, ordinal, options, parts, out);
 }
 
-void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
-void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
-void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
+void __real_wi_ledger_commit(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_commit(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_commit(wi_ledger *ledger, const wi_block *block)
 {
     change(ledger, WEIR_ACTION_ALLOCATE);
-    __real_wi_ledger_settle(ledger, block);
+    __real_wi_ledger_commit(ledger, block);
 }
 
 void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);

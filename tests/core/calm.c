@@ -6,7 +6,7 @@ enum {
     QUIET = 4096,
     WORTH = 256,
     ALLOWED = 32
-}; /* as in runtime/front.h, and as the option `calm` is made out to be */
+}; /* as in runtime/thread_cache.h, and as the option `steady state` is made out to be */
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -29,7 +29,7 @@ static weir_stats look(fixture *f)
     return take_snapshot(f->runtime).device;
 }
 
-/* Sizes that come but once in a while: no front serves them, and memory that is there does. */
+/* Sizes that come but once in a while: no thread cache serves them, and memory that is there does. */
 static void let_time_pass(fixture *f, int blocks)
 {
     for (int i = 0; i < blocks; i++)
@@ -46,9 +46,9 @@ static void repeat(fixture *f, size_t bytes, int blocks)
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
-    ok(weir_option_set("calm", "4096"));
+    ok(weir_option_set("steady", "4096"));
     f->runtime = make_runtime(BUDGET);
-    ok(weir_option_set("calm", NULL));
+    ok(weir_option_set("steady", NULL));
     f->client = open_client(f->runtime, "one", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->stream));
     give(f, take(f, PEAK));
@@ -76,10 +76,10 @@ static bool is_calm(fixture *f)
     give(f, room);
     repeat(f, 100 * KIB, 200);
     give(f, block);
-    uint64_t parked = look(f).parked;
+    uint64_t thread_cached = look(f).thread_cached;
     void *other = take(f, 150 * KIB);
-    bool stays = look(f).parked == parked;
-    assert_true(parked >= 200 * KIB && (stays || look(f).parked == 0));
+    bool stays = look(f).thread_cached == thread_cached;
+    assert_true(thread_cached >= 200 * KIB && (stays || look(f).thread_cached == 0));
     give(f, other);
     return stays;
 }
@@ -128,7 +128,7 @@ static void it_is_given_up_before_memory_grows(void **state)
     repeat(f, 20 * KIB, 200);
     give(f, a);
     give(f, b);
-    assert_true(look(f).parked >= 700 * KIB);
+    assert_true(look(f).thread_cached >= 700 * KIB);
     uint64_t calls = look(f).driver_calls;
     void *both = take(f, 700 * KIB);
     assert_true((char *)both < (char *)a + 350 * KIB && (char *)a < (char *)both + 700 * KIB); /* where they were */
@@ -187,17 +187,17 @@ static void turns_share_what_they_park(void **state)
     (void)state;
     enum { ONE = 4400 * KIB, TURNS = 200 };
     weir_runtime *runtime = make_runtime(512 * MIB);
-    fixture sides[2] = {{.runtime = runtime}, {.runtime = runtime}};
+    fixture regions[2] = {{.runtime = runtime}, {.runtime = runtime}};
     for (int i = 0; i < 2; i++) {
-        sides[i].client = open_client(runtime, i ? "two" : "one", 0, 0);
-        ok(weir_stream_acquire(runtime, &sides[i].stream));
+        regions[i].client = open_client(runtime, i ? "two" : "one", 0, 0);
+        ok(weir_stream_acquire(runtime, &regions[i].stream));
     }
     for (int i = 0; i < TURNS; i++)
-        run_model(&sides[i % 2]);
-    assert_in_range(look(sides).held, ONE, ONE * 5 / 4);
+        run_model(&regions[i % 2]);
+    assert_in_range(look(regions).held, ONE, ONE * 5 / 4);
     for (int i = 0; i < 2; i++) {
-        ok(weir_client_close(sides[i].client));
-        ok(weir_stream_release(sides[i].stream));
+        ok(weir_client_close(regions[i].client));
+        ok(weir_stream_release(regions[i].stream));
     }
     ok(weir_runtime_destroy(runtime));
 }

@@ -122,7 +122,7 @@ static inline void free_behind(weir_client *client, void *pointer, weir_stream s
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
 }
 
-/* The laws that weir/stats.h states. */
+/* The invariant that weir/stats.h states. */
 static inline void check_sums(const snapshot *s)
 {
     uint64_t live = 0, pending = 0, promised = 0, guaranteed = 0;

@@ -36,7 +36,7 @@ static int tear_down(void **state)
     if (f->client)
         ok(weir_client_close(f->client));
     ok(weir_client_close(f->other));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     ok(weir_stream_release(f->stream));
     ok(weir_stream_release(f->second));
     ok(weir_runtime_destroy(f->runtime));
@@ -51,9 +51,9 @@ static snapshot look(const fixture *f)
     return s;
 }
 
-static uint64_t parked(const fixture *f)
+static uint64_t thread_cached(const fixture *f)
 {
-    return look(f).device.parked;
+    return look(f).device.thread_cached;
 }
 
 static void *free_them(void *user)
@@ -66,7 +66,7 @@ static void *free_them(void *user)
     return NULL;
 }
 
-/* The other thread has freed COUNT blocks of 1024 bytes; more of them than its front keeps lie in the depot. */
+/* The other thread has freed COUNT blocks of 1024 bytes; more of them than its thread cache keeps lie in the depot. */
 static void begin(fixture *f)
 {
     for (int i = 0; i < COUNT; i++)
@@ -76,7 +76,7 @@ static void begin(fixture *f)
     pthread_create(&f->thread, NULL, free_them, f);
     pthread_barrier_wait(&f->barrier);
     ok(f->status);
-    assert_int_equal(parked(f), COUNT * 1024);
+    assert_int_equal(thread_cached(f), COUNT * 1024);
 }
 
 static void end(fixture *f)
@@ -111,9 +111,9 @@ static void what_one_thread_frees_another_gets(void **state)
         served += was_freed(f, again[i]);
     }
     snapshot s = look(f);
-    assert_true(served >= COUNT - 64); /* the rest are in the other thread's front */
+    assert_true(served >= COUNT - 64); /* the rest are in the other thread's thread cache */
     assert_int_equal(s.device.hits, served);
-    assert_int_equal(s.device.parked, (COUNT - served) * 1024);
+    assert_int_equal(s.device.thread_cached, (COUNT - served) * 1024);
     assert_int_equal(s.clients[0].live_class[WEIR_CLASS_OTHER], COUNT * 1024);
     assert_int_equal(s.clients[0].live_class[WEIR_CLASS_SCRATCH], 0);
     assert_int_equal(s.clients[0].blocks, COUNT + 1);
@@ -137,14 +137,14 @@ static void it_is_bounded(void **state)
         p[i] = allocate(f->client, 10000, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < MANY; i++) {
         ok(weir_free(f->client, p[i], f->stream));
-        assert_true(parked(f) <= 2 * ROOM); /* the front's and the depot's */
+        assert_true(thread_cached(f) <= 2 * ROOM); /* the thread cache's and the depot's */
     }
-    assert_true(parked(f) > ROOM);
+    assert_true(thread_cached(f) > ROOM);
     for (int i = 0; i < MANY; i++) /* other sizes push out what lies there */
         p[i] = allocate(f->client, 15000, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < MANY; i++)
         ok(weir_free(f->client, p[i], f->stream));
-    assert_true(parked(f) <= 2 * ROOM);
+    assert_true(thread_cached(f) <= 2 * ROOM);
     uint64_t hits = look(f).device.hits;
     for (int i = 0; i < 40; i++)
         p[i] = allocate(f->client, 15000, f->stream, WEIR_CLASS_KV);
@@ -208,7 +208,7 @@ static void neither_thread_drifts_away(void **state)
     assert_int_equal(s.device.allocations, BATCHES * HANDED);
     assert_int_equal(s.device.frees, BATCHES * HANDED);
     assert_true(s.device.hits > BATCHES * HANDED / 2);
-    assert_true(s.device.peak <= 3 * HANDED * CHARGE + 3 * ROOM); /* two fronts' and a depot's bounds */
+    assert_true(s.device.peak <= 3 * HANDED * CHARGE + 3 * ROOM); /* two thread caches' and a depot's bounds */
     weir_memory_stats m = WEIR_INIT(weir_memory_stats);
     ok(weir_memory_stats_read(f->runtime, &m));
     assert_int_equal(m.requested_bytes.current, 0);
@@ -222,7 +222,7 @@ static void a_starved_request_gets_it(void **state)
     fixture *f = *state;
     begin(f);
     void *all = allocate(f->other, BUDGET, f->second, WEIR_CLASS_KV);
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     assert_true(look(f).device.emptied >= COUNT * 1024);
     ok(weir_free(f->other, all, f->second));
     end(f);
@@ -234,7 +234,7 @@ static void a_closing_client_takes_it_along(void **state)
     begin(f);
     ok(weir_client_close(f->client));
     f->client = NULL;
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     end(f);
 }
 
@@ -243,7 +243,7 @@ static void a_stream_takes_it_along(void **state)
     fixture *f = *state;
     begin(f);
     ok(weir_stream_release(f->stream));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     end(f);
     ok(weir_stream_acquire(f->runtime, &f->stream));
 }
@@ -254,7 +254,7 @@ static void a_trace_empties_it(void **state)
     weir_trace *trace;
     begin(f);
     ok(weir_trace_open(f->runtime, 0, &trace));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     weir_trace_close(trace);
     end(f);
 }
@@ -265,15 +265,15 @@ static void threads_end(void **state)
     fixture *f = *state;
     begin(f);
     end(f);
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     begin(f);
     void *mine = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     end(f);
-    uint64_t left = parked(f);
+    uint64_t left = thread_cached(f);
     assert_true(left >= 128 * 1024 && left < COUNT * 1024);
     for (int i = 0; i < 100; i++)
         assert_true(was_freed(f, f->blocks[i] = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV)));
-    assert_int_equal(parked(f), left - 100 * 1024);
+    assert_int_equal(thread_cached(f), left - 100 * 1024);
     for (int i = 0; i < 100; i++)
         ok(weir_free(f->client, f->blocks[i], f->stream));
     ok(weir_free(f->client, mine, f->stream));

@@ -35,7 +35,7 @@ static void looks_that_need_none(void **state)
     weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
     assert_int_equal(weir_runtime_budget(runtime), BUDGET);
     ok(weir_layout_walk(runtime, NULL, NULL, &totals));
-    assert_true(totals.bytes[WEIR_SPAN_LIVE] == SMALL && totals.bytes[WEIR_SPAN_PARKED] == 0);
+    assert_true(totals.bytes[WEIR_SPAN_LIVE] == SMALL && totals.bytes[WEIR_SPAN_THREAD_CACHED] == 0);
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("has 1 open client");
     assert_int_equal(folds, 0);

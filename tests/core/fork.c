@@ -59,7 +59,7 @@ static void in_child(void)
     forked(weir_runtime_destroy(own));
     forked(weir_runtime_set_budget(runtime, MIB));
     forked(weir_runtime_trim(runtime, 0, NULL));
-    forked(weir_runtime_settle(runtime, NULL));
+    forked(weir_runtime_drain(runtime, NULL));
     expect(weir_runtime_budget(runtime) == 0);
     expect(strcmp(weir_runtime_device(runtime), "host") == 0 && weir_runtime_ordinal(runtime) == 0);
     forked(weir_client_open(runtime, &co, &c));

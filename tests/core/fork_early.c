@@ -71,10 +71,10 @@ static void *hold(void *user)
 
 static void fork_while_held(bool (*call)(void))
 {
-    pthread_t holder;
+    pthread_t member;
     void *worked;
     int status;
-    assert_int_equal(pthread_create(&holder, NULL, hold, &call), 0);
+    assert_int_equal(pthread_create(&member, NULL, hold, &call), 0);
     sem_wait(&held);
     forks = true;
     pid_t pid = fork();
@@ -84,7 +84,7 @@ static void fork_while_held(bool (*call)(void))
     }
     forks = false;
     sem_post(&go_on);
-    pthread_join(holder, &worked);
+    pthread_join(member, &worked);
     assert_non_null(worked);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));

@@ -31,7 +31,7 @@ static int tear_down(void **state)
     check_empty(f->runtime);
     ok(weir_client_close(f->client));
     ok(weir_client_close(f->other));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     ok(weir_stream_release(f->stream));
     ok(weir_stream_release(f->second));
     ok(weir_runtime_destroy(f->runtime));
@@ -44,13 +44,14 @@ static void give(weir_client *client, void *p, weir_stream stream)
     ok(weir_free(client, p, stream));
 }
 
-static uint64_t parked(const fixture *f)
+static uint64_t thread_cached(const fixture *f)
 {
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
-    assert_int_equal(s.device.parked, s.clients[0].parked + (s.count > 1 ? s.clients[1].parked : 0));
-    assert_true(s.device.parked <= s.device.cached);
-    return s.device.parked;
+    assert_int_equal(s.device.thread_cached,
+                     s.clients[0].thread_cached + (s.count > 1 ? s.clients[1].thread_cached : 0));
+    assert_true(s.device.thread_cached <= s.device.cached);
+    return s.device.thread_cached;
 }
 
 /* Serving ---------------------------------------------------------------------------------------------------------- */
@@ -62,12 +63,12 @@ static void a_freed_block_serves_the_same_stream_alone(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->stream)); /* what is freed behind it is not free for others */
     void *p = allocate(f->client, 5000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
-    assert_int_equal(parked(f), 5120);
+    assert_int_equal(thread_cached(f), 5120);
     void *elsewhere = allocate(f->client, 5000, f->second, WEIR_CLASS_KV),
          *others = allocate(f->other, 5000, f->stream, WEIR_CLASS_KV);
     void *host = allocate(f->client, 5000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_true(elsewhere != p && others != p && host != p);
-    assert_int_equal(parked(f), 5120);
+    assert_int_equal(thread_cached(f), 5120);
     void *larger = allocate(f->client, 5121, f->stream, WEIR_CLASS_KV),
          *weights = allocate(f->client, 5000, f->stream, WEIR_CLASS_WEIGHTS);
     assert_true(larger != p && weights != p);
@@ -75,7 +76,7 @@ static void a_freed_block_serves_the_same_stream_alone(void **state)
                      p); /* the same charge, of another class */
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
-    assert_int_equal(s.device.parked, 0);
+    assert_int_equal(s.device.thread_cached, 0);
     assert_int_equal(s.device.hits, 1);
     assert_int_equal(s.clients[0].live_class[WEIR_CLASS_SCRATCH], 5120);
     weir_block_details d = WEIR_INIT(weir_block_details);
@@ -134,7 +135,7 @@ static void among_many_streams_each_has_its_own(void **state)
     }
     for (int i = 0; i < MANY; i++)
         give(f->client, p[i], streams[i]);
-    assert_int_equal(parked(f), MANY * 1024);
+    assert_int_equal(thread_cached(f), MANY * 1024);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < MANY; i++) {
             void *q = allocate(f->client, 1000, streams[i], WEIR_CLASS_KV);
@@ -143,7 +144,7 @@ static void among_many_streams_each_has_its_own(void **state)
         }
     for (int i = 0; i < MANY; i++)
         ok(weir_stream_release(streams[i]));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
 }
 
 static uint64_t hits(const fixture *f)
@@ -153,7 +154,7 @@ static uint64_t hits(const fixture *f)
     return stats.hits;
 }
 
-/* A thread has no more fronts than so many: the one that it made first makes way for the newest. */
+/* A thread has no more thread caches than so many: the one that it made first makes way for the newest. */
 static void the_oldest_front_makes_way(void **state)
 {
     fixture *f = *state;
@@ -220,7 +221,7 @@ static void mistakes_are_answered(void **state)
     weir_block_details d = WEIR_INIT(weir_block_details);
     char *p = allocate(f->client, 3000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
-    assert_true(parked(f) > 0);
+    assert_true(thread_cached(f) > 0);
     ok(weir_block_info(p, &d));
     assert_int_equal(d.state, WEIR_BLOCK_FREE);
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, p, f->stream));
@@ -242,7 +243,7 @@ static void a_block_in_use_is_not_parked(void **state)
     weir_block block;
     weir_launch *launch;
     ok(weir_alloc_with(f->client, &request, &block));
-    ok(weir_free_block(f->client, block, f->stream)); /* there is a front now */
+    ok(weir_free_block(f->client, block, f->stream)); /* there is a thread cache now */
     ok(weir_alloc_with(f->client, &request, &block));
     weir_use use = {.block = block, .access = WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, f->second, &use, 1, &launch));
@@ -251,7 +252,7 @@ static void a_block_in_use_is_not_parked(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->second));
     ok(weir_launch_end(launch));
     ok(weir_free_block(f->client, block, f->stream));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     assert_int_equal(take_snapshot(f->runtime).device.pending, 3072);
     void *q = allocate(f->client, 3000, f->stream, WEIR_CLASS_KV);
     assert_ptr_not_equal(q, block.pointer);
@@ -285,7 +286,7 @@ static void peaks_of_one_thread_are_exact(void **state)
     assert_int_equal(s.clients[0].peak_class[WEIR_CLASS_SCRATCH], 2 * 4096);
     assert_int_equal(s.clients[0].peak_class[WEIR_CLASS_KV], 4096);
     assert_int_equal(s.clients[0].live, 4096 + 1024);
-    assert_int_equal(s.device.parked, 7 * 4096);
+    assert_int_equal(s.device.thread_cached, 7 * 4096);
     give(f->client, q, f->stream);
     give(f->client, r, f->second);
 }
@@ -348,7 +349,7 @@ static void the_ledger_is_exact_at_rest(void **state)
     for (int i = 0; i < 20; i++) { /* while they are at it, too */
         snapshot s = take_snapshot(f->runtime);
         assert_true(s.device.live <= s.device.held && s.device.held <= BUDGET);
-        assert_true(s.clients[0].live + s.clients[0].pending + s.clients[0].parked <= BUDGET);
+        assert_true(s.clients[0].live + s.clients[0].pending + s.clients[0].thread_cached <= BUDGET);
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
@@ -382,7 +383,7 @@ static void a_starved_request_gets_what_is_parked(void **state)
             p[i] = allocate(limited, 256 * KIB, f->stream, WEIR_CLASS_KV);
         for (int i = 0; i < 4; i++)
             give(limited, p[i], f->stream);
-        assert_true(take_snapshot(f->runtime).device.parked >= 768 * KIB);
+        assert_true(take_snapshot(f->runtime).device.thread_cached >= 768 * KIB);
         void *all = allocate(limited, MIB, f->second, WEIR_CLASS_KV); /* its own maximum */
         give(limited, all, f->second);
         ok(weir_client_close(limited));
@@ -391,7 +392,7 @@ static void a_starved_request_gets_what_is_parked(void **state)
         p[i] = allocate(f->client, 200 * KIB, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < 4; i++)
         give(f->client, p[i], f->stream);
-    assert_true(parked(f) > 700 * KIB);
+    assert_true(thread_cached(f) > 700 * KIB);
     void *all = allocate(f->other, BUDGET, f->stream, WEIR_CLASS_KV); /* another client's */
     assert_true(take_snapshot(f->runtime).device.emptied > 700 * KIB);
     give(f->other, all, f->stream);
@@ -422,7 +423,7 @@ static void begin_turn(turn *t, fixture *f, pthread_t *thread)
     pthread_barrier_init(&t->barrier, NULL, 2);
     pthread_create(thread, NULL, park_and_wait, t);
     pthread_barrier_wait(&t->barrier);
-    assert_int_equal(take_snapshot(f->runtime).clients[0].parked, 301 * KIB);
+    assert_int_equal(take_snapshot(f->runtime).clients[0].thread_cached, 301 * KIB);
 }
 
 static void end_turn(turn *t, pthread_t thread)
@@ -439,10 +440,10 @@ static void another_threads_blocks_are_given_up(void **state)
     pthread_t thread;
     begin_turn(&t, f, &thread);
     void *all = allocate(f->other, BUDGET, f->second, WEIR_CLASS_KV);
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     give(f->other, all, f->second);
     end_turn(&t, thread);
-    assert_int_equal(parked(f), 0); /* the thread has ended */
+    assert_int_equal(thread_cached(f), 0); /* the thread has ended */
     begin_turn(&t, f, &thread);
     uint64_t released;
     ok(weir_runtime_trim(f->runtime, 0, &released));
@@ -466,7 +467,7 @@ static void a_closing_client_takes_its_blocks_along(void **state)
     give(f->client, p, f->second);
     fixture closing = *f;
     ok(weir_client_close(f->client));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     void *none;
     fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.second, WEIR_CLASS_KV, &none));
     fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.stream, WEIR_CLASS_KV, &none));
@@ -482,7 +483,7 @@ static void a_stream_takes_its_blocks_along(void **state)
     void *none;
     begin_turn(&t, f, &thread);
     ok(weir_stream_release(f->stream));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 300 * KIB, f->stream, WEIR_CLASS_KV, &none));
     end_turn(&t, thread);
     ok(weir_stream_acquire(f->runtime, &f->stream));
@@ -496,13 +497,13 @@ static void a_captured_stream_parks_nothing(void **state)
     void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV),
          *q = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
-    assert_int_equal(parked(f), 1024);
+    assert_int_equal(thread_cached(f), 1024);
     ok(weir_capture_begin(f->stream));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, q, f->stream));
     ok(weir_capture_end(f->stream));
     give(f->client, q, f->stream);
-    assert_int_equal(parked(f), 1024);
+    assert_int_equal(thread_cached(f), 1024);
 }
 
 static void a_trace_sees_every_call(void **state)
@@ -513,12 +514,12 @@ static void a_trace_sees_every_call(void **state)
     size_t count;
     void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
-    assert_int_equal(parked(f), 1024);
+    assert_int_equal(thread_cached(f), 1024);
     ok(weir_trace_open(f->runtime, 0, &trace));
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     for (int i = 0; i < 5; i++)
         give(f->client, allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), f->stream);
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     events[0].struct_size = sizeof events[0];
     ok(weir_trace_read(trace, events, 32, &count));
     int allocated = 0, freed = 0;
@@ -530,7 +531,7 @@ static void a_trace_sees_every_call(void **state)
     assert_int_equal(freed, 5);
     weir_trace_close(trace);
     give(f->client, allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), f->stream);
-    assert_int_equal(parked(f), 1024);
+    assert_int_equal(thread_cached(f), 1024);
 }
 
 /* Large blocks ----------------------------------------------------------------------------------------------------- */
@@ -544,11 +545,11 @@ static void large_blocks_are_parked_for_their_size(void **state)
         void *p = allocate(f->client, LARGE, f->stream, WEIR_CLASS_KV);
         give(f->client, p, f->stream);
     }
-    assert_int_equal(parked(f), LARGE);
+    assert_int_equal(thread_cached(f), LARGE);
     void *small = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
-    assert_int_equal(parked(f), LARGE); /* which the small ones do not stand in */
+    assert_int_equal(thread_cached(f), LARGE); /* which the small ones do not stand in */
     void *other = allocate(f->client, 2 * LARGE, f->stream, WEIR_CLASS_KV);
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     give(f->client, small, f->stream);
     give(f->client, other, f->stream);
 }
@@ -562,7 +563,7 @@ static void large_blocks_are_parked_where_that_pays(void **state)
     for (int i = 0; i < FREES; i++) {
         void *p = allocate(f->client, (size_t)LARGE + (size_t)i * 256, f->stream, WEIR_CLASS_KV);
         give(f->client, p, f->stream);
-        kept += parked(f) >= LARGE;
+        kept += thread_cached(f) >= LARGE;
     }
     assert_true(kept >= 3 && kept <= FEW);
     uint64_t hits = take_snapshot(f->runtime).device.hits;
@@ -584,14 +585,14 @@ static void a_front_is_bounded(void **state)
             p[i] = allocate(f->client, bytes, f->stream, WEIR_CLASS_KV);
         for (uint64_t i = 0; i < count; i++) {
             give(f->client, p[i], f->stream);
-            assert_true(i % 50 != 0 || parked(f) <= 2 * ROOM); /* the front's and the depot's */
+            assert_true(i % 50 != 0 || thread_cached(f) <= 2 * ROOM); /* the thread cache's and the depot's */
         }
-        assert_true(parked(f) >= bytes);
+        assert_true(thread_cached(f) >= bytes);
     }
     void *large = allocate(f->client, ROOM + 256, f->stream, WEIR_CLASS_KV);
-    uint64_t before = parked(f);
+    uint64_t before = thread_cached(f);
     give(f->client, large, f->stream); /* too large */
-    assert_true(parked(f) <= before);
+    assert_true(thread_cached(f) <= before);
 }
 
 static void *be_brief(void *user)
@@ -627,7 +628,7 @@ static void threads_leave_nothing(void **state)
         assert_int_equal(pthread_create(&thread, NULL, be_brief, f), 0);
         pthread_join(thread, NULL);
     }
-    assert_int_equal(parked(f), 0);
+    assert_int_equal(thread_cached(f), 0);
     snapshot s = take_snapshot(f->runtime);
     assert_int_equal(s.device.hits, lives);
     assert_true(!plain || resident() < before + 8 * MIB);

@@ -1,11 +1,11 @@
-/* The table in which a thread finds its fronts: those that belong to the same place, or to one that is taken, stand behind it in
+/* The table in which a thread finds its thread caches: those that belong to the same place, or to one that is taken, stand behind it in
  * a row without a gap, around the table's end, too. Whichever of a row goes, the others are found. */
 #include "core/core.h"
 
 #include "runtime/runtime.h"
 
 /* So many pairs of a client and a stream that each place has some that belong there. */
-enum { CLIENTS = 64, STREAMS = 16, PLACES = 1 << WI_FRONT_TABLE_BITS, ROW = 6, ROWS = 4 };
+enum { CLIENTS = 64, STREAMS = 16, PLACES = 1 << WI_TCACHE_TABLE_BITS, ROW = 6, ROWS = 4 };
 
 /* How far behind the row's beginning its members belong, in the order in which they come: where they do not find their place
  * free, they go behind those that are there. */
@@ -43,9 +43,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static wi_front *find(const pair *p)
+static wi_tcache *find(const pair *p)
 {
-    return wi_front_find(wi_front_mine, p->client, streams[p->stream]);
+    return wi_tcache_find(wi_tcache_mine, p->client, streams[p->stream]);
 }
 
 static void make_front(const pair *p)
@@ -59,7 +59,8 @@ static bool choose(uint64_t place, unsigned *used, pair *out)
 {
     for (unsigned i = 0; i < CLIENTS * STREAMS; i++) {
         *out = (pair){clients[i / STREAMS], i % STREAMS};
-        if (!(*used >> out->stream & 1) && wi_front_place(wi_front_mine, out->client, streams[out->stream]) == place) {
+        if (!(*used >> out->stream & 1) &&
+            wi_tcache_place(wi_tcache_mine, out->client, streams[out->stream]) == place) {
             *used |= 1u << out->stream;
             return true;
         }
@@ -80,24 +81,24 @@ static unsigned taken_places(void)
 {
     unsigned count = 0;
     for (int i = 0; i < PLACES; i++)
-        count += wi_front_mine->table[i] != NULL;
+        count += wi_tcache_mine->table[i] != NULL;
     return count;
 }
 
-/* All make their fronts, that one loses it, and gets it again; then all go. */
+/* All make their thread caches, that one loses it, and gets it again; then all go. */
 static void lose_one(const pair *row, int lost)
 {
     for (int i = 0; i < ROW; i++)
         make_front(&row[i]);
-    wi_fronts_drop_stream(runtime, streams[row[lost].stream]);
+    wi_tcaches_drop_stream(runtime, streams[row[lost].stream]);
     assert_int_equal(taken_places(), ROW - 1);
     for (int i = 0; i < ROW; i++)
         assert_int_equal(find(&row[i]) != NULL, i != lost);
     make_front(&row[lost]);
     for (int i = 0; i < ROW; i++)
-        assert_true(wi_front_is_for(find(&row[i]), row[i].client, streams[row[i].stream]));
+        assert_true(wi_tcache_is_for(find(&row[i]), row[i].client, streams[row[i].stream]));
     for (int i = 0; i < ROW; i++) {
-        wi_fronts_drop_stream(runtime, streams[row[i].stream]);
+        wi_tcaches_drop_stream(runtime, streams[row[i].stream]);
         assert_null(find(&row[i]));
     }
     assert_int_equal(taken_places(), 0);
@@ -110,8 +111,8 @@ static void whichever_goes_the_others_are_found(void **state)
     unsigned tried = 0, around = 0;
     pair row[ROW] = {{clients[0], 0}};
     make_front(&row[0]); /* the thread has its table */
-    wi_fronts_drop_stream(runtime, streams[0]);
-    assert_int_equal(wi_front_mine->shift, 64 - WI_FRONT_TABLE_BITS);
+    wi_tcaches_drop_stream(runtime, streams[0]);
+    assert_int_equal(wi_tcache_mine->shift, 64 - WI_TCACHE_TABLE_BITS);
     for (uint64_t first = 0; first < PLACES; first++)
         for (int r = 0; r < ROWS; r++) {
             if (!choose_row(first, rows[r], row))

@@ -70,12 +70,12 @@ void __wrap_wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, w
         fn(after_snapshot_user);
 }
 
-void __real_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
-void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block);
-void __wrap_wi_ledger_settle(wi_ledger *ledger, const wi_block *block)
+void __real_wi_ledger_commit(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_commit(wi_ledger *ledger, const wi_block *block);
+void __wrap_wi_ledger_commit(wi_ledger *ledger, const wi_block *block)
 {
     in_one_step(ledger);
-    __real_wi_ledger_settle(ledger, block);
+    __real_wi_ledger_commit(ledger, block);
 }
 
 void __real_wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);

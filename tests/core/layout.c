@@ -2,7 +2,7 @@
  * WEIR_TEST_DEVICE names, or the host, with each resource. */
 #include "core.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 enum { BUDGET = 48 << 20, SLOTS = 60, STEPS = 600, CLIENTS = 3, MOST_SEGMENTS = 4096 };
 
@@ -165,10 +165,10 @@ static weir_layout_totals walk(fixture *f, bool overlapping)
         assert_int_equal(t.in_hand + t.bytes[WEIR_SPAN_BUSY] + t.bytes[WEIR_SPAN_PROMISED], 0);
         assert_int_equal(t.bytes[WEIR_SPAN_LIVE], d->live);
         assert_int_equal(t.bytes[WEIR_SPAN_PENDING], d->pending);
-        assert_int_equal(t.bytes[WEIR_SPAN_PARKED], d->parked);
+        assert_int_equal(t.bytes[WEIR_SPAN_THREAD_CACHED], d->thread_cached);
         assert_int_equal(t.bytes[WEIR_SPAN_SPARE], d->spare);
         assert_int_equal(t.bytes[WEIR_SPAN_FREE] + t.bytes[WEIR_SPAN_ORDERED] + t.bytes[WEIR_SPAN_KEPT] +
-                             t.bytes[WEIR_SPAN_PARKED],
+                             t.bytes[WEIR_SPAN_THREAD_CACHED],
                          d->cached);
         for (int i = 0; i < SLOTS; i++)
             assert_true(f->slots[i].seen);
@@ -284,8 +284,8 @@ static void what_waits_says_for_what(void **state)
         ordered o = {.stream = f.streams[0]};
         weir_layout_totals t = WEIR_INIT(weir_layout_totals);
         ok(weir_layout_walk(f.runtime, find_ordered, &o, &t));
-        uint64_t parked = t.bytes[WEIR_SPAN_PARKED];
-        assert_int_equal(parked + o.bytes, 3 * MIB);
+        uint64_t thread_cached = t.bytes[WEIR_SPAN_THREAD_CACHED];
+        assert_int_equal(thread_cached + o.bytes, 3 * MIB);
         assert_int_equal(t.bytes[WEIR_SPAN_ORDERED], o.bytes);
         assert_int_equal(t.bytes[WEIR_SPAN_PENDING], MIB);
         assert_int_equal(t.bytes[WEIR_SPAN_LIVE], 0);
@@ -294,7 +294,7 @@ static void what_waits_says_for_what(void **state)
     ok(weir_stream_synchronize(f.streams[0]));
     ok(weir_runtime_trim(f.runtime, UINT64_MAX, NULL)); /* gives up what is parked */
     weir_layout_totals t = totals(f.runtime);
-    assert_int_equal(t.bytes[WEIR_SPAN_PENDING] + t.bytes[WEIR_SPAN_ORDERED] + t.bytes[WEIR_SPAN_PARKED], 0);
+    assert_int_equal(t.bytes[WEIR_SPAN_PENDING] + t.bytes[WEIR_SPAN_ORDERED] + t.bytes[WEIR_SPAN_THREAD_CACHED], 0);
     assert_int_equal(t.bytes[WEIR_SPAN_FREE], t.held);
     end(&f);
 }
@@ -307,11 +307,11 @@ static void what_a_thread_keeps_is_parked(void **state)
     void *p = allocate(f.clients[0], 5000, f.streams[0], WEIR_CLASS_KV);
     ok(weir_free(f.clients[0], p, f.streams[0]));
     weir_layout_totals t = totals(f.runtime);
-    assert_int_equal(t.bytes[WEIR_SPAN_PARKED], 5120);
+    assert_int_equal(t.bytes[WEIR_SPAN_THREAD_CACHED], 5120);
     assert_int_equal(t.bytes[WEIR_SPAN_LIVE], 0);
     ok(weir_runtime_trim(f.runtime, 0, NULL));
     ok(weir_stream_synchronize(f.streams[0]));
-    assert_int_equal(totals(f.runtime).bytes[WEIR_SPAN_PARKED], 0);
+    assert_int_equal(totals(f.runtime).bytes[WEIR_SPAN_THREAD_CACHED], 0);
     end(&f);
 }
 

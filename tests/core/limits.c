@@ -45,33 +45,33 @@ static void a_guarantee_is_never_lent(void **state)
 {
     weir_runtime *runtime = *state;
     weir_client *owner = open_client(runtime, "owner", 3 * MIB, 0);
-    weir_client *guest = open_client(runtime, "guest", 0, 0);
-    refused(guest, BUDGET, WEIR_CLASS_KV);
+    weir_client *host_trim = open_client(runtime, "guest", 0, 0);
+    refused(host_trim, BUDGET, WEIR_CLASS_KV);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
     assert_int_equal(r.remaining, 5 * MIB);
     assert_int_equal(r.limit, BUDGET);
     assert_int_equal(r.needed, 11 * MIB);
-    check_largest(guest, WEIR_CLASS_KV);
-    void *g = allocate(guest, 5 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    refused(guest, 1, WEIR_CLASS_KV);
+    check_largest(host_trim, WEIR_CLASS_KV);
+    void *g = allocate(host_trim, 5 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    refused(host_trim, 1, WEIR_CLASS_KV);
     void *o = allocate(owner, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* always there for its owner */
     refused(owner, 1, WEIR_CLASS_KV);
-    ok(weir_free(guest, g, WEIR_STREAM_HOST));
+    ok(weir_free(host_trim, g, WEIR_STREAM_HOST));
     void *more =
         allocate(owner, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* beyond its guarantee, as far as there is */
-    g = allocate(guest, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    refused(guest, 1, WEIR_CLASS_KV);
+    g = allocate(host_trim, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    refused(host_trim, 1, WEIR_CLASS_KV);
     ok(weir_free(owner, more, WEIR_STREAM_HOST));
-    void *h = allocate(guest, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    void *h = allocate(host_trim, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(owner, o, WEIR_STREAM_HOST)); /* its bytes may be cache, not somebody's */
-    refused(guest, 1, WEIR_CLASS_KV);
-    ok(weir_free(guest, g, WEIR_STREAM_HOST));
-    ok(weir_free(guest, h, WEIR_STREAM_HOST));
+    refused(host_trim, 1, WEIR_CLASS_KV);
+    ok(weir_free(host_trim, g, WEIR_STREAM_HOST));
+    ok(weir_free(host_trim, h, WEIR_STREAM_HOST));
     ok(weir_client_close(owner));
-    g = allocate(guest, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* a guarantee ends with its client */
-    ok(weir_free(guest, g, WEIR_STREAM_HOST));
-    ok(weir_client_close(guest));
+    g = allocate(host_trim, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* a guarantee ends with its client */
+    ok(weir_free(host_trim, g, WEIR_STREAM_HOST));
+    ok(weir_client_close(host_trim));
 }
 
 static void opening_needs_room_for_the_guarantee(void **state)
@@ -257,8 +257,8 @@ static void refusals_over_fragments(void **state)
                                  count % 3 ? WEIR_CLASS_KV : WEIR_CLASS_WEIGHTS);
     for (size_t i = 0; i < count; i += 2)
         ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
-    for (int side = 0; side < 2; side++) {
-        weir_class memory_class = side ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_SCRATCH;
+    for (int region_number = 0; region_number < 2; region_number++) {
+        weir_class memory_class = region_number ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_SCRATCH;
         weir_stats stats = WEIR_INIT(weir_stats);
         ok(weir_snapshot(runtime, &stats, NULL, 0, NULL));
         refused(client, BUDGET - stats.live, memory_class); /* the bytes are there, but not in one piece */
@@ -401,7 +401,7 @@ static void trimming(void **state)
 
 int main(void)
 {
-    setenv("WEIR_FRONT", "0", 1); /* what is freed is pending, and not parked; front.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         test(a_guarantee_is_never_lent),

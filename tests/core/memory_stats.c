@@ -2,7 +2,7 @@
  * names, or the host, with each resource. */
 #include "core.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 enum { BUDGET = 48 << 20, SLOTS = 50, STEPS = 700 };
 
@@ -27,11 +27,11 @@ typedef struct fixture {
     weir_memory_stats book; /* of allocated_bytes, requested_bytes and allocation */
 } fixture;
 
-static void begin(fixture *f, const char *resource, const char *front)
+static void begin(fixture *f, const char *resource, const char *cache)
 {
     if (strncmp(device(), "sim", 3) == 0)
         wi_sim_configure(&(wi_sim_options){.seed = 1});
-    ok(weir_option_set("front", front));
+    ok(weir_option_set("thread_cache", cache));
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = resource};
     *f = (fixture){.random = 88172645463325252u};
     ok(weir_runtime_create(device(), &options, &f->runtime));
@@ -48,7 +48,7 @@ static void end(fixture *f)
         ok(weir_client_close(f->clients[i]));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
-    ok(weir_option_set("front", NULL));
+    ok(weir_option_set("thread_cache", NULL));
 }
 
 static weir_memory_stats stats_of(weir_runtime *runtime)
@@ -239,15 +239,15 @@ static void the_books_agree(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof resources / sizeof resources[0]; k++)
-        for (int fronts = 0; fronts < 2; fronts++) {
+        for (int caches = 0; caches < 2; caches++) {
             fixture f;
-            begin(&f, resources[k], fronts ? NULL : "0");
+            begin(&f, resources[k], caches ? NULL : "0");
             for (int i = 0; i < STEPS; i++) {
                 step(&f);
-                check_all(&f, k < 2, !fronts);
+                check_all(&f, k < 2, !caches);
             }
             assert_true(k >= 2 || stats_of(f.runtime).inactive_split_bytes.peak > 0);
-            assert_true(k > 0 || !fronts || take_snapshot(f.runtime).device.hits > 0);
+            assert_true(k > 0 || !caches || take_snapshot(f.runtime).device.hits > 0);
             for (int i = 0; i < SLOTS; i++)
                 if (f.slots[i].pointer)
                     drop(&f, i);
@@ -293,7 +293,7 @@ static void peaks_and_sums_start_again(void **state)
     end(&f);
 }
 
-/* Several threads at fronts: exact when they rest. */
+/* Several threads at thread caches: exact when they rest. */
 
 static void *come_and_go(void *user)
 {

@@ -9,17 +9,17 @@
 enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that nothing but thrift speaks against more */
 
 /* What stream a freed is behind work that is not done; stream b wants as much. */
-static void start_far(fixture *f, const char *patience)
+static void start_far(fixture *f, const char *reuse_wait)
 {
     *f = (fixture){.sim = strncmp(device(), "sim", 3) == 0};
     weir_runtime_options options = {.struct_size = sizeof options, .budget = ROOM, .resource = "mapped"};
-    ok(weir_option_set("patience", patience));
-    ok(weir_option_set("front", "0")); /* what a thread parks is in use */
+    ok(weir_option_set("reuse_wait", reuse_wait));
+    ok(weir_option_set("thread_cache", "0")); /* what a thread parks is in use */
     if (f->sim)
         wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = ROOM});
     ok(weir_runtime_create(device(), &options, &f->runtime));
-    ok(weir_option_set("patience", NULL));
-    ok(weir_option_set("front", NULL));
+    ok(weir_option_set("reuse_wait", NULL));
+    ok(weir_option_set("thread_cache", NULL));
     begin(f);
     void *p = allocate(f->one, BYTES, f->a, WEIR_CLASS_KV);
     hold(f, f->a, p, 1, 64);
@@ -64,10 +64,10 @@ static void what_passes_soon_is_waited_for(void **state)
 static void who_must_not_wait_gets_more(void **state)
 {
     (void)state;
-    static const char *const patience[] = {NULL, "0"};
+    static const char *const reuse_wait[] = {NULL, "0"};
     for (int i = 0; i < 2; i++) {
         fixture f;
-        start_far(&f, patience[i]);
+        start_far(&f, reuse_wait[i]);
         weir_stats last = take_snapshot(f.runtime).device;
         void *q;
         ok(i == 0 ? take_at_once(f.two, BYTES, f.b, &q) : weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
@@ -132,9 +132,9 @@ static void start_counted(fixture *f)
     driver = faulty_driver;
     driver.stream_capturing = is_capturing;
     driver.wait = wait_and_count;
-    ok(weir_option_set("front", "0"));
+    ok(weir_option_set("thread_cache", "0"));
     *f = start_over(&driver, ROOM);
-    ok(weir_option_set("front", NULL));
+    ok(weir_option_set("thread_cache", NULL));
     void *p = allocate(f->one, BYTES, f->a, WEIR_CLASS_KV);
     hold(f, f->a, p, 1, 64);
     ok(weir_free(f->one, p, f->a));

@@ -340,7 +340,7 @@ static void copies_fills_and_calls_in_stream_order(void **state)
 
 int main(void)
 {
-    setenv("WEIR_FRONT", "0", 1); /* what is freed is pending, and not parked; front.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         test(a_free_is_pending_until_the_device_is_past_it),

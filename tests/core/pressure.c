@@ -220,9 +220,9 @@ static void what_is_freed_may_be_parked(void **state)
 {
     enum { SMALL = 4096 };
     (void)state;
-    ok(weir_option_set("front", "1MiB"));
+    ok(weir_option_set("thread_cache", "1MiB"));
     fixture f = start();
-    ok(weir_option_set("front", NULL));
+    ok(weir_option_set("thread_cache", NULL));
     giver last = {.f = &f};
     (void)add(&f, 0, free_in_order, &f);
     (void)add(&f, 1, give, &last);
@@ -288,6 +288,6 @@ int main(void)
         cmocka_unit_test(what_is_freed_may_be_parked),
         cmocka_unit_test(memory_of_another_kind),
     };
-    setenv("WEIR_FRONT", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
     return cmocka_run_group_tests_name("pressure", tests, NULL, NULL);
 }

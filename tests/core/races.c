@@ -93,9 +93,9 @@ static void *look_about(void *user)
     return NULL;
 }
 
-static void race_of(const char *front, weir_stream on)
+static void race_of(const char *cache, weir_stream on)
 {
-    setenv("WEIR_FRONT", front, 1);
+    setenv("WEIR_THREAD_CACHE", cache, 1);
     weir_runtime *runtime = make_runtime(16 * MIB);
     race r = {.client = open_client(runtime, "one", 0, 0),
               .other = open_client(runtime, "other", 0, 0),

@@ -46,11 +46,11 @@ static uint64_t below(world *w, uint64_t n)
 
 /* Handles of several lengths although the budget is small; the linker leads the library through here. */
 static uint64_t handle_lengths, handle_random;
-uint64_t __real_wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_growth_handle(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_growth_handle(const wi_mapped *mapped, uint64_t fresh)
+uint64_t __real_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
 {
-    return handle_lengths ? 1 + next_random(&handle_random) % handle_lengths : __real_wi_growth_handle(mapped, fresh);
+    return handle_lengths ? 1 + next_random(&handle_random) % handle_lengths : __real_wi_map_plan_chunk(mapped, fresh);
 }
 
 /* The books -------------------------------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static void check_books(const world *w)
     uint64_t committed = 0;
     for (int c = 0; c < w->client_count; c++) {
         assert_int_equal(s.clients[c].live, live_of(w, c));
-        uint64_t used = s.clients[c].live + s.clients[c].pending + s.clients[c].parked;
+        uint64_t used = s.clients[c].live + s.clients[c].pending + s.clients[c].thread_cached;
         committed += used > s.clients[c].guaranteed ? used : s.clients[c].guaranteed;
     }
     assert_true(committed <= s.device.budget);
@@ -150,10 +150,10 @@ static void refused_falsely(const char *what, const question *q)
 /* What an idle stream has had freed on it is anyone's, once somebody was refused. */
 static void nothing_is_kept_for_idle_streams(const world *w)
 {
-    for (int side = 0; side < WI_SIDES; side++)
-        for (const wi_extent *e = w->mapped->sides[side].first; e; e = e->next)
-            if (e->kind == WI_FREE && e->lane && e->lane->stream.id)
-                assert_false(toy_is_idle(toy_stream(weir_stream_native(e->lane->stream))));
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        for (const wi_extent *e = w->mapped->regions[region_number].first; e; e = e->next)
+            if (e->kind == WI_FREE && e->stream_list && e->stream_list->stream.id)
+                assert_false(toy_is_idle(toy_stream(weir_stream_native(e->stream_list->stream))));
 }
 
 static void judge(world *w, const block *b, const question *q)

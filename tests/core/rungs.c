@@ -24,16 +24,16 @@ static void create_and_fit(void **state)
 static void what_threads_park(void **state)
 {
     (void)state;
-    ok(weir_option_set("front", "1MiB"));
+    ok(weir_option_set("thread_cache", "1MiB"));
     fixture f = start("mapped");
-    ok(weir_option_set("front", NULL));
+    ok(weir_option_set("thread_cache", NULL));
     ok(weir_free(f.one, allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV), f.a));
     void *p = allocate(f.two, 20000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     weir_stats last = take_snapshot(f.runtime).device;
     ok(weir_free(f.two, p, WEIR_STREAM_HOST));
-    assert_true(take_snapshot(f.runtime).device.parked > 0);
+    assert_true(take_snapshot(f.runtime).device.thread_cached > 0);
     p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
-    came_by(WEIR_RUNG_PARKED);
+    came_by(WEIR_RUNG_THREAD_CACHED);
     ok(weir_free(f.one, p, f.a));
     end(&f);
 }
@@ -233,6 +233,6 @@ int main(void)
         cmocka_unit_test(bytes_that_another_process_has),
         cmocka_unit_test(rungs_have_names),
     };
-    setenv("WEIR_FRONT", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
     return cmocka_run_group_tests_name("rungs", tests, NULL, NULL);
 }

@@ -565,7 +565,7 @@ static void options_that_are_none(void **state)
 
 int main(void)
 {
-    setenv("WEIR_FRONT", "0", 1); /* what is freed is pending, and not parked; front.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
     const struct CMUnitTest tests[] = {
         CASE(either_of_the_two_asks_for_it),
         CASE(an_owner_keeps_its_bytes),

@@ -1,9 +1,9 @@
-/* weir_runtime_settle: what has passed is final at return, what has not stays, and whom it waits for. On the device that
+/* weir_runtime_drain: what has passed is final at return, what has not stays, and whom it waits for. On the device that
  * WEIR_TEST_DEVICE names, or the host. */
 #include "core.h"
 #include "core/faulty.h"
-#include "driver/sim.h"
-#include "memory/lanes.h"
+#include "sim/device/device.h"
+#include "memory/space/stream_lists.h"
 #include "runtime/runtime.h"
 
 #include <semaphore.h>
@@ -70,7 +70,7 @@ static void let_go(fixture *f)
 static uint64_t settled(weir_runtime *runtime)
 {
     uint64_t left = UINT64_MAX;
-    ok(weir_runtime_settle(runtime, &left));
+    ok(weir_runtime_drain(runtime, &left));
     return left;
 }
 
@@ -78,12 +78,13 @@ static uint64_t settled(weir_runtime *runtime)
 static uint64_t unfinished(weir_runtime *runtime)
 {
     const wi_resource *base = runtime->resource->base;
-    return runtime->ledger.pending + runtime->ledger.parked + (base->lanes ? wi_lanes_bytes(base->lanes) : 0);
+    return runtime->ledger.pending + runtime->ledger.thread_cached +
+           (base->stream_lists ? wi_stream_lists_bytes(base->stream_lists) : 0);
 }
 
 static uint64_t runtime_parked(weir_runtime *runtime)
 {
-    return take_snapshot(runtime).device.parked;
+    return take_snapshot(runtime).device.thread_cached;
 }
 
 static uint64_t charge_of(const void *pointer)
@@ -110,12 +111,12 @@ static void frees_are_final_once_they_have_passed(void **state)
         void *used = allocate(f.client, BLOCK, f.second, WEIR_CLASS_KV),
              *live = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_KV);
         void *ordered = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_WEIGHTS); /* which no thread parks */
-        void *parked = allocate(f.client, SMALL, f.second, WEIR_CLASS_KV);
+        void *thread_cached = allocate(f.client, SMALL, f.second, WEIR_CLASS_KV);
         uint64_t held_up = charge_of(used) + charge_of(ordered), kept = charge_of(live);
         hold_up(&f);
         free_behind(f.client, used, f.stream);
         ok(weir_free(f.client, ordered, f.stream));
-        ok(weir_free(f.client, parked, f.second));
+        ok(weir_free(f.client, thread_cached, f.second));
         ok(weir_stream_synchronize(f.second));
         assert_true(unfinished(f.runtime) >= held_up);
         assert_int_equal(settled(f.runtime), held_up);
@@ -124,7 +125,7 @@ static void frees_are_final_once_they_have_passed(void **state)
         assert_int_equal(unfinished(f.runtime), held_up);
         assert_int_equal(settled(f.runtime), 0);
         assert_int_equal(unfinished(f.runtime), 0);
-        ok(weir_runtime_settle(f.runtime, NULL));
+        ok(weir_runtime_drain(f.runtime, NULL));
         assert_int_equal(take_snapshot(f.runtime).device.live, kept);
         ok(weir_free(f.client, live, WEIR_STREAM_HOST));
         assert_int_equal(settled(f.runtime), 0);
@@ -300,7 +301,7 @@ static void nothing_there(void **state)
     (void)state;
     fixture f;
     uint64_t left = 1;
-    fails(WEIR_ERR_INVALID, weir_runtime_settle(NULL, &left));
+    fails(WEIR_ERR_INVALID, weir_runtime_drain(NULL, &left));
     assert_int_equal(left, 1);
     begin(&f, "mapped");
     assert_int_equal(settled(f.runtime), 0);

@@ -14,7 +14,7 @@ typedef struct shared_block {
 
 static weir_runtime *runtime;
 static weir_client *common;
-static shared_block shelf[SHARED];
+static shared_block size_index[SHARED];
 static unsigned wrong; /* assertions of cmocka belong to its own thread */
 
 #define expect(condition)                                                                                              \
@@ -25,10 +25,10 @@ static unsigned wrong; /* assertions of cmocka belong to its own thread */
         }                                                                                                              \
     } while (0)
 
-/* Puts a block on the shelf, or takes one that another thread put there and frees it. */
+/* Puts a block on the size index, or takes one that another thread put there and frees it. */
 static void use_shelf(uint64_t *random, weir_stream stream)
 {
-    shared_block *s = &shelf[next_random(random) % SHARED];
+    shared_block *s = &size_index[next_random(random) % SHARED];
     pthread_mutex_lock(&s->lock);
     if (s->pointer) {
         for (size_t i = 0; i < s->bytes; i += 1021)
@@ -86,7 +86,7 @@ static void look_around(uint64_t *random)
     status = weir_client_set_limits(common, next_random(random) % (2 * MIB), 0);
     expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
     weir_block_details details = WEIR_INIT(weir_block_details);
-    shared_block *s = &shelf[next_random(random) % SHARED];
+    shared_block *s = &size_index[next_random(random) % SHARED];
     pthread_mutex_lock(&s->lock);
     if (s->pointer)
         expect(weir_block_info(s->pointer, &details) == WEIR_OK && details.bytes == s->bytes &&
@@ -136,10 +136,10 @@ static void everything_at_once(void **state)
     runtime = make_runtime(8 * MIB);
     common = open_client(runtime, "common", 0, 0);
     for (int i = 0; i < SHARED; i++)
-        pthread_mutex_init(&shelf[i].lock, NULL);
+        pthread_mutex_init(&size_index[i].lock, NULL);
     run_threads(THREADS, do_everything);
     for (int i = 0; i < SHARED; i++)
-        ok(weir_free(common, shelf[i].pointer, WEIR_STREAM_HOST));
+        ok(weir_free(common, size_index[i].pointer, WEIR_STREAM_HOST));
     check_empty(runtime);
     ok(weir_runtime_trim(runtime, 0, NULL));
     assert_int_equal(take_snapshot(runtime).device.held, 0);

@@ -3,8 +3,8 @@
 #include "core.h"
 #include "core/faulty.h"
 
-#include "driver/sim.h"
-#include "memory/mapped.h"
+#include "sim/device/device.h"
+#include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 
 #include <weir/trim.h>
@@ -104,7 +104,7 @@ static part look_at_segment(const copy *c, uint32_t segment)
             p.most = c->spans[i].block;
         }
         p.live |= state == WEIR_SPAN_LIVE;
-        p.waits |= state == WEIR_SPAN_PENDING || state == WEIR_SPAN_ORDERED || state == WEIR_SPAN_PARKED;
+        p.waits |= state == WEIR_SPAN_PENDING || state == WEIR_SPAN_ORDERED || state == WEIR_SPAN_THREAD_CACHED;
         p.unused +=
             state == WEIR_SPAN_FREE || state == WEIR_SPAN_ORDERED || state == WEIR_SPAN_KEPT ? c->spans[i].bytes : 0;
     }
@@ -225,7 +225,7 @@ static void what_a_thread_keeps_goes_too(void **state)
 {
     fixture *f = *state;
     ok(weir_free(f->client, allocate(f->client, 8000, f->stream, WEIR_CLASS_KV), f->stream));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, 8192);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 8192);
     ok(weir_stream_synchronize(f->stream));
     weir_trim_report r = trimmed(f->runtime, 0);
     assert_true(r.released > 0);
@@ -244,7 +244,7 @@ static uint64_t largest_handle(const fixture *f)
 {
     const wi_mapped *m = (const wi_mapped *)f->runtime->resource->base;
     uint64_t most = 0;
-    for (const wi_backing *b = m->shared.idle.first; b; b = b->next)
+    for (const wi_chunk *b = m->shared.idle.first; b; b = b->next)
         most = b->count > most ? b->count : most;
     return most * m->granule;
 }
@@ -315,10 +315,10 @@ static void what_is_idle_is_shed_but_for_a_little(void **state)
     ok(weir_free(f->client, above, WEIR_STREAM_HOST));
     uint64_t handle = largest_handle(f), before = held(f);
     weir_trim_report r = WEIR_INIT(weir_trim_report);
-    ok(weir_runtime_shed(f->runtime, &r));
+    ok(weir_runtime_trim_idle(f->runtime, &r));
     check_report(f, &r, before);
     assert_true(r.idle <= WEIR_IDLE_KEPT && r.idle + handle > WEIR_IDLE_KEPT);
-    ok(weir_runtime_shed(f->runtime, &r));
+    ok(weir_runtime_trim_idle(f->runtime, &r));
     assert_int_equal(r.released, 0);
     ok(weir_free(f->client, live, WEIR_STREAM_HOST));
 }
@@ -402,8 +402,8 @@ static void a_request_that_the_device_refuses_sheds(void **state)
 static uint64_t extents_of(const wi_mapped *m)
 {
     uint64_t count = 0;
-    for (int side = 0; side < WI_SIDES; side++)
-        for (const wi_extent *e = m->sides[side].first; e; e = e->next)
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        for (const wi_extent *e = m->regions[region_number].first; e; e = e->next)
             count++;
     return count;
 }
@@ -426,16 +426,16 @@ static void records_are_bounded_by_what_there_is(void **state)
         if (i % 4096 == 0)
             most = extents_of(m) > most ? extents_of(m) : most;
     }
-    uint64_t records = pool->chunk_count * WI_EXTENT_CHUNK;
+    uint64_t records = pool->chunk_count * WI_EXTENT_SLAB;
     assert_int_equal(records - pool->unused_count, extents_of(m));
     assert_true(most <= 3 * SLOTS + 64);
-    assert_true(records <= 2 * WI_EXTENT_CHUNK);
+    assert_true(records <= 2 * WI_EXTENT_SLAB);
     for (int i = 0; i < SLOTS; i++)
         if (held_here[i])
             ok(weir_free(f->client, held_here[i], WEIR_STREAM_HOST));
     ok(weir_runtime_trim(f->runtime, 0, NULL));
-    assert_int_equal(extents_of(m), WI_SIDES); /* a hole each */
-    assert_int_equal(pool->chunk_count * WI_EXTENT_CHUNK - pool->unused_count, WI_SIDES);
+    assert_int_equal(extents_of(m), WI_REGIONS); /* a hole each */
+    assert_int_equal(pool->chunk_count * WI_EXTENT_SLAB - pool->unused_count, WI_REGIONS);
 }
 
 static void what_is_wrong_is_refused(void **state)
@@ -445,8 +445,8 @@ static void what_is_wrong_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_runtime_trim_to(NULL, 0, NULL));
     fails(WEIR_ERR_INVALID, weir_runtime_trim_to(f->runtime, 0, &r));
     fails(WEIR_ERR_INVALID, weir_runtime_empty_cache(NULL, NULL));
-    fails(WEIR_ERR_INVALID, weir_runtime_shed(f->runtime, &r));
-    ok(weir_runtime_shed(f->runtime, NULL));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim_idle(f->runtime, &r));
+    ok(weir_runtime_trim_idle(f->runtime, NULL));
 }
 
 #define with(test) cmocka_unit_test_setup_teardown(test, begin, end)

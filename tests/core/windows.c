@@ -1,4 +1,4 @@
-/* What one thread does while another is in the middle of something: lists of frees, fronts, graphs. What the ends of streams
+/* What one thread does while another is in the middle of something: lists of frees, thread caches, graphs. What the ends of streams
  * meet in between is in windows_ends.c. */
 #include "core/windows.h"
 
@@ -259,7 +259,7 @@ static void both_of_two_writes_are_waited_for(void **state)
     ok(weir_stream_release(b));
 }
 
-/* Fronts ----------------------------------------------------------------------------------------------------------- */
+/* Thread caches ----------------------------------------------------------------------------------------------------------- */
 
 /* A block has another size when it is claimed than when it was chosen: it is parked as what it is, or not at all. */
 static void a_block_is_resized_while_it_is_freed(void **state)
@@ -298,13 +298,13 @@ static void a_block_is_resized_while_it_is_freed(void **state)
 
 static bool has_front(fixture *f, weir_stream stream)
 {
-    for (const wi_front *front = f->runtime->fronts.first; front; front = front->next)
-        if (front->stream.id == stream.id)
+    for (const wi_tcache *cache = f->runtime->caches.first; cache; cache = cache->next)
+        if (cache->stream.id == stream.id)
             return true;
     return false;
 }
 
-/* A thread that has asked whether a stream is captured makes no front for it when the capture has begun since. */
+/* A thread that has asked whether a stream is captured makes no thread cache for it when the capture has begun since. */
 static void no_front_is_made_for_a_captured_stream(void **state)
 {
     fixture *f = *state;
@@ -324,24 +324,24 @@ static void no_front_is_made_for_a_captured_stream(void **state)
     finish(&freer);
     assert_int_equal(freer.status, WEIR_ERR_STREAM_MISUSE);
     assert_false(has_front(f, a));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, 0);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     ok(weir_capture_end(a));
     ok(weir_free(f->client, p, a));
     ok(weir_stream_release(a));
 }
 
 /* Another thread has what this one's client parked in hand, to free it. */
-static void put_in_hand(fixture *f, weir_client *client, weir_stream stream, actor *taker)
+static void put_in_hand(fixture *f, weir_client *client, weir_stream stream, actor *owner_tag)
 {
     ok(weir_free(client, allocate(client, PARKED, stream, WEIR_CLASS_KV), stream));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
-    *taker = (actor){.f = f,
-                     .act = act_allocate,
-                     .at = IN_CAPTURING,
-                     .past_call = true,
-                     .on = record_of_stream(f, stream),
-                     .bytes = BUDGET};
-    assert_true(begin(taker));
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
+    *owner_tag = (actor){.f = f,
+                         .act = act_allocate,
+                         .at = IN_CAPTURING,
+                         .past_call = true,
+                         .on = record_of_stream(f, stream),
+                         .bytes = BUDGET};
+    assert_true(begin(owner_tag));
 }
 
 static void a_close_waits_for_what_others_have_in_hand(void **state)
@@ -349,18 +349,18 @@ static void a_close_waits_for_what_others_have_in_hand(void **state)
     fixture *f = *state;
     weir_client *other = open_client(f->runtime, "other", 0, 0);
     weir_stream a;
-    actor taker, closer = {.f = f, .act = act_close, .client = other};
+    actor owner_tag, closer = {.f = f, .act = act_close, .client = other};
     ok(weir_stream_acquire(f->runtime, &a));
-    put_in_hand(f, other, a, &taker);
+    put_in_hand(f, other, a, &owner_tag);
     begin_beside(&closer);
     bool waited = !atomic_load(&closer.over);
-    let_go_on(&taker);
-    finish(&taker);
+    let_go_on(&owner_tag);
+    finish(&owner_tag);
     finish(&closer);
     ok(closer.status);
-    ok(taker.status);
+    ok(owner_tag.status);
     assert_true(waited);
-    ok(weir_free(f->client, taker.pointer, WEIR_STREAM_HOST));
+    ok(weir_free(f->client, owner_tag.pointer, WEIR_STREAM_HOST));
     ok(weir_stream_release(a));
 }
 
@@ -369,17 +369,17 @@ static void a_starved_request_waits_for_what_others_have_in_hand(void **state)
     fixture *f = *state;
     weir_client *other = open_client(f->runtime, "other", 0, 0);
     weir_stream a;
-    actor taker, starved = {.f = f, .act = act_allocate, .bytes = BUDGET};
+    actor owner_tag, starved = {.f = f, .act = act_allocate, .bytes = BUDGET};
     ok(weir_stream_acquire(f->runtime, &a));
-    put_in_hand(f, other, a, &taker);
+    put_in_hand(f, other, a, &owner_tag);
     begin_beside(&starved);
     assert_false(atomic_load(&starved.over)); /* neither served nor refused */
-    let_go_on(&taker);
-    finish(&taker);
-    if (taker.status == WEIR_OK && taker.pointer)
-        ok(weir_free(f->client, taker.pointer, WEIR_STREAM_HOST));
+    let_go_on(&owner_tag);
+    finish(&owner_tag);
+    if (owner_tag.status == WEIR_OK && owner_tag.pointer)
+        ok(weir_free(f->client, owner_tag.pointer, WEIR_STREAM_HOST));
     finish(&starved);
-    assert_true(taker.status == WEIR_OK || starved.status == WEIR_OK); /* there is enough for one of them */
+    assert_true(owner_tag.status == WEIR_OK || starved.status == WEIR_OK); /* there is enough for one of them */
     if (starved.status == WEIR_OK)
         ok(weir_free(f->client, starved.pointer, WEIR_STREAM_HOST));
     ok(weir_client_close(other));

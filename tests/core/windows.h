@@ -42,9 +42,9 @@ typedef struct fixture {
     gate gate;
 } fixture;
 
-/* With "front" as that option; NULL: as it is. */
-weir_runtime *windows_runtime(const char *front);
-fixture *windows_fixture(const char *front);
+/* With "thread cache" as that option; NULL: as it is. */
+weir_runtime *windows_runtime(const char *cache);
+fixture *windows_fixture(const char *cache);
 int windows_tear_down(void **state);
 
 /* The actor begins, and has come to its place when it returns true; false: it came to its end first. */

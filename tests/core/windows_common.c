@@ -141,7 +141,7 @@ static void w_abandon(wi_device *device, void *stream)
     real->stream_abandon(device, stream);
 }
 
-weir_runtime *windows_runtime(const char *front)
+weir_runtime *windows_runtime(const char *cache)
 {
     static wi_driver driver;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
@@ -163,17 +163,17 @@ weir_runtime *windows_runtime(const char *front)
 #else
     (void)at_window;
 #endif
-    ok(weir_option_set("front", front));
+    ok(weir_option_set("thread_cache", cache));
     ok(wi_runtime_create_over(&driver, 0, &options, &runtime));
-    ok(weir_option_set("front", NULL));
+    ok(weir_option_set("thread_cache", NULL));
     return runtime;
 }
 
-fixture *windows_fixture(const char *front)
+fixture *windows_fixture(const char *cache)
 {
     fixture *f = calloc(1, sizeof *f);
     f->gate = (gate)GATE;
-    f->runtime = windows_runtime(front);
+    f->runtime = windows_runtime(cache);
     f->client = open_client(f->runtime, "one", 0, 0);
     return f;
 }

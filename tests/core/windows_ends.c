@@ -9,14 +9,14 @@ typedef struct ends {
     weir_stream old;
 } ends;
 
-static int set_up_with(void **state, const char *front)
+static int set_up_with(void **state, const char *cache)
 {
 #ifndef WEIR_INVARIANTS
     *state = NULL;
     return 0;
 #endif
     ends *e = calloc(1, sizeof *e);
-    e->f = windows_fixture(front);
+    e->f = windows_fixture(cache);
     e->one.identity = 1;
     e->two.identity = 2;
     ok(weir_stream_register(e->f->runtime, &e->one, &e->old));
@@ -218,7 +218,7 @@ static void unregistered_while_another_follows(void **state)
     ends *e = get(state);
     fixture *f = e->f;
     ok(weir_free(f->client, allocate(f->client, PARKED, e->old, WEIR_CLASS_KV), e->old));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
     actor first = {.f = f,
                    .act = act_register,
                    .at = IN_CAPTURING,
@@ -321,20 +321,20 @@ static void refused_when_its_stream_has_ended(void **state)
     fixture *f = e->f;
     weir_stream next;
     void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
-    actor taker = {
+    actor owner_tag = {
         .f = f, .act = act_allocate, .at = IN_FILL, .bytes = BLOCK, .flags = WEIR_ALLOC_ZEROED, .stream = e->old};
     ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
     ok(weir_free(f->client, p, e->old));
-    assert_true(begin(&taker));
+    assert_true(begin(&owner_tag));
     e->one.identity = 3;
     ok(weir_stream_register(f->runtime, &e->one, &next));
     atomic_store(&windows_fail_fills, true);
-    let_go_on(&taker);
-    finish(&taker);
+    let_go_on(&owner_tag);
+    finish(&owner_tag);
     atomic_store(&windows_fail_fills, false);
     bool early = is_given_out(f, p, BLOCK);
     open_gate(&f->gate);
-    assert_int_equal(taker.status, WEIR_ERR_DRIVER);
+    assert_int_equal(owner_tag.status, WEIR_ERR_DRIVER);
     assert_false(early);
     all_can_be_had(f);
     leave(next, 1);

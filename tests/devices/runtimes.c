@@ -335,7 +335,7 @@ static void trims_leave_the_other_as_it_is(void **state)
 {
     (void)state;
     typedef weir_status (*trim_fn)(weir_runtime * runtime, weir_trim_report * out);
-    static const trim_fn trims[] = {weir_runtime_empty_cache, weir_runtime_shed};
+    static const trim_fn trims[] = {weir_runtime_empty_cache, weir_runtime_trim_idle};
     for (int i = 0; i < TWO; i++)
         for (size_t k = 0; k < 4; k++) {
             side *s = &sides[i], *other = &sides[!i];
@@ -444,7 +444,7 @@ static void call_everything(int i)
     SAME(weir_blocks_leave(member));
     SAME(weir_blocks_destroy(pool));
     SAME(weir_runtime_empty_cache(s->runtime, NULL));
-    SAME(weir_runtime_shed(s->runtime, NULL));
+    SAME(weir_runtime_trim_idle(s->runtime, NULL));
     SAME(weir_runtime_trim(s->runtime, 0, NULL));
     SAME(weir_stream_release(stream));
     (void)take_snapshot(s->runtime);

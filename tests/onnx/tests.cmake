@@ -82,10 +82,10 @@ if(TARGET weir_onnx_objects)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
   add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/lanes.c ${gpu}/where.c ${gpu}/left.c
-                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/measure_device.c
+                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/run/measure.c
                  ${PROJECT_SOURCE_DIR}/src/cli/cuda_find.c)
   target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)
-  target_include_directories(test-onnx-gpu PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${PROJECT_SOURCE_DIR}/src/cli)
+  target_include_directories(test-onnx-gpu PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(test-onnx-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(test-onnx-gpu PRIVATE weir weir_onnx_objects Threads::Threads ${CMAKE_DL_LIBS} m)
   set(minilm ${WEIR_STORE_PATH}/models/minilm.onnx)

@@ -170,7 +170,7 @@ static void merges_on_both_sides(void **state)
         give(&f, all);
     }
     assert_int_equal(script.pieces, 1);
-    assert_int_equal(f.base->first->space.first->bytes, 2 * MIB);
+    assert_int_equal(f.base->first->region.first->bytes, 2 * MIB);
     end(&f);
 }
 
@@ -246,7 +246,7 @@ static void the_cache_is_emptied_after_partial_use(void **state)
     assert_ptr_equal(take(&f, 4096), p);
     give(&f, p);
     give(&f, q);
-    assert_int_equal(f.base->first->space.first->bytes, 2 * MIB);
+    assert_int_equal(f.base->first->region.first->bytes, 2 * MIB);
     ok(weir_runtime_trim(f.runtime, 2 * MIB, &released));
     assert_int_equal(released, 0);
     ok(weir_runtime_trim(f.runtime, 2 * MIB - 1, &released));

@@ -89,8 +89,8 @@ static inline uint64_t bytes_behind(const fixture *f, const void *pointer)
 {
     const wi_segment *s = f->base->first;
     for (; s; s = s->next)
-        if (wi_space_holds(&s->space, pointer))
-            for (const wi_extent *e = s->space.first; e; e = e->next)
+        if (wi_region_holds(&s->region, pointer))
+            for (const wi_extent *e = s->region.first; e; e = e->next)
                 if (e->block.pointer == pointer)
                     return e->bytes - e->block.charged;
     return UINT64_MAX;

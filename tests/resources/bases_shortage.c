@@ -135,7 +135,7 @@ static void resizing(void **state)
         assert_int_equal(p[i], 7);
     give(&f, p);
     give(&f, q);
-    assert_int_equal(f.base->first->space.first->bytes, 20 * MIB);
+    assert_int_equal(f.base->first->region.first->bytes, 20 * MIB);
     end(&f);
 }
 

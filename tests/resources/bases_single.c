@@ -10,10 +10,10 @@ static void what_lies_where(void **state)
     fixture *f = make("direct", MIB);
     weir_request request = {.struct_size = sizeof request, .bytes = 1000, .alignment = 4096};
     weir_block block;
-    script.address = shelf + 256; /* the block begins at 4096, within 1024 + 4096 - 256 bytes */
+    script.address = size_index + 256; /* the block begins at 4096, within 1024 + 4096 - 256 bytes */
     ok(weir_alloc_with(f->one, &request, &block));
     char *p = block.pointer;
-    assert_ptr_equal(p, shelf + 4096);
+    assert_ptr_equal(p, size_index + 4096);
     weir_stats s = stats_of(f->runtime);
     assert_int_equal(s.live, 1024);
     assert_int_equal(s.held, 1024 + 4096 - 256);
@@ -21,15 +21,15 @@ static void what_lies_where(void **state)
     assert_int_equal(details_of(p + 1023).charged, 1024);
     weir_block_details d = WEIR_INIT(weir_block_details);
     assert_int_equal(details_of(p - 1).state, WEIR_BLOCK_FREE); /* what alignment lost */
-    fails(WEIR_ERR_FOREIGN, weir_block_info(shelf + 255, &d));
-    fails(WEIR_ERR_FOREIGN, weir_block_info(shelf + 256 + 1024 + 4096 - 256, &d));
+    fails(WEIR_ERR_FOREIGN, weir_block_info(size_index + 255, &d));
+    fails(WEIR_ERR_FOREIGN, weir_block_info(size_index + 256 + 1024 + 4096 - 256, &d));
     fails(WEIR_ERR_INTERIOR, weir_free(f->one, p + 1, WEIR_STREAM_HOST));
     fails(WEIR_ERR_FOREIGN, weir_free(f->one, p - 256, WEIR_STREAM_HOST));
     fails(WEIR_ERR_FOREIGN, weir_free(f->two, p, WEIR_STREAM_HOST));
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
     fails(WEIR_ERR_FOREIGN, weir_block_info(p, &d));
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));
-    script.address = shelf + 4096 - 512;
+    script.address = size_index + 4096 - 512;
     request = (weir_request){.struct_size = sizeof request, .bytes = 1024};
     ok(weir_alloc_with(f->one, &request, &block));
     fails(WEIR_ERR_INTERIOR, weir_free(f->one, p, WEIR_STREAM_HOST)); /* it serves again */
@@ -44,10 +44,10 @@ static void an_address_that_went_to_another_runtime(void **state)
     fixture *f = make("direct", MIB);
     weir_runtime *other = make_over(&driver, "direct", MIB);
     weir_client *client = open_client(other, "other", 0, 0);
-    script.address = shelf;
+    script.address = size_index;
     void *p = allocate(f->one, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
-    script.address = shelf;
+    script.address = size_index;
     assert_ptr_equal(allocate(client, 500, WEIR_STREAM_HOST, WEIR_CLASS_KV), p);
     assert_ptr_equal(details_of(p).runtime, other);
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));

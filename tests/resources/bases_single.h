@@ -29,7 +29,7 @@ static inline weir_status refusal(void)
     return weir_fail(WEIR_ERR_DRIVER, "the script refuses");
 }
 
-static _Alignas(4096) char shelf[65536];
+static _Alignas(4096) char size_index[65536];
 
 static inline weir_status my_allocate(wi_device *d, weir_kind kind, uint64_t bytes, void **address)
 {
@@ -46,7 +46,7 @@ static inline weir_status my_release(wi_device *d, weir_kind kind, void *address
 {
     if (script.refused_releases > 0 && script.refused_releases--)
         return refusal();
-    bool mine = (char *)address >= shelf && (char *)address < shelf + sizeof shelf;
+    bool mine = (char *)address >= size_index && (char *)address < size_index + sizeof size_index;
     return mine ? WEIR_OK : faulty_driver.release(d, kind, address, bytes);
 }
 

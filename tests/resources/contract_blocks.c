@@ -64,7 +64,7 @@ static void the_books_follow_a_block(void **state)
     gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, p, f->a));
     snapshot s = take_snapshot(f->runtime);
-    assert_int_equal(parks() ? s.device.parked : hands_on() ? s.device.ordered : s.device.pending, d.charged);
+    assert_int_equal(parks() ? s.device.thread_cached : hands_on() ? s.device.ordered : s.device.pending, d.charged);
     assert_int_equal(unpassed(&s), parks() ? 0 : d.charged);
     assert_int_equal(details_of(p).state, hands_on() ? WEIR_BLOCK_FREE : WEIR_BLOCK_PENDING);
     check_books(f, e.charged, 2, 1);

@@ -50,8 +50,8 @@ bool hands_on(void)
 
 bool parks(void)
 {
-    const char *front = getenv("WEIR_FRONT");
-    return strcmp(place.stack, "mapped") == 0 && (!front || strcmp(front, "0") != 0);
+    const char *cache = getenv("WEIR_THREAD_CACHE");
+    return strcmp(place.stack, "mapped") == 0 && (!cache || strcmp(cache, "0") != 0);
 }
 
 bool freeing_waits(void)

@@ -208,7 +208,7 @@ static void a_registered_stream_orders_as_well(void **state)
     ok(weir_fill(f->runtime, q, 7, 100000, lent));
     ok(weir_free(f->one, p, lent));
     snapshot s = take_snapshot(f->runtime);
-    assert_true(unpassed(&s) + s.device.parked > 0);
+    assert_true(unpassed(&s) + s.device.thread_cached > 0);
     let_go_later(f, g);
     ok(weir_stream_unregister(lent));
     s = settled(f);

@@ -93,7 +93,7 @@ static void threads_do_not_disturb_one_another(void **state)
         ok(weir_stream_release(workers[i].stream));
     }
     snapshot s = settled(f);
-    assert_int_equal(s.device.live + s.device.pending + s.device.parked, 0);
+    assert_int_equal(s.device.live + s.device.pending + s.device.thread_cached, 0);
     assert_int_equal(s.device.allocations, s.device.frees);
 }
 

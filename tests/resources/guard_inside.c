@@ -1,18 +1,18 @@
 /* What cannot happen over a resource that works: the guard over one that hands out memory twice, and that fails. */
 #include "core.h"
-#include "memory/guard.h"
+#include "memory/adaptors/guard.h"
 
 #include <stdatomic.h>
 
 /* A base over an array, which places blocks where the test says. */
-typedef struct shelf {
+typedef struct size_index {
     wi_resource resource;
     wi_block blocks[8];
     size_t count;
     uint64_t next; /* where the next one begins */
     weir_status answer;
     _Alignas(256) char bytes[16384];
-} shelf;
+} size_index;
 
 static void shelf_measure(wi_resource *resource, wi_placement *p)
 {
@@ -22,7 +22,7 @@ static void shelf_measure(wi_resource *resource, wi_placement *p)
 
 static weir_status shelf_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    shelf *s = (shelf *)resource;
+    size_index *s = (size_index *)resource;
     (void)shortage;
     *out = &s->blocks[s->count++];
     **out = wi_block_make(p, s->bytes + s->next, WI_CLEAN);
@@ -54,7 +54,7 @@ static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream str
 
 static weir_status shelf_release(wi_resource *resource, wi_block *block)
 {
-    weir_status status = ((shelf *)resource)->answer;
+    weir_status status = ((size_index *)resource)->answer;
     if (hold)
         pass_gate(hold);
     if (status == WEIR_OK)
@@ -93,14 +93,14 @@ static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes
 static wi_driver driver;
 static wi_account account = {.name = "bert"};
 
-static wi_resource *make(shelf **out)
+static wi_resource *make(size_index **out)
 {
     wi_resource *guard;
     driver = wi_host_driver;
     driver.copy = copy;
     driver.fill = fill;
     broken = false;
-    shelf *s = calloc(1, sizeof *s);
+    size_index *s = calloc(1, sizeof *s);
     wi_resource_init(&s->resource, &shelf_table, &driver, NULL, NULL);
     wi_arguments arguments = {.part = "guard", .count = 1, .text = {"zone=256"}};
     ok(wi_guard_create(&s->resource, &arguments, &guard));
@@ -110,7 +110,7 @@ static wi_resource *make(shelf **out)
     return guard;
 }
 
-static weir_status place(wi_resource *guard, shelf *s, uint64_t at, uint64_t bytes, wi_block **out)
+static weir_status place(wi_resource *guard, size_index *s, uint64_t at, uint64_t bytes, wi_block **out)
 {
     wi_placement p = {
         .bytes = bytes, .alignment = WI_UNIT, .account = &account, .tag = "x", .memory_class = WEIR_CLASS_KV};
@@ -126,7 +126,7 @@ static weir_status place(wi_resource *guard, shelf *s, uint64_t at, uint64_t byt
 static void a_block_over_another_is_found(void **state)
 {
     (void)state;
-    shelf *s;
+    size_index *s;
     wi_resource *guard = make(&s);
     wi_block *one, *two, *three, *four;
     weir_guard_report reports[8] = {{.struct_size = sizeof reports[0]}};
@@ -152,7 +152,7 @@ static void a_block_over_another_is_found(void **state)
         assert_false(wi_retire(guard, blocks[i], WEIR_STREAM_HOST, NULL, WI_PASSED));
         ok(wi_release(guard, blocks[i]));
     }
-    (void)wi_relieve(guard);
+    (void)wi_release_kept(guard);
     wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
     assert_int_equal(count, 2);
     assert_int_equal(atomic_load(&released), 4);
@@ -163,7 +163,7 @@ static void a_block_over_another_is_found(void **state)
 static void a_pending_block_counts_until_it_is_released(void **state)
 {
     (void)state;
-    shelf *s;
+    size_index *s;
     wi_resource *guard = make(&s);
     wi_block *one, *two, *three;
     size_t count;
@@ -175,20 +175,20 @@ static void a_pending_block_counts_until_it_is_released(void **state)
     (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, one));
     ok(wi_release(guard, two));
-    (void)wi_relieve(guard);
+    (void)wi_release_kept(guard);
     ok(place(guard, s, 0, 300, &three));
     wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
     assert_int_equal(count, 1);
     (void)wi_retire(guard, three, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, three));
-    assert_int_equal(wi_relieve(guard), three->charged);
+    assert_int_equal(wi_release_kept(guard), three->charged);
     wi_resource_destroy(guard);
 }
 
 static void a_resource_that_refuses_is_asked_again(void **state)
 {
     (void)state;
-    shelf *s;
+    size_index *s;
     wi_resource *guard = make(&s);
     wi_block *one, *two;
     ok(place(guard, s, 0, 300, &one));
@@ -198,10 +198,10 @@ static void a_resource_that_refuses_is_asked_again(void **state)
     ok(wi_release(guard, one));
     ok(wi_release(guard, two));
     s->answer = WEIR_ERR_DRIVER;
-    assert_int_equal(wi_relieve(guard), 0);
+    assert_int_equal(wi_release_kept(guard), 0);
     assert_int_equal(atomic_load(&released), 0);
     s->answer = WEIR_OK;
-    assert_int_equal(wi_relieve(guard), one->charged + two->charged);
+    assert_int_equal(wi_release_kept(guard), one->charged + two->charged);
     assert_int_equal(atomic_load(&released), 2);
     assert_ptr_equal(order[0], one); /* it is still the oldest */
     assert_ptr_equal(order[1], two);
@@ -210,10 +210,10 @@ static void a_resource_that_refuses_is_asked_again(void **state)
 
 static atomic_bool relieved;
 
-static void *relieve(void *user)
+static void *release_kept(void *user)
 {
     uint64_t *bytes = user;
-    *bytes = wi_relieve((wi_resource *)(uintptr_t)bytes[1]);
+    *bytes = wi_release_kept((wi_resource *)(uintptr_t)bytes[1]);
     atomic_store(&relieved, true);
     return NULL;
 }
@@ -222,7 +222,7 @@ static void *relieve(void *user)
 static void what_another_thread_has_in_hand_is_waited_for(void **state)
 {
     (void)state;
-    shelf *s;
+    size_index *s;
     wi_resource *guard = make(&s);
     wi_block *one;
     gate g = GATE;
@@ -232,13 +232,13 @@ static void what_another_thread_has_in_hand_is_waited_for(void **state)
     ok(wi_release(guard, one));
     uint64_t bytes[2][2] = {{0, (uintptr_t)guard}, {0, (uintptr_t)guard}};
     hold = &g;
-    assert_int_equal(pthread_create(&first, NULL, relieve, bytes[0]), 0);
+    assert_int_equal(pthread_create(&first, NULL, release_kept, bytes[0]), 0);
     pthread_mutex_lock(&g.lock);
     while (!g.reached)
         pthread_cond_wait(&g.changed, &g.lock);
     pthread_mutex_unlock(&g.lock);
     atomic_store(&relieved, false);
-    assert_int_equal(pthread_create(&second, NULL, relieve, bytes[1]), 0);
+    assert_int_equal(pthread_create(&second, NULL, release_kept, bytes[1]), 0);
     nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
     assert_false(atomic_load(&relieved));
     open_gate(&g);
@@ -254,7 +254,7 @@ static void what_another_thread_has_in_hand_is_waited_for(void **state)
 static void a_device_that_is_gone_keeps_nothing_back(void **state)
 {
     (void)state;
-    shelf *s;
+    size_index *s;
     wi_resource *guard = make(&s);
     wi_block *one, *two, *three;
     size_t count;
@@ -269,7 +269,7 @@ static void a_device_that_is_gone_keeps_nothing_back(void **state)
     (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
     ok(wi_release(guard, two));
     assert_int_equal(atomic_load(&released), 1);
-    assert_int_equal(wi_relieve(guard), one->charged);
+    assert_int_equal(wi_release_kept(guard), one->charged);
     wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
     assert_int_equal(count, 0);
     wi_resource_destroy(guard);

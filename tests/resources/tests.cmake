@@ -52,6 +52,7 @@ add_dependencies(test-contract stub-cuda)
 add_dependencies(test-latency stub-cuda)
 # The simulated device is told how to be, which needs its own header.
 weir_contract_program(contract-sim weir_objects ${parts})
+target_link_libraries(test-contract-sim PRIVATE weir_sim_device)
 target_compile_definitions(test-contract-sim PRIVATE CONTRACT_SIMULATED)
 target_include_directories(test-contract-sim PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
@@ -74,7 +75,7 @@ foreach(device host stub cuda sim)
     set(arguments test-contract-sim)
   endif()
   weir_contract_test(contract-fronts ${device} mapped ${arguments})
-  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_FRONT=1MiB")
+  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
 endforeach()
 
 # The tests of single bases and adaptors.

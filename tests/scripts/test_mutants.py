@@ -248,6 +248,13 @@ class Moves(Case):
         self.write("src/b.c", SOURCE.replace("return 0", "return 7"))
         self.is_stale("0 times, in take of src/a.c", "  in take\n  - return 7;\n")
 
+    def test_where_the_text_went_is_told(self):
+        self.write("src/b.c", "void elsewhere(void)\n{\n    stop();\n}\n")
+        self.is_stale("0 times, in take of src/a.c; it is in elsewhere of src/b.c", "  in take\n  - stop();\n")
+        self.write("src/c.c", "void too(void)\n{\n    stop();\n}\n")
+        with self.assertRaisesRegex(mi.Stale, "0 times, in take of src/a.c$"):
+            self.make("  in take\n  - stop();\n")
+
     def test_a_whole_file_does_not_move(self):
         self.write("src/b.c", SOURCE)
         self.is_stale("0 times", '  in -\n  - "base.h"\n', "src/gone.c")
@@ -280,11 +287,12 @@ class HostileSources(Case):
 
     def test_what_something_is_made_of_is_not_its_name(self):
         for text, name, inner in [("static int a[] = {b};", "a", "b"), ("int a = b(1);", "a", "b"),
-                                  ("int a(int b);", "a", "b"), ("int a(void) { b(); }", "a", "b"),
+                                  ("int a(int b) {}", "a", "b"), ("int a(void) { b(); }", "a", "b"),
                                   ("struct a { int b; };", "a", "b"), ("enum a { C = b(1, 2) + d };", "C", "d")]:
             with self.subTest(text=text):
-                self.assertTrue(mi.Source(text).declares(name))
-                self.assertFalse(mi.Source(text).declares(inner))
+                self.assertTrue(mi.Source(text).has(name))
+                self.assertFalse(mi.Source(text).has(inner))
+        self.assertFalse(mi.Source("int a(int b);").has("a"))
 
 
 class Hints(Case):
@@ -294,9 +302,58 @@ class Hints(Case):
         found = {m.name: m for m in self.read(self.TEXT)}
         for name in ("a", "a-b"):
             mi.note_test(found[name], "core-new")
-        text = self.TEXT.replace("test old", "test core-new").replace("a-b: it\n", "a-b: it\n  test core-new\n")
+        text = self.TEXT.replace("  # why\n  test old\n", "  test core-new\n  # why\n")
+        text = text.replace("a-b: it\n", "a-b: it\n  test core-new\n")
         self.assertEqual((self.root / "lists/a.mut").read_text(), text)
         self.assertEqual([m.test for m in self.read(text)], ["core-new", "core-new"])
+
+    def test_one_that_has_gone_meanwhile_is_not_missed(self):
+        found = self.read(self.TEXT)
+        self.read(self.TEXT[:self.TEXT.index("\na:") + 1])
+        mi.note_test(found[1], "core-new")
+        found[0].file.unlink()
+        mi.note_test(found[0], "core-new")
+        self.assertFalse(found[0].file.exists())
+
+
+class Tidying(Case):
+    HEAD = "# of old times\nsource: src/a.c\n"
+    TAKE = "take: x\n  test core-a\n  # why\n  in take\n  - return 0;\n"
+    GIVE = "give: x\n  in give\n  - return 0;\n  in take\n  - return 0;\n"
+    WORDS = "words: x\n  in words\n  - \"c;\"\n"
+
+    def tidied(self, lists):
+        for name, text in lists.items():
+            self.write(f"lists/{name}", text)
+        moved = mi.tidy(self.root / "lists", mi.Sources(self.root))
+        return moved, {file.name: file.read_text() for file in (self.root / "lists").glob("*")}
+
+    def test_where_nothing_has_moved_all_stays(self):
+        lists = {"any-name.mut": "\n".join([self.HEAD, self.GIVE, self.TAKE])}
+        self.assertEqual(self.tidied(lists), (0, lists))
+
+    def test_each_goes_where_its_first_place_is(self):
+        end = SOURCE.index("static int take(struct pair *p, int by)\n{")
+        self.write("src/a.c", SOURCE[:end])
+        self.write("src/b/c.c", SOURCE[end:])
+        moved, lists = self.tidied({"any-name.mut": "\n".join([self.HEAD, self.TAKE, self.WORDS, self.GIVE])})
+        self.assertEqual(moved, 2)
+        self.assertEqual(lists, {"any-name.mut": "\n".join([self.HEAD, self.WORDS]),
+                                 "b-c.mut": "\n".join(["source: src/b/c.c\n", self.GIVE, self.TAKE])})
+        self.assertEqual(self.tidied(lists), (0, lists))
+
+    def test_a_list_of_which_nothing_is_left_goes_and_what_was_there_stays(self):
+        (self.root / "src/a.c").rename(self.root / "src/b.h")
+        moved, lists = self.tidied({"a.mut": "\n".join([self.HEAD, self.TAKE]),
+                                    "b.h.mut": "\n".join(["source: src/b.h\n", self.WORDS])})
+        self.assertEqual((moved, lists), (1, {"b.h.mut": "\n".join(["source: src/b.h\n", self.TAKE, self.WORDS])}))
+
+    def test_where_one_is_stale_nothing_is_touched(self):
+        lists = {"a.mut": "\n".join([self.HEAD, self.WORDS]), "b.mut": "source: src/gone.c\n\n" + self.TAKE +
+                 "\nlost: x\n  in nothing\n  - x\n"}
+        with self.assertRaises(mi.Stale):
+            self.tidied(lists)
+        self.assertEqual({file.name: file.read_text() for file in (self.root / "lists").glob("*")}, lists)
 
 
 class Command(Case):
@@ -338,6 +395,20 @@ class Building(unittest.TestCase):
                            ("ld: undefined reference to `b'\ncollect2: error: 1\n", "ld: undefined reference to `b'"),
                            ("ninja: unknown", "ninja: unknown"), ("", "")]:
             self.assertEqual(mutants.complaint(text), line)
+
+
+class Order(Case):
+    def test_the_known_test_is_first_and_what_is_linked_anew_is_last(self):
+        kinds = {"alone": b"\x7fELF", "shared": b"\x7fELF libweir.so.1", "known": b"\x7fELF"}
+        tests = [mock.Mock(command=[str(self.write(name, kinds[name]))]) for name in ("alone", "shared", "known")]
+        tests.append(mock.Mock(command=[sys.executable, "-V"]))
+        for test, name in zip(tests, ("alone", "shared", "known", "script")):
+            test.name = name
+        with mock.patch.object(mutants, "SCRATCH", self.root):
+            for known, order in [("known", [["known"], ["shared", "script"], ["alone"]]),
+                                 ("", [["shared", "script"], ["alone", "known"]])]:
+                self.assertEqual([[test.name for test in stage] for stage in mutants.stages(tests, known)], order)
+            self.assertEqual(mutants.stages(tests[:1], "none"), [tests[:1]])
 
 
 class TheLists(unittest.TestCase):

@@ -77,7 +77,7 @@ class Trace(harness.Case):
         self.assertEqual(self.program("/dev/full").stdout, "\n")
 
     def test_the_log_may_make_runtimes_at_exit(self):
-        self.assertEqual(self.program("/dev/full", "late").stdout, "\nWEIR_BUSY\n")
+        self.assertEqual(self.program("/dev/full", "late").stdout, "\nWEIR_ERR_BUSY\n")
 
     def test_a_program_that_was_killed(self):
         self.program("t.weir", "killed")

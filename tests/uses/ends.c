@@ -234,7 +234,7 @@ static void behind_uses(void **state, trouble t)
     check_order(f, p, 2, BLOCK, t);
 }
 
-static void parked(void **state, trouble t)
+static void thread_cached(void **state, trouble t)
 {
     fixture *f = *state;
     if (!on_cuda())
@@ -285,7 +285,7 @@ static void freed_later(void **state, trouble t)
     }
 EACH(in_order)
 EACH(behind_uses)
-EACH(parked)
+EACH(thread_cached)
 EACH(freed_later)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -294,6 +294,6 @@ EACH(freed_later)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASES(in_order), CASES(behind_uses), CASES(parked), CASES(freed_later)};
+    const struct CMUnitTest tests[] = {CASES(in_order), CASES(behind_uses), CASES(thread_cached), CASES(freed_later)};
     return cmocka_run_group_tests_name("ends", tests, NULL, NULL);
 }

@@ -201,7 +201,7 @@ static void parked_where_the_stream_ended(void **state)
     void *p = allocate(f->client, PARKED, old, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, old));
     ok(weir_free(f->client, p, old));
-    assert_int_equal(take_snapshot(f->runtime).device.parked, PARKED);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
     one.identity = 2;
     ok(weir_stream_register(f->runtime, &one, &again));
     weir_request all = {.struct_size = sizeof all,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cuda_find.h"
+#include "cli/cuda_find.h"
 #include "gpu.h"
 
 void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)

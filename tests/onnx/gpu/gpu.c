@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "measure.h"
+#include "cli/run/measure.h"
 
 /* The exit status by which ctest knows what could not run: no engine, model or device. */
 enum { SKIPPED = 77 };

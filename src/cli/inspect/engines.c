@@ -1,0 +1,104 @@
+/* engines.c: the verb engines: the engine plug-ins, and what is missing of them. */
+#include "cli/args.h"
+#include "cli/cli.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const args_table arguments = {
+    .verb = "engines",
+    .usage = "engines [--json]",
+    .about =
+        "Lists the engine plug-ins that are found here: whether the engine's own library is there, its version and its "
+        "file, and what to do if it is missing.",
+    .options = args_json};
+
+/* One engine: it was opened (table) and probed, or one of the two failed (problem). */
+typedef struct finding {
+    char *name;
+    const weir_engine *table;
+    weir_engine_probe probe;
+    char *problem;
+} finding;
+
+static finding look_at(const char *name)
+{
+    finding found = {.name = text_copy(name), .probe = WEIR_INIT(weir_engine_probe)};
+    if (weir_engine_open(name, &found.table) != WEIR_OK) {
+        found.table = NULL;
+        found.problem = text_copy(weir_detail());
+    } else if (found.table->probe(&found.probe) != WEIR_OK) {
+        found.probe.available = false;
+        found.problem = text_copy(weir_detail());
+    } else if (!found.probe.available) {
+        found.problem = text_copy(found.probe.missing);
+    }
+    return found;
+}
+
+static json_t *finding_json(const finding *found)
+{
+    const weir_engine *table = found->table;
+    json_t *object =
+        json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "name", text_json(found->name), "opened", table != NULL,
+                  "available", found->probe.available, "version", text_json(found->probe.version), "library",
+                  text_json(found->probe.library), "summary", text_json(table != NULL ? table->summary : ""),
+                  "suffixes", text_json(table != NULL ? table->suffixes : ""), "missing",
+                  text_json(found->problem != NULL ? found->problem : ""));
+    return object;
+}
+
+static void print_finding(const finding *found)
+{
+    const weir_engine *table = found->table;
+    printf("%s%-10s%s ", terminal_bold(), found->name, terminal_plain());
+    if (found->probe.available)
+        printf("%sready%s    %s\n", terminal_green(), terminal_plain(), found->probe.version);
+    else
+        printf("%smissing%s  %s\n", terminal_red(), terminal_plain(), found->problem);
+    if (table != NULL)
+        printf("           %s; takes %s\n", table->summary, table->suffixes);
+    if (found->probe.library[0] != '\0')
+        printf("           %s\n", found->probe.library);
+}
+
+static json_t *list_engines(bool json, size_t *count)
+{
+    json_t *list = json_array();
+    const char *name;
+    for (*count = 0; (name = weir_engine_name_at(*count)) != NULL; ++*count) {
+        finding found = look_at(name);
+        if (json)
+            json_array_append_new(list, finding_json(&found));
+        else
+            print_finding(&found);
+        free(found.name);
+        free(found.problem);
+    }
+    return list;
+}
+
+int verb_engines(int argc, char **argv)
+{
+    bool json = false;
+    int status = args_read(&arguments, argc, argv, &json, NULL);
+    if (status >= 0)
+        return status;
+    size_t count = 0;
+    json_t *list = list_engines(json, &count);
+    weir_option path = WEIR_INIT(weir_option);
+    bool named = weir_option_get("engine_path", &path) == WEIR_OK && path.value[0] != '\0';
+    if (json)
+        return cli_print_json(
+            json_pack("{s:o, s:o}", "engines", list, "engine_path", text_json(named ? path.value : "")));
+    json_decref(list);
+    if (count == 0)
+        printf(
+            "no engine plug-in found (weir-engine-NAME.so): 'make' builds weir's own beside libweir, scripts/engines\n"
+            "gets the engines they open; other places to look in are named by WEIR_ENGINE_PATH%s%s\n",
+            named ? ", now " : "", named ? path.value : "");
+    return cli_flush(CLI_OK);
+}

@@ -1,0 +1,302 @@
+/* explain.c: the verb explain: what would be selected for a model, and why not the others. */
+#include <weir/options.h>
+
+#include "cli/args.h"
+#include "cli/cli.h"
+#include "cli/engine_file.h"
+#include "cli/manifest.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* JSON ------------------------------------------------------------------------------------------------------------- */
+
+static json_t *bytes_json(const weir_candidate *c)
+{
+    json_t *bytes = c->predicted ? json_object() : json_null();
+    for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
+        json_object_set_new(bytes, weir_class_name((weir_class)i), json_integer((json_int_t)c->bytes[i]));
+    return bytes;
+}
+
+static json_t *exact_json(const weir_candidate *c)
+{
+    json_t *exact = c->predicted ? json_object() : json_null();
+    for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
+        json_object_set_new(exact, weir_class_name((weir_class)i), json_boolean(c->exact[i]));
+    return exact;
+}
+
+static json_t *place_json(const weir_candidate *c)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "engine", text_json(c->engine), "provider", text_json(c->provider),
+                     "device", text_json(c->device), "runtime", text_json(c->runtime));
+}
+
+static json_t *candidate_json(const weir_candidate *c)
+{
+    json_t *object = place_json(c);
+    json_object_set_new(object, "library", text_json(c->library));
+    json_object_set_new(object, "version", text_json(c->version));
+    json_object_set_new(object, "verdict", json_string(weir_verdict_name(c->verdict)));
+    json_object_set_new(object, "reason", text_json(c->reason));
+    json_object_set_new(object, "rank", json_integer(c->rank));
+    json_object_set_new(object, "bytes", bytes_json(c));
+    json_object_set_new(object, "exact", exact_json(c));
+    json_object_set_new(object, "obtainable",
+                        c->obtainable == WEIR_BYTES_UNKNOWN ? json_null() : json_integer((json_int_t)c->obtainable));
+    return object;
+}
+
+static json_t *choice_json(const weir_choice *choice)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < choice->count; i++)
+        json_array_append_new(list, candidate_json(&choice->candidates[i]));
+    json_t *chosen = choice->accepted > 0 ? place_json(&choice->candidates[0]) : json_null();
+    return json_pack("{s:s, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
+                     chosen, "candidates", list);
+}
+
+/* Text ------------------------------------------------------------------------------------------------------------- */
+
+static void print_wrapped(const char *text, size_t columns)
+{
+    char *clean = text_clean(text, strlen(text), false);
+    for (const char *rest = clean; *rest != '\0';) {
+        size_t length = text_line(rest, columns);
+        printf("%.*s\n", (int)length, rest);
+        rest += length;
+        rest += *rest == ' ';
+    }
+    free(clean);
+}
+
+enum { REASON_LEAST = 36, BEFORE_REASON = 68 };
+
+static bool same_refusal(const weir_candidate *a, const weir_candidate *b)
+{
+    return a->rank < 0 && a->verdict == b->verdict && strcmp(a->engine, b->engine) == 0 &&
+           strcmp(a->reason, b->reason) == 0;
+}
+
+/* How many candidates from this one on were refused for the same reason. */
+static size_t same_count(const weir_choice *choice, size_t at)
+{
+    size_t count = 1;
+    while (at + count < choice->count && same_refusal(&choice->candidates[at], &choice->candidates[at + count]))
+        count++;
+    return count;
+}
+
+static bool one_provider(const weir_candidate *first, size_t count)
+{
+    return strcmp(first->provider, first[count - 1].provider) == 0;
+}
+
+/* The runtime's name is shorter than a key of NVML's, which is too long for a column. */
+static const char *device_name(const weir_candidate *c, size_t count)
+{
+    if (count > 1)
+        return "any";
+    if (c->device[0] == '\0')
+        return "-";
+    return strcmp(c->runtime, "host") == 0 ? c->device : c->runtime;
+}
+
+static void bytes_text(const weir_candidate *c, char *text, size_t capacity)
+{
+    uint64_t sum = 0;
+    bool exact = true;
+    char size[24];
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+        sum += c->bytes[i];
+        exact = exact && c->exact[i];
+    }
+    snprintf(text, capacity, "%s%s", exact ? "" : "from ", weir_size_format(sum, size, sizeof size));
+    if (!c->predicted)
+        snprintf(text, capacity, "-");
+}
+
+static void add_blanks(table *grid, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        table_cell(grid, "", "", false);
+}
+
+/* The reason in the last column, over as many rows as it takes. */
+static void add_reason(table *grid, const char *reason, size_t columns)
+{
+    char *clean = text_clean(reason, strlen(reason), false);
+    for (const char *rest = clean; *rest != '\0';) {
+        size_t length = text_line(rest, columns);
+        char *line = text_print("%.*s", (int)length, rest);
+        if (rest != clean) {
+            table_row(grid);
+            add_blanks(grid, 6);
+        }
+        table_cell(grid, line, "", false);
+        free(line);
+        rest += length;
+        rest += *rest == ' ';
+    }
+    free(clean);
+}
+
+static void add_row(table *grid, const weir_candidate *c, size_t count, size_t columns)
+{
+    char rank[16] = "", bytes[40], device[24];
+    bool taken = c->verdict == WEIR_VERDICT_ACCEPTED;
+    if (taken)
+        snprintf(rank, sizeof rank, "%d", (int)c->rank);
+    snprintf(device, sizeof device, "%.20s", device_name(c, count));
+    bytes_text(c, bytes, sizeof bytes);
+    table_row(grid);
+    table_cell(grid, rank, terminal_bold(), true);
+    table_cell(grid, c->engine, "", false);
+    table_cell(grid, one_provider(c, count) ? c->provider : "any", "", false);
+    table_cell(grid, device, "", false);
+    table_cell(grid, taken ? "accepted" : weir_verdict_name(c->verdict), taken ? terminal_green() : terminal_red(),
+               false);
+    table_cell(grid, bytes, "", true);
+    add_reason(grid, c->reason, columns);
+}
+
+/* The rule, then a row for each candidate. Refused candidates of an engine with the same reason share a row. */
+static void print_choice(const weir_choice *choice)
+{
+    static const char *const heads[] = {"rank", "engine", "provider", "device", "verdict", "bytes", "reason"};
+    table grid = {0};
+    size_t screen = (size_t)terminal_columns();
+    size_t columns = screen > BEFORE_REASON + REASON_LEAST ? screen - BEFORE_REASON : REASON_LEAST;
+    print_wrapped(choice->rule, screen > 40 ? screen : 40);
+    putchar('\n');
+    table_row(&grid);
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        table_cell(&grid, heads[i], terminal_faint(), i == 0 || i == 5);
+    for (size_t i = 0, count; i < choice->count; i += count) {
+        count = same_count(choice, i);
+        add_row(&grid, &choice->candidates[i], count, columns);
+    }
+    table_print(&grid, stdout);
+    table_clear(&grid);
+}
+
+/* The verb --------------------------------------------------------------------------------------------------------- */
+
+typedef struct explain_args {
+    weir_choice_options options;
+    const char *sysroot, *model;
+    bool json;
+} explain_args;
+
+static int read_model(char **words, size_t count, void *to)
+{
+    explain_args *args = to;
+    if (count != 1)
+        return cli_usage("explain", count == 0 ? "which manifest or model?" : "one manifest or model at a time");
+    args->model = words[0];
+    return args->model[0] != '\0' ? -1 : cli_usage("explain", "'' is no manifest or model");
+}
+
+#define AT(member) .at = offsetof(explain_args, member)
+
+static const arg option_list[] = {
+    ARGS_CHOICE(explain_args, options),
+    {"sysroot", "DIR", "of the machine whose files are below DIR", ARG_NAME, AT(sysroot)},
+    {"json", NULL, "the answer as JSON: policy, rule, chosen, candidates[]", ARG_FLAG, AT(json)},
+    {.name = NULL}};
+
+static const args_table arguments = {
+    .verb = "explain",
+    .usage = "explain MANIFEST|MODEL [OPTION…]",
+    .about =
+        "Shows which engine, provider and device a model would get, in the order in which they would be tried, and "
+        "why each other one would not do, with the bytes that the engine predicts. Nothing is loaded and no device "
+        "memory is touched.",
+    .options = option_list,
+    .notes =
+        "MODEL is a file, or the name of one in the store's models/. Defaults of --policy and --order: WEIR_POLICY "
+        "and WEIR_PROVIDERS.\n\n"
+        "Exit status: 0; 1 nothing is accepted, or the model cannot be looked at; 2 bad usage.",
+    .read_words = read_model};
+
+/* The model could not be looked at; the detail says why. */
+static int fail(const explain_args *args)
+{
+    char *reason = text_copy(weir_detail());
+    if (args->json)
+        (void)cli_print_json(
+            json_pack("{s:s, s:o, s:n, s:[]}", "policy", "", "rule", text_json(reason), "chosen", "candidates"));
+    int status = cli_fail("%s", reason);
+    free(reason);
+    return status;
+}
+
+/* Bad usage, if the choice works without the options. */
+static int fail_choice(const explain_args *args, const weir_manifest *manifest, weir_status status)
+{
+    weir_choice_options plain = WEIR_INIT(weir_choice_options);
+    weir_choice *choice = NULL;
+    plain.hardware = args->options.hardware;
+    char *reason = text_copy(weir_detail());
+    bool usage = status == WEIR_ERR_INVALID && weir_choice_make(manifest, &plain, &choice) == WEIR_OK;
+    weir_choice_release(choice);
+    (void)weir_fail(status, "%s", reason);
+    int answer = usage ? cli_usage("explain", "%s", reason) : fail(args);
+    free(reason);
+    return answer;
+}
+
+static int answer(const explain_args *args, const weir_choice *choice)
+{
+    int status = CLI_OK;
+    if (args->json)
+        status = cli_print_json(choice_json(choice));
+    else
+        print_choice(choice);
+    if (choice->accepted == 0 && status == CLI_OK)
+        return cli_fail("%s: no engine, provider and device will do; %s", args->model,
+                        args->json ? "the rule says why" : "the table says why");
+    return args->json ? status : cli_flush(status);
+}
+
+static int explain(explain_args *args, const char *path)
+{
+    weir_manifest *manifest = NULL;
+    weir_hardware *machine = NULL;
+    weir_choice *choice = NULL;
+    weir_hardware_options where = WEIR_INIT(weir_hardware_options);
+    where.sysroot = args->sysroot;
+    where.limit_ms = WEIR_HARDWARE_PATIENT_MS; /* as a choice looks */
+    int status;
+    weir_status looked = manifest_read(path, &manifest);
+    if (looked == WEIR_OK)
+        looked = weir_hardware_look(&where, &machine);
+    args->options.hardware = machine;
+    if (looked != WEIR_OK)
+        status = fail(args);
+    else if ((looked = weir_choice_make(manifest, &args->options, &choice)) != WEIR_OK)
+        status = fail_choice(args, manifest, looked);
+    else
+        status = answer(args, choice);
+    weir_choice_release(choice);
+    weir_hardware_release(machine);
+    manifest_release(manifest);
+    return status;
+}
+
+int verb_explain(int argc, char **argv)
+{
+    explain_args args = {.options = WEIR_INIT(weir_choice_options)};
+    int status = args_read(&arguments, argc, argv, &args, NULL);
+    if (status >= 0)
+        return status;
+    char *path = engine_file_named(args.model);
+    status = explain(&args, path);
+    free(path);
+    return status;
+}

@@ -1,0 +1,369 @@
+/* load.c: reads a trace file of any known form and makes operations of its events: their order, their blocks, the peak.
+ */
+#include "replay.h"
+
+#include "trace/format.h"
+#include "base/pointer_map.h"
+#include "trace/read_binary.h"
+#include "trace/read_rmm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Events ----------------------------------------------------------------------------------------------------------- */
+
+#define LIVE_MOST (UINT64_C(1) << 62)
+enum { HALF_A_DAY = 12 * 3600 };
+#define DAY (UINT64_C(24) * 3600 * 1000000000)
+
+static weir_status no_memory(const wi_replay_plan *plan)
+{
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its operations", plan->name);
+}
+
+weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event)
+{
+    if (events->count == events->room) {
+        size_t room = events->room ? 2 * events->room : 4096;
+        wi_replay_event *list = realloc(events->list, room * sizeof *list);
+        if (!list)
+            return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu events", room);
+        events->list = list;
+        events->room = room;
+        events->sorted |= events->count == 0;
+    }
+    if (events->count && event->key < events->list[events->count - 1].key)
+        events->sorted = false;
+    events->list[events->count++] = *event;
+    return WEIR_OK;
+}
+
+void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what)
+{
+    if (plan->problem_count < WI_REPLAY_PROBLEMS)
+        plan->problems[plan->problem_count] = (wi_replay_problem){line, what};
+    plan->problem_count++;
+}
+
+/* Order ------------------------------------------------------------------------------------------------------------ */
+
+static int by_key(const void *a, const void *b)
+{
+    const wi_replay_event *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
+/* Where a time goes back by more than half a day, the next day has begun. */
+static void pass_midnight(wi_replay_events *events)
+{
+    uint64_t latest = 0, half = UINT64_C(1000000000) * HALF_A_DAY;
+    bool passed = false;
+    for (size_t i = 0; i < events->count; i++) {
+        wi_replay_event *event = &events->list[i];
+        passed |= event->key + half < latest;
+        if (passed && event->key < half)
+            event->key += DAY;
+        latest = event->key > latest ? event->key : latest;
+    }
+}
+
+static void sort(wi_replay_events *events)
+{
+    if (events->timed)
+        pass_midnight(events);
+    qsort(events->list, events->count, sizeof *events->list, by_key);
+}
+
+/* Operations ------------------------------------------------------------------------------------------------------- */
+
+typedef struct maker {
+    wi_replay_plan *plan;
+    wi_pointer_map slots; /* of live blocks, by address */
+    uint32_t *unused, unused_count;
+    size_t *allocated_by; /* by slot: the operation that allocated it */
+    uint64_t streams[WI_REPLAY_STREAMS];
+    uint64_t live;
+    bool host;
+} maker;
+
+/* The stream's number in the plan; a new stream gets the next one. False: there are too many. */
+static bool stream_number(maker *m, uint64_t stream, uint16_t *out)
+{
+    wi_replay_plan *plan = m->plan;
+    uint16_t i = *out; /* often the same as for the last event */
+    if (i >= plan->streams || m->streams[i] != stream)
+        for (i = 0; i < plan->streams && m->streams[i] != stream;)
+            i++;
+    if (i == WI_REPLAY_STREAMS)
+        return false;
+    if (i == plan->streams) {
+        m->streams[plan->streams++] = stream;
+        if (stream == 0 && m->host)
+            plan->host_stream = i;
+    }
+    *out = i;
+    return true;
+}
+
+static weir_status add_allocation(maker *m, const wi_replay_event *event, wi_replay_op *op)
+{
+    wi_replay_plan *plan = m->plan;
+    op->bytes = event->bytes;
+    op->memory_class = event->memory_class;
+    op->slot = m->unused_count ? m->unused[--m->unused_count] : plan->slots++;
+    m->allocated_by[op->slot] = plan->count;
+    m->live += op->bytes;
+    plan->peak = m->live > plan->peak ? m->live : plan->peak;
+    plan->allocations++;
+    const void *address = (const void *)(uintptr_t)event->pointer;
+    return wi_pointer_map_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
+}
+
+static void add_free(maker *m, uint64_t slot, wi_replay_op *op)
+{
+    const wi_replay_op *allocation = &m->plan->ops[m->allocated_by[slot]];
+    op->bytes = allocation->bytes;
+    op->memory_class = allocation->memory_class;
+    op->slot = (uint32_t)slot;
+    op->frees = true;
+    m->live -= op->bytes;
+    m->unused[m->unused_count++] = op->slot;
+    m->plan->frees++;
+}
+
+/* Adds the operation of an event. Answers what is wrong with the event, or NULL. */
+static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream, weir_status *status)
+{
+    wi_replay_plan *plan = m->plan;
+    const void *address = (const void *)(uintptr_t)event->pointer;
+    uint64_t slot;
+    if (!address)
+        return event->bytes == 0 ? NULL : event->frees ? "a free of NULL" : "an allocation at NULL";
+    bool known = wi_pointer_map_remove(&m->slots, address, &slot);
+    if (event->frees && !known)
+        return "a free of a pointer that is not live";
+    if (!event->frees && known) {
+        (void)wi_pointer_map_put(&m->slots, address, slot); /* puts it back */
+        return "an allocation at a pointer that is live";
+    }
+    if (!event->frees && m->live > LIVE_MOST - event->bytes)
+        return "an allocation beyond all that can be counted";
+    if (!stream_number(m, event->stream, stream)) {
+        *status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %d streams", plan->name, (int)WI_REPLAY_STREAMS);
+        return NULL;
+    }
+    wi_replay_op op = {.stream = *stream};
+    if (event->frees)
+        add_free(m, slot, &op);
+    else
+        *status = add_allocation(m, event, &op);
+    plan->ops[plan->count++] = op;
+    return NULL;
+}
+
+static weir_status find_left(maker *m)
+{
+    wi_replay_plan *plan = m->plan;
+    plan->left = calloc(m->slots.used + 1, sizeof *plan->left);
+    if (!plan->left)
+        return no_memory(plan);
+    for (size_t i = 0; i < m->slots.capacity; i++)
+        if (m->slots.entries[i].pointer)
+            plan->left[plan->left_count++] = m->allocated_by[m->slots.entries[i].value];
+    return WEIR_OK;
+}
+
+static weir_status make(maker *m, const wi_replay_events *events)
+{
+    wi_replay_plan *plan = m->plan;
+    uint16_t stream = 0;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < events->count && status == WEIR_OK; i++) {
+        const char *wrong = add(m, &events->list[i], &stream, &status);
+        if (wrong)
+            wi_replay_problem_add(plan, events->list[i].line, wrong);
+    }
+    if (status == WEIR_OK && plan->allocations == 0)
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
+    return status == WEIR_OK ? find_left(m) : status;
+}
+
+weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan)
+{
+    size_t count = events->count + 1; /* no more slots than events */
+    maker *m = calloc(1, sizeof *m);
+    weir_status status = WEIR_OK;
+    plan->host_stream = WI_REPLAY_NO_STREAM;
+    plan->ops = calloc(count, sizeof *plan->ops);
+    if (m) {
+        m->plan = plan;
+        m->host = host;
+        m->unused = calloc(count, sizeof *m->unused);
+        m->allocated_by = calloc(count, sizeof *m->allocated_by);
+    }
+    if (!m || !plan->ops || !m->unused || !m->allocated_by)
+        status = no_memory(plan);
+    else if (events->count >= UINT32_MAX)
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
+    if (status == WEIR_OK && events->count > 0 && !events->sorted)
+        sort(events);
+    if (status == WEIR_OK)
+        status = make(m, events);
+    if (m) {
+        wi_pointer_map_clear(&m->slots);
+        free(m->unused);
+        free(m->allocated_by);
+    }
+    free(m);
+    free(events->list);
+    *events = (wi_replay_events){0};
+    return status;
+}
+
+void wi_replay_plan_clear(wi_replay_plan *plan)
+{
+    free(plan->name);
+    free(plan->ops);
+    free(plan->left);
+    *plan = (wi_replay_plan){0};
+}
+
+/* Text ------------------------------------------------------------------------------------------------------------- */
+
+static weir_status read_header(lines *l, wi_replay_plan *plan, rmm_columns *columns)
+{
+    char *text;
+    bool whole;
+    weir_status status = lines_next(l, &text, &whole);
+    if (status != WEIR_OK)
+        return status;
+    if (!text || !whole)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line is %s", plan->name, text ? "none" : "missing");
+    if (strncmp(text, WI_TRACE_MAGIC, 4) == 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", plan->name);
+    return rmm_header(plan->name, text, columns);
+}
+
+static weir_status read_row(lines *l, const rmm_columns *columns, char *text, bool whole, wi_replay_plan *plan,
+                            wi_replay_events *events)
+{
+    rmm_row row;
+    if (whole && text[strspn(text, " \t")] == '\0')
+        return WEIR_OK; /* an empty line */
+    const char *wrong = whole ? rmm_read(columns, text, &row) : "a line that is longer than any, cut off or no text";
+    if (wrong) {
+        wi_replay_problem_add(plan, lines_number(l), wrong);
+        return WEIR_OK;
+    }
+    if (row.action == RMM_FAILURE) {
+        plan->refused++;
+        return WEIR_OK;
+    }
+    return wi_replay_add(events, &(wi_replay_event){.key = row.key,
+                                                    .line = lines_number(l),
+                                                    .pointer = row.pointer,
+                                                    .bytes = row.bytes,
+                                                    .stream = row.stream,
+                                                    .memory_class = (uint8_t)row.memory_class,
+                                                    .frees = row.action == RMM_FREE});
+}
+
+static weir_status load_text(wi_replay_plan *plan, wi_replay_events *events, bool *host)
+{
+    lines *l;
+    rmm_columns columns;
+    char *text = NULL;
+    bool whole = true;
+    weir_status status = lines_open(plan->name, &l);
+    if (status != WEIR_OK)
+        return status;
+    status = read_header(l, plan, &columns);
+    if (status == WEIR_OK) {
+        *host = columns.weirs;
+        events->timed = columns.timed;
+    }
+    while (status == WEIR_OK && (status = lines_next(l, &text, &whole)) == WEIR_OK && text)
+        status = read_row(l, &columns, text, whole, plan, events);
+    plan->cut = lines_cut(l);
+    lines_close(l);
+    return status;
+}
+
+/* Binary ----------------------------------------------------------------------------------------------------------- */
+
+/* A resize is a free and an allocation at the same place, as in the text form. */
+static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_replay_events *events)
+{
+    wi_replay_event add = {.key = event->order,
+                           .line = event->order,
+                           .pointer = (uintptr_t)event->pointer,
+                           .bytes = event->bytes,
+                           .stream = event->stream.id,
+                           .memory_class = (uint8_t)event->memory_class,
+                           .frees = event->action != WEIR_ACTION_ALLOCATE};
+    bool refused = event->action == WEIR_ACTION_REFUSE ||
+                   (event->action == WEIR_ACTION_FAIL && event->object == WEIR_ACTION_ALLOCATE);
+    plan->refused += refused;
+    if (event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_DEALLOCATE &&
+        event->action != WEIR_ACTION_RESIZE)
+        return WEIR_OK;
+    weir_status status = wi_replay_add(events, &add);
+    if (status != WEIR_OK || event->action != WEIR_ACTION_RESIZE)
+        return status;
+    add.frees = false;
+    return wi_replay_add(events, &add);
+}
+
+static weir_status load_binary(wi_replay_plan *plan, wi_replay_events *events)
+{
+    reader *r;
+    weir_event event;
+    uint64_t offset;
+    bool got = true;
+    weir_status status = reader_open(plan->name, &r);
+    if (status != WEIR_OK)
+        return status;
+    while (status == WEIR_OK && (status = reader_next(r, &event, &got)) == WEIR_OK && got)
+        status = add_event(&event, plan, events);
+    plan->binary = true;
+    plan->cut = reader_cut(r, &offset);
+    plan->lost = reader_lost(r);
+    reader_close(r);
+    return status;
+}
+
+/* Both ------------------------------------------------------------------------------------------------------------- */
+
+static weir_status is_binary(const char *path, bool *out)
+{
+    char front[8] = "";
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    *out = fread(front, 1, sizeof front, file) == sizeof front && memcmp(front, WI_TRACE_MAGIC, sizeof front) == 0;
+    weir_status status = ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
+    fclose(file);
+    return status;
+}
+
+weir_status wi_replay_load(const char *path, wi_replay_plan *out)
+{
+    wi_replay_events events = {0};
+    bool binary = false, host = true;
+    *out = (wi_replay_plan){.name = strdup(path)};
+    if (!out->name)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
+    weir_status status = is_binary(path, &binary);
+    if (status == WEIR_OK)
+        status = binary ? load_binary(out, &events) : load_text(out, &events, &host);
+    if (status == WEIR_OK)
+        status = wi_replay_plan_make(&events, host, out);
+    free(events.list);
+    if (status != WEIR_OK)
+        wi_replay_plan_clear(out);
+    return status;
+}

@@ -1,0 +1,199 @@
+/* replay.h: replays of allocation traces. A trace becomes a plan, a list of operations, and a loop has an allocator do
+ * them. The verbs replay, bench and plan use it. */
+#ifndef WEIR_CLI_REPLAY_REPLAY_H
+#define WEIR_CLI_REPLAY_REPLAY_H
+
+#include <weir/weir.h>
+
+/* The plan: load.c ------------------------------------------------------------------------------------------------- */
+
+/* An allocation or a free. Blocks are slots of an array, so that the loop looks nothing up. */
+typedef struct wi_replay_op {
+    uint64_t bytes; /* a free has those of its block */
+    uint32_t slot;
+    uint16_t stream; /* its number in the plan */
+    uint8_t memory_class;
+    bool frees;
+} wi_replay_op;
+
+/* An event of a trace that could not be used. */
+typedef struct wi_replay_problem {
+    uint64_t line; /* in a binary trace: the event's number */
+    const char *what;
+} wi_replay_problem;
+
+enum { WI_REPLAY_STREAMS = 1000, WI_REPLAY_PROBLEMS = 16, WI_REPLAY_NO_STREAM = UINT16_MAX };
+
+typedef struct wi_replay_plan {
+    char *name;
+    wi_replay_op *ops;
+    size_t count;
+    size_t *left; /* the allocations that are never freed */
+    size_t left_count;
+    uint32_t slots;
+    uint16_t streams, host_stream; /* their number; the one that is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
+    uint64_t allocations, frees;
+    uint64_t refused; /* allocations that failed when the trace was recorded; they are no operations */
+    uint64_t peak;    /* the most that was live at once, as requested */
+    uint64_t problem_count;
+    wi_replay_problem problems[WI_REPLAY_PROBLEMS]; /* the first ones */
+    uint64_t lost;                                  /* events that are known to be missing */
+    bool binary, cut;                               /* problems have event numbers, not lines; the file is cut off */
+} wi_replay_plan;
+
+/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no
+ * row, a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The
+ * order is that of weir's numbers where there are such; else the file's, unless its times go back: then that of the
+ * times, which may pass midnight once. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; also for a trace
+ * without an allocation. */
+weir_status wi_replay_load(const char *path, wi_replay_plan *out);
+void wi_replay_plan_clear(wi_replay_plan *plan);
+
+/* The events of a trace, added in the order of the file. */
+typedef struct wi_replay_event {
+    uint64_t key; /* the events are sorted by it where keys go back */
+    uint64_t line, pointer, bytes, stream;
+    uint8_t memory_class;
+    bool frees;
+} wi_replay_event;
+
+typedef struct wi_replay_events {
+    wi_replay_event *list;
+    size_t count, room;
+    bool sorted, timed; /* no key goes back; keys are times of a day */
+} wi_replay_events;
+
+weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event);
+void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what);
+/* Makes operations of them; `host`: stream 0 is WEIR_STREAM_HOST. The events are taken and freed, whatever the answer.
+ */
+weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan);
+
+/* The allocator ---------------------------------------------------------------------------------------------------- */
+
+typedef struct wi_replay_counts {
+    uint64_t driver_calls;
+    uint64_t moves;                   /* chunks that were moved, where counts_moves */
+    uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by rungs, where counts_moves */
+    uint64_t peak_held;
+    bool counts_moves;
+} wi_replay_counts;
+
+/* Lag gates: the work of each stream trails the host by some operations. */
+typedef struct wi_replay_lag_gates {
+    void *user;
+    weir_status (*put)(void *user, uint16_t stream, uint64_t at); /* behind operation `at`, on its stream */
+    void (*reach)(void *user, uint64_t at);                       /* the host is at operation `at` */
+    void (*open)(void *user);       /* opens all gates put before this operation: the host must not wait for itself */
+    void (*rest)(void *user);       /* opens all at the end; streams are drained before the next operation 0 */
+    uint64_t (*forced)(void *user); /* how often gates were opened because the host made no progress */
+    void (*end)(void *user);
+} wi_replay_lag_gates;
+
+/* An allocator. All calls come from one thread; stream numbers are those of the plan. */
+typedef struct wi_replay_target wi_replay_target;
+
+struct wi_replay_target {
+    void *user;
+    weir_status (*allocate)(void *user, const wi_replay_op *op, void **out);     /* may wait for pending frees */
+    weir_status (*allocate_now)(void *user, const wi_replay_op *op, void **out); /* refuses instead; only with gates */
+    weir_status (*release)(void *user, const wi_replay_op *op, void *pointer);
+    weir_status (*drain)(void *user); /* waits for all streams */
+    weir_status (*counts)(void *user, wi_replay_counts *out);
+    const char *(*detail)(void); /* why the last call failed */
+    wi_replay_lag_gates *gates;  /* NULL: none */
+    /* As weir_layout_walk; NULL: not supported. */
+    weir_status (*walk)(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals);
+    /* Called after a pass, before what the trace leaves live is freed; NULL: nothing. */
+    weir_status (*at_end)(void *user, const wi_replay_target *target);
+    void *at_end_user;
+};
+
+/* How the allocator is opened: with a stream for each of the plan's. */
+typedef struct wi_replay_world {
+    const char *device;
+    const char *resource;  /* NULL: weir's default */
+    uint64_t budget;       /* 0: weir's default */
+    uint64_t device_bytes; /* of a simulated device */
+    uint64_t lag;          /* 0: no gates */
+    uint16_t streams, host_stream;
+} wi_replay_world;
+
+typedef struct wi_replay_maker {
+    weir_status (*open)(const wi_replay_world *how, wi_replay_target *out); /* on failure: detail() says why */
+    weir_status (*close)(wi_replay_target *target);
+    const char *(*detail)(void);
+} wi_replay_maker;
+
+/* Does nothing: measures the cost of the loop itself. */
+extern const wi_replay_target wi_replay_null_target;
+
+/* On the host and on GPUs, for a lag above 0. `streams`: weir's, by the plan's numbers. */
+weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                                     wi_replay_lag_gates **out);
+
+/* What the simulated device needs around a replay. */
+typedef struct wi_replay_device {
+    void (*begin)(const wi_replay_world *how); /* before its runtime is made */
+    void (*end)(void);
+    weir_status (*make_gates)(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                              wi_replay_lag_gates **out);
+} wi_replay_device;
+
+/* NULL in programs without the simulated device. */
+extern const wi_replay_device *wi_replay_simulated;
+
+/* The loop: loop.c, run.c ------------------------------------------------------------------------------------------ */
+
+typedef struct wi_replay_pass {
+    uint64_t nanoseconds; /* of the loop alone, without the gates */
+    uint64_t driver_calls, moves, ladder[WEIR_RUNG_COUNT];
+    uint64_t failures; /* allocations that were refused; their frees are skipped */
+    uint64_t waits;    /* gates that opened early: for a request that was refused at once, or a call that waited */
+} wi_replay_pass;
+
+/* Makes one pass. Blocks that the trace leaves live are freed after it and counted nowhere. `stop`: at the first
+ * failure. WEIR_OK also with failures; any other status means a broken allocator, and the detail says how. */
+weir_status wi_replay_loop(const wi_replay_plan *plan, const wi_replay_target *target, bool stop, wi_replay_pass *out);
+
+enum { WI_REPLAY_PASSES = 1000 };
+
+typedef struct wi_replay_settings {
+    const char *device;           /* "host", "cuda:1", "sim" */
+    const char *resource;         /* NULL: weir's default */
+    uint64_t cap;                 /* bytes; 0: none */
+    uint64_t lag;                 /* in operations; 0: no lag gates */
+    unsigned repeat;              /* passes; 0 is 1 */
+    bool stop;                    /* at the first failure */
+    const wi_replay_maker *maker; /* another allocator; NULL: weir's, by the device */
+    weir_status (*at_end)(void *user, const wi_replay_target *target); /* of the last pass; NULL: nothing */
+    void *at_end_user;
+} wi_replay_settings;
+
+typedef struct wi_replay_result {
+    wi_replay_pass *passes;
+    size_t count;
+    uint64_t peak_held;
+    bool counts_moves;
+} wi_replay_result;
+
+/* Replays the plan on a fresh runtime. The result is the caller's to clear, also after a failure. */
+weir_status wi_replay_run(const wi_replay_plan *plan, const wi_replay_settings *settings, wi_replay_result *out);
+void wi_replay_result_clear(wi_replay_result *result);
+double wi_replay_ns(const wi_replay_plan *plan, const wi_replay_result *result); /* per event, over all passes */
+
+/* The smallest cap: cap.c ------------------------------------------------------------------------------------------ */
+
+typedef struct wi_replay_cap {
+    uint64_t bytes; /* 0: there is none up to 64 times what was requested */
+    double ns;      /* per event under it */
+    unsigned attempts;
+} wi_replay_cap;
+
+/* Searches the smallest of the caps peak, peak + step, peak + 2 steps … under which the trace completes, where a step
+ * is 0.2 % of the peak and the next cap completes, too. Each attempt has a fresh runtime. A smaller cap may exist, as
+ * the attempts need not be monotone in the cap. `progress` (may be NULL) hears how far the search is. */
+weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settings *settings,
+                              void (*progress)(double fraction), wi_replay_cap *out);
+
+#endif

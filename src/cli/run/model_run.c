@@ -1,0 +1,296 @@
+/* model_run.c: one model of a run, from its load to its unload. */
+#include "measure.h"
+#include "run.h"
+
+#include "cli/engine_file.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Generated text --------------------------------------------------------------------------------------------------- */
+
+/* Control characters are dropped: a model may generate anything, and a terminal may obey it. */
+static bool is_shown(unsigned char byte)
+{
+    return (byte >= 0x20 && byte != 0x7f) || byte == '\n' || byte == '\t';
+}
+
+static void print_line(stream_print *out)
+{
+    if (out->used > 0)
+        fprintf(out->file, "%s: %.*s\n", out->label, (int)out->used, out->line);
+    out->used = 0;
+}
+
+static void put_byte(stream_print *out, char byte)
+{
+    if (out->label == NULL) {
+        fputc(byte, out->file);
+        return;
+    }
+    if (byte == '\n') {
+        print_line(out);
+        return;
+    }
+    if (out->used == out->capacity) {
+        out->capacity = out->capacity * 2 + 128;
+        out->line = text_grow(out->line, out->capacity, 1);
+    }
+    out->line[out->used++] = byte;
+}
+
+/* A weir_piece_fn; `user` is the stream_print. */
+static bool stream_print_piece(const weir_piece *piece, void *user)
+{
+    stream_print *out = user;
+    for (size_t i = 0; i < piece->bytes; i++)
+        if (is_shown((unsigned char)piece->text[i]))
+            put_byte(out, piece->text[i]);
+    fflush(out->file);
+    return !interrupt_seen();
+}
+
+/* The answer is complete. */
+static void stream_print_end(stream_print *out)
+{
+    if (out->label == NULL)
+        fputc('\n', out->file);
+    else
+        print_line(out);
+    fflush(out->file);
+    free(out->line);
+    out->line = NULL;
+    out->used = out->capacity = 0;
+}
+
+/* Load, run, unload ------------------------------------------------------------------------------------------------ */
+
+double run_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+bool model_run_good(const model_run *m)
+{
+    return m->loaded && m->failed.status == WEIR_OK;
+}
+
+void model_run_begin(model_run *m, const run_args *args, int index)
+{
+    *m = (model_run){.run_args = args, .args = &args->models[index], .index = index};
+    m->path = m->args->path;
+    m->stats = WEIR_INIT(weir_client_stats);
+}
+
+void model_run_progress(double fraction, void *user)
+{
+    const model_run *m = user;
+    terminal_progress(m->args->name, fraction);
+}
+
+static weir_status load_on_driver(model_run *m)
+{
+    weir_model_options options = WEIR_INIT(weir_model_options);
+    options.name = m->args->name;
+    options.runtime = m->runtime;
+    options.guaranteed = m->args->guaranteed;
+    options.maximum = m->args->maximum;
+    options.settings = m->args->settings;
+    options.setting_count = m->args->setting_count;
+    options.progress = model_run_progress;
+    options.progress_user = m;
+    return weir_model_load(m->path, &options, &m->model);
+}
+
+static weir_status load_model(model_run *m)
+{
+    double start = run_clock();
+    model_run_progress(0, m);
+    weir_status status = m->args->selects ? selected_model_open(m) : load_on_driver(m);
+    terminal_progress_end();
+    m->load_seconds = run_clock() - start;
+    if (status == WEIR_OK)
+        interrupt_add(m->model);
+    else
+        m->model = NULL;
+    return status;
+}
+
+static void keep_text(char **kept, const char *text)
+{
+    free(*kept);
+    *kept = text_copy(text != NULL ? text : "");
+}
+
+static void note_info(model_run *m, const weir_model_info *info)
+{
+    keep_text(&m->engine, info->engine);
+    keep_text(&m->version, info->version);
+    keep_text(&m->provider, info->provider);
+    keep_text(&m->architecture, info->architecture);
+    keep_text(&m->remarks, info->remarks);
+    json_decref(m->shares);
+    m->shares = json_array();
+    for (size_t i = 0; i < info->share_count; i++)
+        json_array_append_new(m->shares,
+                              json_pack("{s:o, s:I, s:I}", "provider", text_json(info->shares[i].provider), "parts",
+                                        (json_int_t)info->shares[i].parts, "of", (json_int_t)info->shares[i].of));
+    m->generates = info->generates;
+    m->loaded = true;
+}
+
+/* `tokens` limits models that generate; 0: the engine's default. `keep`, unless NULL, gets a copy of the outputs. */
+static weir_status run_once(model_run *m, uint64_t id, uint64_t tokens, bool stream, outputs *keep)
+{
+    char number[24];
+    weir_setting limit = {"tokens", number};
+    weir_inference inference = WEIR_INIT(weir_inference);
+    weir_outputs results = WEIR_INIT(weir_outputs);
+    inference.id = id;
+    inference.inputs = m->in.tensors;
+    inference.input_count = m->in.count;
+    inference.stream = WEIR_STREAM_HOST;
+    if (m->generates && tokens > 0) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)tokens);
+        inference.settings = &limit;
+        inference.setting_count = 1;
+    }
+    if (interrupt_seen())
+        return weir_fail(WEIR_ERR_CANCELLED, "stopped");
+    weir_status status = stream
+                             ? weir_model_infer_stream(m->model, &inference, stream_print_piece, &m->stream, &results)
+                             : weir_model_infer(m->model, &inference, &results);
+    if (status != WEIR_OK)
+        return status;
+    if (keep != NULL) {
+        outputs_clear(keep);
+        status = outputs_keep(&results, keep);
+    }
+    weir_model_release_outputs(m->model, &results);
+    return status;
+}
+
+/* Engines leave work to the first run: buffers, plans, threads. One token is enough for all of that. */
+static weir_status first_run(model_run *m)
+{
+    double start = run_clock();
+    weir_status status = run_once(m, 1, 1, false, NULL);
+    m->first_seconds = run_clock() - start;
+    return status;
+}
+
+/* The growth over the load and over the first run. What the command itself reads in between is not counted. */
+static void note_outside(model_run *m, const measure span[4])
+{
+    measure before = {span[0].anonymous + span[2].anonymous, span[0].own + span[2].own, span[0].device + span[2].device,
+                      span[0].held + span[2].held};
+    measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own, span[1].device + span[3].device,
+                     span[1].held + span[3].held};
+    selected_model_follow(m);
+    m->measured = m->measured && !m->moved; /* growth on two devices says nothing */
+    if (!m->measured)
+        return;
+    m->outside_host = measure_outside(&before, &after);
+    m->outside = measure_is_device(m->runtime) ? measure_outside_device(&before, &after) : m->outside_host;
+    m->measured =
+        weir_client_note_outside(weir_model_client(m->model), m->outside, measure_method(m->runtime)) == WEIR_OK;
+}
+
+/* Notes the failure at once: measuring asks weir about foreign addresses, which overwrites the detail. */
+static bool failed_at(model_run *m, weir_status status, const char *stage)
+{
+    failure_note(&m->failed, status, stage);
+    if (status != WEIR_OK)
+        suggestion_find(m);
+    return status != WEIR_OK;
+}
+
+static void prepare_inputs(model_run *m, input_arg *given, size_t arg_count)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_status status = weir_model_info_get(m->model, &info);
+    if (status == WEIR_OK) {
+        note_info(m, &info);
+        status = inputs_make(&info, m->index, given, arg_count, &m->in);
+    }
+    failed_at(m, status, "inputs");
+}
+
+/* Opens the engine's library first, so that what it takes once per process is not counted for the model. */
+static void open_engine(model_run *m)
+{
+    measure before, after;
+    bool measured = measure_now(m->runtime, &before);
+    engine_open_library(m->path);
+    m->outside_once = measured && measure_now(m->runtime, &after) ? measure_outside(&before, &after) : 0;
+}
+
+void model_run_load(model_run *m, input_arg *given, size_t arg_count)
+{
+    measure span[4];
+    if (!m->args->selects)
+        open_engine(m);
+    m->measured = measure_now(m->runtime, &span[0]);
+    if (failed_at(m, load_model(m), "load"))
+        return;
+    selected_model_follow(m);
+    m->measured = measure_now(m->runtime, &span[1]) && m->measured;
+    prepare_inputs(m, given, arg_count);
+    if (m->failed.status != WEIR_OK)
+        return;
+    m->measured = measure_now(m->runtime, &span[2]) && m->measured;
+    failed_at(m, first_run(m), "first run");
+    m->measured = measure_now(m->runtime, &span[3]) && m->measured;
+    note_outside(m, span);
+}
+
+void model_run_run(model_run *m)
+{
+    bool stream = m->run_args->stream && m->generates;
+    double start = run_clock();
+    weir_status status = WEIR_OK;
+    for (uint64_t i = 0; status == WEIR_OK && i < m->run_args->repeat; i++) {
+        bool last = i + 1 == m->run_args->repeat;
+        status = run_once(m, i + 2, m->run_args->tokens, stream, last ? &m->out : NULL);
+        if (stream)
+            stream_print_end(&m->stream);
+        m->runs += status == WEIR_OK;
+    }
+    m->seconds = run_clock() - start;
+    failed_at(m, status, "run");
+}
+
+void model_run_unload(model_run *m)
+{
+    weir_model_info info = WEIR_INIT(weir_model_info);
+    if (m->model == NULL)
+        return;
+    interrupt_remove(m->model);
+    selected_model_follow(m);
+    if (m->loaded && weir_model_info_get(m->model, &info) == WEIR_OK)
+        note_info(m, &info);                           /* engines learn from runs, and models may move */
+    weir_client *client = weir_model_client(m->model); /* NULL: on no device; a request has failed for it */
+    if (client)
+        failure_note(&m->failed, weir_client_snapshot(client, &m->stats), "unload");
+    inputs_clear(&m->in); /* their names belong to the model */
+    failure_note(&m->failed, weir_model_unload(m->model), "unload");
+    m->model = NULL;
+}
+
+void model_run_clear(model_run *m)
+{
+    outputs_clear(&m->out);
+    inputs_clear(&m->in);
+    failure_clear(&m->failed);
+    selected_model_clear(m);
+    free(m->engine);
+    free(m->version);
+    free(m->provider);
+    free(m->architecture);
+    free(m->remarks);
+}

@@ -1,0 +1,196 @@
+/* numbers.c: numbers of all types of tensors: synthetic ones, from text, for display. */
+#include "tensors.h"
+
+#include "cli/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A linear congruential generator with Knuth's constants; its upper bits are good enough here. */
+static uint32_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 40); /* 24 bits: a float's mantissa */
+}
+
+/* Rounds to nearest, ties away from zero. Values that are too small become 0, those that are too large infinity. */
+static uint16_t half_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    float magnitude = fabsf(value);
+    if (!(magnitude < 65520.0f))
+        return (uint16_t)(sign | (magnitude != magnitude ? 0x7e00 : 0x7c00));
+    if (magnitude < 6.103515625e-05f) /* subnormal: units of 2^-24 */
+        return (uint16_t)(sign | (uint16_t)lrintf(magnitude * 16777216.0f));
+    uint32_t rounded = (bits & 0x7fffffff) + 0x1000;
+    return (uint16_t)(sign | (uint16_t)((rounded >> 13) - (112u << 10)));
+}
+
+static float float_of_half(uint16_t half)
+{
+    int exponent = half >> 10 & 31, fraction = half & 1023;
+    float magnitude = exponent == 0    ? ldexpf((float)fraction, -24)
+                      : exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
+                                       : ldexpf((float)(fraction + 1024), exponent - 25);
+    return half & 0x8000 ? -magnitude : magnitude;
+}
+
+static uint16_t brain_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x8000) >> 16);
+}
+
+static float float_of_brain(uint16_t brain)
+{
+    uint32_t bits = (uint32_t)brain << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static bool is_float(weir_type type)
+{
+    return type == WEIR_TYPE_F32 || type == WEIR_TYPE_F64 || type == WEIR_TYPE_F16 || type == WEIR_TYPE_BF16;
+}
+
+/* `data` has the alignment of malloc; `at` counts elements. */
+static void put_float(weir_type type, void *data, size_t at, double value)
+{
+    if (type == WEIR_TYPE_F64)
+        ((double *)data)[at] = value;
+    else if (type == WEIR_TYPE_F32)
+        ((float *)data)[at] = (float)value;
+    else
+        ((uint16_t *)data)[at] = type == WEIR_TYPE_F16 ? half_of((float)value) : brain_of((float)value);
+}
+
+static void put_integer(size_t width, void *data, size_t at, uint64_t value)
+{
+    switch (width) {
+    case 1:
+        ((uint8_t *)data)[at] = (uint8_t)value;
+        break;
+    case 2:
+        ((uint16_t *)data)[at] = (uint16_t)value;
+        break;
+    case 4:
+        ((uint32_t *)data)[at] = (uint32_t)value;
+        break;
+    default:
+        ((uint64_t *)data)[at] = value;
+    }
+}
+
+void numbers_synthesize(weir_type type, void *data, size_t bytes)
+{
+    size_t width = weir_type_bytes(type), count = width == 0 ? 0 : bytes / width;
+    uint64_t state = 1;
+    for (size_t i = 0; i < count; i++) {
+        if (is_float(type))
+            put_float(type, data, i, next_random(&state) / 16777216.0);
+        else if (type >= WEIR_TYPE_F8E4M3FN && type <= WEIR_TYPE_F8E5M2FNUZ)
+            put_integer(1, data, i, 0x20 + next_random(&state) % 25); /* positive and at most 1 in all four */
+        else
+            put_integer(width, data, i, 1);
+    }
+}
+
+size_t numbers_count(const char *text)
+{
+    size_t count = 1;
+    if (text[strspn(text, "0123456789+-.,eExXaAbBcCdDfFinty \t")] != '\0')
+        return 0;
+    for (; *text != '\0'; text++)
+        count += *text == ',';
+    return count;
+}
+
+/* The range of an integer type; false for other types. */
+static bool integer_range(weir_type type, int64_t *least, uint64_t *most)
+{
+    size_t bits = weir_type_bytes(type) * 8;
+    if (type >= WEIR_TYPE_I8 && type <= WEIR_TYPE_I64) {
+        *most = UINT64_MAX >> (65 - bits);
+        *least = -(int64_t)*most - 1;
+        return true;
+    }
+    *least = 0;
+    *most = type == WEIR_TYPE_BOOL ? 1 : UINT64_MAX >> (64 - bits);
+    return type == WEIR_TYPE_BOOL || (type >= WEIR_TYPE_U8 && type <= WEIR_TYPE_U64);
+}
+
+static bool put_text(const char *word, weir_type type, void *data, size_t at)
+{
+    char *end = NULL;
+    int64_t least;
+    uint64_t most;
+    errno = 0;
+    if (is_float(type)) {
+        double value = strtod(word, &end);
+        put_float(type, data, at, value);
+        return end != word && *end == '\0' && errno == 0;
+    }
+    if (!integer_range(type, &least, &most))
+        return false;
+    if (word[0] == '-') {
+        int64_t value = strtoll(word, &end, 10);
+        put_integer(weir_type_bytes(type), data, at, (uint64_t)value);
+        return *end == '\0' && end != word && errno == 0 && value >= least;
+    }
+    uint64_t value = strtoull(word, &end, 10);
+    put_integer(weir_type_bytes(type), data, at, value);
+    return *end == '\0' && end != word && errno == 0 && value <= most;
+}
+
+weir_status numbers_read(const char *text, weir_type type, void *data)
+{
+    char *copy = text_copy(text), *rest = copy, *word;
+    weir_status status = WEIR_OK;
+    for (size_t at = 0; status == WEIR_OK && (word = strsep(&rest, ",")) != NULL; at++) {
+        word += strspn(word, " \t");
+        size_t length = strlen(word);
+        while (length > 0 && (word[length - 1] == ' ' || word[length - 1] == '\t'))
+            word[--length] = '\0';
+        if (!put_text(word, type, data, at))
+            status = weir_fail(WEIR_ERR_INVALID, "'%s' is no number of type %s", word, weir_type_name(type));
+    }
+    free(copy);
+    return status;
+}
+
+double numbers_at(weir_type type, const void *data, size_t index)
+{
+    switch (type) {
+    case WEIR_TYPE_F32:
+        return ((const float *)data)[index];
+    case WEIR_TYPE_F64:
+        return ((const double *)data)[index];
+    case WEIR_TYPE_F16:
+        return float_of_half(((const uint16_t *)data)[index]);
+    case WEIR_TYPE_BF16:
+        return float_of_brain(((const uint16_t *)data)[index]);
+    case WEIR_TYPE_I8:
+        return ((const int8_t *)data)[index];
+    case WEIR_TYPE_I16:
+        return ((const int16_t *)data)[index];
+    case WEIR_TYPE_I32:
+        return ((const int32_t *)data)[index];
+    case WEIR_TYPE_I64:
+        return (double)((const int64_t *)data)[index];
+    case WEIR_TYPE_U16:
+        return ((const uint16_t *)data)[index];
+    case WEIR_TYPE_U32:
+        return ((const uint32_t *)data)[index];
+    case WEIR_TYPE_U64:
+        return (double)((const uint64_t *)data)[index];
+    default: /* one byte: u8, bool, and the f8 types as they are stored */
+        return ((const uint8_t *)data)[index];
+    }
+}

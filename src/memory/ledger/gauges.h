@@ -1,0 +1,48 @@
+/* Gauges: how much of something there is, and how much came and went; for the statistics in PyTorch's names. What is known
+ * too late, after a fold (ledger.h), may read as less than none for a while, which is no peak. */
+#ifndef WI_GAUGES_H
+#define WI_GAUGES_H
+
+#include "base/internal.h"
+
+#include <weir/stats.h>
+
+static inline void wi_gauge_reach(weir_gauge *gauge, uint64_t level)
+{
+    if ((int64_t)level > (int64_t)gauge->peak)
+        gauge->peak = level;
+}
+
+static inline void wi_gauge_up(weir_gauge *gauge, uint64_t by)
+{
+    gauge->current += by;
+    gauge->allocated += by;
+    wi_gauge_reach(gauge, gauge->current);
+}
+
+static inline void wi_gauge_down(weir_gauge *gauge, uint64_t by)
+{
+    gauge->current -= by;
+    gauge->freed += by;
+}
+
+/* So much came and went since the gauge was last told, and it was never more than `high` above where it was. */
+static inline void wi_gauge_merge(weir_gauge *gauge, uint64_t came, uint64_t went, uint64_t high)
+{
+    wi_gauge_reach(gauge, gauge->current + high);
+    gauge->current += came - went;
+    gauge->allocated += came;
+    gauge->freed += went;
+}
+
+static inline void wi_gauge_forget_peak(weir_gauge *gauge)
+{
+    gauge->peak = gauge->current;
+}
+
+static inline void wi_gauge_forget_past(weir_gauge *gauge)
+{
+    gauge->allocated = gauge->freed = 0;
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* Streams that somebody else made: known to the runtime from register to unregister. */
+#include "base/system.h"
+#include "base/window.h"
+#include "runtime/runtime.h"
+
+static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
+
+/* With the lock held: the place of that stream, or of one that had its address. */
+static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *wanted)
+{
+    wi_streams *streams = &runtime->streams;
+    for (uint32_t i = 0; i < streams->used; i++) {
+        wi_stream_place *place = &streams->places[i];
+        if ((place->users > 0 || place->leaving) && place->origin == wanted->origin &&
+            place->native == wanted->native && place->thread == wanted->thread)
+            return place;
+    }
+    return NULL;
+}
+
+/* With the lock held. Own streams never go, so that the address alone tells. */
+static bool is_own(weir_runtime *runtime, const void *native)
+{
+    const wi_streams *streams = &runtime->streams;
+    bool own = false;
+    for (uint32_t i = 0; i < streams->used && !own; i++)
+        own = streams->places[i].users > 0 && streams->places[i].origin == WI_STREAM_OWN &&
+              runtime->driver->stream_native(streams->places[i].stream) == native;
+    for (uint32_t i = 0; i < streams->idle_used && !own; i++)
+        own = runtime->driver->stream_native(streams->idle[i]) == native;
+    return own;
+}
+
+/* With the lock held: the stream that had that address before, which has ended without a word; NULL: there is none. Waits for
+ * whoever is about such a one. */
+static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place *content)
+{
+    for (;;) {
+        wi_stream_place *same = find_same(runtime, content);
+        if (!same || (!same->leaving && same->identity == content->identity))
+            return NULL;
+        if (!same->leaving)
+            return same;
+        pthread_cond_wait(&runtime->streams.left, &runtime->streams.lock);
+    }
+}
+
+/* With the lock held, released meanwhile. What threads park in the order of the stream is freed in that order, while it still
+ * has its id; then nobody finds it any more, and what waits for it does so by itself, before another stream has its place. */
+static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
+{
+    wi_streams *streams = &runtime->streams;
+    weir_stream gone = wi_streams_id(streams, place);
+    void *record = place->stream;
+    place->leaving = true;
+    pthread_mutex_unlock(&streams->lock);
+    wi_tcaches_drop_stream(runtime, gone);
+    pthread_mutex_lock(&streams->lock);
+    place->users = 0;
+    place->abandoned = place->generation;
+    pthread_mutex_unlock(&streams->lock);
+    wi_streams_abandon(runtime, gone);
+    runtime->driver->stream_abandon(runtime->device, record);
+    pthread_mutex_lock(&streams->lock);
+    wi_streams_clear(place);
+    pthread_cond_broadcast(&streams->left);
+}
+
+/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's
+ * record that is not needed then. */
+static weir_status foreign_settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out,
+                                     void **spare)
+{
+    wi_streams *streams = &runtime->streams;
+    wi_stream_place *same = find_same(runtime, content);
+    *spare = content->stream;
+    if (same) {
+        same->users++;
+        *out = wi_streams_id(streams, same);
+        return WEIR_OK;
+    }
+    wi_stream_place *place = wi_streams_free_place(streams);
+    if (!place)
+        return wi_streams_all_taken(runtime);
+    *spare = NULL;
+    *out = wi_streams_take(streams, place, *content);
+    return WEIR_OK;
+}
+
+static weir_status foreign_enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
+{
+    void *spare;
+    pthread_mutex_lock(&runtime->streams.lock);
+    for (wi_stream_place *ended; (ended = find_ended(runtime, content));)
+        end_without_a_word(runtime, ended);
+    weir_status status = foreign_settle_in(runtime, content, out, &spare);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    wi_window(WI_WINDOW_STREAM_SETTLED);
+    if (spare)
+        runtime->driver->stream_destroy(runtime->device, spare);
+    return status;
+}
+
+weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out)
+{
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_register: NULL");
+    *out = WEIR_STREAM_HOST;
+    if ((uintptr_t)native <= most_special)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_stream_register: %p is one of CUDA's default streams; ask weir_stream_default for them",
+                         native);
+    pthread_mutex_lock(&runtime->streams.lock);
+    bool own = is_own(runtime, native);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    if (own)
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_register: %p was acquired from %s; use the id that it has",
+                         native, runtime->name);
+    wi_stream_place content = {.origin = WI_STREAM_ADOPTED, .native = native};
+    weir_status status = runtime->driver->stream_adopt(runtime->device, native, &content.stream, &content.identity);
+    if (status == WEIR_OK)
+        status = foreign_enter(runtime, &content, out);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
+}
+
+weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which, weir_stream *out)
+{
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_default: NULL");
+    *out = WEIR_STREAM_HOST;
+    if (which != WEIR_DEFAULT_STREAM_LEGACY && which != WEIR_DEFAULT_STREAM_PER_THREAD)
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_default: %d is none; see weir_default_stream", (int)which);
+    bool legacy = which == WEIR_DEFAULT_STREAM_LEGACY;
+    wi_stream_place content = {.origin = legacy ? WI_STREAM_LEGACY : WI_STREAM_PER_THREAD,
+                               .thread = legacy ? 0 : wi_thread_number()};
+    weir_status status = runtime->driver->stream_default(runtime->device, which, &content.stream);
+    if (status == WEIR_OK)
+        status = foreign_enter(runtime, &content, out);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
+}
+
+/* With the lock held. *spare is the driver's record when it was the last user. */
+static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void **spare)
+{
+    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    *spare = NULL;
+    if (!place || place->leaving)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
+                         place ? "stream %llx has ended, and another one with its address is being registered"
+                               : "stream %llx was unregistered by another thread meanwhile",
+                         (unsigned long long)stream.id);
+    if (place->captured)
+        return wi_streams_captured(runtime, stream, "weir_stream_unregister");
+    if (--place->users == 0) {
+        *spare = place->stream;
+        wi_streams_clear(place);
+    }
+    return WEIR_OK;
+}
+
+static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
+{
+    pthread_mutex_lock(&runtime->streams.lock);
+    const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    bool is = place && place->thread != 0 && place->thread != wi_thread_number();
+    pthread_mutex_unlock(&runtime->streams.lock);
+    return is;
+}
+
+/* Waits for the stream's work. Another thread's default stream, which may have ended with it, cannot be named here: the
+ * driver waits for what was recorded on it, when it forgets it. */
+static weir_status foreign_settle(weir_stream stream, weir_runtime **runtime)
+{
+    const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
+    weir_status status = wi_streams_runtime(stream, runtime);
+    if (status == WEIR_OK && is_another_threads(*runtime, stream))
+        return WEIR_OK;
+    return wi_streams_flush(stream, origins, "weir_stream_unregister", runtime);
+}
+
+weir_status weir_stream_unregister(weir_stream stream)
+{
+    WI_ENTER();
+    weir_runtime *runtime;
+    void *spare;
+    if (stream.id == 0)
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
+    weir_status status = foreign_settle(stream, &runtime);
+    if (status != WEIR_OK)
+        return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
+    pthread_mutex_lock(&runtime->streams.lock);
+    status = foreign_leave(runtime, stream, &spare);
+    pthread_mutex_unlock(&runtime->streams.lock);
+    wi_window(WI_WINDOW_STREAM_LEFT);
+    if (spare) {
+        wi_tcaches_drop_stream(runtime, stream);
+        wi_streams_forget(runtime, stream); /* nobody records on it any more */
+        runtime->driver->stream_destroy(runtime->device, spare);
+    }
+    if (status == WEIR_OK)
+        (void)wi_runtime_reap(runtime);
+    return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
+}

@@ -1,0 +1,162 @@
+/* Memory of the host's that a device's runtime hands out: pinned and pageable. Each kind has a stack over one allocation of
+ * the driver's per block, charged in the ledger of the host's runtime and ordered on the device's streams. */
+#include "runtime/runtime.h"
+#include "memory/driver_alloc.h"
+
+/* A runtime of the host has memory of one kind. */
+static bool has_kinds(const weir_runtime *runtime)
+{
+    return runtime->driver != &wi_host_driver;
+}
+
+bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind)
+{
+    return kind == WEIR_KIND_DEVICE || !has_kinds(runtime);
+}
+
+/* Stacks ----------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
+{
+    if (host && (!has_kinds(runtime) || has_kinds(host)))
+        return weir_fail(WEIR_ERR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
+                         host->name, runtime->name);
+    pthread_mutex_init(&runtime->kinds_lock, NULL);
+    atomic_init(&runtime->host, host);
+    if (host)
+        atomic_fetch_add(&host->guests, 1);
+    return WEIR_OK;
+}
+
+void wi_kinds_destroy(weir_runtime *runtime)
+{
+    for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
+        wi_resource *stack = atomic_load(&runtime->kinds[kind]);
+        if (stack) {
+            wi_members_remove(&runtime->members[kind]);
+            wi_resource_destroy(stack);
+        }
+    }
+    weir_runtime *host = atomic_load(&runtime->host);
+    if (host)
+        atomic_fetch_sub(&host->guests, 1);
+    pthread_mutex_destroy(&runtime->kinds_lock);
+}
+
+static weir_status make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+{
+    weir_runtime *host = atomic_load(&runtime->host);
+    wi_resource *stack = NULL;
+    weir_status status = wi_direct_create(runtime->driver, runtime->device, kind, &stack);
+    if (status == WEIR_OK)
+        status = wi_host_trim_create(host, stack, &stack);
+    if (status == WEIR_OK)
+        status = wi_budget_create(stack, &stack);
+    if (status != WEIR_OK) {
+        if (stack)
+            wi_resource_destroy(stack);
+        return status;
+    }
+    wi_resource_attach(stack, &host->ledger);
+    (void)wi_budget_attach(stack); /* it has one budget */
+    wi_members_add(&runtime->members[kind], stack, &runtime->pending);
+    *out = stack;
+    return WEIR_OK;
+}
+
+weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+{
+    *out = wi_kind_is_own(runtime, kind) ? runtime->resource : atomic_load(&runtime->kinds[kind]);
+    if (*out)
+        return WEIR_OK;
+    weir_runtime *shared = NULL;
+    weir_status status = WEIR_OK;
+    if (!atomic_load(&runtime->host)) /* before the lock: the process's may have to be started */
+        status = weir_runtime_get("host", &shared);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&runtime->kinds_lock);
+    *out = atomic_load(&runtime->kinds[kind]);
+    if (!*out) {
+        if (!atomic_load(&runtime->host)) {
+            atomic_store(&runtime->host, shared);
+            atomic_fetch_add(&shared->guests, 1);
+        }
+        status = make_stack(runtime, kind, out);
+        if (status == WEIR_OK)
+            atomic_store(&runtime->kinds[kind], *out);
+    }
+    pthread_mutex_unlock(&runtime->kinds_lock);
+    return status;
+}
+
+/* Accounts ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_status status = WEIR_OK;
+    *out = stack == runtime->resource ? &client->account : &client->host_account;
+    if (*out == &client->account || atomic_load_explicit(&client->host_open, memory_order_acquire))
+        return WEIR_OK;
+    pthread_mutex_lock(&runtime->kinds_lock);
+    if (!atomic_load(&client->host_open)) {
+        status = wi_client_check(client, "weir_alloc"); /* a close ends the account behind this lock */
+        client->host_account = (wi_account){.name = client->account.name,
+                                            .lasting = client->account.lasting,
+                                            .client = client,
+                                            .maximum = UINT64_MAX,
+                                            .secret = client->account.secret};
+        if (status == WEIR_OK)
+            status = wi_ledger_open(&atomic_load(&runtime->host)->ledger, &client->host_account);
+        atomic_store_explicit(&client->host_open, status == WEIR_OK, memory_order_release);
+    }
+    pthread_mutex_unlock(&runtime->kinds_lock);
+    return status;
+}
+
+weir_status wi_kinds_close_account(weir_client *client)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&runtime->kinds_lock);
+    if (atomic_load(&client->host_open))
+        status = wi_ledger_close(&atomic_load(&runtime->host)->ledger, &client->host_account);
+    if (status == WEIR_OK)
+        atomic_store(&client->host_open, false);
+    pthread_mutex_unlock(&runtime->kinds_lock);
+    return status;
+}
+
+/* Finding ----------------------------------------------------------------------------------------------------------- */
+
+static bool freed_there(wi_resource *base, const void *pointer)
+{
+    wi_resource_lock(base);
+    bool freed = base->table->was_freed && base->table->was_freed(base, pointer);
+    wi_resource_unlock(base);
+    return freed;
+}
+
+wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind)
+{
+    for (int k = 0; k < WEIR_KIND_COUNT; k++) {
+        wi_resource *stack = k == WEIR_KIND_DEVICE ? runtime->resource : atomic_load(&runtime->kinds[k]);
+        *kind = (weir_kind)k;
+        if (stack && stack->base->table->owns(stack->base, pointer))
+            return stack;
+    }
+    return NULL;
+}
+
+wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
+{
+    weir_kind ignored;
+    wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
+    for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* a second free is to be told so */
+        wi_resource *stack = atomic_load(&runtime->kinds[k]);
+        if (stack && freed_there(stack->base, pointer))
+            owner = stack;
+    }
+    return owner ? owner : runtime->resource;
+}
