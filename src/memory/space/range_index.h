@@ -1,23 +1,21 @@
 /* Which addresses belong to what, for a resource whose addresses the driver chooses; and which ones were freed lately.
  *
- * The ranges stand in a tree that is ordered by address and in which the parent has the higher hash: as good as balanced
- * whatever the order they came in, and nothing has to be kept for it.
- *
  * Invariants: no two ranges overlap. No locks: the caller has one. */
 #ifndef WI_RANGE_INDEX_H
 #define WI_RANGE_INDEX_H
 
 #include "base/internal.h"
+#include "base/treap.h"
 
 typedef struct wi_range {
+    wi_treap_node node; /* by start */
     uintptr_t start, end;
-    struct wi_range *left, *right;
 } wi_range;
 
 enum { WI_FREED_KEPT = 1024 };
 
 typedef struct wi_index {
-    wi_range *root;
+    wi_treap ranges;
     size_t count;
     uintptr_t freed[WI_FREED_KEPT]; /* a ring; 0: none */
     uint32_t next_freed;

@@ -1,4 +1,4 @@
-#include "trace/output_file.h"
+#include "cli/output_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int check_folder(const char *path)
     return problem;
 }
 
-weir_status sink_check(const char *path, const char *what)
+weir_status output_file_check(const char *path, const char *what)
 {
     struct stat found;
     int problem = stat(path, &found) == 0 ? 0 : errno;
@@ -33,7 +33,7 @@ weir_status sink_check(const char *path, const char *what)
     return problem == 0 ? WEIR_OK : cannot(path, what, problem);
 }
 
-FILE *sink_open(const char *path, const char *what)
+FILE *output_file_open(const char *path, const char *what)
 {
     FILE *file = fopen(path, "wb");
     if (file == NULL)
@@ -41,7 +41,7 @@ FILE *sink_open(const char *path, const char *what)
     return file;
 }
 
-weir_status sink_close(FILE *file, const char *path, const char *what, int problem)
+weir_status output_file_close(FILE *file, const char *path, const char *what, int problem)
 {
     struct stat kind;
     bool regular = fstat(fileno(file), &kind) == 0 && S_ISREG(kind.st_mode);
