@@ -7,7 +7,7 @@
 #include "memory/ledger/members.h"
 #include "runtime/thread_cache/thread_cache.h"
 #include "runtime/capture_pool.h"
-#include "runtime/recording.h"
+#include "runtime/trace.h"
 #include "runtime/streams.h"
 
 #include <weir/weir.h>

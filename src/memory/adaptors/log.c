@@ -1,5 +1,5 @@
 #include "memory/adaptors/log.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,6 @@
 /* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
 #include "memory/ledger/ledger.h"
 #include "memory/ledger/gauges.h"
-#include "memory/ledger/record.h"
 
 static uint64_t ledger_used(const wi_account *account)
 {

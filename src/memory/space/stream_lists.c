@@ -1,7 +1,7 @@
 #include "memory/space/stream_lists.h"
 #include "base/plant.h"
 #include "base/system.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 
 /* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
  * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200; docs/benchmarks.md). */

@@ -1,7 +1,7 @@
 /* Thread caches, where nothing is shared: parking a block and taking it back. */
 #include "runtime/thread_cache/thread_cache.h"
 #include "base/window.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 
 /* This file is compiled so that the look at it is cheap in a library that was opened late, too: src/CMakeLists.txt. */
 _Thread_local wi_tcache_thread *wi_tcache_mine;
