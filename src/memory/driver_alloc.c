@@ -81,9 +81,9 @@ static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint6
         driver_alloc_adjust(s, held);
     if (given)
         *given = before - wi_min(before, s->kept);
-    bool over_soft_limit = true_now && held > s->lent + s->kept;
+    bool over_budget = true_now && held > s->lent + s->kept;
     wi_resource_unlock(&s->resource);
-    return over_soft_limit;
+    return over_budget;
 }
 
 static void driver_alloc_follow_pool(driver_alloc *s)

@@ -19,6 +19,14 @@ typedef struct wi_resource wi_resource;
 struct wi_reservation;
 struct wi_layout;
 
+/* How far a base goes for a block that fits nowhere. */
+typedef enum wi_growth {
+    WI_GROWTH_NORMAL = 0,  /* maps more memory, or moves some */
+    WI_GROWTH_NONE,        /* only what is mapped will do: else WEIR_ERR_NO_ROOM */
+    WI_GROWTH_SOFT_LIMIT,  /* set by the base: not beyond the soft limit of its growth policy */
+    WI_GROWTH_LAST_RESORT, /* whatever can be done is to be done, at any price */
+} wi_growth;
+
 typedef struct wi_placement {
     uint64_t bytes, alignment; /* the latter at least WI_UNIT */
     uint64_t before, after;    /* margins that belong to the block and not to its user; multiples of WI_UNIT */
@@ -28,15 +36,14 @@ typedef struct wi_placement {
     void *native; /* the driver's stream */
     wi_account *account;
     const char *tag;
-    bool may_wait;                      /* for pending frees */
-    bool captured;                      /* into a graph, as was declared: nothing stands in the stream's order yet */
-    bool thread_bound;                  /* the stream is one thread's: others can record no events on it */
-    bool no_grow;                       /* only what is mapped will do: else WEIR_ERR_NO_ROOM */
-    bool apart;                         /* it ends where its memory ends, and what is behind stays unmapped */
+    bool may_wait;     /* for pending frees */
+    bool captured;     /* into a graph, as was declared: nothing stands in the stream's order yet */
+    bool thread_bound; /* the stream is one thread's: others can record no events on it */
+    wi_growth growth;
+    bool guard_page;                    /* it ends where its memory ends, and what is behind stays unmapped */
     struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
-    bool last_resort;                   /* whatever can be done is to be done, at any price */
-    bool soft_limit, over_soft_limit;   /* set by the base: no more than it likes to hold; and that it would be more */
-    bool behind;                        /* what is free in the order of another stream will do, behind that */
+    bool over_soft_limit;               /* set by the base: the soft limit alone stands in the way */
+    bool allow_stream_wait;             /* what is free in the order of another stream will do, behind a wait */
     weir_rung rung;                     /* the highest one climbed so far, which the base raises */
     bool hit;                           /* set by the base: no driver call was needed */
     uint32_t handles;                   /* … else on how many handles the driver worked, if it is known */
@@ -93,7 +100,7 @@ typedef struct wi_resource_table {
 
     /* Of bases alone. */
 
-    bool places_apart; /* it looks at placement->apart */
+    bool places_guard_pages; /* it looks at placement->guard_page */
     /* It hands on in the stream's order what is freed on it, and may be told WI_IN_ORDER; false: not now, for want of host
      * memory. NULL: it never does. */
     bool (*follow)(wi_resource *resource, weir_stream stream, void *native);

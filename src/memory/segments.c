@@ -116,7 +116,7 @@ static weir_status segments_allocate(wi_resource *resource, wi_placement *p, wi_
     weir_status status = segments_find_room(s, p, &extent);
     if (status == WEIR_OK) {
         *out = segments_use(p, extent);
-    } else if (segments_is_shortage(status) && p->behind && (*out = segments_find_behind(s, p))) {
+    } else if (segments_is_shortage(status) && p->allow_stream_wait && (*out = segments_find_behind(s, p))) {
         status = WEIR_OK;
     } else if (segments_is_shortage(status)) {
         shortage->cause = status == WEIR_ERR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;

@@ -2,7 +2,7 @@ foreach(file
   driver_alloc resource segments stack
   adaptors/budget adaptors/guard adaptors/guard_check adaptors/log adaptors/nvtx
   ledger/events ledger/ledger ledger/members ledger/pressure ledger/refusal ledger/snapshot
-  mapped/chunks_driver mapped/compaction mapped/map_plan mapped/mapped mapped/reuse_wait
+  mapped/chunks_driver mapped/compaction mapped/growth_policy mapped/map_plan mapped/mapped
   space/chunks space/claim space/deferred space/extents space/layout space/range_index space/stream_lists
   space/stream_order space/stream_uses)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)

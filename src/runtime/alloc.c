@@ -109,12 +109,12 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
         (void)wi_tcache_empty_large(client, p->stream, false);
         thread_cached.here = false;
     }
-    p->no_grow = thread_cached.here || thread_cached.elsewhere;
-    weir_status status = p->no_grow ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
+    p->growth = thread_cached.here || thread_cached.elsewhere ? WI_GROWTH_NONE : WI_GROWTH_NORMAL;
+    weir_status status = p->growth == WI_GROWTH_NONE ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
     if (status == WEIR_ERR_NO_ROOM) {
-        if (p->no_grow)
+        if (p->growth == WI_GROWTH_NONE)
             empty_parking(client, p);
-        p->no_grow = false;
+        p->growth = WI_GROWTH_NORMAL;
         status = wi_allocate(stack, p, out, &ignored);
     }
     wi_tcaches_note(caches, status != WEIR_OK || p->hit ? 0 : p->handles, thread_cached.hits);

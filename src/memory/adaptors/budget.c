@@ -97,9 +97,11 @@ static bool relieve_adaptors(ladder *l)
 static bool allow_any_price(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->last_resort || !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
+    if (!p || p->growth == WI_GROWTH_LAST_RESORT ||
+        !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
-    return p->last_resort = true;
+    p->growth = WI_GROWTH_LAST_RESORT;
+    return true;
 }
 
 /* From now on the base may take what is free in the order of other streams. */
@@ -107,9 +109,11 @@ static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
-    if (!p || p->behind || !l->native || p->captured || p->thread_bound || budget_captured(l) || !base->table->follow)
+    if (!p || p->allow_stream_wait || !l->native || p->captured || p->thread_bound || budget_captured(l) ||
+        !base->table->follow)
         return false;
-    return p->behind = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
+    p->allow_stream_wait = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
+    return p->allow_stream_wait;
 }
 
 /* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all frees and
@@ -239,11 +243,11 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* The bytes come from what was reserved, if that is where they shall come from. Who is modest takes no rung for them. */
+/* The bytes come from what was reserved, if that is where they shall come from. A request that must not grow climbs no rung for them. */
 static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
-    if (!p->reservation && p->no_grow)
+    if (!p->reservation && p->growth == WI_GROWTH_NONE)
         return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return budget_claim(l, p->alignment);

@@ -143,7 +143,7 @@ static void guard_measure(wi_resource *resource, wi_placement *p)
     const wi_guard *guard = guard_of(resource);
     p->before += wi_round_up(guard->zone, p->alignment);
     p->after += guard->unmapped ? 0 : guard->zone;
-    p->apart |= guard->unmapped;
+    p->guard_page |= guard->unmapped;
 }
 
 static wi_guarded record_of(wi_block *block, const wi_placement *p)
@@ -569,7 +569,7 @@ static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
 {
     if (wi_guard_in(inner))
         return weir_fail(WEIR_ERR_INVALID, "a guard within a guard; one is enough");
-    if (guard->unmapped && !inner->base->table->places_apart)
+    if (guard->unmapped && !inner->base->table->places_guard_pages)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "the resource %s cannot leave addresses unmapped behind a block; use guard(unmapped, mapped), "
                          "or a guard without it",

@@ -395,12 +395,10 @@ static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
         c->end = &c->first;
 }
 
-/* The device has less than the budget would allow: others have it. As far as it knows how much; else half of what was asked
- * for, until that can be had. WEIR_ERR_BUSY: with this known, another plan may do. */
+/* The device has less than the budget would allow: others have it. WEIR_ERR_BUSY: with this known, another plan may do. */
 static weir_status learn_limit(job *j, uint64_t available)
 {
-    uint64_t missing = j->plan->fresh - j->created, there = available / j->mapped->granule;
-    j->mapped->device_has = there < missing ? there : missing / 2;
+    j->mapped->device_has = wi_growth_device_has(available / j->mapped->granule, j->plan->fresh - j->created);
     return WEIR_ERR_BUSY;
 }
 

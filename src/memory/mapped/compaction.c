@@ -360,7 +360,7 @@ weir_status wi_compact(wi_mapped *mapped, wi_region *region, const wi_fit_reques
 weir_status wi_compact_fill(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *plan,
                             wi_extent **busy)
 {
-    uint64_t most = plan->missing + plan->missing / 4; /* replayed traces moved least with a quarter more */
+    uint64_t most = wi_growth_fill(plan->missing);
     bool moves = plan->taken_count > 0 || plan->cut, short_of = wi_chunks_creatable(mapped, NULL) < plan->missing;
     wi_place place;
     if (!moves || !short_of || !wi_place_fill(region, want, most, &place) || place.cost > compact_obtainable(mapped))

@@ -6,82 +6,29 @@
  * elsewhere, the longest idle first; but one that covers all that is missing, and the smallest such one, before several. */
 #include "memory/mapped/mapped.h"
 
-/* The length of handles: each block that shares one with a neighbour strands half of it, so that handles of a fixed share of
- * the budget bound the waste (half of ten of them, at 1/512, is a hundredth), while longer ones mean fewer moves and calls of
- * the driver, whose cost does not depend on the length (measured on an H200, up to 64 MiB: creating 8 to 11 us, mapping 22 to
- * 30, unmapping 14 to 19, releasing 10 to 25). The more blocks share handles, the shorter they are made, but up to that share
- * not so short that what is put somewhere at once is made of more than so many parts. Where the budget is far away, what is
- * stranded matters little. */
-enum { SHARE = 512, SHARED_SHARE = 35, SHARED_BY_ORDERS = 50, FAR_SHARE = 64, PARTS = 64 };
-#define LONGEST (64 * WI_MIB)
-
-/* Where the budget is far away, more is created only up to a little above what was ever in use; then idle handles are moved
- * as long as that is rare: each allocation earns a little credit, and a batch of moves costs some, in 1/2000 of a batch. Where
- * it is not, more is created up to a bound; and beyond it, a percent for each 1024 of strain, where as many as one allocation in
- * 16 moves, as there each of them would, forever. */
-enum {
-    FAR = 4,
-    SLACK_PERCENT = 3,
-    MOST_PERCENT = 9,
-    EARNED = 1,
-    COST = 2000,
-    FIRST_CREDIT = 48000,
-    MOST_CREDIT = 256000,
-    STRAINED = 16,
-    STRAIN_OF_A_PERCENT = 1024,
-    MOST_STRAIN = 100 * STRAIN_OF_A_PERCENT
-};
-
-static uint64_t plan_reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
+/* What the growth policy looks at. */
+static wi_growth_view plan_view(wi_mapped *m)
 {
-    return wi_max(held, wi_max(m->shared.peak_in_use, m->shared.in_use + bytes));
-}
-
-static uint64_t budget_of(wi_mapped *m, uint64_t *held)
-{
-    uint64_t creatable = wi_chunks_creatable(m, held);
-    return *held + creatable * m->granule;
+    wi_growth_view view = {.granule = m->granule,
+                           .in_use = m->shared.in_use,
+                           .peak_in_use = m->shared.peak_in_use,
+                           .most_partly = m->shared.idle.most_partly,
+                           .stream_lists = m->shared.stream_lists};
+    view.creatable = wi_chunks_creatable(m, &view.held);
+    return view;
 }
 
 uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
 {
-    wi_mapped *m = (wi_mapped *)mapped;
-    bool thread_bound = m->shared.stream_lists <= 1; /* else what is stranded is often stranded for one order alone */
-    uint64_t held, budget = budget_of(m, &held), most = plan_reach(m, 0, held),
-                   bytes = most / (thread_bound ? FAR_SHARE : SHARE);
-    if (budget < FAR * most) { /* it counts, and the more blocks share handles, the more of it they strand */
-        uint64_t share = thread_bound ? SHARED_SHARE : SHARED_BY_ORDERS;
-        bytes = wi_min(budget / SHARE, budget / (share * (1 + m->shared.idle.most_partly)));
-    }
-    if (thread_bound)
-        bytes = wi_max(bytes, wi_min(fresh * m->granule / PARTS, budget / SHARE));
-    return wi_max(wi_min(bytes, LONGEST) / m->granule, 1);
-}
-
-void wi_map_plan_begin(wi_mapped *mapped)
-{
-    mapped->move_tokens = FIRST_CREDIT;
+    wi_growth_view view = plan_view((wi_mapped *)mapped);
+    return wi_growth_chunk(&view, fresh);
 }
 
 static void plan_earn(wi_mapped *m)
 {
     uint64_t held, allocations;
     (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
-    uint64_t since = allocations - m->credited;
-    m->move_tokens = wi_min(m->move_tokens + EARNED * since, MOST_CREDIT);
-    m->excess_moves -= wi_min(m->excess_moves, since);
-    m->credited = allocations;
-}
-
-/* Granules that may be created for the request without a thought. */
-static uint64_t plan_allowed(wi_mapped *m, uint64_t bytes)
-{
-    uint64_t held, creatable = wi_chunks_creatable(m, &held), basis = plan_reach(m, bytes, 0);
-    if (held + creatable * m->granule < FAR * wi_max(basis, held))
-        return creatable;
-    uint64_t percent = m->move_tokens < COST ? MOST_PERCENT + m->excess_moves / STRAIN_OF_A_PERCENT : SLACK_PERCENT;
-    uint64_t most = basis + basis * percent / 100;
-    return most > held ? wi_min(creatable, (most - held + m->granule - 1) / m->granule) : 0;
+    wi_growth_earn(&m->policy, allocations);
 }
 
 /* Bases ------------------------------------------------------------------------------------------------------------ */
@@ -161,8 +108,8 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
 }
 
 /* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay without. */
-static bool plan_apart(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
-                       wi_map_plan *out)
+static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
+                            wi_map_plan *out)
 {
     uint64_t granule = m->granule, before = g->hole->previous ? granule : 0;
     uint64_t start = wi_round_up(g->hole_low + before, want->alignment),
@@ -171,9 +118,9 @@ static bool plan_apart(const wi_mapped *m, wi_region *region, const gap *g, cons
         return false;
     start =
         (high - want->bytes) & ~(want->alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
-    gap thread_bound = *g;
-    thread_bound.first = g->hole;
-    *out = plan_base_of(m, region, &thread_bound, start, want->bytes);
+    gap hole_alone = *g;
+    hole_alone.first = g->hole;
+    *out = plan_base_of(m, region, &hole_alone, start, want->bytes);
     out->low = out->hole = start & ~(granule - 1);
     out->high = high;
     out->missing = out->room = (high - out->hole) / granule;
@@ -203,8 +150,8 @@ static weir_status find_bases(const wi_mapped *m, wi_region *region, const wi_fi
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
     for (wi_extent *hole = region->holes.first; hole; hole = hole->list_next) {
         gap g = gap_at(hole, want->stream_list);
-        if (want->apart) {
-            out->count += plan_apart(m, region, &g, want, &out->at[out->count]);
+        if (want->guard_page) {
+            out->count += plan_guard_page(m, region, &g, want, &out->at[out->count]);
             continue;
         }
         out->count += plan_rightward(m, region, &g, want, &out->at[out->count]);
@@ -301,9 +248,9 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
             g->fresh += g->missing - had;
         had = b ? had + b->count : g->missing;
     }
-    uint64_t over_soft_limit = wi_min(had - g->missing, g->fresh);
-    g->fresh -= over_soft_limit;
-    had -= over_soft_limit;
+    uint64_t surplus = wi_min(had - g->missing, g->fresh);
+    g->fresh -= surplus;
+    had -= surplus;
     if (g->leftward)
         g->low = g->hole = g->hole - (had - g->missing) * m->granule;
     else
@@ -345,7 +292,8 @@ static bool plan_find(wi_mapped *m, const bases *all, const wi_fit_request *want
 {
     m->looks++;
     uint64_t creatable = wi_chunks_creatable(m, NULL);
-    uint64_t freely = wi_min(plan_allowed(m, want->bytes), creatable);
+    wi_growth_view view = plan_view(m);
+    uint64_t freely = wi_min(wi_growth_soft_limit(&m->policy, &view, want->bytes), creatable);
     bool found = try_bases(m, all, freely, false, out) ||
                  (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
                  try_bases(m, all, creatable, true, out);
@@ -355,10 +303,8 @@ static bool plan_find(wi_mapped *m, const bases *all, const wi_fit_request *want
 
 static void plan_pay(wi_mapped *m, const wi_map_plan *g)
 {
-    if (g->taken_count == 0)
-        return;
-    m->move_tokens -= wi_min(m->move_tokens, COST);
-    m->excess_moves = wi_min(m->excess_moves + STRAINED, MOST_STRAIN);
+    if (g->taken_count > 0)
+        wi_growth_pay(&m->policy);
 }
 
 weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *out)

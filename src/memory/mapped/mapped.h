@@ -4,19 +4,10 @@
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
+#include "memory/mapped/growth_policy.h"
 #include "memory/space/stream_order.h"
 
-/* What lives long is kept apart from what comes and goes, so that the latter leaves whole handles behind; and what is small
- * lies in handles of its own, so that it does not hold larger ones down. */
-enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SMALL = 2, WI_REGIONS = WI_SIZE_INDEXES };
-
 weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out);
-
-/* Time that may be spent on waiting for others rather than to hold more: nanoseconds, and when that was so. */
-typedef struct wi_reuse_wait {
-    unsigned percent; /* of the time */
-    uint64_t left, at;
-} wi_reuse_wait;
 
 typedef struct wi_mapped {
     wi_resource resource;
@@ -30,14 +21,12 @@ typedef struct wi_mapped {
     wi_chunk *entered; /* handles that are mapped, linked by behind: leak checkers do not look into the tables */
     uint64_t spare_granules;
     uint64_t granule, range_bytes;
-    uint64_t device_has;            /* granules, as far as a request has learnt that they are few; UINT64_MAX: enough */
-    uint64_t spare_last;            /* whose bytes the spare handles hold; extents.h */
-    uint64_t fresh_last;            /* ... and those that the driver gives: it may give back what it got */
-    uint64_t move_tokens, credited; /* for moves, and the allocations that it was earned by: growth.c */
-    uint64_t excess_moves;          /* how much more was moved lately than is worth it */
-    uint64_t plans;                 /* made so far */
-    uint64_t looks;                 /* for a place, each of which may make many plans */
-    wi_reuse_wait reuse_wait;
+    uint64_t device_has; /* granules, as far as a request has learnt that they are few; UINT64_MAX: enough */
+    uint64_t spare_last; /* whose bytes the spare handles hold; extents.h */
+    uint64_t fresh_last; /* ... and those that the driver gives: it may give back what it got */
+    uint64_t plans;      /* made so far */
+    uint64_t looks;      /* for a place, each of which may make many plans */
+    wi_growth_policy policy;
     bool device_oom_seen; /* the device had no more, although the budget left room */
 } wi_mapped;
 
@@ -65,7 +54,7 @@ typedef struct wi_map_plan {
 typedef struct wi_fit_request {
     uint64_t bytes, alignment;
     const wi_stream_list *stream_list; /* in whose order the request may take what is not anyone's yet */
-    bool apart;
+    bool guard_page;
     bool soft_limit; /* a plan that is beyond what is liked to be held is not carried out */
 } wi_fit_request;
 
@@ -83,14 +72,6 @@ static inline bool wi_vacant(const wi_extent *extent, const wi_stream_list *stre
 weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *out);
 /* The same directly behind a used extent; WEIR_ERR_NO_ROOM: something stands there; WEIR_ERR_OUT_OF_MEMORY: no means. */
 weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_map_plan *out);
-void wi_map_plan_begin(wi_mapped *mapped);
-
-/* Patience; reuse wait.c. Whether the request may wait for what others have freed. */
-bool wi_reuse_wait_has(const wi_mapped *mapped, const wi_placement *placement);
-/* Waits for some of that, if there is any and until *deadline, which begins at 0; true: something has become anyone's. The
- * lock is released meanwhile. */
-bool wi_reuse_wait_wait(wi_mapped *mapped, const wi_placement *placement, uint64_t *deadline);
-void wi_reuse_wait_begin(wi_reuse_wait *reuse_wait);
 
 /* How long new handles are where so many granules are created at once, in granules. */
 uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
