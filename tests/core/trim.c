@@ -3,7 +3,7 @@
 #include "core.h"
 #include "core/faulty.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 #include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 

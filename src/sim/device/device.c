@@ -1,5 +1,5 @@
 /* The simulated device and its memory: handles, ranges, what is mapped where; and the faults. */
-#include "driver/sim_world.h"
+#include "sim/device/internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -512,3 +512,8 @@ const wi_driver wi_sim_driver = {
     .fill = wi_sim_fill,
     .call = wi_sim_do_call,
 };
+
+__attribute__((constructor)) static void add_driver(void)
+{
+    wi_driver_add(&wi_sim_driver);
+}

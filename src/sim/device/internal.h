@@ -1,9 +1,9 @@
-/* Inside the driver sim: the device and its streams. sim.c has the memory, sim_contents.c what it holds, sim_single.c that
- * which is given out piece by piece, sim_stream.c the streams and the time. */
+/* Inside the driver sim: device.c has the memory, contents.c what it holds, single.c the memory that is given out piece by
+ * piece, stream.c the streams and the time. */
 #ifndef WI_SIM_WORLD_H
 #define WI_SIM_WORLD_H
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 typedef enum wi_sim_kind {
     WI_SIM_DO_READ,

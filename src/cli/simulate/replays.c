@@ -1,8 +1,11 @@
-/* lag_gates_sim.c: lag gates on the simulated device. An empty piece of work follows each operation, and the device is
- * run as far as the operation that lies the lag behind. Where weir waits, the device runs by itself. */
-#include "replay.h"
+/* replays.c: replays on the simulated device, which can be made as large as a trace needs it. Its lag gates are pieces
+ * of work: an empty one follows each operation, and the device is run as far as the operation that lies the lag behind.
+ * Where weir waits, the device runs by itself. */
+#include "simulate.h"
 
-#include "driver/sim.h"
+#include "base/system.h"
+#include "cli/replay/replay.h"
+#include "sim/device/device.h"
 #include "runtime/runtime.h"
 
 #include <stdlib.h>
@@ -88,16 +91,23 @@ static uint64_t forced(void *user)
     return 0;
 }
 
-weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
-                                     wi_replay_lag_gates **out)
+static void end_gates(void *user)
 {
-    *out = NULL;
-    if (how->lag == 0)
-        return WEIR_OK;
+    gates *g = user;
+    free(g->marks);
+    free(g->wanted);
+    free(g);
+}
+
+static weir_status make_gates(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                              wi_replay_lag_gates **out)
+{
     gates *g = calloc(1, sizeof *g);
     if (g) {
-        *g = (gates){
-            .table = {g, put, reach, open_put, rest, forced}, .runtime = runtime, .streams = streams, .lag = how->lag};
+        *g = (gates){.table = {g, put, reach, open_put, rest, forced, end_gates},
+                     .runtime = runtime,
+                     .streams = streams,
+                     .lag = how->lag};
         g->count = how->streams;
         g->marks = calloc(how->lag, sizeof *g->marks);
         g->wanted = calloc(how->streams + 1u, sizeof *g->wanted);
@@ -114,10 +124,23 @@ weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *r
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
 }
 
-void wi_replay_lag_gates_end(wi_replay_lag_gates *table)
+/* The device does work when it is told to, but by itself where nothing lags. */
+static void begin(const wi_replay_world *how)
 {
-    gates *g = table->user;
-    free(g->marks);
-    free(g->wanted);
-    free(g);
+    enum { GRANULE = 2 << 20 };
+    wi_clock = wi_sim_now;
+    wi_alone = true;
+    wi_sim_configure(&(wi_sim_options){.bytes = (how->device_bytes / GRANULE + 1) * GRANULE,
+                                       .granule = GRANULE,
+                                       .seed = 1,
+                                       .by_itself = how->lag == 0});
 }
+
+static void end(void)
+{
+    wi_sim_configure(NULL);
+    wi_clock = NULL;
+    wi_alone = false;
+}
+
+const wi_replay_device simulate_replays = {begin, end, make_gates};

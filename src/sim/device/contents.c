@@ -1,5 +1,5 @@
 /* What the simulated device's memory holds, and what work does to it. */
-#include "driver/sim_world.h"
+#include "sim/device/internal.h"
 
 /* The part of [address, +bytes) that lies in one granule of memory; false: nothing is mapped there. */
 static bool piece_at(wi_device *device, const char *address, uint64_t bytes, size_t *row, uint32_t *first,

@@ -5,11 +5,14 @@
  * holds is modelled as a version per unit of 256 bytes of physical memory, so that contents move with their handle and a
  * handle that is mapped twice is seen at both addresses.
  *
- * A watcher is told every call as it is made; driver/ draws no conclusions of its own, that is what sim/oracle.h is for. */
+ * A watcher is told every call as it is made; the device draws no conclusions, that is what sim/oracle.h is for. A program
+ * that is linked with the device has the driver; libweir has not. */
 #ifndef WI_SIM_H
 #define WI_SIM_H
 
 #include "driver/driver.h"
+
+extern const wi_driver wi_sim_driver;
 
 enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64, WI_SIM_OVER = 4 }; /* the last: that end without a word, at once */
 

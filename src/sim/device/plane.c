@@ -1,4 +1,4 @@
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 bool wi_plane_init(wi_plane *plane, size_t rows, uint32_t units)
 {

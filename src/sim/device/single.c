@@ -4,7 +4,7 @@
  * long as a piece touches it, so that small pieces share one; contents, mappings and owners are those of handles. A piece
  * that was released into the pool keeps its memory: on the same stream it may be handed out again at once, elsewhere when
  * the device is past the release. Pieces of the host's are real memory, as programs write to it themselves. */
-#include "driver/sim_world.h"
+#include "sim/device/internal.h"
 
 #define ULL(x) ((unsigned long long)(x))
 

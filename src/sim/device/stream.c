@@ -2,7 +2,7 @@
  *
  * An event is {stream, how much was queued then}, as on the host. Nothing is done until the world runs; a host thread that
  * waits runs it, in an order drawn from the seed, until what it waits for is done or its deadline has come. */
-#include "driver/sim_world.h"
+#include "sim/device/internal.h"
 
 #define SECOND UINT64_C(1000000000)
 
