@@ -1,9 +1,9 @@
 /* The resources "direct" and "async": one allocation of the driver's per block.
  *
- * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past it,
- * with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait where
- * nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record waits on for
- * the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
+ * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past
+ * it, with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait
+ * where nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record
+ * waits on for the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
  *
  * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached.
  *
@@ -44,8 +44,9 @@ typedef struct driver_alloc {
 
 /* The driver's pool ------------------------------------------------------------------------------------------------ */
 
-/* What the pool under "async" keeps. The pool alone decides what it reuses, so that it is asked after each change; as there is
- * no lock over its calls, only what is asked while no other call is under way counts, and the last one out asks. */
+/* What the pool under "async" keeps. The pool alone decides what it reuses, so that it is asked after each change; as
+ * there is no lock over its calls, only what is asked while no other call is under way counts, and the last one out
+ * asks. */
 
 /* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
 static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
@@ -154,7 +155,8 @@ static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t a
     shortage->held = now.held - wi_min(s->kept, bytes + lost) + bytes + lost;
 }
 
-/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */
+/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are
+ * *fresh. */
 static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
@@ -293,8 +295,8 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
     return status;
 }
 
-/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record goes,
- * too. */
+/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record
+ * goes, too. */
 static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 {
     uint64_t bytes = size_of(p);

@@ -1,4 +1,4 @@
-/* The resource "segments": places blocks in pieces of the driver's by best fit. segments.h has the rules. */
+/* The resource "segments": best fit in driver allocations. segments.h has the rules. */
 #include "memory/segments.h"
 #include "base/system.h"
 #include "memory/space/layout.h"
@@ -160,8 +160,8 @@ static weir_status segments_reach(wi_extent *extent, uint64_t charged)
     return WEIR_OK;
 }
 
-/* What is scrubbed may have to be given back again, if that fails; with it would go what stays behind a shrunk block, which may
- * still be in use. */
+/* What is scrubbed may have to be given back again, if that fails; with it would go what stays behind a shrunk block,
+ * which may still be in use. */
 static bool must_stay_short(const wi_extent *extent)
 {
     const wi_block *block = &extent->block;
@@ -355,8 +355,8 @@ weir_status wi_segments_make(const wi_driver *driver, wi_device *device, const w
 
 /* Segments --------------------------------------------------------------------------------------------------------- */
 
-/* How long segments are, and how they come from the driver and go back. What a thread gives back is out of the index, and in
- * nobody else's hands, so that the lock is free meanwhile. */
+/* How long segments are, and how they come from the driver and go back. What a thread gives back is out of the index,
+ * and in nobody else's hands, so that the lock is free meanwhile. */
 
 /* The rules -------------------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,12 @@
 /* Graphs, inside: pools of what was freed in captures, and is still in what they captured.
  *
- * Invariants: a held block has the phase WI_PENDING, counts as pending and as kept in the ledger, is in its graph's list and not in
- * that of pending blocks, and has its free among its marks where that was on a stream of its own time. A graph that is closed
- * holds nothing. Its record lives while it is open, allocations for it are under way, or blocks of its pool are live.
+ * Invariants: a held block has the phase WI_PENDING, counts as pending and as kept in the ledger, is in its graph's
+ * list and not in that of pending blocks, and has its free among its marks where that was on a stream of its own time.
+ * A graph that is closed holds nothing. Its record lives while it is open, allocations for it are under way, or blocks
+ * of its pool are live.
  *
- * A graph's lock comes before those of streams, resources and the ledger. Of drivers, `passed` alone is called with it. */
+ * A graph's lock comes before those of streams, resources and the ledger. Of drivers, `passed` alone is called with
+ * it. */
 #ifndef WI_CAPTURE_POOL_H
 #define WI_CAPTURE_POOL_H
 

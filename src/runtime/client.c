@@ -1,4 +1,4 @@
-/* Clients: accounts that are opened and closed. */
+/* Clients: accounts that are opened and closed, and reservations. */
 #include "base/intern.h"
 #include "memory/adaptors/guard.h"
 #include "runtime/runtime.h"
@@ -186,8 +186,8 @@ weir_status weir_client_close(weir_client *client)
     status = wi_graphs_check_none(client);
     if (status != WEIR_OK)
         return status;
-    /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they may
-     * still give back. */
+    /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they
+     * may still give back. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return client_check(client, "weir_client_close", false);

@@ -1,5 +1,6 @@
-/* Memory of the host's that a device's runtime hands out: pinned and pageable. Each kind has a stack over one allocation of
- * the driver's per block, charged in the ledger of the host's runtime and ordered on the device's streams. */
+/* Host memory: pinned and pageable memory that a device's runtime hands out. Each kind has a stack over one driver
+ * allocation per block, charged in the ledger of the host's runtime and ordered on the device's streams. And host
+ * trim, the adaptor that has the host free cached memory first. */
 #include "memory/driver_alloc.h"
 #include "runtime/runtime.h"
 
@@ -166,7 +167,7 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
     return status;
 }
 
-/* Accounts ---------------------------------------------------------------------------------------------------------- */
+/* Accounts --------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out)
 {
@@ -204,7 +205,7 @@ weir_status wi_kinds_close_account(weir_client *client)
     return status;
 }
 
-/* Finding ----------------------------------------------------------------------------------------------------------- */
+/* Finding ---------------------------------------------------------------------------------------------------------- */
 
 static bool freed_there(wi_resource *base, const void *pointer)
 {

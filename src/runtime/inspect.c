@@ -1,4 +1,4 @@
-/* Where memory lies, as the public calls tell it. */
+/* Inspection: where memory lies, statistics under PyTorch's names, what the guard found. */
 #include "memory/adaptors/guard.h"
 #include "memory/ledger/gauges.h"
 #include "memory/space/chunks.h"
@@ -16,7 +16,7 @@ const char *weir_span_state_name(weir_span_state state)
 static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
     wi_members_lock(&runtime->ledger);
-    for (wi_member *h = runtime->ledger.first_holder; h; h = h->next)
+    for (wi_member *h = runtime->ledger.first_member; h; h = h->next)
         wi_layout_add(layout, h->base);
     *held = wi_ledger_look(&runtime->ledger).held;
     wi_members_unlock(&runtime->ledger);

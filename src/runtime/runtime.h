@@ -31,11 +31,12 @@ struct weir_reservation {
     weir_client *client;
 };
 
-/* CLOSING: its frees are waited for; it gets nothing any more, may give back, and is open again if the close is refused. */
+/* CLOSING: its frees are waited for; it gets nothing any more, may give back, and is open again if the close is
+ * refused. */
 enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSING = 0x656e6473, WI_CLIENT_CLOSED = 0x73687574 };
 
-/* Records of closed clients are kept this long before they serve again, so that a late call finds a closed client rather
- * than somebody else's. */
+/* Records of closed clients are kept this long before they serve again, so that a late call finds a closed client
+ * rather than somebody else's. */
 enum { WI_CLOSED_KEPT = 64 };
 
 enum { WI_NAME_BYTES = 16, WI_STACK_BYTES = 256 };
@@ -89,7 +90,8 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
 weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
 /* weir_device_open over a driver that need not be in the list. */
 weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
-/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its parts. */
+/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its
+ * parts. */
 weir_status wi_parts_check_end(const weir_runtime *runtime);
 void wi_parts_end(const weir_parts *parts);
 
@@ -107,11 +109,12 @@ weir_status wi_client_check(const weir_client *client, const char *call);
 /* The same for a call that takes nothing for the client, such as a free or a look: it may be being closed. */
 weir_status wi_client_check_giving(const weir_client *client, const char *call);
 
-/* Keeps the client's record what it is until it is let go, also beyond its close. False: it is closed, and nothing's. */
+/* Keeps the client's record what it is until it is let go, also beyond its close. False: it is closed, and
+ * nothing's. */
 bool wi_client_hold(weir_client *client);
 void wi_client_let_go(weir_client *client);
 
-/* Kinds of memory; kinds.c. WEIR_ERR_INVALID when `host` is none. */
+/* Kinds of memory; host_memory.c. WEIR_ERR_INVALID when `host` is none. */
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);
 void wi_kinds_destroy(weir_runtime *runtime);
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* of the device's memory */
@@ -126,21 +129,21 @@ wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kin
 /* The same for a pointer that is said to be the runtime's: the device's stack, which refuses it, when it is none's. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
-/* Allocation, for thread caches; alloc.c. Both end a block that is in hand, or fail and leave it there. The former frees it on the
- * stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
+/* Allocation, for thread caches; alloc.c. Both end a block that is in hand, or fail and leave it there. The former
+ * frees it on the stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
 weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
-/* Frees a list of blocks, linked by pending_next, that were parked in the order of the stream; false: nothing has changed, and
- * each is to be freed by itself. */
+/* Frees a list of blocks, linked by pending_next, that were thread-cached in the order of the stream; false: nothing
+ * has changed, and each is to be freed by itself. */
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);
 
-/* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
- * that were. */
+/* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how
+ * many bytes that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
 /* weir_runtime_trim_idle; answers the bytes. trim.c. */
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime);
-/* Frees what is pending and passed until nothing of `account`, which is a client's of this runtime, is pending, waiting for
- * it. */
+/* Frees what is pending and passed until nothing of `account`, which is a client's of this runtime, is pending,
+ * waiting for it. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
 
 #endif

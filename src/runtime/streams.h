@@ -1,10 +1,9 @@
-/* A runtime's streams: its own, a pool of the driver's, and those of others that were made known to it; all under ids that
- * are never given twice.
+/* A runtime's streams: its own, a pool of the driver's, and those of others that were made known to it; all under ids
+ * that are never given twice.
  *
- * An id is the runtime's number (16 bits, from 1; no two have the same at once), a generation (32 bits) and a place in the
- * table (16 bits).
- * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is leaving has no
- * users and takes none. */
+ * An id is the runtime's number (16 bits, from 1; no two have the same at once), a generation (32 bits) and a place in
+ * the table (16 bits). Invariants: a place has a stream exactly while it has users; an own stream is in a place or
+ * idle; a place that is leaving has no users and takes none. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -49,8 +48,8 @@ typedef struct wi_streams {
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
-/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all numbers are
- * those of runtimes. */
+/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all
+ * numbers are those of runtimes. */
 weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
 /* Undoes that; the streams stay the driver's. */
 void wi_streams_end(wi_streams *streams);
@@ -66,7 +65,8 @@ typedef struct wi_stream_facts {
 
 /* WEIR_ERR_STREAM_MISUSE for a stream that is not known here, or that is another thread's. */
 weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
-/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for one that is not known here. */
+/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for one that is not known
+ * here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
 bool wi_streams_knows(wi_streams *streams, weir_stream stream);
@@ -74,24 +74,24 @@ bool wi_streams_knows(wi_streams *streams, weir_stream stream);
 bool wi_streams_ended(wi_streams *streams, weir_stream stream);
 /* Whether any thread may ask for points on it, now and later: it is known, not captured, and not one thread's own. */
 bool wi_streams_stays(wi_streams *streams, weir_stream stream);
-/* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which others
- * can record nothing, or a capture of it has begun meanwhile. */
+/* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which
+ * others can record nothing, or a capture of it has begun meanwhile. */
 bool wi_streams_wants_point(wi_streams *streams, weir_stream stream);
 
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
 bool wi_streams_declared(wi_streams *streams, weir_stream stream); /* the former alone: costs no driver call */
-/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_ERR_STREAM_MISUSE besides while it
- * is being captured. */
+/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_ERR_STREAM_MISUSE besides
+ * while it is being captured. */
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The same for a call that goes on to record an event, which the driver refuses where it sees a capture. */
 weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
-/* The point behind what weir itself has queued on the stream so far. It is passed when the stream was released, which waited
- * for it, behind all work of the device when it ended without a word (WEIR_ERR_STREAM_MISUSE while a stream is captured), and when
- * it is captured, before the capture: weir queues nothing during one. */
+/* The point behind what weir itself has queued on the stream so far. It is passed when the stream was released, which
+ * waited for it, behind all work of the device when it ended without a word (WEIR_ERR_STREAM_MISUSE while a stream is
+ * captured), and when it is captured, before the capture: weir queues nothing during one. */
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
-/* Among the files of this room --------------------------------------------------------------------------------------- */
+/* Among the files of this room ------------------------------------------------------------------------------------- */
 
 /* The id under which the driver's stream is known; WEIR_STREAM_HOST: none. */
 weir_stream wi_streams_named(wi_streams *streams, const void *stream);

@@ -1,4 +1,4 @@
-/* Traces: opening, reading, closing. */
+/* Traces: recorded calls, sinks, opening and closing, and notes of the program. */
 #include "runtime/trace.h"
 #include "base/intern.h"
 #include "memory/adaptors/log.h"
@@ -9,8 +9,6 @@
 #include <stdio.h>
 
 /* Recorded calls --------------------------------------------------------------------------------------------------- */
-
-/* The end of a recorded call. */
 
 void wi_recorder_init(weir_runtime *runtime)
 {
@@ -76,8 +74,6 @@ weir_status wi_record_failure(weir_runtime *runtime, weir_status status, weir_ac
 }
 
 /* Sinks ------------------------------------------------------------------------------------------------------------ */
-
-/* Handing a trace's events to its sinks. */
 
 static _Thread_local bool inside;
 

@@ -1,9 +1,10 @@
-/* What a runtime knows of its traces: there may be one that the program opened, one that the option `trace` asks for, and
- * one of the adaptor "log" in its stack, whose events do not come from the ledger.
+/* What a runtime knows of its traces: there may be one that the program opened, one that the option `trace` asks for,
+ * and one of the adaptor "log" in its stack, whose events do not come from the ledger.
  *
- * A public call records what it did and, when enough events wait, hands them to the sinks before it returns. Handing out
- * has a lock of its own, under which no other lock is held but the ledger's for the moment of taking events; whoever finds
- * it taken leaves the work to its holder. The lock lives in the runtime, so that it outlives every trace. */
+ * A public call records what it did and, when enough events wait, hands them to the sinks before it returns. Handing
+ * out has a lock of its own, under which no other lock is held but the ledger's for the moment of taking events;
+ * whoever finds it taken leaves the work to its holder. The lock lives in the runtime, so that it outlives every
+ * trace. */
 #ifndef WI_TRACE_H
 #define WI_TRACE_H
 

@@ -1,4 +1,4 @@
-/* Memory that goes back to the driver, and the report on what stays. */
+/* Trim and drain: memory goes back to the driver, with a report on what stays; and pressure callbacks. */
 #include "memory/space/layout.h"
 #include "runtime/runtime.h"
 #include "runtime/thread_cache/thread_cache.h"
@@ -96,7 +96,7 @@ static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_tr
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* Everything that is nobody's by now is known to be so, whatever threads go on to free and park. */
+/* Everything that is nobody's by now is known to be so, whatever threads go on to free and cache. */
 static void trim_settle(weir_runtime *runtime)
 {
     (void)wi_members_bound(&runtime->ledger);
@@ -161,12 +161,13 @@ weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out)
 
 /* Frees that are made final: whatever keeps what has passed from being anyone's is gone through once. */
 
-/* This thread's, then all others', then what those have in hand. They may park anew for ever, which is not waited for. */
+/* This thread's, then all others', then what those have in hand. They may cache anew for ever, which is not waited
+ * for. */
 static void hand_in_parked(weir_runtime *runtime)
 {
     enum { MOST = 8 };
-    const wi_tcache_hooks *parking = &runtime->ledger.parking;
-    for (int i = 0; i < MOST && parking->empty && parking->empty(parking->user) > 0; i++)
+    const wi_tcache_hooks *hooks = &runtime->ledger.tcache_hooks;
+    for (int i = 0; i < MOST && hooks->flush && hooks->flush(hooks->user) > 0; i++)
         ;
 }
 

@@ -289,7 +289,8 @@ static weir_status guard_inspect(wi_guard *guard, wi_guarded *record, wi_guard_n
     return status;
 }
 
-/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays pinned. */
+/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays
+ * pinned. */
 static weir_status guard_let_go(wi_guard *guard, wi_guarded *record)
 {
     wi_guarded_state before = record->state;
@@ -419,8 +420,8 @@ static weir_status guard_repaint(const wi_guard *guard, const wi_guarded *record
                                  : guard_fill(guard, now, then, guard->poison, native);
 }
 
-/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that it
- * loses. Without a stream that has to be waited for. */
+/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that
+ * it loses. Without a stream that has to be waited for. */
 static weir_status guard_order(const wi_guard *guard, const wi_block *block, void *native)
 {
     const wi_resource *r = &guard->resource;

@@ -1,10 +1,10 @@
 /* The adaptor "guard", inside: what it knows of each block, and where it keeps blocks back. guard.c is the adaptor;
- * guard_set.c finds records by address; guard_check.c reads memory back and reports; guard_look.c tells what is there.
+ * guard.c finds records by address; guard_check.c reads memory back and reports; guard_check.c tells what is there.
  *
  * The life of a record:   new -> live -> freed -> kept -> leaving -> gone
- * Laws, under the guard's own lock, which is the last of all locks: the set holds the record of each block between its
- * allocation and its release, in the order of addresses; `kept` is the sum over the quarantine. A record that is pinned is
- * read, changed and ended by the thread that pinned it alone. */
+ * Invariants, under the guard's own lock, which is the last of all locks: the set holds the record of each block
+ * between its allocation and its release, in the order of addresses; `kept` is the sum over the quarantine. A record
+ * that is pinned is read, changed and ended by the thread that pinned it alone. */
 #ifndef WI_GUARD_H
 #define WI_GUARD_H
 

@@ -1,4 +1,4 @@
-/* Reading guarded memory back, and saying what was found. */
+/* The guard's checks: reads guarded memory back, reports damage and leaks. */
 #include "memory/adaptors/guard.h"
 
 #include <weir/log.h>
@@ -140,8 +140,8 @@ void wi_guard_tell(const wi_guard_news *news)
 
 /* Looking at everything -------------------------------------------------------------------------------------------- */
 
-/* The first record behind the address that can be looked at; pinned. With the lock held, which is released while another
- * thread has it. */
+/* The first record behind the address that can be looked at; pinned. With the lock held, which is released while
+ * another thread has it. */
 static wi_guarded *guard_next(wi_guard *guard, const char *start)
 {
     for (size_t i = 0; i < guard->count;) {

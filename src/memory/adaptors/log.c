@@ -1,3 +1,4 @@
+/* The adaptor "log": records what reaches it, in the order in which it happened. */
 #include "memory/adaptors/log.h"
 #include "memory/ledger/ledger.h"
 

@@ -1,10 +1,11 @@
+/* Events of traces: the ring, and what writes into it. */
 #include "memory/ledger/events.h"
 #include "base/system.h"
 #include "memory/ledger/members.h"
 #include "memory/ledger/ledger.h"
 
-/* Invariants: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up to the
- * capacity, so that a short trace costs little. */
+/* Invariants: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up
+ * to the capacity, so that a short trace costs little. */
 struct wi_events {
     wi_events *next;
     weir_event *ring;
@@ -177,7 +178,7 @@ typedef struct walk {
 static void add_live(wi_block *block, void *user)
 {
     walk *w = user;
-    const wi_block seen = wi_look_at(block); /* a thread cache may be parking it */
+    const wi_block seen = wi_look_at(block); /* a thread cache may be caching it */
     if (!wi_block_is_live(&seen))
         return;
     weir_event event = {.action = WEIR_ACTION_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};

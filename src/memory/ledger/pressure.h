@@ -1,7 +1,7 @@
 /* Pressure callbacks: the list, and calling them; weir/pressure.h says what they are.
  *
- * Invariants: the list is in the order of priority, then of registration; a callback's record lives as long as a thread is in it.
- * None is called with the lock held. */
+ * Invariants: the list is in the order of priority, then of registration; a callback's record lives as long as a
+ * thread is in it. None is called with the lock held. */
 #ifndef WI_PRESSURE_H
 #define WI_PRESSURE_H
 
@@ -34,8 +34,8 @@ void wi_pressures_init(wi_pressures *pressures);
 void wi_pressures_destroy(wi_pressures *pressures); /* nobody calls any */
 
 weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressure_fn fn, void *user, uint64_t *id);
-/* WEIR_ERR_NOT_FOUND: there is none of that id. `waits`: calls of it have ended, also when this is inside a callback of somebody
- * else's, which is for those whose function waits for nobody. */
+/* WEIR_ERR_NOT_FOUND: there is none of that id. `waits`: calls of it have ended, also when this is inside a callback
+ * of somebody else's, which is for those whose function waits for nobody. */
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
 
 /* Calls the one whose turn it is, having written the attempt into *pressure; false: there is none left. */

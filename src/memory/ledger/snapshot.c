@@ -1,4 +1,4 @@
-/* Snapshots of the ledger. */
+/* Snapshots of the ledger, and the names of classes and rungs. */
 #include "memory/ledger/gauges.h"
 #include "memory/ledger/ledger.h"
 

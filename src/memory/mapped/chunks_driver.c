@@ -1,5 +1,5 @@
-/* The driver's work on handles: making them, moving them from where nothing lies on them to where memory is wanted, giving
- * them back. What a thread works on is busy or in its hands, so that the lock is free meanwhile. */
+/* The driver's work on chunks: creates, moves, splits and destroys them. The lock is released meanwhile: what a
+ * thread works on is busy, or in its hands alone. */
 #include "base/system.h"
 #include "memory/mapped/mapped.h"
 
@@ -74,7 +74,7 @@ uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later)
 
 /* In hand ---------------------------------------------------------------------------------------------------------- */
 
-/* Handles in the hands of a thread, in order. */
+/* Chunks in the hands of a thread, in order. */
 typedef struct cargo {
     wi_chunk *first, **end;
     uint64_t last; /* whose bytes they hold */
@@ -176,7 +176,7 @@ typedef struct job {
     wi_mapped *mapped;
     const wi_map_plan *plan;
     wi_extent *target;
-    wi_extent **seized; /* the extents of the handles to be moved, in their order */
+    wi_extent **seized; /* the extents of the chunks to be moved, in their order */
     size_t vacated;     /* so many are unmapped */
     cargo new, moved;   /* in hand, and mapped nowhere */
     uint64_t created, mapped_granules;
@@ -189,7 +189,7 @@ static weir_status chunks_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
 }
 
-/* Records for the handles to be created: as many of the usual length as fit, then one of the rest. */
+/* Records for the chunks to be created: as many of the usual length as fit, then one of the rest. */
 static weir_status prepare_fresh(job *j, uint64_t granules)
 {
     uint64_t usual = j->plan->region->number == WI_SMALL ? 1 : wi_map_plan_chunk(j->mapped, granules);
@@ -328,7 +328,7 @@ static weir_status unmap_all(job *j)
     return WEIR_OK;
 }
 
-/* Back under the lock: what became of the handles that were to move. Those that were unmapped are in hand. */
+/* Back under the lock: what became of the chunks that were to move. Those that were unmapped are in hand. */
 static void take_stock(job *j)
 {
     size_t i = 0;
@@ -395,7 +395,8 @@ static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
         c->end = &c->first;
 }
 
-/* The device has less than the budget would allow: others have it. WEIR_ERR_BUSY: with this known, another plan may do. */
+/* The device has less than the budget would allow: others have it. WEIR_ERR_BUSY: with this known, another plan may
+ * do. */
 static weir_status learn_limit(job *j, uint64_t available)
 {
     j->mapped->device_has = wi_growth_device_has(available / j->mapped->granule, j->plan->fresh - j->created);
@@ -475,8 +476,8 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
 
 /* Cutting ---------------------------------------------------------------------------------------------------------- */
 
-/* Makes two handles of which the first is `first` granules long, in the place of the old one, that is unmapped. What could be
- * had of it is in b and rest, whose counts tell. */
+/* Makes two chunks of which the first is `first` granules long, in the place of the old one, that is unmapped. What
+ * could be had of it is in b and rest, whose counts tell. */
 static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
 {
     const wi_resource *r = &m->resource;
@@ -544,11 +545,11 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
 
 /* Trimming --------------------------------------------------------------------------------------------------------- */
 
-/* Handles that go back to the driver: those that lie side by side in one call, with the lock released. */
+/* Chunks that go back to the driver: those that lie side by side in one call, with the lock released. */
 
 enum { MOST_AT_ONCE = 64 };
 
-/* Handles of one length in the hands of a thread; those that were mapped lie side by side. */
+/* Chunks of one length in the hands of a thread; those that were mapped lie side by side. */
 typedef struct batch {
     wi_chunk *of[MOST_AT_ONCE];
     wi_extent *busy[MOST_AT_ONCE];
@@ -567,7 +568,7 @@ static bool chunks_enough(const wi_mapped *mapped, const wi_chunk *like, size_t 
     return count == MOST_AT_ONCE || count * chunk_bytes(like, mapped) >= wanted;
 }
 
-/* The handle is the driver's again; answers the bytes. */
+/* The chunk is the driver's again; answers the bytes. */
 static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
 {
     wi_resource *r = &mapped->resource;
@@ -604,7 +605,7 @@ void wi_chunks_drop_spare(wi_mapped *mapped)
     (void)destroy_spare(mapped, 1);
 }
 
-/* The handle there, if it can be had as well as `like` and is as long. */
+/* The chunk there, if it can be had as well as `like` and is as long. */
 static wi_chunk *chunks_neighbour(const wi_chunk *like, uint64_t granule)
 {
     wi_region *region = like->region;
@@ -612,7 +613,7 @@ static wi_chunk *chunks_neighbour(const wi_chunk *like, uint64_t granule)
     return b && b->occupied == 0 && b->count == like->count && wi_chunks_movable(b) ? b : NULL;
 }
 
-/* The longest idle handle that can be had, and as many beside it as are wanted, busy now; false: there is none. */
+/* The longest idle chunk that can be had, and as many beside it as are wanted, busy now; false: there is none. */
 static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
 {
     wi_chunk *first = mapped->shared.idle.first, *more;

@@ -1,7 +1,9 @@
-/* Places over several holes. Where handles have to be moved, holes are filled: else memory would wander through the addresses
- * with every large block that comes and goes. And the last look before a refusal: any place between two blocks, over several
- * holes and what is free between them, and whatever handles are elsewhere, cut where they lie half under the place. It may cost
- * as much as it likes. */
+/* Fit and compaction: places for a block over several holes.
+ *
+ * Where chunks have to be moved, several holes are filled rather than one; else memory would wander through the
+ * addresses with every large block that comes and goes. Before a refusal, any place between two blocks is tried,
+ * with chunks from anywhere; a chunk that lies half under the place is split. That search may cost as much as it
+ * likes. */
 #include "memory/mapped/mapped.h"
 
 /* Fit -------------------------------------------------------------------------------------------------------------- */
@@ -29,7 +31,7 @@ bool wi_place_reckon(const wi_region *region, const wi_stream_list *stream_list,
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
-/* Neighbouring extents that are vacant. At its ends it may share handles with blocks; they stay where they are. */
+/* Neighbouring extents that are vacant. At its ends it may share chunks with blocks; they stay where they are. */
 typedef struct run {
     wi_extent *first, *behind;
     uint64_t start, end;
@@ -50,7 +52,8 @@ static bool next_run(wi_extent *extent, const wi_stream_list *stream_list, run *
     return true;
 }
 
-/* What a run stands on, by granules: what is a hole or could be moved, so that a place takes memory for it, and what not. */
+/* What a run stands on, by granules: what is a hole or could be moved, so that a place takes memory for it, and what
+ * not. */
 typedef struct stretch {
     uint64_t low, high;
     uint64_t before; /* that cost something, in front of it */
@@ -93,7 +96,7 @@ static bool is_inside(const search *s, const wi_chunk *b)
     return b->first * granule >= s->in.start && (b->first + b->count) * granule <= s->in.end;
 }
 
-/* A handle with several extents on it can be moved if nothing stands before the use of any. */
+/* A chunk with several extents on it can be moved if nothing stands before the use of any. */
 static bool draw_free(search *s, const wi_extent *e, const wi_chunk **last)
 {
     uint64_t granule = s->region->granule, end = e->offset + e->bytes;
@@ -222,8 +225,8 @@ bool wi_place_fill(const wi_region *region, const wi_fit_request *want, uint64_t
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-/* The largest block that could stand in the run with so many granules of memory: in all of it, or beside what costs nothing
- * at one of its ends. */
+/* The largest block that could stand in the run with so many granules of memory: in all of it, or beside what costs
+ * nothing at one of its ends. */
 static uint64_t largest_in(const search *s, uint64_t granules)
 {
     uint64_t granule = s->region->granule;
@@ -275,7 +278,8 @@ static uint64_t compact_obtainable(wi_mapped *m)
     return wi_chunks_obtainable(m, false) + wi_chunks_creatable(m, NULL);
 }
 
-/* A handle that lies half under the place, while the other half is needed; where it is to be cut. NULL: there is none. */
+/* A chunk that lies half under the place, while the other half is needed; where it is to be cut. NULL: there is
+ * none. */
 static wi_chunk *to_be_cut(wi_mapped *m, wi_region *region, const wi_place *p, uint64_t *at)
 {
     uint64_t elsewhere = compact_obtainable(m);

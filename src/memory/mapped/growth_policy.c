@@ -3,8 +3,8 @@
 
 /* Regions ---------------------------------------------------------------------------------------------------------- */
 
-/* Blocks up to this size have chunks of their own: up to 16 KiB the traces of models behaved well, above 32 KiB worse, and
- * the bytes of small blocks are few. */
+/* Blocks up to this size have chunks of their own: up to 16 KiB the traces of models behaved well, above 32 KiB worse,
+ * and the bytes of small blocks are few. */
 enum { MOST_SMALL = 16 * WI_KIB };
 
 unsigned wi_growth_region(const wi_placement *p)
@@ -14,7 +14,8 @@ unsigned wi_growth_region(const wi_placement *p)
     return p->memory_class == WEIR_CLASS_WEIGHTS ? WI_LONG_LIVED : p->charged <= MOST_SMALL ? WI_SMALL : WI_SHORT_LIVED;
 }
 
-/* Regions are kept apart until a request would be refused for it. Small blocks may stand among the large ones before that. */
+/* Regions are kept apart until a request would be refused for it. Small blocks may stand among the large ones before
+ * that. */
 unsigned wi_growth_regions(const wi_placement *p, const unsigned **list)
 {
     static const unsigned lists[WI_REGIONS][WI_REGIONS] = {
@@ -51,12 +52,12 @@ static bool growth_is_far(const wi_growth_view *v, uint64_t reach)
 /* Chunks ----------------------------------------------------------------------------------------------------------- */
 
 /* A block that shares a chunk with a neighbour strands half of the chunk on average. Ten chunks of 1/512 of the budget
- * strand a hundredth of it. Longer chunks mean fewer moves and calls of the driver, whose cost does not depend on the length
- * (H200, up to 64 MiB: create 8 to 11 us, map 22 to 30, unmap 14 to 19, release 10 to 25).
+ * strand a hundredth of it. Longer chunks mean fewer moves and calls of the driver, whose cost does not depend on the
+ * length (H200, up to 64 MiB: create 8 to 11 us, map 22 to 30, unmap 14 to 19, release 10 to 25).
  *
- * Near the budget, chunks get shorter the more of them are shared. One request is made of at most 64 parts where that stays
- * below the share. Far from the budget, stranded bytes matter little; but where several streams free memory, much of what
- * is stranded is so for one of them alone. */
+ * Near the budget, chunks get shorter the more of them are shared. One request is made of at most 64 parts where that
+ * stays below the share. Far from the budget, stranded bytes matter little; but where several streams free memory,
+ * much of what is stranded is so for one of them alone. */
 enum {
     SHARE = 512,                       /* of the budget, or of the most in use: the longest chunk near the budget */
     SHARE_WHEN_FAR = 64,               /* of the most in use: with one stream */
@@ -82,10 +83,11 @@ uint64_t wi_growth_chunk(const wi_growth_view *v, uint64_t fresh)
 
 /* Moves ------------------------------------------------------------------------------------------------------------ */
 
-/* Near the budget, whatever it leaves may be created. Far from it, a little more than was ever in use may be held; beyond
- * that, idle chunks are moved as long as moves are rare. A token bucket says whether they are: each allocation earns a
- * token, each batch of moves costs 2,000. With the bucket empty more may be held. That bound rises by a percent for each
- * 1,024 of excess, which grows where more than one allocation in 16 moves: there, each allocation would move for ever. */
+/* Near the budget, whatever it leaves may be created. Far from it, a little more than was ever in use may be held;
+ * beyond that, idle chunks are moved as long as moves are rare. A token bucket says whether they are: each allocation
+ * earns a token, each batch of moves costs 2,000. With the bucket empty more may be held. That bound rises by a
+ * percent for each 1,024 of excess, which grows where more than one allocation in 16 moves: there, each allocation
+ * would move for ever. */
 enum {
     SLACK_PERCENT = 3,            /* above what was ever in use, while there are tokens */
     SLACK_PERCENT_WHEN_EMPTY = 9, /* ... and while there are none */
@@ -134,12 +136,12 @@ uint64_t wi_growth_fill(uint64_t missing)
 
 /* Waits ------------------------------------------------------------------------------------------------------------ */
 
-/* Before more is held than the soft limit, a request waits a while for what other streams have freed. Else what one stream
- * freed in the last milliseconds is created once more for another that asks just then, and stays held: two models on an
- * H200 held 1.04 of their peak after ten seconds, and 1.2 to 1.6 after a minute.
+/* Before more is held than the soft limit, a request waits a while for what other streams have freed. Else what one
+ * stream freed in the last milliseconds is created once more for another that asks just then, and stays held: two
+ * models on an H200 held 1.04 of their peak after ten seconds, and 1.2 to 1.6 after a minute.
  *
- * The host waits, no stream does. A stream that its program holds up costs a small share of the time, and cannot come to
- * wait for itself. */
+ * The host waits, no stream does. A stream that its program holds up costs a small share of the time, and cannot come
+ * to wait for itself. */
 enum { MOST_SAVED = 100 * 1000 * 1000, MOST_AT_ONCE = 10 * 1000 * 1000 }; /* nanoseconds */
 
 bool wi_growth_may_wait(const wi_placement *p, unsigned others)

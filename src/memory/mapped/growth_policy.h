@@ -1,8 +1,8 @@
-/* Growth policy of "mapped": when more memory is mapped rather than chunks are moved or frees of other streams are waited
- * for, how long chunks are, and in which region a block stands.
+/* Growth policy of "mapped": when more memory is mapped rather than chunks are moved or frees of other streams are
+ * waited for, how long chunks are, and in which region a block stands.
  *
- * All decisions and their numbers are in growth_policy.c. They are arithmetic on what the caller has seen: nothing here
- * takes a lock, calls the driver, or reads the clock. tests/core/growth_policy.c has a test for each rule.
+ * All decisions and their numbers are in growth_policy.c. They are arithmetic on what the caller has seen: nothing
+ * here takes a lock, calls the driver, or reads the clock. tests/core/growth_policy.c has a test for each rule.
  *
  * Invariants: move_tokens and wait_left never exceed their caps. */
 #ifndef WI_GROWTH_POLICY_H
@@ -11,8 +11,8 @@
 #include "memory/resource.h"
 #include "memory/space/extents.h"
 
-/* Long-lived blocks stand apart from short-lived ones, so that these leave whole chunks behind. Small blocks have chunks of
- * their own, so that they do not keep large chunks in use. */
+/* Long-lived blocks stand apart from short-lived ones, so that these leave whole chunks behind. Small blocks have
+ * chunks of their own, so that they do not keep large chunks in use. */
 enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SMALL = 2, WI_REGIONS = WI_SIZE_INDEXES };
 
 /* What the policy remembers. */
@@ -60,7 +60,8 @@ void wi_growth_earn_wait(wi_growth_policy *policy, uint64_t now);
 uint64_t wi_growth_wait_until(const wi_growth_policy *policy, uint64_t now, uint64_t most);
 void wi_growth_pay_wait(wi_growth_policy *policy, uint64_t nanoseconds);
 
-/* The device. It refused `missing` granules and says that it has `available`: what is believed until the request is over. */
+/* The device. It refused `missing` granules and says that it has `available`: what is believed until the request is
+ * over. */
 uint64_t wi_growth_device_has(uint64_t available, uint64_t missing);
 
 #endif

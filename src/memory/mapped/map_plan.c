@@ -1,9 +1,9 @@
-/* Where a block that fits nowhere can stand, and what has to be put there: the base is chosen so that the least memory is
- * missing, and the means so that as few handles as possible are moved.
+/* Map plans: where a block that fits nowhere can stand, and which memory is mapped there.
  *
- * A base is free memory with a hole beside it: extending what is there keeps the memory in one piece, which is worth more
- * than anything else here. New handles are made as far as the budget allows. Beyond it, idle handles are moved from
- * elsewhere, the longest idle first; but one that covers all that is missing, and the smallest such one, before several. */
+ * A candidate is free memory with a hole beside it. Extending free memory keeps it in one piece, which matters most
+ * here. The candidate that lacks the least memory is chosen. New chunks are created as far as the growth policy
+ * allows. Beyond that, idle chunks are moved, the longest idle first; but the smallest one that covers all that is
+ * missing before several. */
 #include "memory/mapped/mapped.h"
 
 /* What the growth policy looks at. */
@@ -107,7 +107,8 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
     return true;
 }
 
-/* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay without. */
+/* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay
+ * without. */
 static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                             wi_map_plan *out)
 {
@@ -158,7 +159,7 @@ static weir_status find_bases(const wi_mapped *m, wi_region *region, const wi_fi
         out->count += plan_leftward(m, region, &g, want, &out->at[out->count]);
     }
     for (size_t i = 0; i < out->count && region->number == WI_SMALL; i++) {
-        out->at[i].room = out->at[i].missing; /* no long handle is spent on small blocks */
+        out->at[i].room = out->at[i].missing; /* no long chunk is spent on small blocks */
         out->at[i].exact = true;
     }
     qsort(out->at, out->count, sizeof *out->at, plan_better);
@@ -285,7 +286,7 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     if (fewest == UINT64_MAX)
         return false;
     *out = all->at[best];
-    return wi_map_plan_supply(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
+    return wi_map_plan_supply(m, out, freely, most, false); /* again: the chunks are marked for the last plan alone */
 }
 
 static bool plan_find(wi_mapped *m, const bases *all, const wi_fit_request *want, wi_map_plan *out)

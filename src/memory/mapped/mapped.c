@@ -1,5 +1,5 @@
-/* The resource "mapped": places blocks in free memory by best fit, has memory put where they can stand when there is none, and
- * makes them longer. How they are freed, in the order of streams or when the device is past them, is in ordered.c. */
+/* The resource "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees, in stream order or
+ * after events, are in space/stream_order.c. */
 #include "memory/mapped/mapped.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -9,7 +9,7 @@
 
 /* Layout ----------------------------------------------------------------------------------------------------------- */
 
-/* Where memory lies in "mapped": handle by handle. */
+/* Where memory lies in "mapped": chunk by chunk. */
 
 /* What is busy may have no memory yet, or no longer. */
 static void add_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
@@ -82,15 +82,15 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
     return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
 }
 
-/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means. WEIR_ERR_BUSY: one
- * more try. */
+/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means.
+ * WEIR_ERR_BUSY: one more try. */
 static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
     const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
                                  p->growth == WI_GROWTH_SOFT_LIMIT};
     weir_status status = wi_map_plan_make(mapped, region, &want, g);
     if (status == WEIR_ERR_NO_ROOM && p->growth == WI_GROWTH_LAST_RESORT && !p->guard_page) {
-        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
+        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new chunks: it went through everything */
         return wi_compact(mapped, region, &want, &g->start, busy);
     }
     if (status == WEIR_OK && p->growth == WI_GROWTH_SOFT_LIMIT && g->over_soft_limit) {
@@ -132,7 +132,8 @@ static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *w
     return false;
 }
 
-/* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
+/* `own`: the region is that of its kind. What passes while other regions are looked at is first looked for there,
+ * later. */
 static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
@@ -199,8 +200,8 @@ static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
     return wi_growth_may_wait(p, lists > own ? lists - own : 0);
 }
 
-/* Waits for some of what other streams have freed, until *deadline, which begins at 0; true: something has become anyone's.
- * The lock is released meanwhile. */
+/* Waits for some of what other streams have freed, until *deadline, which begins at 0; true: something has become
+ * anyone's. The lock is released meanwhile. */
 static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
     wi_resource *resource = &mapped->resource;
@@ -219,8 +220,8 @@ static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uin
     return waits && status == WEIR_OK && wi_stream_lists_renew(&mapped->stream_lists) > 0;
 }
 
-/* Stays below the soft limit while a wait for other streams helps, then goes beyond it; a wait that did not help is not the
- * rung that served the request. */
+/* Stays below the soft limit while a wait for other streams helps, then goes beyond it; a wait that did not help is
+ * not the rung that served the request. */
 static weir_status mapped_find_with_waits(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
     const weir_rung rung = p->rung;
@@ -289,7 +290,7 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
 }
 
-/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few handles. */
+/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few chunks. */
 static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {

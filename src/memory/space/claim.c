@@ -1,4 +1,5 @@
-/* Taking blocks by their address, once for all bases: who holds a taken block alone may free or resize it. */
+/* Claims: a block is found by its address and claimed for a free or a resize, once for all bases. And reuse of a
+ * pending block. */
 #include "memory/adaptors/nvtx.h"
 #include "memory/resource.h"
 #include "memory/space/stream_uses.h"
@@ -211,8 +212,8 @@ static void claim_add_point(const wi_resource *base, wi_event event, wi_points *
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not ours to look
- * at; with the lock held nobody takes one that is tracked. */
+/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not
+ * ours to look at; with the lock held nobody takes one that is tracked. */
 static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
 {
     wi_event event;

@@ -1,3 +1,4 @@
+/* Range index: a treap of address ranges, and a ring of addresses that were freed lately. */
 #include "memory/space/range_index.h"
 
 /* Different for different addresses, so that no two ranges are equals. */
@@ -110,7 +111,7 @@ bool wi_index_was_freed(const wi_index *index, uintptr_t address)
     return false;
 }
 
-/* Laws ------------------------------------------------------------------------------------------------------------- */
+/* Invariants ------------------------------------------------------------------------------------------------------- */
 
 #ifdef WEIR_INVARIANTS
 typedef struct walked {

@@ -1,7 +1,7 @@
 /* Which addresses belong to what, for a resource whose addresses the driver chooses; and which ones were freed lately.
  *
- * The ranges stand in a tree that is ordered by address and in which the parent has the higher hash: as good as balanced
- * whatever the order they came in, and nothing has to be kept for it.
+ * The ranges stand in a tree that is ordered by address and in which the parent has the higher hash: as good as
+ * balanced whatever the order they came in, and nothing has to be kept for it.
  *
  * Invariants: no two ranges overlap. No locks: the caller has one. */
 #ifndef WI_RANGE_INDEX_H

@@ -1,3 +1,5 @@
+/* Stream order: free, release, shrink and join of blocks that are extents; and memory of other streams behind a
+ * wait. */
 #include "memory/space/stream_order.h"
 #include "base/plant.h"
 #include "memory/space/stream_uses.h"
@@ -81,8 +83,8 @@ static void free_in_order(wi_stream_lists *stream_lists, wi_block *block, weir_s
     wi_stream_lists_freed(stream_lists, stream_list, bytes, 1);
 }
 
-/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls live
- * or pending must still be there. */
+/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls
+ * live or pending must still be there. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
@@ -276,8 +278,8 @@ void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, ui
 
 /* Behind other streams --------------------------------------------------------------------------------------------- */
 
-/* Memory that is free in the order of other streams, for a request that would else have to wait: its own stream is ordered
- * behind the frees there, which costs the device some of what it could do at once, and the host nothing. */
+/* Memory that is free in the order of other streams, for a request that would else have to wait: its own stream is
+ * ordered behind the frees there, which costs the device some of what it could do at once, and the host nothing. */
 
 /* So many free extents side by side, from the first on, in which the block is to begin at `start`. */
 typedef struct run {
@@ -316,7 +318,8 @@ static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *share
     return best != NULL;
 }
 
-/* A free extent to the left of which nothing is: neighbours differ in their stream lists, so that one of two is in a stream list. */
+/* A free extent to the left of which nothing is: neighbours differ in their stream lists, so that one of two is in a
+ * stream list. */
 static wi_extent *ordered_leftmost(wi_extent *extent)
 {
     wi_extent *left = extent->previous;
@@ -326,7 +329,8 @@ static wi_extent *ordered_leftmost(wi_extent *extent)
     return first ? left : NULL;
 }
 
-/* Several side by side from there on that hold the request together, but for those that nobody could come behind now. */
+/* Several side by side from there on that hold the request together, but for those that nobody could come behind
+ * now. */
 static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
 {
     wi_event ignored;
@@ -349,7 +353,7 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
     run r;
     *out = (run){0};
     for (const wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
-        for (wi_extent *e = stream_list->first; e; e = e->lane_next) {
+        for (wi_extent *e = stream_list->first; e; e = e->stream_next) {
             wi_extent *first = e->region->number == number ? ordered_leftmost(e) : NULL;
             if (first && fits_from(first, p, &r) && (!found || r.pieces < out->pieces)) {
                 *out = r;

@@ -1,8 +1,8 @@
 /* Where a block was used on streams: what its free and its next uses must wait for.
  *
- * Invariants: at most one read per stream; reads are later than the last write; a writer excludes everyone: writer implies
- * readers = 0. A NULL pointer stands for a block that was never used. Pure bookkeeping under the resource's lock, but for
- * `passed`, which the driver answers without blocking. */
+ * Invariants: at most one read per stream; reads are later than the last write; a writer excludes everyone: writer
+ * implies readers = 0. A NULL pointer stands for a block that was never used. Pure bookkeeping under the resource's
+ * lock, but for `passed`, which the driver answers without blocking. */
 #ifndef WI_STREAM_USES_H
 #define WI_STREAM_USES_H
 
@@ -18,8 +18,8 @@ typedef struct wi_stream_uses {
     bool writer;
 } wi_stream_uses;
 
-/* Opens a ticket; false when another ticket conflicts. WEIR_ERR_SYSTEM without host memory. What the use must wait for is then
- * the first wi_stream_uses_points of wi_stream_uses_point. */
+/* Opens a ticket; false when another ticket conflicts. WEIR_ERR_SYSTEM without host memory. What the use must wait for
+ * is then the first wi_stream_uses_points of wi_stream_uses_point. */
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
 /* Gives a ticket back. `event`, if there is one, becomes the point of that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);

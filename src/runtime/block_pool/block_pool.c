@@ -1,4 +1,4 @@
-/* Pools and members: making them, ending them, and the invariant. */
+/* Block pools: pools and members are made, ended and looked at; invariants. */
 #include "runtime/block_pool/block_pool.h"
 #include "base/intern.h"
 
@@ -15,7 +15,7 @@ void wi_light_lock_wait(wi_light_lock *lock)
     }
 }
 
-/* Laws ------------------------------------------------------------------------------------------------------------- */
+/* Invariants ------------------------------------------------------------------------------------------------------- */
 
 void wi_blocks_check(weir_blocks *pool)
 {
@@ -222,7 +222,8 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
     return WEIR_OK;
 }
 
-/* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the lock. */
+/* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the
+ * lock. */
 static void block_pool_forget(weir_blocks *pool, uint16_t slot)
 {
     const uint32_t step = 4096;

@@ -1,13 +1,14 @@
-/* Pools of equal blocks, inside.
+/* Block pools: equal blocks over one allocation, as pages of a KV cache need; inside.
  *
- * Laws, true whenever the lock is free:
- *   a block is free, by its bit in `free`; or held, by its bit in `held`; or, with neither bit, pending or on its way to
- *   a taker whose zeros are being queued.  While it is held, owners[] has its holder's slot
- *   for each member  used = held + pending <= min(peak, cap);  over the members  used adds up to count - free.free, and
- *   pending to the pool's pending
- *   the runs of the waiting entries are exactly the pending blocks; the event of a stream's later entry
- *   does not pass before that of an earlier one, or the earlier one is freed late
- * Under the lock no driver is called but `passed`, which never blocks, and no host allocator. */
+ * Invariants, while the lock is free:
+ *   a block is free (its bit in `free`), held (its bit in `held`), or neither: pending, or being zeroed for its holder
+ *   while a block is held, owners[] has the slot of its member
+ *   for each member   used = held + pending <= min(peak, cap)
+ *   over the members  used adds up to count - free.free, and pending to the pool's pending
+ *   the runs of the waiting entries are exactly the pending blocks
+ *   of a stream's entries, a later one does not pass before an earlier one, or the earlier one is freed late
+ *
+ * With the lock held, of drivers only `passed` is called, which never blocks, and no host memory is allocated. */
 #ifndef WI_BLOCK_POOL_H
 #define WI_BLOCK_POOL_H
 
@@ -38,8 +39,8 @@ typedef struct wi_block_run {
     uint32_t first, count;
 } wi_block_run;
 
-/* Blocks that were given together and wait for an event. The first entry of each stream is in the pool's list, the later
- * ones hang on it in order. */
+/* Blocks that were given together and wait for an event. The first entry of each stream is in the pool's list, the
+ * later ones hang on it in order. */
 typedef struct wi_waiting {
     struct wi_waiting *next;      /* on the same stream; or in a list of done ones */
     struct wi_waiting *last;      /* of the first entry: the last one of its stream */
@@ -101,8 +102,8 @@ static inline void wi_blocks_unlock(weir_blocks *pool)
 
 /* The next ones with the lock held. */
 
-/* Frees what streams are past and puts the entries on *done, to be freed by wi_waiting_free without the lock. Returns the
- * number of blocks. */
+/* Frees what streams are past and puts the entries on *done, to be freed by wi_waiting_free without the lock. Returns
+ * the number of blocks. */
 uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done);
 /* The blocks of `runs`, which are not held any more, become free; or, with an entry whose event is set, pending. */
 void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);

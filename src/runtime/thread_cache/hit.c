@@ -1,4 +1,4 @@
-/* Thread caches, where nothing is shared: parking a block and taking it back. */
+/* Thread cache, hit path: allocation and free that need nothing shared. */
 #include "runtime/thread_cache/thread_cache.h"
 #include "base/window.h"
 #include "memory/ledger/ledger.h"
@@ -78,7 +78,7 @@ void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, w
     return pointer;
 }
 
-/* Whether the live block is what `pointer` names, and one that the thread cache may park. */
+/* Whether the live block is what `pointer` names, and one that the thread cache may cache. */
 static inline bool tcache_suits(const wi_tcache *cache, const wi_block *block, uint64_t word, const void *pointer,
                                 uint64_t generation)
 {

@@ -1,4 +1,5 @@
-/* Thread caches, where others have a say: making and dropping them, and giving up what they park. */
+/* Thread caches, off the hit path: making, refilling, flushing and ending them, for this thread and for others;
+ * steady state. */
 #include "base/intern.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -12,13 +13,14 @@ static pthread_mutex_t lists = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t thread_key;
 static _Thread_local unsigned in_turn; /* turns that this thread has begun */
 
-/* What a thread cache may park: enough for a loop's working set, little of a budget even when there are some threads. */
+/* What a thread cache may cache: enough for a loop's working set, little of a budget even when there are some
+ * threads. */
 enum { BUDGET_PARTS = 64 };
 static const uint64_t least_room = 256 * WI_KIB, most_room = 256 * WI_MIB;
 
 /* Claiming --------------------------------------------------------------------------------------------------------- */
 
-/* Which fronts of a runtime are meant; members NULL: all. */
+/* Which thread caches of a runtime are meant; members NULL: all. */
 typedef struct selection {
     const weir_client *client;
     const weir_stream *stream;
@@ -27,8 +29,8 @@ typedef struct selection {
     bool drop;      /* the thread caches go, too */
 } selection;
 
-/* What a thread cache parks that is large is its thread's to know: who asks for large blocks alone asks its own thread. A thread may
- * have many thread caches, few of which park any. */
+/* What a thread cache caches that is large is its thread's to know: who asks for large blocks alone asks its own
+ * thread. A thread may have many thread caches, few of which cache any. */
 static bool tcache_selects(const selection *s, const wi_tcache *cache)
 {
     return (!s->client || s->client == cache->client) && (!s->stream || s->stream->id == cache->stream.id) &&
@@ -138,8 +140,8 @@ static void tcache_let_go(wi_tcaches *caches, wi_tcache *picked, bool drop)
 
 /* Taking out ------------------------------------------------------------------------------------------------------- */
 
-/* Blocks up to so large are no disappointment when they are given up: of those which others may want, too, it is not known
- * which thread cache would have had them. */
+/* Blocks up to so large are no disappointment when they are given up: of those which others may want, too, it is not
+ * known which thread cache would have had them. */
 static uint64_t tcache_forgiven(const wi_tcache *cache)
 {
     return cache->depot->caches > 1 ? WI_TCACHE_HANDED : WI_TCACHE_SMALL;
@@ -260,8 +262,8 @@ static bool any_at_work(const wi_tcaches *caches, uint64_t last, const weir_clie
     return turn && turn->number <= last;
 }
 
-/* Waits for those who are at work on such blocks now; true if there were any. Nobody waits who is in a turn himself: a pressure
- * callback or the log's function may have called. */
+/* Waits for those who are at work on such blocks now; true if there were any. Nobody waits who is in a turn himself: a
+ * pressure callback or the log's function may have called. */
 static bool wait_for_others(weir_runtime *runtime, const weir_client *client, const weir_stream *stream)
 {
     wi_tcaches *caches = &runtime->caches;
@@ -311,7 +313,7 @@ static uint64_t free_each(weir_runtime *runtime, wi_block *list)
     return bytes;
 }
 
-/* The blocks in front of the list that were parked on one stream, which is cut behind them. */
+/* The blocks in front of the list that were thread-cached on one stream, which is cut behind them. */
 static wi_block *cut_run(wi_block *list, uint64_t *bytes)
 {
     wi_block *last = list;
@@ -484,8 +486,8 @@ static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list
     }
 }
 
-/* With both locks held, released meanwhile: where the thread has as many thread caches as it may have, the one that it made first makes
- * way. The turn keeps that one's runtime, which may be another. */
+/* With both locks held, released meanwhile: where the thread has as many thread caches as it may have, the one that it
+ * made first makes way. The turn keeps that one's runtime, which may be another. */
 static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
 {
     wi_tcache_turn turn = {0};
@@ -675,7 +677,7 @@ static uint64_t tcache_give_up(void *user)
 }
 
 /* With the ledger's lock held. */
-static void fold_all(void *user)
+static void merge_all_deltas(void *user)
 {
     weir_runtime *runtime = user;
     if (!runtime->caches.first)
@@ -710,10 +712,10 @@ void wi_tcaches_init(weir_runtime *runtime)
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
-    runtime->caches = (wi_tcaches){.usable = usable, .room = room, .reuse_wait = wi_option_steady()};
+    runtime->caches = (wi_tcaches){.usable = usable, .room = room, .steady_after = wi_option_steady()};
     pthread_cond_init(&runtime->caches.turn_over, NULL);
     if (runtime->caches.usable)
-        runtime->ledger.parking = (wi_tcache_hooks){fold_all, tcache_give_up, runtime};
+        runtime->ledger.tcache_hooks = (wi_tcache_hooks){merge_all_deltas, tcache_give_up, runtime};
 }
 
 void wi_tcaches_end(weir_runtime *runtime)
@@ -725,7 +727,8 @@ void wi_tcaches_end(weir_runtime *runtime)
 
 /* Steady state ----------------------------------------------------------------------------------------------------- */
 
-/* Thread caches: whether memory has not grown for so long that large blocks may stay parked, and whether that pays. */
+/* Thread caches: whether memory has not grown for so long that large blocks may stay thread-cached, and whether that
+ * pays. */
 
 /* Threads that come at the same moment may overwrite one another: it is a guess, and comes right with the next ones. */
 static void tcache_set(atomic_uint *number, unsigned value)
@@ -741,22 +744,22 @@ static unsigned tcache_get(const atomic_uint *number)
 static void note_in_calm(wi_tcaches *caches, uint32_t handles, uint32_t hits)
 {
     unsigned most = WI_STEADY_SAVED * WI_STEADY_WORTH,
-             earned = wi_min(tcache_get(&caches->earned) + wi_min(hits, most), most);
+             earned = wi_min(tcache_get(&caches->steady_credit) + wi_min(hits, most), most);
     unsigned cost = wi_min(handles, UINT32_MAX / WI_STEADY_WORTH) * WI_STEADY_WORTH;
-    tcache_set(&caches->earned, earned - wi_min(cost, earned));
+    tcache_set(&caches->steady_credit, earned - wi_min(cost, earned));
     if (earned >= cost)
         return;
-    tcache_set(&caches->quiet, 0);
-    tcache_set(&caches->reuse_wait, wi_min(tcache_get(&caches->reuse_wait), UINT32_MAX / 32) * 16);
+    tcache_set(&caches->steady_for, 0);
+    tcache_set(&caches->steady_after, wi_min(tcache_get(&caches->steady_after), UINT32_MAX / 32) * 16);
 }
 
 void wi_tcaches_note(wi_tcaches *caches, uint32_t handles, uint32_t hits)
 {
-    unsigned quiet = tcache_get(&caches->quiet);
+    unsigned quiet = tcache_get(&caches->steady_for);
     if (wi_tcaches_are_steady(caches)) {
         note_in_calm(caches, handles, hits);
         return;
     }
-    tcache_set(&caches->quiet, handles > 0 ? quiet - wi_min(quiet, WI_STEADY_GROWTH) : quiet + 1);
-    tcache_set(&caches->earned, WI_STEADY_ALLOWED * WI_STEADY_WORTH);
+    tcache_set(&caches->steady_for, handles > 0 ? quiet - wi_min(quiet, WI_STEADY_GROWTH) : quiet + 1);
+    tcache_set(&caches->steady_credit, WI_STEADY_ALLOWED * WI_STEADY_WORTH);
 }
