@@ -8,7 +8,7 @@
 
 /* Fit -------------------------------------------------------------------------------------------------------------- */
 
-/* Where a block could stand, between two others, over what is free and holes; and what could be had that way. */
+/* Places over free extents and holes, and what they cost. */
 
 bool wi_place_can_move(const wi_chunk *chunk, const wi_stream_list *stream_list)
 {
@@ -31,13 +31,13 @@ bool wi_place_reckon(const wi_region *region, const wi_stream_list *stream_list,
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
-/* Neighbouring extents that are vacant. At its ends it may share chunks with blocks; they stay where they are. */
+/* A run: adjacent vacant extents. At its ends it may share chunks with blocks; those chunks stay. */
 typedef struct run {
     wi_extent *first, *behind;
     uint64_t start, end;
 } run;
 
-/* The first run at or behind the extent; false when there is none. */
+/* The first run at or behind the extent; false: there is none. */
 static bool next_run(wi_extent *extent, const wi_stream_list *stream_list, run *out)
 {
     while (extent && !wi_vacant(extent, stream_list))
@@ -52,15 +52,15 @@ static bool next_run(wi_extent *extent, const wi_stream_list *stream_list, run *
     return true;
 }
 
-/* What a run stands on, by granules: what is a hole or could be moved, so that a place takes memory for it, and what
- * not. */
+/* A stretch of granules that all cost something (holes, or chunks that could be moved elsewhere) or all cost
+ * nothing. */
 typedef struct stretch {
     uint64_t low, high;
     uint64_t before; /* that cost something, in front of it */
     bool costs;
 } stretch;
 
-/* One run after the other, and the cheapest place so far. */
+/* The search over all runs, with the cheapest place so far. */
 typedef struct search {
     const wi_region *region;
     const wi_fit_request *want;
@@ -96,7 +96,7 @@ static bool is_inside(const search *s, const wi_chunk *b)
     return b->first * granule >= s->in.start && (b->first + b->count) * granule <= s->in.end;
 }
 
-/* A chunk with several extents on it can be moved if nothing stands before the use of any. */
+/* A chunk under several extents can be moved if the device is past all of them. */
 static bool draw_free(search *s, const wi_extent *e, const wi_chunk **last)
 {
     uint64_t granule = s->region->granule, end = e->offset + e->bytes;
@@ -137,7 +137,7 @@ static bool fit_draw(search *s)
     return true;
 }
 
-/* The first run at or behind the extent that has so many bytes, drawn. Memory in many pieces has few of those. */
+/* The first run at or behind the extent with at least so many bytes, with its stretches. Fragmented memory has few. */
 static bool next_drawn(search *s, wi_extent *from, uint64_t least)
 {
     while (next_run(from, s->want->stream_list, &s->in)) {
@@ -148,7 +148,7 @@ static bool next_drawn(search *s, wi_extent *from, uint64_t least)
     return false;
 }
 
-/* What costs something in front of the granule. */
+/* The cost of everything before the granule. */
 static uint64_t cost_before(const search *s, uint64_t granule)
 {
     size_t low = 0, high = s->count;
@@ -182,7 +182,8 @@ static void try_start(search *s, uint64_t start)
     }
 }
 
-/* It begins or ends as near as its alignment allows to an edge of what costs something. */
+/* Tries places that begin or end at the edge of a stretch, as near as the alignment allows. Only those can be
+ * cheapest. */
 static void try_edge(search *s, uint64_t edge)
 {
     uint64_t alignment = s->want->alignment, bytes = s->want->bytes;
@@ -225,8 +226,7 @@ bool wi_place_fill(const wi_region *region, const wi_fit_request *want, uint64_t
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-/* The largest block that could stand in the run with so many granules of memory: in all of it, or beside what costs
- * nothing at one of its ends. */
+/* The largest block in the run with so many granules of memory: all of the run, or what lies beside a free end. */
 static uint64_t largest_in(const search *s, uint64_t granules)
 {
     uint64_t granule = s->region->granule;
@@ -272,14 +272,13 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
 
 /* Compaction ------------------------------------------------------------------------------------------------------- */
 
-/* Granules that can be put somewhere. */
+/* Granules that can be moved or created. */
 static uint64_t compact_obtainable(wi_mapped *m)
 {
     return wi_chunks_obtainable(m, false) + wi_chunks_creatable(m, NULL);
 }
 
-/* A chunk that lies half under the place, while the other half is needed; where it is to be cut. NULL: there is
- * none. */
+/* A chunk that lies half under the place while its other half is needed, and where to split it; NULL: none. */
 static wi_chunk *to_be_cut(wi_mapped *m, wi_region *region, const wi_place *p, uint64_t *at)
 {
     uint64_t elsewhere = compact_obtainable(m);
@@ -299,7 +298,7 @@ static wi_chunk *to_be_cut(wi_mapped *m, wi_region *region, const wi_place *p, u
     return edge;
 }
 
-/* The first hole of the busy range, as far as it goes; false: there is none. */
+/* The first hole of the busy range; false: there is none. */
 static bool next_hole(const wi_region *region, const wi_place *p, wi_map_plan *g)
 {
     uint64_t first = p->low, end;
@@ -312,7 +311,7 @@ static bool next_hole(const wi_region *region, const wi_place *p, wi_map_plan *g
     return end > first;
 }
 
-/* Puts memory under one hole of the place, or makes that possible. */
+/* Maps memory into one hole of the place, or makes that possible. */
 static weir_status compact_fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
 {
     uint64_t creatable = wi_chunks_creatable(m, NULL);
@@ -325,7 +324,7 @@ static weir_status compact_fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
     return WEIR_OK;
 }
 
-/* All of the place at once: what was put under one hole could not be told from its neighbours' any more. */
+/* The whole place becomes busy at once: memory in one hole could not be told from its neighbours later. */
 static weir_status compact_build(wi_mapped *m, wi_region *region, const wi_place *p, wi_extent **busy)
 {
     uint64_t granule = region->granule;

@@ -31,14 +31,14 @@ static void plan_earn(wi_mapped *m)
     wi_growth_earn(&m->policy, allocations);
 }
 
-/* Bases ------------------------------------------------------------------------------------------------------------ */
+/* Candidates ------------------------------------------------------------------------------------------------------- */
 
-typedef struct bases {
+typedef struct candidates {
     wi_map_plan *at;
     size_t count;
-} bases;
+} candidates;
 
-/* A hole, and the free memory on both sides of it that the stream list may have. */
+/* A hole, and the free memory on both sides that the stream list may use. */
 typedef struct gap {
     wi_extent *first; /* the leftmost extent of all that */
     wi_extent *hole;
@@ -58,7 +58,7 @@ static gap gap_at(wi_extent *hole, const wi_stream_list *stream_list)
     return g;
 }
 
-static wi_map_plan plan_base_of(const wi_mapped *m, wi_region *region, const gap *g, uint64_t start, uint64_t bytes)
+static wi_map_plan plan_candidate(const wi_mapped *m, wi_region *region, const gap *g, uint64_t start, uint64_t bytes)
 {
     (void)m;
     return (wi_map_plan){.region = region,
@@ -70,14 +70,14 @@ static wi_map_plan plan_base_of(const wi_mapped *m, wi_region *region, const gap
                          .run_high = g->high};
 }
 
-/* From the free memory on the left into the hole, and where the hole is filled by that, into what lies behind. */
+/* From the free memory on the left into the hole; if the block fills the hole, on into the free memory behind it. */
 static bool plan_rightward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                            wi_map_plan *out)
 {
     uint64_t granule = m->granule, start = wi_round_up(g->low, want->alignment), end = start + want->bytes;
     if (start >= g->hole_high || end > g->high || end <= g->hole_low)
         return false;
-    *out = plan_base_of(m, region, g, start, want->bytes);
+    *out = plan_candidate(m, region, g, start, want->bytes);
     out->hole = wi_max(g->hole_low, start & ~(granule - 1));
     out->low = wi_min(start, out->hole);
     out->exact = end > g->hole_high;
@@ -97,7 +97,7 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
     uint64_t start = (g->high - want->bytes) & ~(want->alignment - 1);
     if (start < g->hole_low || start >= g->hole_high || start + want->bytes <= g->hole_high)
         return false;
-    *out = plan_base_of(m, region, g, start, want->bytes);
+    *out = plan_candidate(m, region, g, start, want->bytes);
     out->leftward = true;
     out->first = g->hole;
     out->hole = start & ~(granule - 1);
@@ -107,8 +107,8 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
     return true;
 }
 
-/* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay
- * without. */
+/* A block with a guard page: it ends where memory ends. A granule behind it stays unmapped, and one before it unless
+ * it is the first. */
 static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                             wi_map_plan *out)
 {
@@ -121,7 +121,7 @@ static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g,
         (high - want->bytes) & ~(want->alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
     gap hole_alone = *g;
     hole_alone.first = g->hole;
-    *out = plan_base_of(m, region, &hole_alone, start, want->bytes);
+    *out = plan_candidate(m, region, &hole_alone, start, want->bytes);
     out->low = out->hole = start & ~(granule - 1);
     out->high = high;
     out->missing = out->room = (high - out->hole) / granule;
@@ -129,7 +129,7 @@ static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g,
     return true;
 }
 
-/* The least that is missing first; then what extends memory before what begins anew; then the lowest. */
+/* Least missing memory first; then extension of free memory before a new run; then the lowest address. */
 static int plan_better(const void *a, const void *b)
 {
     const wi_map_plan *x = a, *y = b;
@@ -141,12 +141,13 @@ static int plan_better(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-static weir_status find_bases(const wi_mapped *m, wi_region *region, const wi_fit_request *want, bases *out)
+static weir_status plan_find_candidates(const wi_mapped *m, wi_region *region, const wi_fit_request *want,
+                                        candidates *out)
 {
     size_t holes = 0;
     for (const wi_extent *hole = region->holes.first; hole; hole = hole->list_next)
         holes++;
-    *out = (bases){malloc((2 * holes + 1) * sizeof *out->at), 0};
+    *out = (candidates){malloc((2 * holes + 1) * sizeof *out->at), 0};
     if (!out->at)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
     for (wi_extent *hole = region->holes.first; hole; hole = hole->list_next) {
@@ -166,7 +167,7 @@ static weir_status find_bases(const wi_mapped *m, wi_region *region, const wi_fi
     return WEIR_OK;
 }
 
-/* Means ------------------------------------------------------------------------------------------------------------ */
+/* Memory for a plan ------------------------------------------------------------------------------------------------ */
 
 static bool plan_beside(const wi_chunk *b, const wi_map_plan *g)
 {
@@ -174,7 +175,7 @@ static bool plan_beside(const wi_chunk *b, const wi_map_plan *g)
     return b->region == g->region && b->first * granule < g->run_high && (b->first + b->count) * granule > g->run_low;
 }
 
-/* A search that has one answer as long as nothing is moved. */
+/* Cached, since the answer is the same until something is moved. */
 static bool plan_movable(const wi_mapped *m, wi_chunk *b)
 {
     if (b->looked != m->looks)
@@ -188,8 +189,8 @@ static bool plan_choosable(const wi_mapped *m, wi_chunk *b, const wi_map_plan *g
     return b->plan != m->plans && !plan_beside(b, g) && plan_movable(m, b);
 }
 
-/* What to move next when `rest` is missing and there is room for `room`: NULL, nothing that fits. */
-static wi_chunk *next_handle(const wi_mapped *m, const wi_map_plan *g, uint64_t rest, uint64_t room)
+/* The chunk to move next when `rest` granules are missing and there is room for `room`; NULL: none fits. */
+static wi_chunk *plan_next_chunk(const wi_mapped *m, const wi_map_plan *g, uint64_t rest, uint64_t room)
 {
     wi_chunk *covering = NULL, *oldest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next) {
@@ -204,8 +205,8 @@ static wi_chunk *next_handle(const wi_mapped *m, const wi_map_plan *g, uint64_t 
     return covering ? covering : oldest;
 }
 
-/* The smallest one that is too long. */
-static wi_chunk *handle_to_cut(const wi_mapped *m, const wi_map_plan *g, uint64_t rest)
+/* The smallest chunk longer than that, to be split. */
+static wi_chunk *plan_chunk_to_split(const wi_mapped *m, const wi_map_plan *g, uint64_t rest)
 {
     wi_chunk *smallest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next)
@@ -236,8 +237,8 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
     g->fresh = wi_min(freely, g->missing - wi_min(had, g->missing));
     had += g->fresh;
     while (had < g->missing) {
-        wi_chunk *b = next_handle(m, g, g->missing - had, g->room - had);
-        if (!b && may_cut && (g->cut = handle_to_cut(m, g, g->missing - had))) {
+        wi_chunk *b = plan_next_chunk(m, g, g->missing - had, g->room - had);
+        if (!b && may_cut && (g->cut = plan_chunk_to_split(m, g, g->missing - had))) {
             g->cut_at = g->missing - had;
             return true;
         }
@@ -260,8 +261,8 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
     return true;
 }
 
-/* The first base for which `creatable` new granules are enough. */
-static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool may_cut, wi_map_plan *out)
+/* The first candidate for which `creatable` new granules are enough. */
+static bool plan_try_candidates(wi_mapped *m, const candidates *all, uint64_t creatable, bool may_cut, wi_map_plan *out)
 {
     for (size_t i = 0; i < all->count; i++) {
         *out = all->at[i];
@@ -271,8 +272,8 @@ static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool m
     return false;
 }
 
-/* The base for which the fewest have to be created beyond what may be freely, when everything else is moved. */
-static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uint64_t most, wi_map_plan *out)
+/* The candidate that needs the fewest new granules beyond `freely`, when idle chunks are moved as far as possible. */
+static bool plan_find_fewest_new(wi_mapped *m, const candidates *all, uint64_t freely, uint64_t most, wi_map_plan *out)
 {
     uint64_t fewest = UINT64_MAX;
     size_t best = 0;
@@ -289,15 +290,15 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     return wi_map_plan_supply(m, out, freely, most, false); /* again: the chunks are marked for the last plan alone */
 }
 
-static bool plan_find(wi_mapped *m, const bases *all, const wi_fit_request *want, wi_map_plan *out)
+static bool plan_find(wi_mapped *m, const candidates *all, const wi_fit_request *want, wi_map_plan *out)
 {
     m->looks++;
     uint64_t creatable = wi_chunks_creatable(m, NULL);
     wi_growth_view view = plan_view(m);
     uint64_t freely = wi_min(wi_growth_soft_limit(&m->policy, &view, want->bytes), creatable);
-    bool found = try_bases(m, all, freely, false, out) ||
-                 (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
-                 try_bases(m, all, creatable, true, out);
+    bool found = plan_try_candidates(m, all, freely, false, out) ||
+                 (freely < creatable && plan_find_fewest_new(m, all, freely, creatable, out)) ||
+                 plan_try_candidates(m, all, creatable, true, out);
     out->over_soft_limit = found && !out->cut && out->fresh > freely;
     return found;
 }
@@ -310,8 +311,8 @@ static void plan_pay(wi_mapped *m, const wi_map_plan *g)
 
 weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *out)
 {
-    bases all;
-    weir_status status = find_bases(mapped, region, want, &all);
+    candidates all;
+    weir_status status = plan_find_candidates(mapped, region, want, &all);
     plan_earn(mapped);
     if (status == WEIR_OK && !plan_find(mapped, &all, want, out))
         status = WEIR_ERR_NO_ROOM;
@@ -333,7 +334,7 @@ weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more
     if (!base)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
     weir_status status = plan_rightward(mapped, used->region, &g, &want, base) ? WEIR_OK : WEIR_ERR_NO_ROOM;
-    if (status == WEIR_OK && !plan_find(mapped, &(bases){base, 1}, &want, out))
+    if (status == WEIR_OK && !plan_find(mapped, &(candidates){base, 1}, &want, out))
         status = WEIR_ERR_OUT_OF_MEMORY;
     free(base);
     return status;

@@ -9,9 +9,9 @@
 
 /* Layout ----------------------------------------------------------------------------------------------------------- */
 
-/* Where memory lies in "mapped": chunk by chunk. */
+/* Writes the layout, chunk by chunk. */
 
-/* What is busy may have no memory yet, or no longer. */
+/* A busy extent may have no memory yet, or no longer. */
 static void add_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
 {
     const wi_region *region = e->region;
@@ -75,15 +75,15 @@ static void mapped_check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* How many the driver moves and makes. */
+/* How many chunks the driver moves or creates for the plan. */
 static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
 {
     uint64_t usual = plan->fresh > 0 ? wi_map_plan_chunk(mapped, plan->fresh) : 1;
     return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
 }
 
-/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means.
- * WEIR_ERR_BUSY: one more try. */
+/* Maps memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no memory for
+ * it. WEIR_ERR_BUSY: try again. */
 static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
     const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
@@ -121,7 +121,7 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placeme
     return WEIR_OK;
 }
 
-/* What a try to get memory has come to: whether there is to be another one. */
+/* Whether to try again after an attempt to map memory. */
 static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
     if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
@@ -132,8 +132,7 @@ static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *w
     return false;
 }
 
-/* `own`: the region is that of its kind. What passes while other regions are looked at is first looked for there,
- * later. */
+/* `own`: the region is the block's own. Only there, memory that has passed meanwhile is looked for first. */
 static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
@@ -175,7 +174,7 @@ static weir_status mapped_find_in_regions(wi_mapped *mapped, wi_placement *p, wi
     return status;
 }
 
-/* What is free in the order of another stream. */
+/* Uses memory that is free in the order of another stream. */
 static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
 {
     const unsigned *regions_to_try;
@@ -186,7 +185,7 @@ static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
     return block;
 }
 
-/* Others on the device want memory: they get what is idle here beyond a little. */
+/* Other processes want memory of the device: gives back what is idle beyond a little. */
 static uint64_t give_back_idle(wi_mapped *mapped)
 {
     bool device_oom_seen = mapped->device_oom_seen;
@@ -200,8 +199,8 @@ static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
     return wi_growth_may_wait(p, lists > own ? lists - own : 0);
 }
 
-/* Waits for some of what other streams have freed, until *deadline, which begins at 0; true: something has become
- * anyone's. The lock is released meanwhile. */
+/* Waits for some frees of other streams, until *deadline, which begins at 0. True: some memory has passed. The lock
+ * is released meanwhile. */
 static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
     wi_resource *resource = &mapped->resource;
@@ -290,7 +289,7 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
 }
 
-/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few chunks. */
+/* Maps memory behind the extent and gives it `more` bytes. WEIR_ERR_OUT_OF_MEMORY: there are too few chunks. */
 static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
@@ -428,8 +427,8 @@ static const wi_resource_table table = {
     .check = mapped_check,
 };
 
-/* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
- * scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
+/* Addresses cost nothing but the tables for them. Four times the device's memory per region leaves room for large
+ * blocks between scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
 static weir_status reserve_sides(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;

@@ -6,13 +6,13 @@
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* What is captured runs who knows when, and where. */
+/* Captured work runs at an unknown time, on an unknown stream. */
 const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *p)
 {
     return p->captured ? NULL : wi_stream_lists_find(resource->stream_lists, p->stream);
 }
 
-/* Who had the memory before that is taken as it lies. */
+/* Notes who had the memory before. */
 static uint8_t ordered_lenders(const wi_extent *extent, const wi_placement *p)
 {
     uint64_t owner = extent->last & ~WI_SECRET;
@@ -83,8 +83,8 @@ static void free_in_order(wi_stream_lists *stream_lists, wi_block *block, weir_s
     wi_stream_lists_freed(stream_lists, stream_list, bytes, 1);
 }
 
-/* In one step with the ledger: whoever sees the bytes there finds them here too. The ledger first: bytes that it calls
- * live or pending must still be there. */
+/* One step with the ledger, so that a thread that sees the bytes there finds them here. The ledger comes first:
+ * bytes that it calls live or pending must still be there. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     bool planted = wi_plant == WI_PLANT_UNMAP_UNDER_USE;
@@ -189,7 +189,7 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream)
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-/* What is charged to the used extent from `charged` on, as a block of its own. */
+/* Makes the part of the used extent from `charged` on a block of its own. */
 static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *stream_uses)
 {
     wi_region *region = extent->region;
@@ -206,7 +206,7 @@ static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *s
     return &tail->block;
 }
 
-/* A tail that is not worth an extent stays behind the block, and is nobody's but the block's. */
+/* A tail too small for an extent stays behind the block. */
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     wi_extent *extent = wi_extent_of(block);
@@ -233,7 +233,7 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
     return status;
 }
 
-/* Where something stays behind the first one, they do not. */
+/* Blocks with unused bytes between them do not join. */
 bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next)
 {
     wi_extent *extent = wi_extent_of(block);
@@ -278,10 +278,10 @@ void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, ui
 
 /* Behind other streams --------------------------------------------------------------------------------------------- */
 
-/* Memory that is free in the order of other streams, for a request that would else have to wait: its own stream is
- * ordered behind the frees there, which costs the device some of what it could do at once, and the host nothing. */
+/* Memory that is free in the order of other streams, for a request that would have to wait otherwise. Its stream is
+ * made to wait for the frees there. The device loses some parallelism, the host nothing. */
 
-/* So many free extents side by side, from the first on, in which the block is to begin at `start`. */
+/* So many adjacent free extents; the block begins at `start`. */
 typedef struct run {
     wi_extent *first;
     size_t pieces;
@@ -318,8 +318,8 @@ static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *share
     return best != NULL;
 }
 
-/* A free extent to the left of which nothing is: neighbours differ in their stream lists, so that one of two is in a
- * stream list. */
+/* A free extent without a free neighbour on its left. Of two free neighbours at least one is in a stream list, as
+ * their lists differ. */
 static wi_extent *ordered_leftmost(wi_extent *extent)
 {
     wi_extent *left = extent->previous;
@@ -329,8 +329,7 @@ static wi_extent *ordered_leftmost(wi_extent *extent)
     return first ? left : NULL;
 }
 
-/* Several side by side from there on that hold the request together, but for those that nobody could come behind
- * now. */
+/* Adjacent extents from there on that hold the request together; none whose stream cannot be waited for now. */
 static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
 {
     wi_event ignored;
@@ -346,7 +345,7 @@ static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
     return false;
 }
 
-/* The fewest of them. */
+/* The run of the fewest extents. */
 static bool find_several(const wi_stream_lists *stream_lists, unsigned number, const wi_placement *p, run *out)
 {
     bool found = false;
@@ -365,7 +364,7 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Nothing but what is needed is taken. */
+/* Takes no more than is needed. */
 static void ordered_seize(run *r, const wi_placement *p, uint64_t slack)
 {
     wi_region *region = r->first->region;
@@ -389,7 +388,7 @@ static void ordered_put_back(const run *r)
     }
 }
 
-/* The points to come behind, one a stream; NULL without host memory. */
+/* The points to wait for, one for each stream; NULL: no host memory. */
 static wi_event *points_of(const run *r, const wi_placement *p, size_t *count)
 {
     wi_event *points = malloc(r->pieces * sizeof *points), point;
@@ -419,7 +418,7 @@ static weir_status order_behind(wi_resource *resource, const wi_placement *p, co
     return status;
 }
 
-/* One extent, whose order is that of the placement's stream now. */
+/* The run becomes one extent in the order of the placement's stream. */
 static wi_extent *ordered_unite(const wi_stream_lists *stream_lists, const run *r, const wi_placement *p)
 {
     wi_extent *e = r->first;
