@@ -22,10 +22,9 @@ weir_status wi_argument_size(const wi_arguments *arguments, const char *name, ui
  * twice. */
 weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known);
 
-/* Whether the text could be a stack: its grammar and its names. WEIR_ERR_INVALID or WEIR_ERR_NOT_FOUND say what is
- * wrong. */
+/* Checks grammar and names. WEIR_ERR_INVALID or WEIR_ERR_NOT_FOUND say what is wrong. */
 weir_status wi_stack_check(const char *text);
-/* Makes it; a budget is put around it if it has none. */
+/* Makes the stack, with a budget around it if it has none. */
 weir_status wi_stack_create(const char *text, const wi_driver *driver, wi_device *device, wi_resource **out);
 
 #endif

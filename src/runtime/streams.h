@@ -1,9 +1,11 @@
-/* A runtime's streams: its own, a pool of the driver's, and those of others that were made known to it; all under ids
+/* Streams of a runtime: its own, a pool of the driver's, and those of others that were registered; all under ids
  * that are never given twice.
  *
- * An id is the runtime's number (16 bits, from 1; no two have the same at once), a generation (32 bits) and a place in
- * the table (16 bits). Invariants: a place has a stream exactly while it has users; an own stream is in a place or
- * idle; a place that is leaving has no users and takes none. */
+ * An id is the runtime's number (16 bits, from 1, unique at a time), a generation (32 bits) and a place in the table
+ * (16 bits).
+ *
+ * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is
+ * leaving has no users and takes none. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -28,8 +30,8 @@ typedef struct wi_stream_place {
     void *native; /* of an adopted one: what it was registered as, and what tells it from an earlier one there */
     uint64_t identity;
     uint64_t thread;    /* whose default stream it is; 0: any thread may use it */
-    bool leaving;       /* the stream has ended without a word; another one is about to have the place */
-    uint32_t abandoned; /* generation of the last stream here that ended so */
+    bool leaving;       /* the stream has ended without notice; another stream is about to get the place */
+    uint32_t abandoned; /* generation of the last stream here that ended without notice */
     bool captured;      /* as weir_capture_begin said */
     bool bounded;       /* while captured: the point before the capture is known */
     wi_event before;
@@ -39,11 +41,11 @@ typedef struct wi_stream_place {
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
-    pthread_cond_t left; /* a place is leaving no longer */
+    pthread_cond_t left; /* a place has been left */
     uint16_t pool;       /* the runtime's number */
     uint32_t used;       /* places from there on never had a stream */
-    uint32_t pooled;     /* own streams there are, when no others are to be made; 0: they are made as they are wanted */
-    uint32_t idle_used;  /* own streams that nobody has: they wait for the next who acquires one */
+    uint32_t pooled;     /* own streams, when no more are to be made; 0: they are made on demand */
+    uint32_t idle_used;  /* own streams that are not acquired */
     void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
 } wi_streams;

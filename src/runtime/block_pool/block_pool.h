@@ -17,8 +17,8 @@
 
 #include <weir/blocks.h>
 
-/* A lock for a few nanoseconds of work: one atomic operation to take and none to release. Waiters give the processor up
- * rather than queue, so that a holder who lost it gets it back. */
+/* A lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield the
+ * processor rather than queue, so that an owner that was preempted gets it back. */
 typedef struct wi_light_lock {
     atomic_uint taken;
 } wi_light_lock;
@@ -39,8 +39,8 @@ typedef struct wi_block_run {
     uint32_t first, count;
 } wi_block_run;
 
-/* Blocks that were given together and wait for an event. The first entry of each stream is in the pool's list, the
- * later ones hang on it in order. */
+/* Blocks that were freed together and wait for an event. The first entry of each stream is in the pool's list; later
+ * ones hang on it in order. */
 typedef struct wi_waiting {
     struct wi_waiting *next;      /* on the same stream; or in a list of done ones */
     struct wi_waiting *last;      /* of the first entry: the last one of its stream */
@@ -67,7 +67,7 @@ struct weir_blocks {
     wi_light_lock lock;
     uint32_t count, pending, least_free;
     uint64_t *held;
-    uint16_t *owners;  /* the slot of the last holder, which the next taker compares with its own; 0: nobody's */
+    uint16_t *owners;  /* the slot of the last holder, which the next one compares with its own; 0: none */
     uint32_t *takings; /* how often each was taken; NULL without WEIR_BLOCKS_NAMED */
     wi_bitmap free;
     uint64_t taken; /* by members that have left */
@@ -102,12 +102,12 @@ static inline void wi_blocks_unlock(weir_blocks *pool)
 
 /* The next ones with the lock held. */
 
-/* Frees what streams are past and puts the entries on *done, to be freed by wi_waiting_free without the lock. Returns
- * the number of blocks. */
+/* Reaps: frees blocks that streams are past. Their entries go to *done, for wi_waiting_free without the lock.
+ * Returns the number of blocks. */
 uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done);
-/* The blocks of `runs`, which are not held any more, become free; or, with an entry whose event is set, pending. */
+/* The blocks of `runs`, no longer held, become free, or pending if there is an entry with its event set. */
 void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
-/* The entry that waits longest; NULL when none does. */
+/* The oldest entry; NULL: none. */
 const wi_waiting *wi_blocks_oldest(const weir_blocks *pool);
 /* The member that has a block, held or pending. */
 weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index);
