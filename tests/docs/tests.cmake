@@ -6,3 +6,6 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 add_test(NAME docs COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_HOME=${WEIR_STORE_PATH}
   ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/snippets.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 set_tests_properties(docs PROPERTIES LABELS engine TIMEOUT 300)
+add_test(NAME docs-words COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/words.py ${PROJECT_SOURCE_DIR})
+add_test(NAME docs-names COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/names.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(docs-names docs-words PROPERTIES LABELS scripts TIMEOUT 60)

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""names.py SOURCE: the files, functions and constants that docs/ names in `…` are there, and those of docs/policy.md have
+the values that it says, so that the pages follow the code.
+
+A file is named from the root, from src/, or alone; `wi_…`, `weir_…`, `WI_…` and `WEIR_…` by their whole name, or with a … or
+a * for several."""
+
+import re
+import sys
+from pathlib import Path
+
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/overview.md", "docs/glossary.md", "docs/allocation.md", "docs/policy.md",
+         "docs/decisions.md"]
+FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:c|h|py|cmake))`")
+NAME = re.compile(r"(?<![\w./-])((?:wi|weir|WI|WEIR)_\w*\w)\b(?![*…/.])")
+FUNCTION = re.compile(r"`(?!wi_|weir_)([a-z]+(?:_[a-z]+)+|[A-Z]{3,}(?:_[A-Z]+)*)`")
+# Targets of CMake, recorded traces.
+ELSEWHERE = {"weir_static", "bert_serve", "gpt2_train", "llama_serve", "segment_train", "four_streams", "unet_images",
+             "moe_train"}
+
+
+def code(source):
+    folders = [source / name for name in ("src", "include", "tests", "cmake", "scripts")]
+    paths = [p for folder in folders for p in folder.rglob("*") if p.suffix in {".c", ".h", ".cpp", ".py", ".cmake"}]
+    words = {word for p in [*paths, source / "CMakeLists.txt"] if p.is_file()
+             for word in re.findall(r"\w+", p.read_text(errors="replace"))}
+    return {str(p.relative_to(source)) for p in paths}, words
+
+
+def values(text):
+    """(line, name, number) of rows `| `NAME` | number …`; of a share like 1/512 the lower number."""
+    for number, line in enumerate(text.splitlines(), 1):
+        row = re.match(r"\| `([A-Z_]+)` \| (?:1/)?([\d,]+)", line)
+        if row:
+            yield number, row[1], row[2].replace(",", "")
+
+
+def other_values(text, definitions):
+    """Rows whose number is in no definition of the name."""
+    for line, name, number in values(text):
+        if not any(re.search(rf"(?<![\w.]){number}(?![\w.])", one) for one in definitions.get(name, [])):
+            yield line, name, number
+
+
+def definitions_in(text):
+    """The text behind `NAME =` in an enum and behind `#define NAME`."""
+    found = {}
+    for name, value in re.findall(r"\b([A-Z][A-Z_]+) = ([^,;}]+)", text) + re.findall(r"#define +([A-Z_]+) +([^\n]+)", text):
+        found.setdefault(name, []).append(re.sub(r"U?INT64_C", "", value))
+    return found
+
+
+def missing(text, files, words):
+    """What of the text's names there is not: (line, name)."""
+    prose = re.sub(r"^```.*?^```$", lambda m: "\n" * m.group().count("\n"), text, flags=re.M | re.S)
+    for number, line in enumerate(prose.splitlines(), 1):
+        for name in FILE.findall(line):
+            alone = "/" not in name and any(f.endswith(f"/{name}") for f in files)
+            if not alone and not {name, f"src/{name}", f"include/{name}"} & files:
+                yield number, name
+        for part in re.findall(r"`[^`]*`", line):
+            yield from ((number, name) for name in NAME.findall(part) if name not in words | ELSEWHERE)
+            yield from ((number, name) for name in FUNCTION.findall(part) if name not in words | ELSEWHERE)
+
+
+def main():
+    assert list(missing("`memory/a.c` `wi_b` `c_d`", {"src/memory/a.c"}, {"wi_b", "c_d"})) == []
+    gone = list(missing("`memory/b.c`\n`wi_b`, `c_d`", {"src/memory/a.c"}, set()))
+    assert gone == [(1, "memory/b.c"), (2, "wi_b"), (2, "c_d")]
+    assert definitions_in("enum { A_B = 3, MOST = 64 << 10 };\n#define LONGEST (64 * WI_MIB)\n")["MOST"] == ["64 << 10 "]
+    assert list(other_values("| `FAR` | 1/64 of |\n| `MOST` | 3 % |", {"FAR": ["64"], "MOST": ["13"]})) == [(2, "MOST", "3")]
+    source = Path(sys.argv[1])
+    files, words = code(source)
+    found = [f"{page}:{line}: there is no {name}" for page in PAGES
+             for line, name in missing((source / page).read_text(), files, words)]
+    core = [p for p in [*(source / "src").rglob("*.[ch]"), *(source / "include").rglob("*.h")]]
+    definitions = definitions_in("\n".join(p.read_text(errors="replace") for p in core))
+    found += [f"docs/policy.md:{line}: {name} is not {number} in the code"
+              for line, name, number in other_values((source / "docs/policy.md").read_text(), definitions)]
+    print("\n".join(found))
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
