@@ -1,13 +1,13 @@
 /* A lock that one thread, its owner, enters all the time, and others claim now and then.
  *
- * The owner's way in is a store and a load, without a read-modify-write or a fence: who claims has the system put a fence
- * into every thread that runs (membarrier). Where the system cannot, or under ThreadSanitizer, which would not see it, the
- * owner pays for the fence.
+ * The owner's way in is a store and a load, without a read-modify-write or a fence: who claims has the system put a
+ * fence into every thread that runs (membarrier). Where the system cannot, or under ThreadSanitizer, which would not
+ * see it, the owner pays for the fence.
  *
  * Contract: wi_biased_init was called for each lock before it was used. Owner: enter, and leave if that answered true;
- * never nested, and nothing in between that waits. Claimers: one at a time, by a lock of their own; ask for as many as they
- * want, then one wi_biased_fence, then wait for each; from then on what the lock protects is theirs, until release. The
- * owner may do without entering while it has the claimers' lock. */
+ * never nested, and nothing in between that waits. Claimers: one at a time, by a lock of their own; ask for as many as
+ * they want, then one wi_biased_fence, then wait for each; from then on what the lock protects is theirs, until
+ * release. The owner may do without entering while it has the claimers' lock. */
 #ifndef WI_BIASED_H
 #define WI_BIASED_H
 

@@ -61,8 +61,8 @@ static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
 
 /* Trees ------------------------------------------------------------------------------------------------------------ */
 
-/* Word `at` of a level of the tree of `bound`. The 64 trees' words for the same places lie together: a place that changes
- * its bound touches one neighbourhood. */
+/* Word `at` of a level of the tree of `bound`. The 64 trees' words for the same places lie together: a place that
+ * changes its bound touches one neighbourhood. */
 static uint64_t *tree_at(const wi_bitmap *b, uint32_t level, uint32_t at, uint32_t bound)
 {
     return &b->tree[((size_t)b->level[level] + at) * WI_BITMAP_LONGEST + bound - 1];

@@ -1,15 +1,15 @@
 /* A hierarchical bitmap of free places that finds runs of up to 64 of them without a search.
  *
  * The places lie in words of 64. Each word has a bound: at least the length, cut at 64, of the longest free run that
- * begins in it and goes on into the next word at most. A run of n <= 64 places begins in exactly one word, whose bound is
- * n or more; so it is enough to look into words by bound. For each bound from 1 to 64 a tree of bitmaps of 64 branches
- * tells which words have it, and one more word tells which trees are not empty.
+ * begins in it and goes on into the next word at most. A run of n <= 64 places begins in exactly one word, whose bound
+ * is n or more; so it is enough to look into words by bound. For each bound from 1 to 64 a tree of bitmaps of 64
+ * branches tells which words have it, and one more word tells which trees are not empty.
  *
  * Taking leaves bounds too high and they are put right when a search comes by, or when the word is full: that is what
  * makes single places cheap. Giving raises them at once, as far as the run that it made asks for.
  *
- * Invariants: bound[w] >= longest(w);  bound[w] == 0 if and only if the word is full;  w is in the tree of bound[w] and in no
- * other;  a bit of a tree is set if and only if the word below it is not zero;  `free` counts the bits.
+ * Invariants: bound[w] >= longest(w);  bound[w] == 0 if and only if the word is full;  w is in the tree of bound[w]
+ * and in no other;  a bit of a tree is set if and only if the word below it is not zero;  `free` counts the bits.
  * No locks: the caller has one. */
 #ifndef WI_BITMAP_H
 #define WI_BITMAP_H
@@ -42,8 +42,8 @@ static inline uint64_t wi_bits(uint32_t from, uint32_t count)
 bool wi_bitmap_init(wi_bitmap *bitmap, uint32_t count);
 void wi_bitmap_destroy(wi_bitmap *bitmap);
 
-/* Takes one place: from the open word while that has any, else from the word with the shortest runs, the lowest such one;
- * within a word the lowest. WI_BITMAP_NONE when none is free. */
+/* Takes one place: from the open word while that has any, else from the word with the shortest runs, the lowest such
+ * one; within a word the lowest. WI_BITMAP_NONE when none is free. */
 static inline uint32_t wi_bitmap_take(wi_bitmap *bitmap);
 
 /* Takes `count` places in a row and returns the first; WI_BITMAP_NONE when there is no such run. Up to 64: best fit by
@@ -57,8 +57,8 @@ bool wi_bitmap_take_at(wi_bitmap *bitmap, uint32_t first, uint32_t count);
 void wi_bitmap_give_one(wi_bitmap *bitmap, uint32_t place);
 void wi_bitmap_give(wi_bitmap *bitmap, uint32_t first, uint32_t count);
 
-/* The longest free run. Up to 64 in constant time but for bounds that are put right; else it looks at every word with that
- * bound. */
+/* The longest free run. Up to 64 in constant time but for bounds that are put right; else it looks at every word with
+ * that bound. */
 uint32_t wi_bitmap_longest(wi_bitmap *bitmap);
 
 /* The last place of the open word, or one of another word. */
@@ -79,8 +79,8 @@ static inline bool wi_bitmap_is_free(const wi_bitmap *bitmap, uint32_t place)
     return bitmap->bits[place / 64] >> place % 64 & 1;
 }
 
-/* Zeros for a table of `count` members of `size` bytes, on huge pages where it is large enough for some: tables that are read at
- * random cost a miss of the address tables else. NULL when there is no memory. */
+/* Zeros for a table of `count` members of `size` bytes, on huge pages where it is large enough for some: tables that
+ * are read at random cost a miss of the address tables else. NULL when there is no memory. */
 void *wi_table_make(size_t count, size_t size);
 
 /* Executes the invariants; nothing in builds without WEIR_INVARIANTS. */

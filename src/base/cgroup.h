@@ -1,5 +1,5 @@
-/* Memory and processors that this process may use: the machine's, within the limits of its cgroup and of all parents of that,
- * in both versions of cgroups, and within its affinity.
+/* Memory and processors that this process may use: the machine's, within the limits of its cgroup and of all parents of
+ * that, in both versions of cgroups, and within its affinity.
  *
  * `root` is what stands before every path: "", or the directory of another machine's files. */
 #ifndef WI_CGROUP_H
@@ -7,14 +7,14 @@
 
 #include "base/internal.h"
 
-/* Bytes of memory that the process may use, and how many of them are free. Files that a group has read and not used since
- * (inactive_file) are free, as the kernel gives them up first. Of memory.max and memory.high the smaller is the limit:
- * above memory.high a group is throttled until it is as good as stopped. 0 is a limit as any other. Answers false, with 0 and 0,
- * when nobody tells. */
+/* Bytes of memory that the process may use, and how many of them are free. Files that a group has read and not used
+ * since (inactive_file) are free, as the kernel gives them up first. Of memory.max and memory.high the smaller is the
+ * limit: above memory.high a group is throttled until it is as good as stopped. 0 is a limit as any other. Answers
+ * false, with 0 and 0, when nobody tells. */
 bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total);
 
-/* Processors: those of its affinity and cpuset, and no more than the time that its groups are given fills (cpu.max, rounded
- * up). 0 when nobody tells. */
+/* Processors: those of its affinity and cpuset, and no more than the time that its groups are given fills (cpu.max,
+ * rounded up). 0 when nobody tells. */
 uint32_t wi_cgroup_processors(const char *root);
 
 #endif

@@ -62,8 +62,8 @@ void wi_fail_forked(void);
         }                                                                                                              \
     } while (0)
 
-/* For a file's `lock` that is used before the first runtime, and so before a child of fork is told that it is one: a fork
- * waits for it, and the child finds it free. watch_forks() comes before each lock. */
+/* For a file's `lock` that is used before the first runtime, and so before a child of fork is told that it is one: a
+ * fork waits for it, and the child finds it free. watch_forks() comes before each lock. */
 #define WI_FREE_AFTER_FORKS(lock)                                                                                      \
     static void before_fork(void)                                                                                      \
     {                                                                                                                  \
@@ -93,8 +93,8 @@ void wi_detail_restore(const wi_kept_detail *kept);
 /* Makes one line of a text that may come from elsewhere: no line breaks inside, none at the end. */
 void wi_one_line(char *text);
 
-/* Copies what a caller's structure of `caller_size` bytes can hold of ours, so that old callers keep working; false if it
- * is too small to be one at all. The member `size` at its front keeps the caller's value. */
+/* Copies what a caller's structure of `caller_size` bytes can hold of ours, so that old callers keep working; false if
+ * it is too small to be one at all. The member `size` at its front keeps the caller's value. */
 static inline bool wi_copy_out(void *to, size_t caller_size, const void *from, size_t our_size)
 {
     if (caller_size < 2 * sizeof(size_t))

@@ -195,7 +195,8 @@ static bool next_item(const char **list, char *item, size_t capacity)
     return true;
 }
 
-/* "host", "cuda:1"; "cuda" stands for "cuda:0". A name that is none must not be taken for a device that is not there. */
+/* "host", "cuda:1"; "cuda" stands for "cuda:0". A name that is none must not be taken for a device that is not
+ * there. */
 static bool device_name(const char *text, char *full, size_t capacity)
 {
     static const char *const alone[] = {"host", "sim"};
@@ -312,8 +313,8 @@ static struct option *find(const char *name)
     return NULL;
 }
 
-/* "" where it is not set; false if it is too long. White space around a word or a number is a file's or a shell's, and not meant; around
- * what can be a path it may be. */
+/* "" where it is not set; false if it is too long. White space around a word or a number is a file's or a shell's, and
+ * not meant; around what can be a path it may be. */
 static bool read_environment(const struct option *option, char value[VALUE_BYTES])
 {
     const char *text = getenv(option->environment);

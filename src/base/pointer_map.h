@@ -18,7 +18,8 @@ typedef struct wi_pointer_map {
     size_t used;
 } wi_pointer_map;
 
-/* Puts it in, in the place of the value that the pointer has; NULL is no key and stays out. False without host memory. */
+/* Puts it in, in the place of the value that the pointer has; NULL is no key and stays out. False without host
+ * memory. */
 bool wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value);
 /* Takes it out; false if it is not there. */
 bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *value);

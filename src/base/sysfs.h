@@ -7,8 +7,8 @@
 /* What such a file may have; more is left out. */
 enum { WI_SYSFS_BYTES = 8192 };
 
-/* Reads the file whose path is printed from `format`, without the white space at its end. False, with an empty text, if it cannot
- * be read. Does not wait for what is no plain file. */
+/* Reads the file whose path is printed from `format`, without the white space at its end. False, with an empty text, if
+ * it cannot be read. Does not wait for what is no plain file. */
 bool wi_sysfs_text(char *text, size_t capacity, const char *format, ...) WEIR_PRINTF(3, 4);
 
 /* The number that the file begins with, decimal or behind 0x; false, with *out unchanged, if it begins with none. */

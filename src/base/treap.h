@@ -1,7 +1,7 @@
 /* Treaps (Seidel and Aragon 1996): things in the order of their keys. The node is the thing's first member.
  *
- * A parent has the higher rank, which is a hash of the key and the treap's seed: as good as balanced whatever the order in
- * which keys come, and nothing has to be kept for it. No locks: the caller has one. */
+ * A parent has the higher rank, which is a hash of the key and the treap's seed: as good as balanced whatever the order
+ * in which keys come, and nothing has to be kept for it. No locks: the caller has one. */
 #ifndef WI_TREAP_H
 #define WI_TREAP_H
 

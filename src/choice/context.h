@@ -1,5 +1,5 @@
-/* The context of a choice: all that it looks at, and what it makes of it. Verdicts, ranks and the record are functions of this
- * alone. */
+/* The context of a choice: all that it looks at, and what it makes of it. Verdicts, ranks and the record are functions
+ * of this alone. */
 #ifndef WI_CHOICE_CONTEXT_H
 #define WI_CHOICE_CONTEXT_H
 
@@ -55,8 +55,8 @@ bool wi_provider_elsewhere(wi_provider provider);
 /* "a CUDA device" */
 const char *wi_provider_wants(wi_provider provider);
 
-/* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where there is none.
- * WEIR_ERR_SYSTEM. */
+/* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where
+ * there is none. WEIR_ERR_SYSTEM. */
 weir_status wi_candidates_list(wi_context *context);
 
 /* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */

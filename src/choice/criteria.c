@@ -226,7 +226,8 @@ static weir_status read_policy(wi_criteria *criteria)
     return status == WEIR_OK ? wi_policy_read("policy", given ? given : option.value, &criteria->policy) : status;
 }
 
-/* The order is checked even where the manifest's list is taken instead: a mistake in it must not wait for another model. */
+/* The order is checked even where the manifest's list is taken instead: a mistake in it must not wait for another
+ * model. */
 static weir_status read_given_order(const wi_criteria *criteria, wi_sequence *order)
 {
     weir_option option = {.struct_size = sizeof option};

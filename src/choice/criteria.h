@@ -35,8 +35,8 @@ typedef struct wi_criteria {
     wi_device_name device;
 } wi_criteria;
 
-/* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The criteria points into the
- * manifest and the options. */
+/* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The criteria points into
+ * the manifest and the options. */
 weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_options *options, wi_criteria *out);
 
 /* Its place in an order; -1: none. */
@@ -54,8 +54,9 @@ typedef struct wi_settings {
     size_t count;
 } wi_settings;
 
-/* The options' settings, the manifest's of other keys, and for an engine that has levels the manifest's level as `optimization`,
- * where no setting says it. WEIR_ERR_SYSTEM. The structures are of this library's size; to be freed with wi_settings_free. */
+/* The options' settings, the manifest's of other keys, and for an engine that has levels the manifest's level as
+ * `optimization`, where no setting says it. WEIR_ERR_SYSTEM. The structures are of this library's size; to be freed
+ * with wi_settings_free. */
 weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_options *options, const char *engine,
                               wi_settings *out);
 /* Once, for a provider beside cpu that has to run every part of the model. */

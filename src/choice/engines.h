@@ -20,8 +20,9 @@ typedef struct wi_engines {
     size_t count;
 } wi_engines;
 
-/* All engines that can be opened here and those that weir knows by name, each once, and which of them take the file: by its name,
- * else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure. WEIR_ERR_SYSTEM. */
+/* All engines that can be opened here and those that weir knows by name, each once, and which of them take the file: by
+ * its name, else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure.
+ * WEIR_ERR_SYSTEM. */
 weir_status wi_engines_find(const char *path, wi_engines *out);
 /* Asks an engine for its providers, if that has not been done. Opens its libraries. */
 void wi_engine_ask(wi_engine_info *engine);

@@ -1,4 +1,5 @@
-/* The order of what was accepted, and of the record. It depends on names and numbers alone, never on where a thing was found. */
+/* The order of what was accepted, and of the record. It depends on names and numbers alone, never on where a thing was
+ * found. */
 #include "choice/context.h"
 
 #include <weir/options.h>

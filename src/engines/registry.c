@@ -18,8 +18,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const weir_engine *engines[MOST_ENGINES];
 static size_t engine_count;
 
-/* A plug-in that is being opened, or that a thread waits for, on the stack of whoever does. Plug-ins are opened without the lock:
- * that may take long, and their entry may ask for engines itself. */
+/* A plug-in that is being opened, or that a thread waits for, on the stack of whoever does. Plug-ins are opened without
+ * the lock: that may take long, and their entry may ask for engines itself. */
 typedef struct asking {
     const char *name;
     pthread_t by;

@@ -65,7 +65,8 @@ static bool add(wi_found *list, const wi_card *card)
     return room != NULL;
 }
 
-/* NVIDIA's ---------------------------------------------------------------------------------------------------------- */
+/* NVIDIA's
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* CUDA's driver alone gives a slice the name of one, and the key of a whole device. */
 static bool is_slice(const weir_hardware_device *of_cuda)
@@ -84,7 +85,8 @@ static void mark_slice(wi_card *card, const wi_card *whole)
     wi_card_remark(card, "CUDA's driver does not say which of NVML's slices it is");
 }
 
-/* The device that a slice is cut from: a driver that gives slices no UUID gives them that one's (before CUDA 11.4), or none. */
+/* The device that a slice is cut from: a driver that gives slices no UUID gives them that one's (before CUDA 11.4), or
+ * none. */
 static wi_card *find_whole(const wi_found *list, const weir_hardware_device *of_cuda)
 {
     wi_card *whole = find(list, of_cuda);
@@ -109,8 +111,9 @@ static wi_card *only_slice(const wi_found *list, const wi_card *whole, const wei
     return found;
 }
 
-/* What NVML knows (of CUDA's own, `list` has none) as the device of CUDA's. A slice is never the whole device that it is cut from, whose
- * bytes it does not have, however alike their keys and addresses; nor is it another slice of CUDA's. */
+/* What NVML knows (of CUDA's own, `list` has none) as the device of CUDA's. A slice is never the whole device that it
+ * is cut from, whose bytes it does not have, however alike their keys and addresses; nor is it another slice of
+ * CUDA's. */
 static wi_card *find_known(const wi_found *list, const weir_hardware_device *of_cuda)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -183,7 +186,8 @@ static void finish_cuda(wi_card *card)
         wi_card_remark(card, "without NVML its free bytes cannot be told without a context");
 }
 
-/* Others ------------------------------------------------------------------------------------------------------------ */
+/* Others
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* One list of visible devices, over those of the cards that still have an ordinal. */
 static void hide(wi_visible_rules rules, const char *name, const char *list, wi_card *cards, size_t count)

@@ -1,10 +1,12 @@
-/* Which ordinals CUDA gives to its devices in this process: by its driver's word, and until that is there by CUDA's rules.
+/* Which ordinals CUDA gives to its devices in this process: by its driver's word, and until that is there by CUDA's
+ * rules.
  *
  * The rules: devices are counted by their addresses (CUDA_DEVICE_ORDER=PCI_BUS_ID) or the fastest first, and then
  * CUDA_VISIBLE_DEVICES picks some. What CUDA finds fastest it does not say: among different devices that is a guess, by
- * capability and memory. Of a device that is sliced a process sees slices (NVIDIA's MIG User Guide, CUDA Device Enumeration):
- * from driver 570 on one of each GPU instance, beside anything else; before, one slice and nothing beside it. Which slices a
- * number in the list stands for the guide does not say: taken is the first, which is a guess from 570 on. */
+ * capability and memory. Of a device that is sliced a process sees slices (NVIDIA's MIG User Guide, CUDA Device
+ * Enumeration): from driver 570 on one of each GPU instance, beside anything else; before, one slice and nothing beside
+ * it. Which slices a number in the list stands for the guide does not say: taken is the first, which is a guess from
+ * 570 on. */
 #include "hardware/merge.h"
 #include "hardware/visible.h"
 
@@ -150,7 +152,8 @@ static void number_by_rules(const wi_answer *cuda, const wi_visibility *v, wi_ca
     }
 }
 
-/* Why a device has no ordinal; `slice`: a slice has one, beside which there is nothing else; `instance`: one of its GPU instance. */
+/* Why a device has no ordinal; `slice`: a slice has one, beside which there is nothing else; `instance`: one of its GPU
+ * instance. */
 static void say_why(const wi_visibility *v, bool slice, bool instance, wi_card *card)
 {
     const char *list = v->given ? v->given : v->cuda;

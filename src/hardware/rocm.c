@@ -1,9 +1,9 @@
 /* AMD's devices: what the kernel's compute driver (KFD) lists, with the memory that amdgpu tells.
  *
- * A card may be cut into partitions (DPX, QPX, CPX). Each is a node of KFD's, while the bus and amdgpu know the card alone: the
- * bytes that are used are told of all of it, and with many kernels all of its nodes have its unique_id. Which partition a node
- * is stands in the upper four bits of location_id, or with the first kernels that could do it in place of the address's function
- * (kfd_topology.c). */
+ * A card may be cut into partitions (DPX, QPX, CPX). Each is a node of KFD's, while the bus and amdgpu know the card
+ * alone: the bytes that are used are told of all of it, and with many kernels all of its nodes have its unique_id.
+ * Which partition a node is stands in the upper four bits of location_id, or with the first kernels that could do it in
+ * place of the address's function (kfd_topology.c). */
 #include "base/sysfs.h"
 #include "hardware/source.h"
 
@@ -20,8 +20,8 @@ typedef struct part {
     uint64_t id;           /* the kernel's own, which no two nodes have */
 } part;
 
-/* Processors with graphics, by the version of their instructions (decimal: major, then two digits each): their memory is the
- * host's, but for a part that firmware carves out. LLVM's AMDGPU usage page says which are such. */
+/* Processors with graphics, by the version of their instructions (decimal: major, then two digits each): their memory
+ * is the host's, but for a part that firmware carves out. LLVM's AMDGPU usage page says which are such. */
 static bool is_integrated(uint64_t target)
 {
     static const uint32_t targets[] = {90002,  90009,  90012,  100103, 100303, 100305,
@@ -32,8 +32,8 @@ static bool is_integrated(uint64_t target)
     return false;
 }
 
-/* The memory of a card is its VRAM. On an integrated one amdgpu serves computing from the larger of the carved-out part, which
- * is not the host's any more, and of what it may borrow from the host (GTT). */
+/* The memory of a card is its VRAM. On an integrated one amdgpu serves computing from the larger of the carved-out
+ * part, which is not the host's any more, and of what it may borrow from the host (GTT). */
 static void read_memory(const char *root, bool integrated, weir_hardware_device *d)
 {
     uint64_t total = 0, used = 0, borrowed = 0;

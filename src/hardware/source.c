@@ -134,7 +134,8 @@ static const char *const directories[] = {
     "usr/lib/wsl/lib",
 };
 
-/* The first of the directories that has the file and from which it can be opened. Where none has it `why` stays as it is. */
+/* The first of the directories that has the file and from which it can be opened. Where none has it `why` stays as it
+ * is. */
 static void *open_below(const char *root, const char *soname, char *why, size_t capacity)
 {
     for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
@@ -160,8 +161,8 @@ void *wi_library_open(const char *root, const char *soname, char *why, size_t ca
     snprintf(why, capacity, "%s is not here", soname);
     void *library = *root ? NULL : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     const char *words = *root || library ? NULL : dlerror();
-    /* They begin with this name where the search found no such file, else with the path of the one that it found, or with the
-     * name of another library that this one needs. */
+    /* They begin with this name where the search found no such file, else with the path of the one that it found, or
+     * with the name of another library that this one needs. */
     if (words && strncmp(words, soname, strlen(soname)) != 0)
         snprintf(why, capacity, "%s", words);
     return library ? library : open_below(root, soname, why, capacity);

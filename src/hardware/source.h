@@ -1,7 +1,7 @@
 /* Sources: each asks one part of the system which devices it knows. What they find is put together by merge.c.
  *
- * A source that opens libraries keeps them, and what else it needs again, in a record of its own, which is the source's alone:
- * it is never asked twice at the same time for one root. */
+ * A source that opens libraries keeps them, and what else it needs again, in a record of its own, which is the source's
+ * alone: it is never asked twice at the same time for one root. */
 #ifndef WI_HARDWARE_SOURCE_H
 #define WI_HARDWARE_SOURCE_H
 
@@ -58,8 +58,8 @@ bool wi_can_open(const char *root, const char *path);
 /* Numbers of the entries of a directory that are called `prefix` and a number, in ascending order. */
 size_t wi_numbered(const char *prefix, unsigned *out, size_t most, const char *format, ...) WEIR_PRINTF(4, 5);
 
-/* Opens a library: by the system's search on this machine, else in the root's directories of libraries and nowhere else. NULL with
- * a line in `why`. */
+/* Opens a library: by the system's search on this machine, else in the root's directories of libraries and nowhere
+ * else. NULL with a line in `why`. */
 void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity);
 
 /* Puts the address of a function of the library into a pointer to it; false if there is none. */

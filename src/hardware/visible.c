@@ -11,7 +11,8 @@ typedef struct entry {
     bool uuid;
 } entry;
 
-/* The entry at `list`, without the blanks around it; CUDA knows no UUID behind a blank, nor one that begins with "gpu-". */
+/* The entry at `list`, without the blanks around it; CUDA knows no UUID behind a blank, nor one that begins with
+ * "gpu-". */
 static entry entry_at(wi_visible_rules rules, const char *list)
 {
     size_t blanks = strspn(list, " \t");

@@ -105,8 +105,8 @@ static void read_one(wi_parse_context *r, int field, const wi_location *place, j
         entries[field].parse(r, &value, (char *)&r->held->manifest + entries[field].to);
 }
 
-/* What is there twice is not looked at: the tree has one of the values, and which place is that one's is not known. That there
- * are two is said elsewhere. */
+/* What is there twice is not looked at: the tree has one of the values, and which place is that one's is not known.
+ * That there are two is said elsewhere. */
 void wi_fields_read(wi_parse_context *r, size_t at, json_t *object, bool requirements)
 {
     unsigned times[WI_FIELDS] = {0};

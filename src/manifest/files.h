@@ -19,8 +19,9 @@ typedef enum wi_file_kind {
  * missing errno says why. */
 wi_file_kind wi_file_look(const char *path, const char **why);
 
-/* The path of the model that the file at `path` is or belongs to: models for ONNX Runtime GenAI are folders, for which their
- * genai_config.json stands and, if the framework is llm, a model file in them. To be freed; NULL without memory. */
+/* The path of the model that the file at `path` is or belongs to: models for ONNX Runtime GenAI are folders, for which
+ * their genai_config.json stands and, if the framework is llm, a model file in them. To be freed; NULL without
+ * memory. */
 char *wi_file_model(const char *path, bool llm, wi_file_kind *kind);
 
 /* "onnx", "gguf", "llm"; NULL for what is no model. */
@@ -28,7 +29,8 @@ const char *wi_file_framework(wi_file_kind kind);
 /* "onnx", "gguf", "genai" */
 const char *wi_file_format(wi_file_kind kind);
 
-/* The folder that a file lies in, "" for one of the working directory; and a name in it. To be freed; NULL without memory. */
+/* The folder that a file lies in, "" for one of the working directory; and a name in it. To be freed; NULL without
+ * memory. */
 char *wi_path_folder(const char *path);
 char *wi_path_in(const char *folder, const char *name);
 

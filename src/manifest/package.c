@@ -19,9 +19,9 @@ enum {
     MOST_TIMES = 1032
 }; /* deflate makes nothing shorter than by that: a larger length is none (zlib's Technical Details) */
 
-/* At least: a gzip file ends with the length of what its last member holds, modulo 2^32, and compressing hardly makes anything
- * longer. More there is no telling without decompressing: there may be several members, or 2^32 bytes more; what is missing then
- * is found when the tar names the sizes of its files. */
+/* At least: a gzip file ends with the length of what its last member holds, modulo 2^32, and compressing hardly makes
+ * anything longer. More there is no telling without decompressing: there may be several members, or 2^32 bytes more;
+ * what is missing then is found when the tar names the sizes of its files. */
 uint64_t wi_package_expected(const wi_package *package)
 {
     unsigned char head[2], end[4];
@@ -33,8 +33,8 @@ uint64_t wi_package_expected(const wi_package *package)
     return last > least && last <= package->bytes * MOST_TIMES ? last : least;
 }
 
-/* WEIR_ERR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. *missing: the bytes that are too many,
- * UINT64_MAX where nobody can tell. */
+/* WEIR_ERR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. *missing: the bytes
+ * that are too many, UINT64_MAX where nobody can tell. */
 static weir_status missing_space(const wi_package *package, int folder, uint64_t bytes, uint64_t *missing)
 {
     struct statvfs disk;
@@ -101,7 +101,8 @@ static weir_status check_unpacked(const wi_package *package, const struct stat *
     return WEIR_OK;
 }
 
-/* Room on the disk for what is to come; where there is none, by clearing what was used longest ago, if that can be enough. */
+/* Room on the disk for what is to come; where there is none, by clearing what was used longest ago, if that can be
+ * enough. */
 static weir_status make_space(const wi_package *package, int packages, const char *path)
 {
     weir_manifest_cleared cleared = {0};

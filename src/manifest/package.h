@@ -6,8 +6,8 @@
 
 #define WI_PACKAGE_MANIFEST "metadata.json"
 
-/* Finds or makes the folder in which the package is unpacked. *folder is to be freed; nobody clears it away before *use is given
- * to wi_package_leave. Errors: see weir_manifest_read. */
+/* Finds or makes the folder in which the package is unpacked. *folder is to be freed; nobody clears it away before *use
+ * is given to wi_package_leave. Errors: see weir_manifest_read. */
 weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder, int *use);
 void wi_package_leave(int use);
 

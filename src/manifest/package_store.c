@@ -205,7 +205,8 @@ static bool is_idle(int packages, const char *content)
     return idle;
 }
 
-/* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends meanwhile. */
+/* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends
+ * meanwhile. */
 static bool remove_package(int packages, const char *path, const char *content)
 {
     char name[WI_FRESH_NAME];

@@ -1,5 +1,5 @@
-/* Where packages are unpacked: packages/ below the store has a folder for each content, and links by which the content of a file
- * that has not changed since is known without reading it. */
+/* Where packages are unpacked: packages/ below the store has a folder for each content, and links by which the content
+ * of a file that has not changed since is known without reading it. */
 #ifndef WI_MANIFEST_PACKAGE_STORE_H
 #define WI_MANIFEST_PACKAGE_STORE_H
 
@@ -15,8 +15,8 @@ weir_status wi_store_open(const char *store, int *packages, char **path);
 /* Whether the folder of a content is there. */
 bool wi_store_has(int packages, const char *content);
 
-/* Opens the folder of a content, which nobody clears away until it is left: by a lock that other processes see. -1: it is not
- * there, or has just been cleared. */
+/* Opens the folder of a content, which nobody clears away until it is left: by a lock that other processes see. -1: it
+ * is not there, or has just been cleared. */
 int wi_store_use(int packages, const char *content);
 
 /* Both note the time, from which a package's age counts. */
@@ -58,8 +58,8 @@ typedef struct wi_packages_there {
 } wi_packages_there;
 weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out);
 
-/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`. WEIR_ERR_SYSTEM where
- * the folder cannot be read. What cannot be removed stays, and counts. */
+/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`.
+ * WEIR_ERR_SYSTEM where the folder cannot be read. What cannot be removed stays, and counts. */
 weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, weir_manifest_cleared *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* What lies in a package, entry by entry. Nothing of it is trusted: files and folders alone, below the folder that it is unpacked into,
- * each once, and no more of them than a package has use for. */
+/* What lies in a package, entry by entry. Nothing of it is trusted: files and folders alone, below the folder that it
+ * is unpacked into, each once, and no more of them than a package has use for. */
 #include "manifest/package.h"
 #include "manifest/problems.h"
 
@@ -83,8 +83,8 @@ static int next_member(gzip *g, const char **words)
     return -1;
 }
 
-/* Up to `capacity` bytes more; 0 at the end of the file, every member's sum and length proved; -1 with *words where it is not what it
- * should be. Zeros behind the last member are padding; anything else there is an error. */
+/* Up to `capacity` bytes more; 0 at the end of the file, every member's sum and length proved; -1 with *words where it
+ * is not what it should be. Zeros behind the last member are padding; anything else there is an error. */
 static ssize_t read_gzip(gzip *g, void *out, size_t capacity, const char **words)
 {
     z_stream *s = &g->stream;
@@ -151,7 +151,8 @@ static weir_status failed(const unpacking *u)
 
 /* ---- compression ------------------------------------------------------------------------------------------------- */
 
-/* zlib decompresses, as it proves the sum at the end of a gzip file, which libarchive passes over. -1: broken() tells. */
+/* zlib decompresses, as it proves the sum at the end of a gzip file, which libarchive passes over. -1: broken()
+ * tells. */
 static la_ssize_t next_piece(struct archive *archive, void *user, const void **out)
 {
     unpacking *u = user;
@@ -204,8 +205,8 @@ static weir_status take_name(unpacking *u, const char *name)
     return WEIR_OK;
 }
 
-/* Makes the folder `u->name`, or those before its last part, where they are not there. There is no link below u->folder, as none is
- * ever made. */
+/* Makes the folder `u->name`, or those before its last part, where they are not there. There is no link below
+ * u->folder, as none is ever made. */
 static weir_status make_folders(unpacking *u, bool whole)
 {
     for (char *at = u->name; *at; at++) {

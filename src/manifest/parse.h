@@ -72,8 +72,8 @@ typedef struct wi_parse_context {
 } wi_parse_context;
 
 /* ---- text.c: where things are in a JSON text ----
- * jansson reads texts and gives values without locations; this walks over the objects and lists of a text that jansson has accepted,
- * so it need not doubt the grammar. */
+ * jansson reads texts and gives values without locations; this walks over the objects and lists of a text that jansson
+ * has accepted, so it need not doubt the grammar. */
 
 typedef struct wi_walk {
     const char *text;
@@ -113,7 +113,8 @@ void wi_held_release(wi_held *held);
 /* The key between two places, decoded by jansson itself: as a text of its own. NULL is noted as a lack of memory. */
 json_t *wi_decoded(wi_parse_context *r, size_t at, size_t end);
 
-/* Reads the text of `length` bytes, which a zero follows, into r->held and r->problems; the rest of *r is the caller's. */
+/* Reads the text of `length` bytes, which a zero follows, into r->held and r->problems; the rest of *r is the
+ * caller's. */
 void wi_manifest_text(wi_parse_context *r, size_t length);
 
 /* fields.c: what the keys mean, one by one. Each is a key of the object that begins at `at`. */

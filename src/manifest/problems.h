@@ -26,7 +26,8 @@ weir_manifest_problems *wi_problems_give(const wi_problems *list, const char *pa
 
 void wi_problems_clear(wi_problems *list);
 
-/* Writes what a file says so that it can be shown: no control characters, and cut, at a character, to what the buffer holds. */
+/* Writes what a file says so that it can be shown: no control characters, and cut, at a character, to what the buffer
+ * holds. */
 typedef struct wi_shown {
     char text[64];
 } wi_shown;

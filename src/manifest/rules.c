@@ -128,7 +128,8 @@ static void check_model(wi_parse_context *r)
     free(path);
 }
 
-/* Tuning: settings of Kapsl's names become the engine onnx's own, which do the same; what would have no meaning is a problem  */
+/* Tuning: settings of Kapsl's names become the engine onnx's own, which do the same; what would have no meaning is a
+ * problem */
 
 /* Numbers beyond the bounds count as the bound, as they do there. */
 static const struct other {

@@ -1,4 +1,5 @@
-/* A manifest's text: whether it is JSON, where things are in it, what of it is there twice, and its life once it is read. */
+/* A manifest's text: whether it is JSON, where things are in it, what of it is there twice, and its life once it is
+ * read. */
 #include "manifest/package.h"
 #include "manifest/parse.h"
 

@@ -62,7 +62,8 @@ static void wrong_type(wi_parse_context *r, const wi_value *v, const char *wante
                    wi_kind_name(v->json), wanted);
 }
 
-/* The keyword of the list that the value is; if it is none, that is a problem which lists them and names the nearest. */
+/* The keyword of the list that the value is; if it is none, that is a problem which lists them and names the
+ * nearest. */
 static const char *keyword_of(wi_parse_context *r, const wi_value *v, const char *const *words, const char *what)
 {
     if (!json_is_string(v->json)) {

@@ -70,8 +70,8 @@ static void leave_one_out(wi_opening *opening, size_t newest)
     memmove(&all[last], &all[last + 1], (opening->attempt_count - last) * sizeof *all);
 }
 
-/* A model without a place asks for one with every request: what fails as it did before is not listed for each of them. With
- * the lock held. */
+/* A model without a place asks for one with every request: what fails as it did before is not listed for each of them.
+ * With the lock held. */
 static const wi_numbered_attempt *listed_before(const wi_opening *opening, const weir_candidate *candidate,
                                                 const weir_attempt *attempt)
 {
@@ -249,8 +249,8 @@ const char *wi_candidate_text(const weir_candidate *candidate, char text[WI_CAND
     return text;
 }
 
-/* Things with their reasons, within one detail. Each gets an even part of the room that is left, so that a long reason does
- * not hide the others. */
+/* Things with their reasons, within one detail. Each gets an even part of the room that is left, so that a long reason
+ * does not hide the others. */
 typedef struct list {
     char text[960];
     size_t length;

@@ -41,8 +41,8 @@ static bool healthy(const wi_instance *instance)
     return !instance->engine->health || instance->engine->health(instance->loaded) == WEIR_OK;
 }
 
-/* Either the request or the instance is bad. One failed request is no reason to give the instance up; a second one in a row is.
- * Answers whether this is a second one. */
+/* Either the request or the instance is bad. One failed request is no reason to give the instance up; a second one in a
+ * row is. Answers whether this is a second one. */
 static bool mark_unhealthy(weir_model *model, wi_instance *instance)
 {
     pthread_mutex_lock(&model->lock);
@@ -86,8 +86,8 @@ static void name_loss(wi_opening *opening, size_t rank, const wi_failure *how)
              opening->manifest.name, wi_candidate_text(&opening->choice->candidates[rank], name), how->detail.text);
 }
 
-/* Runs that begin from here on wait for another instance. The run that makes the failover may be another one than the first that
- * failed, which knows why: so that one says it. */
+/* Runs that begin from here on wait for another instance. The run that makes the failover may be another one than the
+ * first that failed, which knows why: so that one says it. */
 static void lose(weir_model *model, wi_instance *from, const wi_failure *how)
 {
     wi_opening *opening = model->opening;
@@ -311,7 +311,8 @@ static weir_status run_on(failover *m, wi_instance *instance)
     return wi_run_make(m->run);
 }
 
-/* `to_blame`: the candidate could not answer the request. One that was stopped, or not asked before that, may be able to. */
+/* `to_blame`: the candidate could not answer the request. One that was stopped, or not asked before that, may be able
+ * to. */
 static void end_attempt(failover *m, wi_instance *instance, weir_status status, bool to_blame)
 {
     char reason[1024];
@@ -400,8 +401,8 @@ static outcome find_candidate(failover *m, weir_status *status)
         return m->failure->reload ? try_candidate(m, m->old->rank, status) : NONE_LEFT;
     if (m->opening->states[m->old->rank].excluded)
         return NONE_LEFT;
-    /* No other candidate loads the model: it goes back to where it was. A request that failed there is not made again; one that began
-     * while there was no instance is. */
+    /* No other candidate loads the model: it goes back to where it was. A request that failed there is not made again;
+     * one that began while there was no instance is. */
     outcome back = try_candidate(m, m->old->rank, status);
     return m->failure->runtime ? NONE_LEFT : back;
 }

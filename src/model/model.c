@@ -57,8 +57,8 @@ static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more
     to->sessions_failed += more->sessions_failed;
 }
 
-/* The last user but one has left it: what its engine has counted goes over to the model, in one step with the user, so that the
- * model's metrics never go back. Answers whether nobody has joined meanwhile. */
+/* The last user but one has left it: what its engine has counted goes over to the model, in one step with the user, so
+ * that the model's metrics never go back. Answers whether nobody has joined meanwhile. */
 static bool retire(weir_model *model, wi_instance *instance)
 {
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
@@ -317,8 +317,8 @@ static wi_instance *used(wi_instance *at)
     return at;
 }
 
-/* A user more of each instance that has any, so that none goes over to those that are gone meanwhile. Answers the newest.
- * *past: what the gone ones had counted. */
+/* A user more of each instance that has any, so that none goes over to those that are gone meanwhile. Answers the
+ * newest. *past: what the gone ones had counted. */
 static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
 {
     pthread_mutex_lock(&model->lock);
@@ -386,8 +386,8 @@ static const wi_info_copy *known(weir_model *model, const wi_instance *at, bool 
     return copy;
 }
 
-/* Asked of the engine once before an instance of the candidate has answered and once after, and kept: texts stay when the
- * instance goes. */
+/* Asked of the engine once before an instance of the candidate has answered and once after, and kept: texts stay when
+ * the instance goes. */
 static weir_status learn(weir_model *model, wi_instance *at, const weir_model_info **out)
 {
     bool answered;

@@ -1,9 +1,9 @@
 /* A model, inside: its instances, of which one takes new runs, and what is under way on each.
  *
- * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for its
- * whole life. One of weir_model_open (open.h) may get another when a run fails; an instance that is the model's no
- * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until there is
- * another. No lock is held while an engine works. */
+ * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for
+ * its whole life. One of weir_model_open (open.h) may get another when a run fails; an instance that is the model's no
+ * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until
+ * there is another. No lock is held while an engine works. */
 #ifndef WI_MODEL_MODEL_H
 #define WI_MODEL_MODEL_H
 
@@ -46,7 +46,8 @@ typedef struct wi_run {
     bool delivered; /* a piece has been handed out */
     bool started;   /* the engine was asked, the last time it was made: it had not been cancelled before */
     double ms;      /* that the engine took last */
-    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then, wherever it is. */
+    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
+     * wherever it is. */
     atomic_bool cancelled;
     uint64_t cancel_marked,
         cancel_sent; /* the last cancel that called it, and the last that its engine knows of; under the lock */
@@ -55,8 +56,8 @@ typedef struct wi_run {
 
 /* What weir_model_open adds to a model. Called with no lock held. */
 typedef struct wi_failover {
-    /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail set.
-     * Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
+    /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail
+     * set. Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
     weir_status (*recover)(weir_model *model, wi_run *run, weir_status status);
     /* An instance has answered its first or second run, or a warm-up before those (`answered` 0). */
     void (*ran)(weir_model *model, const wi_instance *instance, uint64_t answered, double ms);
@@ -94,8 +95,8 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
                              wi_instance **out);
 /* Loads it: `load` without places. On failure the instance is as before. */
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load);
-/* Unloads what is loaded and closes the client; the record stays. WEIR_ERR_ENGINE when the engine has kept memory, which is
- * logged with its bytes and left charged. */
+/* Unloads what is loaded and closes the client; the record stays. WEIR_ERR_ENGINE when the engine has kept memory,
+ * which is logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);
 
 /* The most that its client had; 0 if nobody can tell. */
@@ -119,13 +120,15 @@ void wi_model_leave(weir_model *model, wi_instance *instance);
 /* The present instance, with one user more; NULL where that is lost. With the model's lock held. */
 wi_instance *wi_model_join_locked(weir_model *model);
 
-/* A call that is no run begins and ends, so that the model stays while it looks. WEIR_ERR_INVALID: it is being unloaded. */
+/* A call that is no run begins and ends, so that the model stays while it looks. WEIR_ERR_INVALID: it is being
+ * unloaded. */
 weir_status wi_model_visit(weir_model *model, const char *call);
 void wi_model_visit_end(weir_model *model);
 
 /* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
-/* Whether its inputs can be read by its instance, if it has one: WEIR_ERR_INVALID names one that lies on another device. */
+/* Whether its inputs can be read by its instance, if it has one: WEIR_ERR_INVALID names one that lies on another
+ * device. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run);
 /* The first input that lies in the memory of a device; NULL: none. */
 const weir_tensor *wi_input_on_device(const weir_inference *inference);

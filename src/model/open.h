@@ -1,9 +1,10 @@
 /* A model that was chosen for: what it was opened with, its candidates, and what became of them.
  *
- * Failover: a request that fails for a reason that another candidate might not have is *tried* on the next ones, each loaded for
- * it, while the model stays where it is; the first that answers takes the model over. So a request that nobody can answer
- * changes nothing. Where the instance is lost, it is *replaced*: the next candidate that loads gets the model, and what has failed
- * is made there. In both one thread makes the failover; what fails meanwhile waits for it. */
+ * Failover: a request that fails for a reason that another candidate might not have is *tried* on the next ones, each
+ * loaded for it, while the model stays where it is; the first that answers takes the model over. So a request that
+ * nobody can answer changes nothing. Where the instance is lost, it is *replaced*: the next candidate that loads gets
+ * the model, and what has failed is made there. In both one thread makes the failover; what fails meanwhile waits for
+ * it. */
 #ifndef WI_MODEL_OPEN_H
 #define WI_MODEL_OPEN_H
 
@@ -14,8 +15,8 @@
 /* Of an accepted candidate. Looked at by whoever opens the model or makes the failover, alone. */
 typedef struct wi_candidate_state {
     bool excluded; /* it failed for a reason that would come again */
-    /* A bit for each status with which requests failed that it could not answer either: it is not tried for another such request,
-     * but may take over a model that has lost its instance. */
+    /* A bit for each status with which requests failed that it could not answer either: it is not tried for another
+     * such request, but may take over a model that has lost its instance. */
     uint32_t failed_with;
     bool device_lost;
 } wi_candidate_state;
@@ -78,8 +79,8 @@ void wi_opening_adopt(weir_model *model, wi_instance *instance);
 
 /* ---- one candidate; open.c ---- */
 
-/* An attempt: goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The model does
- * not have the instance yet; the record says that it serves. */
+/* An attempt: goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The
+ * model does not have the instance yet; the record says that it serves. */
 weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_instance **out);
 /* A candidate failed so: excludes it, and others on its device, where they would fail again. */
 void wi_exclude(wi_opening *opening, size_t rank, weir_status status);

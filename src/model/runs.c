@@ -299,8 +299,8 @@ static void note_cancel_sent(weir_model *model, uint64_t id, const wi_instance *
     pthread_mutex_unlock(&model->lock);
 }
 
-/* Engines stop what is marked. One may not know a run yet that is on its way in, so it is asked some times more; if that run is
- * later still, it is made for nothing. */
+/* Engines stop what is marked. One may not know a run yet that is on its way in, so it is asked some times more; if
+ * that run is later still, it is made for nothing. */
 static void tell_engines(weir_model *model, uint64_t id)
 {
     enum { TIMES = 40, PAUSE_NS = 50 * 1000 };
@@ -317,8 +317,8 @@ static void tell_engines(weir_model *model, uint64_t id)
     }
 }
 
-/* None of the model's runs is called so. The engine is not asked: it might stop one there that has begun since, and that would go
- * on elsewhere. */
+/* None of the model's runs is called so. The engine is not asked: it might stop one there that has begun since, and
+ * that would go on elsewhere. */
 static weir_status find_none(weir_model *model, uint64_t id)
 {
     pthread_mutex_lock(&model->lock);

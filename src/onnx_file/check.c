@@ -130,7 +130,8 @@ static weir_status look_names(const checker *c, onnx_message kind, const uint8_t
     return status;
 }
 
-/* ---- what the tables cannot say ----------------------------------------------------------------------------------- */
+/* ---- what the tables cannot say
+ * ----------------------------------------------------------------------------------- */
 
 /* What one message holds, as far as `look` asks. */
 typedef struct summary {
@@ -191,7 +192,8 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
     }
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------ */
+/* ---- the walk
+ * ------------------------------------------------------------------------------------------------------ */
 
 static weir_status walk(checker *c, onnx_message kind, const uint8_t *data, size_t size);
 

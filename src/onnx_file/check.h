@@ -4,8 +4,8 @@
 
 #include "onnx_file/file.h"
 
-/* Walks every message of the file: wire format, schema, texts, nesting, tensors and the files they name. WEIR_ERR_CORRUPT with
- * the byte where it breaks; WEIR_ERR_UNSUPPORTED for what no ONNX Runtime takes. */
+/* Walks every message of the file: wire format, schema, texts, nesting, tensors and the files they name.
+ * WEIR_ERR_CORRUPT with the byte where it breaks; WEIR_ERR_UNSUPPORTED for what no ONNX Runtime takes. */
 weir_status onnx_check(onnx_file *file);
 
 #endif

@@ -40,8 +40,8 @@ typedef struct onnx_file {
 weir_status onnx_file_open(const char *path, onnx_file *file);
 void onnx_file_close(onnx_file *file);
 
-/* The file that a tensor of the model names as the place of its data: one that lies in the model's folder or below, also
- * after all links are followed. `why` gets a text when the answer is NULL. */
+/* The file that a tensor of the model names as the place of its data: one that lies in the model's folder or below,
+ * also after all links are followed. `why` gets a text when the answer is NULL. */
 const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *why, size_t capacity);
 
 /* Where `side` lies as seen from the folder. */

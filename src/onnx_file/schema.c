@@ -1,5 +1,5 @@
-/* See schema.h. Transcribed field by field from the ONNX specification (onnx.proto); tests/data/onnx/make.py --schema compares it with the
- * onnx package's own descriptors. */
+/* See schema.h. Transcribed field by field from the ONNX specification (onnx.proto); tests/data/onnx/make.py --schema
+ * compares it with the onnx package's own descriptors. */
 #include "onnx_file/schema.h"
 
 #define ONE(k)                                                                                                         \

@@ -59,8 +59,8 @@ typedef struct onnx_tensor {
     bool stays;                 /* ONNX Runtime has to have it itself (onnx_uses_mark) */
 } onnx_tensor;
 
-/* Reads a TensorProto whose wire format and schema were checked already. WEIR_ERR_CORRUPT or WEIR_ERR_UNSUPPORTED name the tensor and the
- * byte. */
+/* Reads a TensorProto whose wire format and schema were checked already. WEIR_ERR_CORRUPT or WEIR_ERR_UNSUPPORTED name
+ * the tensor and the byte. */
 weir_status onnx_tensor_read(onnx_file *file, const uint8_t *data, size_t size, onnx_tensor *out);
 
 #endif

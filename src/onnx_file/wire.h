@@ -1,5 +1,5 @@
-/* The protobuf wire format, read in place and written into a growing buffer. nanopb's low-level coder does the decoding;
- * what is added here is that every field also tells where in the file it stands. */
+/* The protobuf wire format, read in place and written into a growing buffer. nanopb's low-level coder does the
+ * decoding; what is added here is that every field also tells where in the file it stands. */
 #ifndef WI_ONNX_FILE_WIRE_H
 #define WI_ONNX_FILE_WIRE_H
 

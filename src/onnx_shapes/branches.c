@@ -1,6 +1,6 @@
-/* Graphs inside nodes (If, Loop, Scan). The two branches of an If, of which one runs, are planned by themselves; what the larger
- * one needs is one value of the graph around, live while the node runs. The others are not looked into, but for what they take
- * from outside. */
+/* Graphs inside nodes (If, Loop, Scan). The two branches of an If, of which one runs, are planned by themselves; what
+ * the larger one needs is one value of the graph around, live while the node runs. The others are not looked into, but
+ * for what they take from outside. */
 #include "onnx_shapes/memory.h"
 #include "onnx_shapes/rules.h"
 

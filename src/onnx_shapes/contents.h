@@ -1,5 +1,5 @@
-/* contents.h: values whose contents are known before anything runs: constants, and what follows from dimensions. Kept only
- * where they are few, as shape arithmetic is. */
+/* contents.h: values whose contents are known before anything runs: constants, and what follows from dimensions. Kept
+ * only where they are few, as shape arithmetic is. */
 #ifndef WI_ONNX_SHAPES_CONTENTS_H
 #define WI_ONNX_SHAPES_CONTENTS_H
 

@@ -1,7 +1,8 @@
 /* graph.h: a model's graph as planning sees it: values with types and shapes, nodes in the order in which they run.
  *
- * It is read from an ONNX file whose open dimensions have been given, and inference then finds the shape of every value,
- * so that a graph that was inferred has no unknown left in it. Texts and bytes point into the file, which outlives it. */
+ * It is read from an ONNX file whose open dimensions have been given, and inference then finds the shape of every
+ * value, so that a graph that was inferred has no unknown left in it. Texts and bytes point into the file, which
+ * outlives it. */
 #ifndef WI_ONNX_SHAPES_GRAPH_H
 #define WI_ONNX_SHAPES_GRAPH_H
 
@@ -106,13 +107,14 @@ typedef struct graph {
 /* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; one that is not
  * there stays open. WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM; on failure *out is empty. */
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out);
-/* Reads a body of a node, which takes its values' types and shapes from the graph around it as far as that was inferred; that
- * one outlives it. Errors as above. */
+/* Reads a body of a node, which takes its values' types and shapes from the graph around it as far as that was
+ * inferred; that one outlives it. Errors as above. */
 weir_status graph_read_body(graph *outer, onnx_text body, graph *out);
 void graph_clear(graph *g);
 
 /* Finds the type and shape of every value, in the order of the nodes, and the contents of those that follow from
- * dimensions. WEIR_ERR_INVALID: the first value without a shape, with what to do; WEIR_ERR_CORRUPT: an operator that cannot be. */
+ * dimensions. WEIR_ERR_INVALID: the first value without a shape, with what to do; WEIR_ERR_CORRUPT: an operator that
+ * cannot be. */
 weir_status graph_infer(graph *g);
 
 /* Value by name; GRAPH_NONE if there is none. */

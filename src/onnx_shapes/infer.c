@@ -1,5 +1,5 @@
-/* The walk over the nodes: inputs have shapes, each operator's rule gives its outputs theirs; where none can, what the file or the
- * user says of the value stands in. */
+/* The walk over the nodes: inputs have shapes, each operator's rule gives its outputs theirs; where none can, what the
+ * file or the user says of the value stands in. */
 #include "onnx_shapes/contents.h"
 #include "onnx_shapes/step.h"
 

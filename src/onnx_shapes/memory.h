@@ -25,7 +25,8 @@ typedef struct graph_memory {
     uint32_t weight_count;
 } graph_memory;
 
-/* `in_place` false: no output is written over an input. WEIR_ERR_SYSTEM without host memory; on failure *out is empty. */
+/* `in_place` false: no output is written over an input. WEIR_ERR_SYSTEM without host memory; on failure *out is
+ * empty. */
 weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out);
 void graph_memory_clear(graph_memory *memory);
 

@@ -1,5 +1,5 @@
-/* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has walked all of it before: its wire
- * format is sound and its tensors are what they say. */
+/* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has walked all of it
+ * before: its wire format is sound and its tensors are what they say. */
 #include "base/hash.h"
 #include "onnx_shapes/graph.h"
 #include "onnx_shapes/step.h"

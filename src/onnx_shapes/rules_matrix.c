@@ -92,7 +92,8 @@ bool rule_matmul_nbits(step *s)
     return step_give(s, 0, step_in(s, 0)->type, &shape);
 }
 
-/* Einsum ------------------------------------------------------------------------------------------------------------- */
+/* Einsum
+ * ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct letters {
     int64_t extent[128];
@@ -277,7 +278,8 @@ bool rule_attention(step *s)
     return s->node->domain.size == 0 || onnx_text_is(s->node->domain, "ai.onnx") ? standard(s) : packed(s);
 }
 
-/* How long the keys are, and how wide all values together; they may come packed with the queries, or keys with values. */
+/* How long the keys are, and how wide all values together; they may come packed with the queries, or keys with
+ * values. */
 static bool multi_head_sizes(step *s, int64_t heads, int64_t *length, int64_t *width)
 {
     const graph_shape *q = &step_in(s, 0)->shape;

@@ -1,5 +1,5 @@
-/* step.h: one node in the course of inference, as the rules of the operators see it. The rules are asked in the order of
- * the nodes, so that every input has its type and shape already. */
+/* step.h: one node in the course of inference, as the rules of the operators see it. The rules are asked in the order
+ * of the nodes, so that every input has its type and shape already. */
 #ifndef WI_ONNX_SHAPES_STEP_H
 #define WI_ONNX_SHAPES_STEP_H
 
@@ -15,8 +15,8 @@ typedef struct step {
     char why[200]; /* why a rule could not tell a shape */
 } step;
 
-/* fold.c: works out the contents of the node's outputs, whose shapes are known, where all that they depend on is known and they are
- * few numbers. */
+/* fold.c: works out the contents of the node's outputs, whose shapes are known, where all that they depend on is known
+ * and they are few numbers. */
 void graph_fold(step *s);
 
 /* False when a shape does not follow from what is known, or the node is wrong; `why` has been set then. */
@@ -38,7 +38,8 @@ const graph_number *step_contents(const step *s, unsigned i);
 #define step_wrong(s, ...)   (step_say(s, true, __VA_ARGS__), false)
 void step_say(step *s, bool wrong, const char *format, ...) WEIR_PRINTF(3, 4);
 
-/* Gives an output its type and shape; nothing for one that nobody wants. False: the shape is too large for any memory. */
+/* Gives an output its type and shape; nothing for one that nobody wants. False: the shape is too large for any
+ * memory. */
 bool step_give(step *s, unsigned output, int32_t type, const graph_shape *shape);
 bool step_give_like(step *s, unsigned output, const graph_value *value); /* type and shape of another */
 
@@ -58,7 +59,8 @@ bool step_broadcast(step *s, graph_shape *into, const graph_shape *more);
 /* Elements of a shape, or of part of it; UINT64_MAX: beyond what can be. */
 uint64_t graph_elements(const graph_shape *shape, uint32_t from, uint32_t to);
 
-/* Do strides and sums of a few dimensions stay in range? Those of empty shapes are asked of too, leaving out the zeros. */
+/* Do strides and sums of a few dimensions stay in range? Those of empty shapes are asked of too, leaving out the
+ * zeros. */
 bool graph_addressable(const graph_shape *shape);
 
 /* For "%s" in messages: "2x3x4", "a single number"; the text is the caller's. */

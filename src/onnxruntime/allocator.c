@@ -1,6 +1,6 @@
-/* The functions of a bridge's OrtAllocators. ONNX Runtime does not survive NULL for a real size: its kernels run on it. So
- * a refusal leaves here as std::bad_alloc, which it turns into a clean status; this file is compiled with -fexceptions for
- * that, and no lock is held when it is thrown. */
+/* The functions of a bridge's OrtAllocators. ONNX Runtime does not survive NULL for a real size: its kernels run on it.
+ * So a refusal leaves here as std::bad_alloc, which it turns into a clean status; this file is compiled with
+ * -fexceptions for that, and no lock is held when it is thrown. */
 #include "onnxruntime/bridge.h"
 #include "base/own.h"
 
@@ -132,8 +132,8 @@ static void *take(ort_allocator *self, size_t size, weir_stream stream, weir_cla
     return handed_out(table, pointer);
 }
 
-/* Some kernels do not say on which stream they work. What they take while this thread captures it is used by each launch of the
- * graph, and freed during the capture, as nothing else can be: so it has to be of the graph's. */
+/* Some kernels do not say on which stream they work. What they take while this thread captures it is used by each
+ * launch of the graph, and freed during the capture, as nothing else can be: so it has to be of the graph's. */
 static bool is_for_graph(const wi_ort_table *table)
 {
     const weir_onnxruntime *bridge = table->bridge;

@@ -223,7 +223,8 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
                      (unsigned long long)live, live == 1 ? "" : "s", weir_client_name(bridge->client), bridge->name);
 }
 
-/* From the first line on nothing is taken or freed through its tables, so that nothing comes in hand behind what looks there. */
+/* From the first line on nothing is taken or freed through its tables, so that nothing comes in hand behind what looks
+ * there. */
 void wi_ort_end(weir_onnxruntime *bridge)
 {
     atomic_store(&bridge->ended, true);

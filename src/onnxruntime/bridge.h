@@ -141,8 +141,8 @@ weir_status wi_ort_pinned_free(weir_onnxruntime *bridge, void *pointer, bool syn
 void wi_ort_pinned_drop(weir_onnxruntime *bridge);
 void wi_ort_pinned_end(weir_onnxruntime *bridge);
 
-/* A pressure callback of a bridge's is called no more, and no call of it is under way: a bridge may be closed inside a callback
- * of the program's, and its own wait for no other. */
+/* A pressure callback of a bridge's is called no more, and no call of it is under way: a bridge may be closed inside a
+ * callback of the program's, and its own wait for no other. */
 static inline weir_status wi_ort_stop_watching(weir_runtime *runtime, uint64_t id)
 {
     return wi_pressures_remove(&runtime->ledger.pressures, id, true);

@@ -1,9 +1,9 @@
 /* Where a bridge's memory comes from, beside its client: blocks of a pool, and pinned blocks that are kept.
  *
- * Each pinned block is an allocation of the driver's, whose free may wait for the whole device, while ONNX Runtime takes and frees a few
- * for each run: so some that are freed are kept for the next run. The host writes to them itself, in no stream's order, so that one
- * serves again when the device is past its free. They go when ONNX Runtime has nothing of the bridge's any more, and when there is no
- * memory. */
+ * Each pinned block is an allocation of the driver's, whose free may wait for the whole device, while ONNX Runtime
+ * takes and frees a few for each run: so some that are freed are kept for the next run. The host writes to them itself,
+ * in no stream's order, so that one serves again when the device is past its free. They go when ONNX Runtime has
+ * nothing of the bridge's any more, and when there is no memory. */
 #include "onnxruntime/bridge.h"
 #include "runtime/block_pool/block_pool.h"
 

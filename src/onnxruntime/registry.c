@@ -1,6 +1,6 @@
-/* Which allocators an environment of ONNX Runtime's has for a device, and the bridges that are registered there for as long as a program
- * wants. ONNX Runtime replaces an allocator silently when another is registered, so that each step here looks first whose it is; and
- * a session keeps the one that it finds when it is created. */
+/* Which allocators an environment of ONNX Runtime's has for a device, and the bridges that are registered there for as
+ * long as a program wants. ONNX Runtime replaces an allocator silently when another is registered, so that each step
+ * here looks first whose it is; and a session keeps the one that it finds when it is created. */
 #include "onnxruntime/bridge.h"
 
 #include <dlfcn.h>
@@ -53,7 +53,8 @@ static weir_status begin_change(const char *call, const char *device)
     return WEIR_OK;
 }
 
-/* The same to look only, which a thread that is between them, or enter and leave, may do, too: false then, and no end. */
+/* The same to look only, which a thread that is between them, or enter and leave, may do, too: false then, and no
+ * end. */
 static bool begin_look(void)
 {
     if (held)
@@ -76,8 +77,8 @@ static void end_change(void)
 
 /* Whose is it ------------------------------------------------------------------------------------------------------ */
 
-/* ONNX Runtime answers with its own allocator of the CPU's memory when nobody has registered one. Its functions are in the
- * same file as those of its interface. */
+/* ONNX Runtime answers with its own allocator of the CPU's memory when nobody has registered one. Its functions are in
+ * the same file as those of its interface. */
 static bool is_of_the_library(const ort_api *api, const ort_allocator *allocator)
 {
     Dl_info of_api, of_allocator;
@@ -162,7 +163,8 @@ static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
             weir_kind_name(table->kind), bridge->runtime->name);
 }
 
-/* The table goes, and the one that it took the place of is back. Where ONNX Runtime keeps it, its record outlives its bridge. */
+/* The table goes, and the one that it took the place of is back. Where ONNX Runtime keeps it, its record outlives its
+ * bridge. */
 static void put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table *before, const char *call)
 {
     table->stays = false;
@@ -235,7 +237,8 @@ void weir_onnxruntime_leave(weir_onnxruntime *bridge)
 
 /* Registered bridges ----------------------------------------------------------------------------------------------- */
 
-/* Bridges that were registered. Those that have ended stay: a session that outlives the registration still calls them. */
+/* Bridges that were registered. Those that have ended stay: a session that outlives the registration still calls
+ * them. */
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_onnxruntime *all;
 

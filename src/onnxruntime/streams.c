@@ -1,17 +1,19 @@
-/* Streams that ONNX Runtime made itself. It destroys them without a word, so that one may be named to the driver only while
- * a call names it: then it is alive. Each has one of weir's that follows it:
+/* Streams that ONNX Runtime made itself. It destroys them without a word, so that one may be named to the driver only
+ * while a call names it: then it is alive. Each has one of weir's that follows it:
  *
  *   theirs  - work - [ask] - work - - - - [ask] - work
  *                    |   ^                |   ^
  *                    v   |                v   |
  *   ours             free, allocate       free, allocate
  *
- * What is freed between two requests is kept in hand. A request orders our stream behind theirs, where the work with those
- * blocks is, frees them on ours, allocates on ours, and orders theirs behind ours, where the block becomes usable. So a
- * block serves again in the order of the stream that used it, and other streams get it when the device is past it.
+ * What is freed between two requests is kept in hand. A request orders our stream behind theirs, where the work with
+ * those blocks is, frees them on ours, allocates on ours, and orders theirs behind ours, where the block becomes
+ * usable. So a block serves again in the order of the stream that used it, and other streams get it when the device is
+ * past it.
  *
- * A free that does not tell which stream used the block (it was asked for without one, or is pinned) waits for the device;
- * what is in hand goes back with it. So it does when somebody needs memory, when there are many followers, and in the end. */
+ * A free that does not tell which stream used the block (it was asked for without one, or is pinned) waits for the
+ * device; what is in hand goes back with it. So it does when somebody needs memory, when there are many followers, and
+ * in the end. */
 #include "onnxruntime/bridge.h"
 
 typedef struct wi_ort_follower {

@@ -8,10 +8,11 @@
 
 /* The index of placements ------------------------------------------------------------------------------------------ */
 
-/* A tree over the sections. An item's parts are taken apart into nodes, each of which covers all that it stands for; what
- * is kept of a node is not items but addresses: those that are taken in all of its sections, and those that are taken in
- * any. As what lies side by side becomes one run of addresses, thousands of items are few runs. What a lifetime meets is
- * what is taken throughout above its nodes, and anywhere in them; conflicts come from the items themselves.
+/* A tree over the sections. An item's parts are taken apart into nodes, each of which covers all that it stands for;
+ * what is kept of a node is not items but addresses: those that are taken in all of its sections, and those that are
+ * taken in any. As what lies side by side becomes one run of addresses, thousands of items are few runs. What a
+ * lifetime meets is what is taken throughout above its nodes, and anywhere in them; conflicts come from the items
+ * themselves.
  *
  * Where tens of thousands are live at once they lie by turns in the runs of several nodes, and a question would go from
  * one to the other as often. So all that is taken throughout a stretch of time is kept in one place for each of some

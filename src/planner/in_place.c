@@ -1,7 +1,7 @@
 /* A storage that is written over another lies in that one's item where both are as long: that leaves the load of every
- * step as low as it can be. A shorter one lies there too where that brings down a step that is fuller than any plan needs,
- * as the rest of the item stays empty as long as it lives. Where the other is fixed, its place is known, and no room is
- * lost: it is an item of its own, fixed there, that begins a step later. */
+ * step as low as it can be. A shorter one lies there too where that brings down a step that is fuller than any plan
+ * needs, as the rest of the item stays empty as long as it lives. Where the other is fixed, its place is known, and no
+ * room is lost: it is an item of its own, fixed there, that begins a step later. */
 #include "base/internal.h"
 #include "planner/problem.h"
 
@@ -37,8 +37,8 @@ static uint64_t from(const joiner *j, size_t i)
 
 /* Loads ------------------------------------------------------------------------------------------------------------ */
 
-/* How much is live at each point in time: a segment tree, of which a node has what is added to all of its points, and the most
- * that comes together in any. */
+/* How much is live at each point in time: a segment tree, of which a node has what is added to all of its points, and
+ * the most that comes together in any. */
 typedef struct segment_tree {
     const uint64_t *points;
     size_t count;
@@ -51,7 +51,8 @@ static int by_number(const void *a, const void *b)
     return one < other ? -1 : one > other;
 }
 
-/* Over times that are all among `points`, which are put in order; nothing is live as yet. The points stay the caller's. */
+/* Over times that are all among `points`, which are put in order; nothing is live as yet. The points stay the
+ * caller's. */
 static bool make_tree(segment_tree *t, uint64_t *points, size_t count)
 {
     *t = (segment_tree){.points = points};
@@ -189,8 +190,8 @@ static bool find_pins(joiner *j)
     return j->pins;
 }
 
-/* Whether a fixed storage lies at the place while this is live, but for the one that it is written over and one that will
- * be written over it. */
+/* Whether a fixed storage lies at the place while this is live, but for the one that it is written over and one that
+ * will be written over it. */
 static bool is_taken(const joiner *j, size_t i, uint64_t low)
 {
     const wi_storage *s = &j->all[i];

@@ -1,5 +1,5 @@
-/* Intervals lie in pieces of some dozens, so that one more interval moves few others, and a question passes by the pieces that have
- * no gap as wide as it needs. */
+/* Intervals lie in pieces of some dozens, so that one more interval moves few others, and a question passes by the
+ * pieces that have no gap as wide as it needs. */
 #include "planner/interval_set.h"
 #include "base/internal.h"
 

@@ -23,8 +23,8 @@ void wi_interval_set_clear(wi_interval_set *set);
 /* low … high - 1 too, whatever of it is in the set already. False without host memory. */
 bool wi_interval_set_add(wi_interval_set *set, uint64_t low, uint64_t high);
 
-/* The lowest multiple of `alignment` at or above `at`, which is one, from which on `length` addresses are not in the set. `piece` says from where
- * on to look: 0, or what it became when this was asked for a lower address. */
+/* The lowest multiple of `alignment` at or above `at`, which is one, from which on `length` addresses are not in the
+ * set. `piece` says from where on to look: 0, or what it became when this was asked for a lower address. */
 uint64_t wi_interval_set_gap(const wi_interval_set *set, uint32_t *piece, uint64_t at, uint64_t length,
                              uint64_t alignment);
 

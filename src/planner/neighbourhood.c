@@ -1,15 +1,15 @@
-/* Tries of the exact search, one after the other: at the lower bound, and, as long as that is not reached, in neighbourhoods of
- * the best solution so far (large neighbourhood search, Shaw 1998). Effort is shared out by nodes of the search, so the result
- * does not depend on the clock. */
+/* Tries of the exact search, one after the other: at the lower bound, and, as long as that is not reached, in
+ * neighbourhoods of the best solution so far (large neighbourhood search, Shaw 1998). Effort is shared out by nodes of
+ * the search, so the result does not depend on the clock. */
 #include "base/internal.h"
 #include "planner/radix.h"
 #include "planner/search.h"
 
 /* Neighbourhoods --------------------------------------------------------------------------------------------------- */
 
-/* Most of a solution is kept, the rest is searched for again under a lower cap. What is kept lies below a cut, which is lower in a
- * random stretch of time. The solution is also turned upside down now and then, so that any part of it may be
- * the one that is searched for. */
+/* Most of a solution is kept, the rest is searched for again under a lower cap. What is kept lies below a cut, which is
+ * lower in a random stretch of time. The solution is also turned upside down now and then, so that any part of it may
+ * be the one that is searched for. */
 enum { NODES_PER_NEIGHBOUR = 6, PATIENCE = 24, SIDEWAYS = 7 };
 
 typedef struct lns {
@@ -133,8 +133,8 @@ static void learn(lns *r, bool found)
         r->step /= 2;
 }
 
-/* Now and then (`wanders`) a solution that is as high, and otherwise different, takes the place of this one, so that others come
- * within reach. WI_SEARCH_FOUND when it got lower, WI_SEARCH_NONE when it is as low as `low`. */
+/* Now and then (`wanders`) a solution that is as high, and otherwise different, takes the place of this one, so that
+ * others come within reach. WI_SEARCH_FOUND when it got lower, WI_SEARCH_NONE when it is as low as `low`. */
 static wi_search_result try_neighbour(lns *r, int64_t low, wi_work *work)
 {
     wi_search *search = r->search;
@@ -269,8 +269,8 @@ static void end(climb *c)
     free(c->offsets);
 }
 
-/* Tries at the goal and in neighbourhoods by turns, from the beginning, with other random numbers; WI_SEARCH_NONE when the goal is
- * reached or impossible. */
+/* Tries at the goal and in neighbourhoods by turns, from the beginning, with other random numbers; WI_SEARCH_NONE when
+ * the goal is reached or impossible. */
 static wi_search_result climb_once(climb *c, int64_t goal)
 {
     uint64_t share = (uint64_t)FIRST_SHARE * c->problem->count,
@@ -288,8 +288,8 @@ static wi_search_result climb_once(climb *c, int64_t goal)
     return WI_SEARCH_GAVE_UP;
 }
 
-/* How far neighbourhoods lead is luck, and most of that is in how the climb begins: so after a long one others begin where it
- * began. */
+/* How far neighbourhoods lead is luck, and most of that is in how the climb begins: so after a long one others begin
+ * where it began. */
 static wi_search_result climb_again(climb *first, const uint64_t *start, unsigned *number, int64_t goal, uint64_t nodes)
 {
     uint64_t until = first->work->spent + nodes;

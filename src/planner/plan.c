@@ -176,8 +176,8 @@ static bool solve_plain(wi_problem *problem, wi_work *work, wi_best *best)
            wi_solve_by_search(problem, work, best);
 }
 
-/* Places the items of a kind: `problem->items[…].offset` are the answer. WEIR_ERR_CONFLICT with the two fixed items that meet in
- * `pair`; WEIR_ERR_SYSTEM without host memory. */
+/* Places the items of a kind: `problem->items[…].offset` are the answer. WEIR_ERR_CONFLICT with the two fixed items
+ * that meet in `pair`; WEIR_ERR_SYSTEM without host memory. */
 static weir_status solve_problem(wi_problem *problem, wi_work *work, wi_best *best, uint32_t pair[2])
 {
     if (problem->count == 0) {

@@ -1,5 +1,5 @@
-/* weir_plan_check: whether a plan serves a list. Knows lists, offsets and nothing of the planner: storage, lifetimes and
- * what may lie over what are worked out here once more, from the contracts in the headers alone. */
+/* weir_plan_check: whether a plan serves a list. Knows lists, offsets and nothing of the planner: storage, lifetimes
+ * and what may lie over what are worked out here once more, from the contracts in the headers alone. */
 #include "planner/plan.h"
 #include "base/internal.h"
 

@@ -1,5 +1,5 @@
-/* Plans as text: the line "weir-plan 1", then "plan COUNT ALIGNMENT PROVEN", a line for each buffer with its slot, for each gap
- * and conflict, for some steps of the schedule, and "sum" with the sum over all before.
+/* Plans as text: the line "weir-plan 1", then "plan COUNT ALIGNMENT PROVEN", a line for each buffer with its slot, for
+ * each gap and conflict, for some steps of the schedule, and "sum" with the sum over all before.
  *
  * What is read goes through the same doors as what a program makes: lists by weir_buffers_add and its like, the plan by
  * weir_plan_check. */

@@ -16,7 +16,8 @@ static weir_status too_large(void)
                      "a list of buffers to plan: their sizes, and offsets that are fixed, add up to more than 63 bits");
 }
 
-/* What all of them could take one behind the other, and behind what is fixed, has to be a number, so that no solver has to look again. */
+/* What all of them could take one behind the other, and behind what is fixed, has to be a number, so that no solver has
+ * to look again. */
 static weir_status measure(wi_stores *stores)
 {
     const weir_buffers *buffers = stores->buffers;

@@ -39,8 +39,8 @@ bool wi_items_meet(const wi_problem *problem, const wi_item *one, const wi_item 
 /* The arena that the items' offsets make. */
 uint64_t wi_problem_height(const wi_problem *problem);
 
-/* The storage behind a list of buffers: views joined with their roots, what is written in place joined with what it is written
- * over, a problem for each kind of memory, and the lower bound. */
+/* The storage behind a list of buffers: views joined with their roots, what is written in place joined with what it is
+ * written over, a problem for each kind of memory, and the lower bound. */
 
 /* Of a buffer with storage of its own. */
 typedef struct wi_storage {
@@ -67,15 +67,16 @@ typedef struct wi_stores {
     wi_problem problems[WEIR_KIND_COUNT];
 } wi_stores;
 
-/* WEIR_ERR_INVALID for sizes beyond what 63 bits can add up to; WEIR_ERR_SYSTEM without host memory. Clear in both cases too. */
+/* WEIR_ERR_INVALID for sizes beyond what 63 bits can add up to; WEIR_ERR_SYSTEM without host memory. Clear in both
+ * cases too. */
 weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_stores *out);
 void wi_stores_clear(wi_stores *stores);
 
 /* Where the buffer's storage or view lies, by the items' offsets; its root is the storage that it lies in. */
 uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *root);
 
-/* in_place.c: which storages lie over others, and how the solvers see that. Fills in what lies above what, leaders, shifts, roots and what
- * follows from pins. WEIR_ERR_SYSTEM without host memory. */
+/* in_place.c: which storages lie over others, and how the solvers see that. Fills in what lies above what, leaders,
+ * shifts, roots and what follows from pins. WEIR_ERR_SYSTEM without host memory. */
 weir_status wi_in_place_join(wi_stores *stores);
 
 #endif

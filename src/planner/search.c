@@ -288,7 +288,8 @@ static propagation stuck(wi_search *search, uint32_t s)
     return STUCK;
 }
 
-/* Does what the sections with one option leave no choice in. Two items that both have to lie there and meet are a failure. */
+/* Does what the sections with one option leave no choice in. Two items that both have to lie there and meet are a
+ * failure. */
 static propagation do_forced(wi_search *search, const run *r)
 {
     const valleys *x = search->valleys;
@@ -344,8 +345,8 @@ static uint32_t find_split(const wi_search *search, uint32_t left, uint32_t righ
     return right;
 }
 
-/* Does what has to be done without a choice. CHOICE: `section` is the one to choose in, and its valley is as it was counted.
- * SPLIT: no waiting item crosses `section`'s left border. */
+/* Does what has to be done without a choice. CHOICE: `section` is the one to choose in, and its valley is as it was
+ * counted. SPLIT: no waiting item crosses `section`'s left border. */
 static propagation propagate(wi_search *search, const wi_strategy *strategy, uint32_t left, uint32_t right,
                              uint32_t *section)
 {
@@ -431,8 +432,8 @@ static bool add_options(wi_search *search, const wi_strategy *strategy, uint32_t
 
 /* Failed states ---------------------------------------------------------------------------------------------------- */
 
-/* Two states are the same when the same items wait and the levels under them are equal; both are summed up in 128 bits, so that
- * a false answer is far less likely than a broken machine. */
+/* Two states are the same when the same items wait and the levels under them are equal; both are summed up in 128 bits,
+ * so that a false answer is far less likely than a broken machine. */
 typedef struct state {
     uint64_t key, check;
 } state;

@@ -1,13 +1,14 @@
 /* The exact search: whether items fit under a height.
  *
- * Items are put down from below, each onto the skyline that those before leave. In a valley of the skyline (a run of equal
- * levels between higher ones) only what lies inside it can be put down. So a section of a valley has these options: one of
- * the items that cover the section and lie in the valley is put there, or the section is left empty up to the level at which
- * that can change. The options exclude each other and leave nothing out, in whatever order sections are taken. What is left
- * empty is paid from the section's slack: the height less the level and all that is still to come in the section.
+ * Items are put down from below, each onto the skyline that those before leave. In a valley of the skyline (a run of
+ * equal levels between higher ones) only what lies inside it can be put down. So a section of a valley has these
+ * options: one of the items that cover the section and lie in the valley is put there, or the section is left empty up
+ * to the level at which that can change. The options exclude each other and leave nothing out, in whatever order
+ * sections are taken. What is left empty is paid from the section's slack: the height less the level and all that is
+ * still to come in the section.
  *
- * Where no item that is left crosses a border between sections, the two sides are solved one after the other: if one fails,
- * nothing has to be tried again in the other. States that failed are remembered. */
+ * Where no item that is left crosses a border between sections, the two sides are solved one after the other: if one
+ * fails, nothing has to be tried again in the other. States that failed are remembered. */
 #ifndef WI_PLANNER_SEARCH_H
 #define WI_PLANNER_SEARCH_H
 
@@ -47,8 +48,8 @@ typedef struct wi_search {
     uint64_t random;
 } wi_search;
 
-/* How a try chooses: which options come first. An item's score is the sum of what is told here times the logarithms of its
- * height and its width, the number of its edges that lie flush, and a random number from 0 to 1/4 … */
+/* How a try chooses: which options come first. An item's score is the sum of what is told here times the logarithms of
+ * its height and its width, the number of its edges that lie flush, and a random number from 0 to 1/4 … */
 typedef struct wi_strategy {
     int8_t height, width, edges, noise;
     bool weighted;  /* sections that were the reason of failures are chosen sooner */
@@ -72,8 +73,8 @@ void wi_search_limit(wi_search *search, int64_t cap);
 /* The same for one try under a higher cap, whose failures say nothing of other tries, nor theirs of it. */
 void wi_search_limit_once(wi_search *search, int64_t cap);
 
-/* A solution found before, perhaps under a higher cap, of which a try keeps the items that lie below the cuts and on nothing that
- * is free. */
+/* A solution found before, perhaps under a higher cap, of which a try keeps the items that lie below the cuts and on
+ * nothing that is free. */
 typedef struct wi_search_kept {
     const int64_t *bottoms; /* by item */
     const uint32_t *order;  /* items, the lowest bottom first */

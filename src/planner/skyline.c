@@ -1,6 +1,6 @@
-/* One pass from below for any number of items: the lowest run of the skyline gets the best item that lies inside it, and is
- * raised to its lower neighbour when there is none. Which is the best is decided beforehand, so that a tree finds it. Plain
- * problems alone. */
+/* One pass from below for any number of items: the lowest run of the skyline gets the best item that lies inside it,
+ * and is raised to its lower neighbour when there is none. Which is the best is decided beforehand, so that a tree
+ * finds it. Plain problems alone. */
 #include "planner/radix.h"
 #include "planner/solve.h"
 #include "base/internal.h"
@@ -53,8 +53,8 @@ static void remove_item(skyline *s, uint32_t item)
         update(s, node);
 }
 
-/* The best rank below `than` of those at positions low … high - 1 that end at `right` or before. `node` stands for `width`
- * positions from `at` on. */
+/* The best rank below `than` of those at positions low … high - 1 that end at `right` or before. `node` stands for
+ * `width` positions from `at` on. */
 static uint32_t best_inside(const skyline *s, uint32_t node, uint32_t at, uint32_t width, const wi_span *positions,
                             uint32_t right, uint32_t than)
 {
@@ -159,7 +159,8 @@ static void pile_up(skyline *s)
 
 enum { PUTS_BETWEEN_LOOKS = 64 };
 
-/* Each item that is placed and each run that is raised pushes at most three entries; a raise ends a run, an item makes two. */
+/* Each item that is placed and each run that is raised pushes at most three entries; a raise ends a run, an item makes
+ * two. */
 static void fill(skyline *s, wi_work *work)
 {
     uint32_t waiting = s->problem->count;
@@ -204,7 +205,8 @@ static void find_loads(const wi_problem *problem, uint64_t *loads)
         loads[i] += loads[i - 1];
 }
 
-/* In 1/64 of the fullest, so that sections that are nearly as full count alike. Looks at some sections of a long item. */
+/* In 1/64 of the fullest, so that sections that are nearly as full count alike. Looks at some sections of a long
+ * item. */
 static uint64_t fullness(const wi_problem *problem, const uint64_t *loads, const wi_item *item)
 {
     uint64_t most = 0;

@@ -47,8 +47,8 @@ bool wi_placement_index_add(wi_placement_index *index, uint32_t item);
  * host memory. */
 bool wi_placement_index_lowest(wi_placement_index *index, uint32_t item, uint64_t from, uint64_t *offset);
 
-/* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into; when the work has to end,
- * those that are left one behind the other. False without host memory. */
+/* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into; when the work has to
+ * end, those that are left one behind the other. False without host memory. */
 bool wi_place_in_order(wi_problem *problem, wi_placement_index *index, const uint32_t *order, wi_work *work);
 
 /* The same for several orders, by size, by what lifetimes make of sizes and by lifetimes. */

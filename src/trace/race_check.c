@@ -197,8 +197,8 @@ static bool behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
     return sequence <= clock_get(clock, slot);
 }
 
-/* A block forgets its oldest accesses beyond so many, rather than let a long program grow without end; what the host knows
- * to be done is forgotten before. */
+/* A block forgets its oldest accesses beyond so many, rather than let a long program grow without end; what the host
+ * knows to be done is forgotten before. */
 enum { MOST_ACCESSES = 4096, NAME = 32 };
 
 static const char *name(const race_check *r, unsigned slot, char text[NAME])
@@ -568,8 +568,8 @@ static access *open_access(const block *b, const launch *l)
     return NULL;
 }
 
-/* The launch's use of the block, which was of all of it, is over, or never was. What the same stream did to it before, in
- * no other way, needs no looking at any more. */
+/* The launch's use of the block, which was of all of it, is over, or never was. What the same stream did to it before,
+ * in no other way, needs no looking at any more. */
 static weir_status close_use(race_check *r, block *b, const launch *l, bool used)
 {
     const stream_state *s = &r->streams[l->slot];

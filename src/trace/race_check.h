@@ -1,11 +1,12 @@
 /* Checks a recorded program: are all uses of its blocks ordered?
  *
- * A vector clock for each stream and one for the host say what is known to be done before what, as in sim/oracle.h. That one
- * cannot serve here: it follows physical memory through the simulated device's mappings and is told of every event that is
- * recorded and passed, while a trace has the addresses and the calls of a program, and what it orders by means of its own
- * are notes. So this one knows blocks by their addresses, and of weir what weir/uses.h and weir/memory.h promise: a
- * launch is behind the declared uses it conflicts with and behind the allocation, a free waits for declared uses. What the
- * program did not declare it has to have ordered itself. What one host thread learns, all know. */
+ * A vector clock for each stream and one for the host say what is known to be done before what, as in sim/oracle.h.
+ * That one cannot serve here: it follows physical memory through the simulated device's mappings and is told of every
+ * event that is recorded and passed, while a trace has the addresses and the calls of a program, and what it orders by
+ * means of its own are notes. So this one knows blocks by their addresses, and of weir what weir/uses.h and
+ * weir/memory.h promise: a launch is behind the declared uses it conflicts with and behind the allocation, a free waits
+ * for declared uses. What the program did not declare it has to have ordered itself. What one host thread learns, all
+ * know. */
 #ifndef WI_TRACE_RACE_CHECK_H
 #define WI_TRACE_RACE_CHECK_H
 
@@ -37,7 +38,8 @@ typedef struct race_check race_check;
 enum { RACE_FINDINGS = 1000 }; /* so many are kept, and the rest counted */
 
 race_check *race_check_create(void); /* NULL: no memory */
-/* The next event, in order. WEIR_ERR_SYSTEM: no memory; WEIR_ERR_UNSUPPORTED: more streams and events than can be followed. */
+/* The next event, in order. WEIR_ERR_SYSTEM: no memory; WEIR_ERR_UNSUPPORTED: more streams and events than can be
+ * followed. */
 weir_status race_check_event(race_check *r, const weir_event *event);
 uint64_t race_check_violations(const race_check *r);
 const race_finding *race_check_found(const race_check *r, size_t *count);

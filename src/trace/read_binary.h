@@ -7,7 +7,8 @@
 
 typedef struct reader reader;
 
-/* WEIR_ERR_SYSTEM: the file cannot be read; WEIR_ERR_CORRUPT: it is no trace; WEIR_ERR_UNSUPPORTED: of a later version. */
+/* WEIR_ERR_SYSTEM: the file cannot be read; WEIR_ERR_CORRUPT: it is no trace; WEIR_ERR_UNSUPPORTED: of a later
+ * version. */
 weir_status reader_open(const char *path, reader **out);
 
 /* The next event; its texts live as long as the reader. *got is false at the end. A file that stops without its end, as

@@ -153,7 +153,8 @@ static char *unquote(char *value)
     return NULL;
 }
 
-/* Takes the line apart at its commas, quotes and blanks around the values taken away; how many values there are, or -1. */
+/* Takes the line apart at its commas, quotes and blanks around the values taken away; how many values there are, or
+ * -1. */
 static int split(char *line, char *fields[RMM_FIELDS])
 {
     for (int count = 0; count < RMM_FIELDS; line++) {

@@ -14,8 +14,8 @@ weir_status lines_open(const char *path, lines **out);
 
 /* The next line without its end, terminated by a zero and the caller's to change until the next call; NULL at the end.
  * *whole is false and the text empty for a line that is longer than any, that has a zero inside, or that the end of the
- * data cuts. WEIR_ERR_CORRUPT for compressed data that is none, WEIR_ERR_SYSTEM. A compressed file that stops before its end, as that of a
- * program that was killed, ends there: lines_cut. */
+ * data cuts. WEIR_ERR_CORRUPT for compressed data that is none, WEIR_ERR_SYSTEM. A compressed file that stops before
+ * its end, as that of a program that was killed, ends there: lines_cut. */
 weir_status lines_next(lines *l, char **text, bool *whole);
 
 /* The number of the line that was read last, from 1. */
@@ -25,8 +25,8 @@ bool lines_cut(const lines *l);
 
 void lines_close(lines *l);
 
-/* Rows: Thread,Time,Action,Pointer,Size,Stream, in any order, with or without the columns that weir adds. Nothing in them is guessed:
- * what is no row is told in words. */
+/* Rows: Thread,Time,Action,Pointer,Size,Stream, in any order, with or without the columns that weir adds. Nothing in
+ * them is guessed: what is no row is told in words. */
 
 typedef enum rmm_action { RMM_ALLOCATE, RMM_FREE, RMM_FAILURE } rmm_action;
 
@@ -46,7 +46,8 @@ typedef struct rmm_columns {
     bool timed;             /* keys are times of the day, which start again at midnight */
 } rmm_columns;
 
-/* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are missing. */
+/* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are
+ * missing. */
 weir_status rmm_header(const char *path, char *line, rmm_columns *out);
 
 /* Reads a line, which it changes. NULL, or what is wrong with it; static storage. */

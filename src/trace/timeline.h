@@ -1,13 +1,14 @@
-/* A timeline collects a runtime's trace while a program runs: follows who holds what, notes the moment of the peak and, if wanted,
- * keeps every event in a temporary file. A file and not memory, because the memory of the process is what is being measured. */
+/* A timeline collects a runtime's trace while a program runs: follows who holds what, notes the moment of the peak and,
+ * if wanted, keeps every event in a temporary file. A file and not memory, because the memory of the process is what is
+ * being measured. */
 #ifndef WI_TRACE_TIMELINE_H
 #define WI_TRACE_TIMELINE_H
 
 #include <weir/trace.h>
 
-/* Who holds what, followed event by event. Every event carries the runtime's totals after it, in ledger order: what the totals
- * changed by belongs to the event's client and class. That is exact for every action, pending bytes included, as long as no event
- * was lost. */
+/* Who holds what, followed event by event. Every event carries the runtime's totals after it, in ledger order: what the
+ * totals changed by belongs to the event's client and class. That is exact for every action, pending bytes included, as
+ * long as no event was lost. */
 
 typedef struct holder {
     const char *name;                /* of the trace: lives as long as the process */
@@ -38,8 +39,8 @@ typedef struct timeline timeline;
 /* Starts collecting on a thread of its own. */
 weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out);
 
-/* Takes what is still waiting and stops recording. Anything that went wrong while collecting is answered here. The calls
- * below are for a timeline that was stopped. */
+/* Takes what is still waiting and stops recording. Anything that went wrong while collecting is answered here. The
+ * calls below are for a timeline that was stopped. */
 weir_status timeline_stop(timeline *line);
 
 const holdings *timeline_peak(const timeline *line); /* as things were when live + pending was highest */
@@ -53,8 +54,8 @@ size_t timeline_next(timeline *line, weir_event *events, size_t capacity);
 
 void timeline_free(timeline *line);
 
-/* Writes the kept events of a stopped timeline as the CSV of RMM's logging adaptor, with weir's own columns behind RMM's six. On
- * failure the file is removed and the detail says what went wrong. */
+/* Writes the kept events of a stopped timeline as the CSV of RMM's logging adaptor, with weir's own columns behind
+ * RMM's six. On failure the file is removed and the detail says what went wrong. */
 weir_status timeline_write_csv(timeline *line, const char *path);
 
 #endif

@@ -1,7 +1,7 @@
 /* The file behind a sink: pieces go in whole, so that what arrives ends where a piece ends.
  *
- * Not a FILE: a child made by fork would write its copy of the buffer, too. A file that fails once takes nothing more, and
- * is cut back to the last whole piece that is known to have arrived. */
+ * Not a FILE: a child made by fork would write its copy of the buffer, too. A file that fails once takes nothing more,
+ * and is cut back to the last whole piece that is known to have arrived. */
 #ifndef WI_TRACE_WRITE_FILE_H
 #define WI_TRACE_WRITE_FILE_H
 

@@ -414,8 +414,8 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
     return status;
 }
 
-/* Cuts a tensor's parameter down to the bytes [at, at + bytes) of the tensor's slot, which has `whole` bytes; false where
- * those are no whole elements. */
+/* Cuts a tensor's parameter down to the bytes [at, at + bytes) of the tensor's slot, which has `whole` bytes; false
+ * where those are no whole elements. */
 static bool cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t bytes)
 {
     uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = weir_type_bytes(parameter->type);

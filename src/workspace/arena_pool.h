@@ -21,13 +21,13 @@ typedef struct wi_idle {
     weir_class memory_class; /* as which the ledger counts it */
 } wi_idle;
 
-/* The smallest block of the client's that serves the request, ordered before what comes on its stream and, with WEIR_ALLOC_ZEROED,
- * zero there. block->pointer is NULL when none does. WEIR_OK, or the errors of ordering and clearing, with which it stays
- * idle. */
+/* The smallest block of the client's that serves the request, ordered before what comes on its stream and, with
+ * WEIR_ALLOC_ZEROED, zero there. block->pointer is NULL when none does. WEIR_OK, or the errors of ordering and
+ * clearing, with which it stays idle. */
 weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const weir_request *request,
                                weir_block *block, uint64_t *capacity);
-/* The block becomes idle behind the work on `stream`, and others may be freed for it, or it itself. On failure it is the
- * caller's as before. */
+/* The block becomes idle behind the work on `stream`, and others may be freed for it, or it itself. On failure it is
+ * the caller's as before. */
 weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir_stream stream);
 
 /* One user more, for an arena. */

@@ -1,11 +1,11 @@
 /* Stores of parameters.
  *
  * Invariants, true whenever the lock is free:
- *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another unless it
- *   is a further name
+ *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another unless
+ *   it is a further name
  *   names[] has every published parameter once; what is published changes no more
- * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing that
- * readers, runs and closing wait for. */
+ * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing
+ * that readers, runs and closing wait for. */
 #include "workspace/parameters.h"
 #include "base/hash.h"
 #include "memory/space/block.h"
@@ -106,11 +106,12 @@ static void publish(weir_parameters *store, const weir_parameter *parameter)
 
 /* Turns ------------------------------------------------------------------------------------------------------------ */
 
-/* The thread is within a call of this; a callback of pressure inside it would wait for itself, or, at another store, for an
- * adder whose own callback may wait for this one. */
+/* The thread is within a call of this; a callback of pressure inside it would wait for itself, or, at another store,
+ * for an adder whose own callback may wait for this one. */
 static _Thread_local bool adding;
 
-/* The turn of whoever adds: waits for the one before. WEIR_ERR_BUSY while a run reads the store, and inside another addition. */
+/* The turn of whoever adds: waits for the one before. WEIR_ERR_BUSY while a run reads the store, and inside another
+ * addition. */
 static weir_status take_turn(weir_parameters *store)
 {
     if (adding)
@@ -145,8 +146,8 @@ typedef struct taking {
     uint64_t used;
 } taking;
 
-/* The chunks as readers see them change under the lock; the one who has the turn reads them without. A run that has begun
- * meanwhile has declared what it reads, and a new chunk is not among that. */
+/* The chunks as readers see them change under the lock; the one who has the turn reads them without. A run that has
+ * begun meanwhile has declared what it reads, and a new chunk is not among that. */
 static weir_status enter_chunk(weir_parameters *store, store_chunk *longer, const store_chunk *chunk, taking *took)
 {
     pthread_mutex_lock(&store->lock);
@@ -479,8 +480,8 @@ static void free_store(weir_parameters *store)
     free(store);
 }
 
-/* The last holder's. The blocks carry the marks of all declared uses, so that the frees are behind those; what could not be
- * freed stays in the list for another try. */
+/* The last holder's. The blocks carry the marks of all declared uses, so that the frees are behind those; what could
+ * not be freed stays in the list for another try. */
 static weir_status free_chunks(weir_parameters *store)
 {
     for (; store->chunk_count > 0; store->chunk_count--) {

@@ -16,8 +16,8 @@ typedef struct shared {
 
 static atomic_bool stop;
 
-/* Stores to memory that is in no cache keep those behind them from others for a while: without the claimer's fence it would
- * see an owner outside who is in. */
+/* Stores to memory that is in no cache keep those behind them from others for a while: without the claimer's fence it
+ * would see an owner outside who is in. */
 enum { FAR_BYTES = 32 << 20, FAR_STORES = 12 };
 static volatile char far_away[LOCKS][FAR_BYTES];
 

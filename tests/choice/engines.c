@@ -43,8 +43,8 @@ static void check_choice(const weir_choice *choice, const char *engine)
     assert_true(c->library[0] != '\0' && c->version[0] != '\0');
 }
 
-/* What a choice looks at is remembered, but for the model's own graph: later ones lay nothing out again, which takes llama.cpp most
- * of a tenth of a second, and find the same. */
+/* What a choice looks at is remembered, but for the model's own graph: later ones lay nothing out again, which takes
+ * llama.cpp most of a tenth of a second, and find the same. */
 static void one_model(const char *name)
 {
     char path[512];

@@ -1,4 +1,5 @@
-/* What the factory that weir follows was tested for, by the names of its tests, and its defects that must not come back. */
+/* What the factory that weir follows was tested for, by the names of its tests, and its defects that must not come
+ * back. */
 #include "choice/fixture.h"
 
 /* As factory_tests.rs ---------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* Without host memory a choice is refused as a whole: whichever allocation fails, nothing is left and nothing is made up. */
+/* Without host memory a choice is refused as a whole: whichever allocation fails, nothing is left and nothing is made
+ * up. */
 #include "choice/machine.h"
 
 void *__real_malloc(size_t size);

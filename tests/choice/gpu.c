@@ -1,5 +1,6 @@
-/* Choosing and loading on this machine's own device, a GPU's or the stub's, with an engine of this test's: what is explained is
- * what is done, what cannot be had falls back to the processor, and the ledger and the device are then as they were.
+/* Choosing and loading on this machine's own device, a GPU's or the stub's, with an engine of this test's: what is
+ * explained is what is done, what cannot be had falls back to the processor, and the ledger and the device are then as
+ * they were.
  *
  * The tests go on from each other. WEIR_TEST_DEVICE has to name the device; without it they are skipped. */
 #include "core/core.h"
@@ -188,7 +189,8 @@ static void used_is(uint64_t wanted)
         assert_in_range(now + WITNESS_NOISE, wanted, wanted + 2 * WITNESS_NOISE);
 }
 
-/* The tests --------------------------------------------------------------------------------------------------------- */
+/* The tests
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void the_device_first_and_no_context(void **state)
 {

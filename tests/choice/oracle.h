@@ -1,4 +1,5 @@
-/* What should be chosen, by an opinion that shares nothing with the library's: no rule stops another, ranks are counted. */
+/* What should be chosen, by an opinion that shares nothing with the library's: no rule stops another, ranks are
+ * counted. */
 #ifndef TESTS_CHOICE_ORACLE_H
 #define TESTS_CHOICE_ORACLE_H
 
@@ -12,7 +13,8 @@ typedef struct expected {
 
 enum { MOST_EXPECTED = 3 * KINDS_OF_PROVIDERS * (MOST_DEVICES + 1) };
 
-/* Answers how many candidates there should be; `file_bytes` of the model, `format` of its file: "onnx", "gguf", "both". */
+/* Answers how many candidates there should be; `file_bytes` of the model, `format` of its file: "onnx", "gguf",
+ * "both". */
 size_t oracle(const weir_manifest *manifest, const weir_choice_options *options, const char *format,
               uint64_t file_bytes, expected *out);
 

@@ -1,5 +1,5 @@
-/* Random machines, manifests and residents: the choice against an oracle, and against itself with everything found in another
- * order. */
+/* Random machines, manifests and residents: the choice against an oracle, and against itself with everything found in
+ * another order. */
 #include "choice/oracle.h"
 #include "choice/situation.h"
 #include "choice/context.h"

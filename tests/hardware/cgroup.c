@@ -105,7 +105,8 @@ static void the_first_version(void **state)
     expect(&m, 6, 3, 3);
 }
 
-/* In a container that sees the host's name of its group, the files of that name are not there and its limits lie at the top. */
+/* In a container that sees the host's name of its group, the files of that name are not there and its limits lie at the
+ * top. */
 static void a_name_from_outside(void **state)
 {
     (void)state;

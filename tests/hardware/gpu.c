@@ -1,10 +1,11 @@
-/* This machine's own devices, a GPU's or a stub's: what a look tells of them beside what NVIDIA's libraries say, how long it
- * takes, and what it leaves behind. What starts CUDA's driver is a process of its own, as a process sees devices once and for all.
+/* This machine's own devices, a GPU's or a stub's: what a look tells of them beside what NVIDIA's libraries say, how
+ * long it takes, and what it leaves behind. What starts CUDA's driver is a process of its own, as a process sees
+ * devices once and for all.
  *
  *     test-hardware-gpu                  the tests; skipped without a device (77), unless WEIR_REQUIRE_CUDA=1
  *     test-hardware-gpu seen             what the driver shows, and what a look shows by its word
  *     test-hardware-gpu rules            for each line of the input, what a look shows of a process with that list
- *     test-hardware-gpu times            milliseconds of looks: the first one, the median of later ones, and their longest
+ *     test-hardware-gpu times            milliseconds of looks: the first one, later ones' median and longest
  *     test-hardware-gpu leave MS         ends while sources may still be asked
  *     test-hardware-gpu hold             looks, waits for a line, makes a runtime, waits again */
 #include "core/core.h"
@@ -16,7 +17,8 @@
 
 enum { PATIENT = 10000, COLD_MS = 500, WARM_MS = 50, LOOKS = 20 };
 
-/* Processes of their own -------------------------------------------------------------------------------------------- */
+/* Processes of their own
+ * -------------------------------------------------------------------------------------------- */
 
 /* Keys without their beginnings and dashes, as the witness writes them: the driver does not say which are slices. */
 static void print_look(const char *list)
@@ -119,7 +121,8 @@ static int hold_on(void)
     return 0;
 }
 
-/* One that is asked ------------------------------------------------------------------------------------------------- */
+/* One that is asked
+ * ------------------------------------------------------------------------------------------------- */
 
 typedef struct child {
     pid_t id;
@@ -170,14 +173,16 @@ static const char *answer(const char *word, const char *second)
     return text;
 }
 
-/* The tests --------------------------------------------------------------------------------------------------------- */
+/* The tests
+ * --------------------------------------------------------------------------------------------------------- */
 
-/* Lists for CUDA_VISIBLE_DEVICES: %U stands for the UUID of a device, %S for its beginning, %P for it without "GPU-", %H for that
- * in capitals, %L for its first letter, %M for a slice that is not there. What NVIDIA documents: */
+/* Lists for CUDA_VISIBLE_DEVICES: %U stands for the UUID of a device, %S for its beginning, %P for it without "GPU-",
+ * %H for that in capitals, %L for its first letter, %M for a slice that is not there. What NVIDIA documents: */
 static const char *const documented[] = {"",       "0",     "-1",    "0,-1",    "-1,0",  "0,0", "0,99",
                                          "99,0",   "1",     "1,0",   "abc",     "0,abc", "%U",  "%S",
                                          "%U,abc", "%U,%U", "GPU-x", "0,abc,0", "%M"};
-/* And what it does not: for a driver itself to say. A word that is a device is found by naming that twice, as none is seen then. */
+/* And what it does not: for a driver itself to say. A word that is a device is found by naming that twice, as none is
+ * seen then. */
 static const char *const others[] = {
     " 0",
     "0 ",

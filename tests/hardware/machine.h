@@ -54,7 +54,8 @@ weir_hardware *machine_look(const machine *m, const weir_hardware_options *optio
 void machine_expect(const machine *m, const weir_hardware_options *options, const char *lines);
 void machine_expect_of(const weir_hardware *hardware, const char *lines);
 
-/* The devices must be these within 10 s: what failed slowly, as it may on a busy machine, is not asked again at once. */
+/* The devices must be these within 10 s: what failed slowly, as it may on a busy machine, is not asked again at
+ * once. */
 void machine_expect_soon(const machine *m, const char *lines);
 
 /* The remarks must have this in them, or not. */

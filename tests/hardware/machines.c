@@ -118,8 +118,8 @@ static void mig(void **state)
                                      " - 0000:5e:00.0 cuda:2 2 140 139 du 132 9.0 580.65.6/13.0 NVIDIA H200\n" WHOLE);
 }
 
-/* A driver before CUDA 11.4 gives a slice the UUID of the device that it is cut from, and another none: neither makes the slice
- * that device, with its bytes. */
+/* A driver before CUDA 11.4 gives a slice the UUID of the device that it is cut from, and another none: neither makes
+ * the slice that device, with its bytes. */
 static void a_slice_without_a_uuid(void **state)
 {
     (void)state;

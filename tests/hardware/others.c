@@ -191,8 +191,8 @@ static void partitions_without_a_number(void **state)
     weir_hardware_release(hardware);
 }
 
-/* 128 GiB, of which firmware has carved 96 out for the graphics: the host has 32, the graphics 96, and the 16 that it might
- * borrow from the host are not counted again. */
+/* 128 GiB, of which firmware has carved 96 out for the graphics: the host has 32, the graphics 96, and the 16 that it
+ * might borrow from the host are not counted again. */
 static void a_carved_out_part_is_not_the_hosts(void **state)
 {
     (void)state;

@@ -34,8 +34,8 @@ static void wait_ms(int ms)
     nanosleep(&t, NULL);
 }
 
-/* 11: NVML takes an hour. The first look waits its limit, the others do not wait at all: so many would take half an hour. The GPU is
- * there by CUDA's driver, and the program can end while the thread hangs: this test's does. */
+/* 11: NVML takes an hour. The first look waits its limit, the others do not wait at all: so many would take half an
+ * hour. The GPU is there by CUDA's driver, and the program can end while the thread hangs: this test's does. */
 static void a_probe_of_an_hour(void **state)
 {
     (void)state;

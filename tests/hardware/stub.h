@@ -1,8 +1,9 @@
-/* What the stubs of NVML and of CUDA's driver know: a file gpus.txt beside the library, read at each start of it. Lines:
+/* What the stubs of NVML and of CUDA's driver know: a file gpus.txt beside the library, read at each start of it.
+ * Lines:
  *   driver 580.65.06          cuda 13000
  *   sleep NVML CUDA           milliseconds that a start takes
  *   fail NVML CUDA            what a start answers
- *   gpu UUID PCI RANK CAPABILITY UNITS TOTAL FREE FLAGS NAME      in the order of addresses; RANK: CUDA's, the fastest first
+ *   gpu UUID PCI RANK CAPABILITY UNITS TOTAL FREE FLAGS NAME      by address; RANK: CUDA's, the fastest first
  *   mig UUID UNITS TOTAL FREE NAME                                a slice of the last, a GPU instance
  *   mig+ UUID UNITS TOTAL FREE NAME                               another slice of the same GPU instance
  * FLAGS: - or words between commas: integrated, lost, unknown (its memory), nowhere (NVML does not tell its address),

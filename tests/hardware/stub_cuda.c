@@ -1,5 +1,5 @@
-/* A libcuda.so.1 that tells of the devices in gpus.txt, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER let it. It has no function
- * that makes a context. */
+/* A libcuda.so.1 that tells of the devices in gpus.txt, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER let it. It has no
+ * function that makes a context. */
 #include "stub.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* A libnvidia-ml.so.1 that tells of the devices in gpus.txt. Layouts are written down here a second time, on purpose. */
+/* A libnvidia-ml.so.1 that tells of the devices in gpus.txt. Layouts are written down here a second time, on
+ * purpose. */
 #include "stub.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Which devices a process sees, and as which ordinals: by CUDA's driver, and by CUDA's rules where the driver has not answered. */
+/* Which devices a process sees, and as which ordinals: by CUDA's driver, and by CUDA's rules where the driver has not
+ * answered. */
 #include "machine.h"
 
 #include <stdio.h>
@@ -78,8 +79,8 @@ static void check(const machine *m, const char *list, const char *expected)
     assert_string_equal(seen, expected);
 }
 
-/* Whose word it is: the CUDA Programming Guide's, that of PyTorch's tests, which were fitted to driver 525, or that of driver 580
- * itself on a machine with one GPU. */
+/* Whose word it is: the CUDA Programming Guide's, that of PyTorch's tests, which were fitted to driver 525, or that of
+ * driver 580 itself on a machine with one GPU. */
 typedef enum word_of { GUIDE, PYTORCH, DRIVER_580 } word_of;
 
 static const struct {
@@ -195,7 +196,8 @@ static void a_slice_of_each_instance(void **state)
     unsetenv("CUDA_DEVICE_ORDER");
 }
 
-/* With a driver that does not answer, ordinals follow from the rules; which is fastest is then a guess, and said to be one. */
+/* With a driver that does not answer, ordinals follow from the rules; which is fastest is then a guess, and said to be
+ * one. */
 static void without_the_drivers_word(void **state)
 {
     (void)state;

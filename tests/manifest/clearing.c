@@ -1,4 +1,5 @@
-/* Unpacked packages are cleared away by age and bytes, never under somebody who uses them, in however many processes. */
+/* Unpacked packages are cleared away by age and bytes, never under somebody who uses them, in however many
+ * processes. */
 #include "manifest/disk.h"
 #include "manifest/packing.h"
 
@@ -311,7 +312,8 @@ static void readers_and_clearers_at_once(void **state)
     assert_int_equal(system("test -z \"$(ls -A store/packages | grep new)\""), 0);
 }
 
-/* ---- what other processes do ----------------------------------------------------------------------------------------- */
+/* ---- what other processes do
+ * ----------------------------------------------------------------------------------------- */
 
 static int use(const char *path)
 {

@@ -1,6 +1,6 @@
-/* Every allocation of libweir-manifest fails once, wherever it is: the call says so, has given back all that it took, and is
- * never content with a part of the manifest. Those of jansson do not: where it has no memory, 2.14 loses letters of texts
- * without a word and leaves a hash table broken. */
+/* Every allocation of libweir-manifest fails once, wherever it is: the call says so, has given back all that it took,
+ * and is never content with a part of the manifest. Those of jansson do not: where it has no memory, 2.14 loses letters
+ * of texts without a word and leaves a hash table broken. */
 #include "manifest/manifest.h"
 
 static long left = -1; /* allocations until one fails; below 0: none does */
@@ -74,7 +74,8 @@ void __wrap_free(void *block)
     __real_free(block);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------------- */
+/* ---- the calls
+ * ------------------------------------------------------------------------------------------------------- */
 
 static const char text[] =
     "{\"framework\": \"onnx\", \"model_file\": \"m.onnx\", \"n\\u0061me\": \"x\", \"metadata\": {\"a\": [{}]},\n"

@@ -1,4 +1,5 @@
-/* Gzip files as packages come in: of several members, with something behind their end, beyond what 32 bits of length tell. */
+/* Gzip files as packages come in: of several members, with something behind their end, beyond what 32 bits of length
+ * tell. */
 #include "manifest/package.h"
 #include "manifest/disk.h"
 #include "manifest/packing.h"
@@ -103,7 +104,8 @@ static uint64_t expected_of(uint64_t bytes, uint64_t unpacked)
     return answer;
 }
 
-/* The file's last four bytes are a length modulo 2^32, of its last member: never is more expected than there must be. */
+/* The file's last four bytes are a length modulo 2^32, of its last member: never is more expected than there must
+ * be. */
 static void lengths_beyond_32_bits(void **state)
 {
     (void)state;

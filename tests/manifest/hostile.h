@@ -1,5 +1,5 @@
-/* Any text at all, read as a manifest, and what has to hold of the answer: places lie in the text, they are those of the values
- * that jansson finds, and what jansson refuses is not good. */
+/* Any text at all, read as a manifest, and what has to hold of the answer: places lie in the text, they are those of
+ * the values that jansson finds, and what jansson refuses is not good. */
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
 

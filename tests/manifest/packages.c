@@ -11,7 +11,8 @@
 static const char manifest_text[] =
     "{\"framework\": \"onnx\", \"project_name\": \"p\", \"version\": \"1\", \"model_file\": \"m.onnx\"}";
 
-/* ---- the system, as a test wants it ---------------------------------------------------------------------------------- */
+/* ---- the system, as a test wants it
+ * ---------------------------------------------------------------------------------- */
 
 static time_t ahead; /* of the clock */
 time_t __real_time(time_t *out);
@@ -32,7 +33,8 @@ static int begin(void **state)
     return folder_make(state);
 }
 
-/* ---- good ones ------------------------------------------------------------------------------------------------------- */
+/* ---- good ones
+ * ------------------------------------------------------------------------------------------------------- */
 
 static char *folder_of(const weir_manifest *m)
 {
@@ -231,7 +233,8 @@ static void places_are_of_the_manifest_inside(void **state)
     detail_names("there is no \"n.onnx\" in the package");
 }
 
-/* ---- bad ones -------------------------------------------------------------------------------------------------------- */
+/* ---- bad ones
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void is_refused(const char *path, weir_status status, const char *named)
 {
@@ -344,7 +347,8 @@ static char *noise(size_t length)
     return bytes;
 }
 
-/* Weights lie in a package as they are: that one of their bytes is another only the sum at the end of the file shows. */
+/* Weights lie in a package as they are: that one of their bytes is another only the sum at the end of the file
+ * shows. */
 static void a_changed_weight_is_found(void **state)
 {
     (void)state;

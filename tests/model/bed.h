@@ -1,7 +1,8 @@
 /* What the tests of opening share: a machine with a device of every kind, and an engine that fails where it is told to.
  *
- * The engine calls itself "onnx" and has all seven providers. It takes real memory from its client, so that ledgers have
- * something to say. All devices are of the runtime that WEIR_TEST_DEVICE names but the processor, which is of the host's. */
+ * The engine calls itself "onnx" and has all seven providers. It takes real memory from its client, so that ledgers
+ * have something to say. All devices are of the runtime that WEIR_TEST_DEVICE names but the processor, which is of the
+ * host's. */
 #ifndef TESTS_OPENING_BED_H
 #define TESTS_OPENING_BED_H
 

@@ -1,4 +1,5 @@
-/* Requests that are stopped while a model moves: wherever one is, a cancel reaches it, and one that does not has missed it. */
+/* Requests that are stopped while a model moves: wherever one is, a cancel reaches it, and one that does not has missed
+ * it. */
 #include "model/bed.h"
 
 #include <stdatomic.h>
@@ -181,7 +182,8 @@ static void an_engine_that_cannot_cancel(void **state)
     ok(weir_model_unload(it.model));
 }
 
-/* Unloading ---------------------------------------------------------------------------------------------------------- */
+/* Unloading
+ * ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct unloading {
     weir_model *model;
@@ -227,7 +229,8 @@ static void unloading_waits_for_a_cancel(void **state)
     check_books(&before);
 }
 
-/* At any moment ------------------------------------------------------------------------------------------------------ */
+/* At any moment
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef struct shot {
     weir_model *model;

@@ -1,4 +1,5 @@
-/* How much of a model its provider runs: what the manifest wants of it, after the load, and what a forbidden processor leaves. */
+/* How much of a model its provider runs: what the manifest wants of it, after the load, and what a forbidden processor
+ * leaves. */
 #include "model/bed.h"
 
 /* Opens on cuda, or else on rocm; answers why it is not on cuda, "" where it is. */
@@ -55,8 +56,8 @@ static void a_refusal_names_both_shares(void **state)
         "the engine cannot tell how much of the model it runs, and the manifest wants 50 % of it on cuda");
 }
 
-/* A model that is another provider's in name alone runs on the processor: where that is forbidden it is refused, though nothing is
- * said about coverage. A part of it may run there. */
+/* A model that is another provider's in name alone runs on the processor: where that is forbidden it is refused, though
+ * nothing is said about coverage. A part of it may run there. */
 static void a_forbidden_processor_does_not_run_all_of_it(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Failures of an engine's own, after which it calls itself unhealthy: it may be the request that is bad, or the instance. */
+/* Failures of an engine's own, after which it calls itself unhealthy: it may be the request that is bad, or the
+ * instance. */
 #include "model/bed.h"
 
 /* A request that nobody can answer costs nobody anything, however often it comes. */

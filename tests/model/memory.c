@@ -1,5 +1,5 @@
-/* Opening without host memory, at each place where some is asked for: it works all the same, or nothing is left. And a model that
- * lives for long takes no more of it with every request. */
+/* Opening without host memory, at each place where some is asked for: it works all the same, or nothing is left. And a
+ * model that lives for long takes no more of it with every request. */
 #include "model/bed.h"
 
 #include <stdatomic.h>

@@ -31,7 +31,8 @@ static void failures_that_are_the_requests_own(void **state)
     check_books(&before);
 }
 
-/* Held, streamed, ordered ------------------------------------------------------------------------------------------- */
+/* Held, streamed, ordered
+ * ------------------------------------------------------------------------------------------- */
 
 static void outputs_stay_across_a_move(void **state)
 {
@@ -240,7 +241,8 @@ static void inputs_on_a_device_stay_there(void **state)
     check_books(&before);
 }
 
-/* A stream's work is done before the request is made where nobody knows the stream; where it is known it is left alone. */
+/* A stream's work is done before the request is made where nobody knows the stream; where it is known it is left
+ * alone. */
 static void inputs_ordered_on_a_stream_are_waited_for(void **state)
 {
     (void)state;
@@ -299,7 +301,8 @@ static void a_stream_that_cannot_be_waited_for(void **state)
     check_books(&before);
 }
 
-/* Nobody is left ------------------------------------------------------------------------------------------------------ */
+/* Nobody is left
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* A request that no candidate answers moves nothing, and is not tried everywhere again. */
 static void a_request_that_nobody_answers(void **state)

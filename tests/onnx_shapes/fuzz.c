@@ -1,4 +1,5 @@
-/* Hostile models: whatever the bytes, they are refused with a reason, or their graph is inferred and a plan of it holds.
+/* Hostile models: whatever the bytes, they are refused with a reason, or their graph is inferred and a plan of it
+ * holds.
  *
  *   test-shapes-fuzz COUNT FOLDER   so many executions on damaged copies of the folder's files, always the same ones
  *
@@ -103,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef WEIR_LIBFUZZER
-/* Damage ------------------------------------------------------------------------------------------------------------- */
+/* Damage
+ * ------------------------------------------------------------------------------------------------------------- */
 
 enum { SEEDS = 100, MOST = 1 << 16 };
 

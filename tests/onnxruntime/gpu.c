@@ -1,6 +1,6 @@
 /* A program's own sessions on a device: ONNX Runtime's own arena, weir with a stream that it knows, and weir with ONNX
- * Runtime's own streams, by turns. Answers are compared, latencies told, and values are released after their session. Works on
- * a GPU, and on the stub with a model of copies.
+ * Runtime's own streams, by turns. Answers are compared, latencies told, and values are released after their session.
+ * Works on a GPU, and on the stub with a model of copies.
  *
  *     test-onnxruntime-gpu MODEL EXTENT PAIRS */
 #include "ort.h"
@@ -73,7 +73,7 @@ static void close_side(side *s, int mode)
     ok(weir_client_close(s->client));
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {

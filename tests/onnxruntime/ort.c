@@ -74,7 +74,8 @@ ort_session *ort_session_of(const char *name, bool shared)
     return session;
 }
 
-/* Ports ------------------------------------------------------------------------------------------------------------- */
+/* Ports
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static char *name_of(ort_session *session, size_t index, bool input)
 {
@@ -233,7 +234,8 @@ void ort_plain_answers(const char *model, unsigned seed, int64_t extent, ort_por
     ort->ReleaseSession(session);
 }
 
-/* Failing ----------------------------------------------------------------------------------------------------------- */
+/* Failing
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static struct {
     ort_allocator *table, before;

@@ -10,8 +10,8 @@ enum { SKIPPED = 77, MOST_PORTS = 8 };
 extern const ort_api *ort;
 extern ort_env *ort_environment;
 
-/* Opens engines/NAME/current of the store, or what WEIR_ONNXRUNTIME names. 0, or the exit status of a test that cannot run,
- * with a line that says why. */
+/* Opens engines/NAME/current of the store, or what WEIR_ONNXRUNTIME names. 0, or the exit status of a test that cannot
+ * run, with a line that says why. */
 int ort_open(const char *name);
 
 /* NULL for success; else the words of the failure, in static storage of the thread. */
@@ -52,8 +52,8 @@ bool ort_equal(const ort_ports *a, const ort_ports *b);
 /* What the model answers without weir. */
 void ort_plain_answers(const char *model, unsigned seed, int64_t extent, ort_ports *out);
 
-/* From now on request number `nth` for memory of that kind, of whatever sort, is one that no device can serve. Ends with
- * ort_fail_no_more, which answers how many there were. One bridge at a time. */
+/* From now on request number `nth` for memory of that kind, of whatever sort, is one that no device can serve. Ends
+ * with ort_fail_no_more, which answers how many there were. One bridge at a time. */
 void ort_fail_from(weir_onnxruntime *bridge, weir_kind kind, int nth);
 int ort_fail_no_more(void);
 

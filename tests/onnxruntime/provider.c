@@ -1,5 +1,5 @@
-/* ONNX Runtime's own CUDA provider, unmodified, over the stub of CUDA: its allocations, copies, streams and frees are real,
- * its kernels do nothing but take time. Models of copies alone answer truly. */
+/* ONNX Runtime's own CUDA provider, unmodified, over the stub of CUDA: its allocations, copies, streams and frees are
+ * real, its kernels do nothing but take time. Models of copies alone answer truly. */
 #include "ort.h"
 
 #include <dlfcn.h>
@@ -85,7 +85,8 @@ static bool run_copies(ort_session *session, unsigned seed, int64_t extent, cons
     return equal;
 }
 
-/* Weights without a stream when the session is created, everything of a run on the session's stream; and nothing stays. */
+/* Weights without a stream when the session is created, everything of a run on the session's stream; and nothing
+ * stays. */
 static void where_its_memory_comes_from(bool known)
 {
     fixture f = begin(known);
@@ -177,7 +178,8 @@ static void results_for_the_host(void **state)
     }
 }
 
-/* Sessions of their own clients on threads of their own, in a budget that makes each wait for what the other has freed. */
+/* Sessions of their own clients on threads of their own, in a budget that makes each wait for what the other has
+ * freed. */
 typedef struct worker {
     ort_session *session;
     unsigned seed;
@@ -244,7 +246,8 @@ static void two_sessions_lend_to_each_other(void **state)
     two_sessions_in_a_small_budget(false);
 }
 
-/* Failures ---------------------------------------------------------------------------------------------------------- */
+/* Failures
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* The request number `nth` of that kind is one that no device can serve; answers whether all went well. */
 static bool try_all(fixture *f, const char *model, weir_kind kind, int nth, int *seen)

@@ -15,7 +15,8 @@ static void listen(weir_log_level level, const char *text, void *user)
     snprintf(said, sizeof said, "%s", text);
 }
 
-/* Native streams ---------------------------------------------------------------------------------------------------- */
+/* Native streams
+ * ---------------------------------------------------------------------------------------------------- */
 
 void enter(const fixture *f)
 {
@@ -79,7 +80,7 @@ void *alloc_on(const fixture *f, void *native, size_t bytes)
     return f->table->AllocOnStream(f->table, bytes, fake_stream(&native));
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------------------------ */
 
 jmp_buf refused_at;
 

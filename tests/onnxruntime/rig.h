@@ -1,5 +1,5 @@
-/* A bridge over the stub of CUDA and a fake ONNX Runtime: native streams of somebody's own, gates on them, and a refusal that
- * comes back to C. */
+/* A bridge over the stub of CUDA and a fake ONNX Runtime: native streams of somebody's own, gates on them, and a
+ * refusal that comes back to C. */
 #ifndef TESTS_BRIDGE_RIG_H
 #define TESTS_BRIDGE_RIG_H
 

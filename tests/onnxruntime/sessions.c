@@ -131,9 +131,11 @@ static void who_takes_part(void **state)
     end(&f);
 }
 
-/* Failures ---------------------------------------------------------------------------------------------------------- */
+/* Failures
+ * ---------------------------------------------------------------------------------------------------------- */
 
-/* Loads, runs twice and unloads, however far it comes; answers whether all went well. A session whose run failed goes on. */
+/* Loads, runs twice and unloads, however far it comes; answers whether all went well. A session whose run failed goes
+ * on. */
 static bool try_all(const char *model, weir_client *client, const ort_ports *plain)
 {
     ort_session *session;

@@ -1,5 +1,5 @@
-/* Registering, step by step over a fake ONNX Runtime: every error, and that it changes nothing. On host, and on cuda over the
- * stub (WEIR_TEST_DEVICE). */
+/* Registering, step by step over a fake ONNX Runtime: every error, and that it changes nothing. On host, and on cuda
+ * over the stub (WEIR_TEST_DEVICE). */
 #include "fake.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
-/* The order of streams: what ONNX Runtime frees on a stream is nobody's too early, whether weir knows the stream or ONNX
- * Runtime made it itself. Streams are held by gates, so that work is truly late. On cuda over the stub, which tells when a
- * stream is named that has been destroyed. */
+/* The order of streams: what ONNX Runtime frees on a stream is nobody's too early, whether weir knows the stream or
+ * ONNX Runtime made it itself. Streams are held by gates, so that work is truly late. On cuda over the stub, which
+ * tells when a stream is named that has been destroyed. */
 #include "rig.h"
 
 #include <stdatomic.h>
@@ -137,8 +137,8 @@ static void freed_after_the_stream(void **state)
     end(&f);
 }
 
-/* Programs with a new session for each request: what follows their streams does not add up, whether blocks are left of them or
- * not, and one whose stream is still there goes on. */
+/* Programs with a new session for each request: what follows their streams does not add up, whether blocks are left of
+ * them or not, and one whose stream is still there goes on. */
 static void streams_that_never_come_again(void **state)
 {
     (void)state;
@@ -219,7 +219,8 @@ static void freed_behind_the_known_stream(void **state)
     end(&f);
 }
 
-/* Sessions on threads of their own, with streams of their own, out of one small budget; each checks what it has written. */
+/* Sessions on threads of their own, with streams of their own, out of one small budget; each checks what it has
+ * written. */
 typedef struct worker {
     const fixture *f;
     int number;
@@ -271,8 +272,8 @@ static void threads_with_streams(void **state)
     end(&f);
 }
 
-/* Threads of one session share a stream where the provider has one for all (use_ep_level_unified_stream): it has one follower
- * all the same, whose hand the next request empties. */
+/* Threads of one session share a stream where the provider has one for all (use_ep_level_unified_stream): it has one
+ * follower all the same, whose hand the next request empties. */
 typedef struct sharer {
     const fixture *f;
     pthread_barrier_t *start;
@@ -397,8 +398,8 @@ static void *take_what_waits(void *argument)
     return NULL;
 }
 
-/* A program that unloads a model for want of memory does so inside a pressure callback, while the bridge's own may be under way
- * on another thread: that one is waited for, as what it works with is gone afterwards. */
+/* A program that unloads a model for want of memory does so inside a pressure callback, while the bridge's own may be
+ * under way on another thread: that one is waited for, as what it works with is gone afterwards. */
 static void closed_while_it_gives_up(void **state)
 {
     (void)state;

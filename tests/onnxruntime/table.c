@@ -1,5 +1,5 @@
-/* What a bridge answers ONNX Runtime on a device: sizes, classes and kinds, pointers that are not its own, refusals, failures of
- * the driver, pinned memory, runs of blocks. On cuda over the stub. */
+/* What a bridge answers ONNX Runtime on a device: sizes, classes and kinds, pointers that are not its own, refusals,
+ * failures of the driver, pinned memory, runs of blocks. On cuda over the stub. */
 #include "rig.h"
 
 static void foreign_pointers(bool known)
@@ -52,8 +52,8 @@ static void ignored(const fixture *f, ort_allocator *table, void *pointer)
     assert_int_equal(stats(f).live, blocks);
 }
 
-/* What the program or another engine has of the same client, on any stream, is not ONNX Runtime's to free: neither fresh blocks
- * nor ones that it had before. */
+/* What the program or another engine has of the same client, on any stream, is not ONNX Runtime's to free: neither
+ * fresh blocks nor ones that it had before. */
 static void blocks_of_the_same_client(const char *resource, bool known)
 {
     weir_runtime *runtime;
@@ -154,8 +154,8 @@ static void sizes_classes_and_kinds(void **state)
     end(&f);
 }
 
-/* Pinned blocks are kept for the next request of their size, which gets one when the device is past its free; they go with
- * the last block of the bridge's. */
+/* Pinned blocks are kept for the next request of their size, which gets one when the device is past its free; they go
+ * with the last block of the bridge's. */
 static void pinned_memory_serves_again(void **state)
 {
     (void)state;
@@ -237,8 +237,8 @@ static void *allocate_or_null(weir_client *client, size_t bytes)
     return weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &p) == WEIR_OK ? p : NULL;
 }
 
-/* While the stream is captured that a free is behind, nothing can be ordered there: what the device is past goes all the same,
- * and what it is not past is kept on and goes later. */
+/* While the stream is captured that a free is behind, nothing can be ordered there: what the device is past goes all
+ * the same, and what it is not past is kept on and goes later. */
 static void pinned_memory_is_given_up_while_captured(void **state)
 {
     (void)state;
@@ -291,8 +291,8 @@ static weir_block_details details_of(const void *pointer)
     return d;
 }
 
-/* Kernels that take memory without a stream work on the captured one. Another thread may make a session meanwhile, whose weights
- * are not the graph's to use again. */
+/* Kernels that take memory without a stream work on the captured one. Another thread may make a session meanwhile,
+ * whose weights are not the graph's to use again. */
 static void taken_without_a_stream_for_a_graph(void **state)
 {
     (void)state;
@@ -331,8 +331,8 @@ static void close_meanwhile(weir_log_level level, const char *text, void *user)
     close_answered = weir_onnxruntime_close(((fixture *)user)->bridge);
 }
 
-/* A free gives up what is kept before the bridge counts as idle: whoever asks until it can be closed does not close it under the
- * last free's feet. The driver refuses, so that the log is heard of it in the midst of that. */
+/* A free gives up what is kept before the bridge counts as idle: whoever asks until it can be closed does not close it
+ * under the last free's feet. The driver refuses, so that the log is heard of it in the midst of that. */
 static void idle_when_the_last_free_is_done(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Hostile texts for the readers of lists and plans: the first byte says which reader. What is read is planned, and the plan
- * has to be one that the checker accepts. A plan's text gets the sum that it ought to have, as nothing would be read of it
- * otherwise. */
+/* Hostile texts for the readers of lists and plans: the first byte says which reader. What is read is planned, and the
+ * plan has to be one that the checker accepts. A plan's text gets the sum that it ought to have, as nothing would be
+ * read of it otherwise. */
 #include "planner/plan.h"
 
 #include <weir/plan.h>

@@ -1,5 +1,5 @@
-/* Random lists: every plan is checked by the library's checker and by brute force here, proven ones against all orders of
- * placement. */
+/* Random lists: every plan is checked by the library's checker and by brute force here, proven ones against all orders
+ * of placement. */
 #include "planner/random.h"
 
 typedef struct placed {

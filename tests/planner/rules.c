@@ -215,8 +215,8 @@ static void shorter_ones_over_fixed_ones_leave_the_rest(void **state)
     }
 }
 
-/* What may be written over another and is not makes plans thinkable that are not looked for, so nothing is proven; and a
- * distance of a milliard bytes to the bound is not walked byte by byte. */
+/* What may be written over another and is not makes plans thinkable that are not looked for, so nothing is proven; and
+ * a distance of a milliard bytes to the bound is not walked byte by byte. */
 static void what_is_not_looked_for_is_not_proven(void **state)
 {
     (void)state;
@@ -503,7 +503,8 @@ static void the_time_limit_holds_for_every_list(void **state)
     wi_clock = NULL;
 }
 
-/* A plan that the clock ended is no better than one that it did not, and no worse than the one that it ended at once. */
+/* A plan that the clock ended is no better than one that it did not, and no worse than the one that it ended at
+ * once. */
 static void more_time_makes_no_worse_plans(void **state)
 {
     (void)state;

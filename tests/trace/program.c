@@ -1,6 +1,6 @@
-/* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered` frees
- * on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's function
- * while the exit closes traces. */
+/* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered`
+ * frees on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's
+ * function while the exit closes traces. */
 #include <weir/weir.h>
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The check of recorded programs: what is planted is found, by name, and what is ordered is not. The programs run on the
- * host driver; their work is what they say it is. */
+/* The check of recorded programs: what is planted is found, by name, and what is ordered is not. The programs run on
+ * the host driver; their work is what they say it is. */
 #include "trace.h"
 
 #include "trace/race_check.h"
@@ -347,11 +347,15 @@ static void a_stream_at_the_place_of_another(void **state)
 {
     recorded *r = *state;
     const weir_stream first = {0x1000000010005}, second = {0x1000000020005};
+    /* clang-format off */
     const weir_event events[] = {
-        {.action = WEIR_ACTION_ALLOCATE, .order = 1, .stream = first, .pointer = r, .bytes = 256, .client = "c", .tag = ""},
-        {.action = WEIR_ACTION_NOTE_USE, .order = 2, .stream = first, .pointer = r, .bytes = 256, .access = WEIR_ACCESS_WRITE},
+        {.action = WEIR_ACTION_ALLOCATE, .order = 1, .stream = first, .pointer = r, .bytes = 256,
+         .client = "c", .tag = ""},
+        {.action = WEIR_ACTION_NOTE_USE, .order = 2, .stream = first, .pointer = r, .bytes = 256,
+         .access = WEIR_ACCESS_WRITE},
         {.action = WEIR_ACTION_STREAM_OPEN, .order = 5, .stream = second},
         {.action = WEIR_ACTION_DEALLOCATE, .order = 6, .pointer = r}};
+    /* clang-format on */
     r->check = race_check_create();
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         ok(race_check_event(r->check, &events[i]));

@@ -1,5 +1,5 @@
-/* A fault at every driver call and at every host allocation of an arena's life: a clean status, parameters that stay where
- * and what they were, and nothing left when all is closed. */
+/* A fault at every driver call and at every host allocation of an arena's life: a clean status, parameters that stay
+ * where and what they were, and nothing left when all is closed. */
 #include "workspace/fixture.h"
 #include "core/faulty.h"
 

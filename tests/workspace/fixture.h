@@ -53,8 +53,8 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* What a copy behind a gate reads or writes: out of other memory of the host's the driver copies only when the gate is open, and
- * keeps the thread until then. */
+/* What a copy behind a gate reads or writes: out of other memory of the host's the driver copies only when the gate is
+ * open, and keeps the thread until then. */
 static inline unsigned char *pinned(fixture *f, size_t bytes, int value)
 {
     weir_request request = {.struct_size = sizeof request, .bytes = bytes, .kind = WEIR_KIND_PINNED};

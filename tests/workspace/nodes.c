@@ -1,5 +1,5 @@
-/* From nodes to an arena: what lives through the whole run has its bytes to itself, types have their own sizes, views lie to
- * the byte in what they look at, and what is not aligned as it wants is refused. */
+/* From nodes to an arena: what lives through the whole run has its bytes to itself, types have their own sizes, views
+ * lie to the byte in what they look at, and what is not aligned as it wants is refused. */
 #include "workspace/fixture.h"
 
 #include <weir/plan_nodes.h>

@@ -1,4 +1,5 @@
-/* The pool of arenas' memory: what fits best, what is kept and for how long, whose bytes are seen, and in which order. */
+/* The pool of arenas' memory: what fits best, what is kept and for how long, whose bytes are seen, and in which
+ * order. */
 #include "workspace/fixture.h"
 
 static int set_up(void **state)
@@ -208,8 +209,8 @@ static void pressure_takes_what_it_needs(void **state)
     ok(weir_arena_pool_put(pool));
 }
 
-/* What is kept is what the ledger counts, also where a block is charged more than it serves with; so a shortage that one
- * block covers takes no second. */
+/* What is kept is what the ledger counts, also where a block is charged more than it serves with; so a shortage that
+ * one block covers takes no second. */
 static void bytes_are_as_the_ledger_counts_them(void **state)
 {
     void *own;

@@ -1,4 +1,5 @@
-/* Runs that go wrong: aborted ones, those whose device is lost, and those that begin while their parameters are added. */
+/* Runs that go wrong: aborted ones, those whose device is lost, and those that begin while their parameters are
+ * added. */
 #include "workspace/fixture.h"
 
 #include <weir/pressure.h>
@@ -210,7 +211,8 @@ static void runs_and_additions_refuse_or_see_each_other(void **state)
     weir_plan_destroy(plan);
 }
 
-/* A lost device -------------------------------------------------------------------------------------------------------- */
+/* A lost device
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void (*lose)(bool lost);
 

@@ -1,5 +1,5 @@
-/* Arenas: tensors at the plan's offsets, buckets over one block, lengths and copies that keep to their slots, parameters found
- * by tensor and by slot, runs in order. */
+/* Arenas: tensors at the plan's offsets, buckets over one block, lengths and copies that keep to their slots,
+ * parameters found by tensor and by slot, runs in order. */
 #include "workspace/fixture.h"
 
 #include <weir/plan_nodes.h>
@@ -165,7 +165,8 @@ static void what_cannot_grow_in_place_is_told(void **state)
     weir_plan_destroy(too_large);
 }
 
-/* Parameters ---------------------------------------------------------------------------------------------------------- */
+/* Parameters
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* A parameter that the plan was told of takes two bytes an element, and no slot. */
 static void a_half_parameter_of_a_plan_has_no_slot(void **state)
@@ -288,7 +289,8 @@ static void arenas_and_buckets_share_parameters(void **state)
     weir_plan_destroy(large);
 }
 
-/* Runs ---------------------------------------------------------------------------------------------------------------- */
+/* Runs
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static void runs_on_two_streams_come_one_after_the_other(void **state)
 {
@@ -390,7 +392,8 @@ static void a_store_takes_nothing_during_a_run(void **state)
     weir_plan_destroy(plan);
 }
 
-/* Kinds, alignment, size ---------------------------------------------------------------------------------------------- */
+/* Kinds, alignment, size
+ * ---------------------------------------------------------------------------------------------- */
 
 static void each_kind_has_its_block(void **state)
 {

@@ -2,9 +2,9 @@
  *
  * ggml has one object for the CPU's buffer type, with a table of functions in writable memory. Two of its entries are
  * replaced: alloc_buffer, and get_alloc_size, which ggml asks for every tensor before it allocates a buffer for them.
- * The last name seen there tells what the next buffer is for: a fresh tensor called cache_… is the KV cache's, another one
- * a graph's, and a buffer that nobody asked sizes for is the output's. Threads that are not at work for a model of ours get the
- * original functions. */
+ * The last name seen there tells what the next buffer is for: a fresh tensor called cache_… is the KV cache's, another
+ * one a graph's, and a buffer that nobody asked sizes for is the output's. Threads that are not at work for a model of
+ * ours get the original functions. */
 #include "wg.h"
 
 #include <stdio.h>
@@ -134,8 +134,8 @@ static size_t alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tens
     wg_phase *phase = current;
     if (phase) {
         phase->saw_tensor = true;
-        /* Asked in the order of allocation, so the last one counts: a cache's tensors are asked once more after they got
-         * their buffer, and a graph holds views of the cache under its name. */
+        /* Asked in the order of allocation, so the last one counts: a cache's tensors are asked once more after they
+         * got their buffer, and a graph holds views of the cache under its name. */
         bool fresh = !tensor->data && !tensor->view_src && tensor->op == GGML_OP_NONE;
         phase->saw_cache = fresh && strncmp(tensor->name, "cache_", 6) == 0;
     }

@@ -261,7 +261,8 @@ static weir_status own_rules(const wg_file *file, const wg_facts *facts)
     const wg_key *causal = own_key(file, facts, "attention.causal");
     if (status == WEIR_OK && causal && causal->kind != WG_BOOL)
         status = wg_bad_key(file, causal, "it must be a bool");
-    /* A causal bert has no cache to look back into, and a llama that sees ahead has one too few: both end in assertions. */
+    /* A causal bert has no cache to look back into, and a llama that sees ahead has one too few: both end in
+     * assertions. */
     if (status == WEIR_OK && causal && (causal->integer != 0) == bert)
         status = wg_bad_key(file, causal, bert ? "a bert sees its whole text" : "a llama sees only what came before");
     if (status == WEIR_OK && bert && !causal)

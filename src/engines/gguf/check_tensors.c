@@ -1,5 +1,6 @@
-/* check_tensors.c: the tensors that `llama` and `bert` compute with. llama.cpp itself compares shapes by name and throws
- * (a clean error); it does not ask whether a type can take part in the operation, and aborts in the middle of a run. */
+/* check_tensors.c: the tensors that `llama` and `bert` compute with. llama.cpp itself compares shapes by name and
+ * throws (a clean error); it does not ask whether a type can take part in the operation, and aborts in the middle of a
+ * run. */
 #include "check.h"
 
 #include <stdio.h>
@@ -7,8 +8,8 @@
 
 enum { TYPE_F32 = 0 };
 
-/* What a matrix may be made of: every type with a product on the CPU. Leaves out whole numbers, f64 and the formats that
- * only activations take (q8_1, q8_K). */
+/* What a matrix may be made of: every type with a product on the CPU. Leaves out whole numbers, f64 and the formats
+ * that only activations take (q8_1, q8_K). */
 static bool multiplies(uint32_t type)
 {
     return !(type == 9 || type == 15 || (type >= 24 && type <= 28));

@@ -63,8 +63,8 @@ typedef struct wg_file {
     const wg_tensor **by_name;
 } wg_file;
 
-/* WEIR_ERR_NOT_FOUND or WEIR_ERR_SYSTEM when the file cannot be read, WEIR_ERR_CORRUPT naming key or tensor and the byte, and
- * WEIR_ERR_UNSUPPORTED for another version or byte order. On success wg_file_close gives everything back. */
+/* WEIR_ERR_NOT_FOUND or WEIR_ERR_SYSTEM when the file cannot be read, WEIR_ERR_CORRUPT naming key or tensor and the
+ * byte, and WEIR_ERR_UNSUPPORTED for another version or byte order. On success wg_file_close gives everything back. */
 weir_status wg_file_open(const char *path, wg_file *out);
 void wg_file_close(wg_file *file);
 

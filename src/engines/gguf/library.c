@@ -189,8 +189,8 @@ static weir_status same_place(const char *directory)
                      directory, library.file);
 }
 
-/* llama.cpp makes a table of all of Unicode, 2.2 MB, when the first text of the process becomes tokens. It belongs to the
- * process and not to the model that happens to come first, so it is made here. */
+/* llama.cpp makes a table of all of Unicode, 2.2 MB, when the first text of the process becomes tokens. It belongs to
+ * the process and not to the model that happens to come first, so it is made here. */
 static void make_tables(const wg_library *it)
 {
     uint16_t (*flags_of)(uint32_t character);

@@ -46,8 +46,8 @@ static struct {
 static size_t next_place;
 static pthread_mutex_t remembering = PTHREAD_MUTEX_INITIALIZER;
 
-/* llama.cpp reads the whole vocabulary for a plan, which takes most of a tenth of a second; a file that has not changed is laid out
- * once. */
+/* llama.cpp reads the whole vocabulary for a plan, which takes most of a tenth of a second; a file that has not changed
+ * is laid out once. */
 static bool make_key(const weir_engine_load *load, const weir_engine_model *model, plan_key *key)
 {
     struct stat about;

@@ -1,7 +1,7 @@
 /* run.c: what every run does: waiting for its turn, finding its input, handing its results out, being cancelled.
  *
- * A context computes one thing at a time, so runs on one model take turns. All of them, waiting or under way, stand in a
- * list, where a cancel finds them. */
+ * A context computes one thing at a time, so runs on one model take turns. All of them, waiting or under way, stand in
+ * a list, where a cancel finds them. */
 #include "wg.h"
 
 #include <stdio.h>

@@ -97,7 +97,8 @@ void onnx_buckets_end(weir_engine_model *model)
     model->buckets = NULL;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------------------------- */
+/* ---- keys
+ * --------------------------------------------------------------------------------------------------------- */
 
 static size_t put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
 {
@@ -126,7 +127,8 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
     }
 }
 
-/* ---- sessions ----------------------------------------------------------------------------------------------------- */
+/* ---- sessions
+ * ----------------------------------------------------------------------------------------------------- */
 
 static void unlink_bucket(place *at, const onnx_bucket *bucket)
 {
@@ -150,8 +152,8 @@ static bool is_idle(const onnx_bucket *bucket)
     return bucket->session && bucket->users == 0;
 }
 
-/* The one that was used the longest time ago, of those that nobody uses, in this place or, NULL, in any; it is taken out of its
- * list. NULL: all are in use. */
+/* The one that was used the longest time ago, of those that nobody uses, in this place or, NULL, in any; it is taken
+ * out of its list. NULL: all are in use. */
 static onnx_bucket *take_oldest(onnx_buckets *b, const place *only)
 {
     onnx_bucket *oldest = NULL;
@@ -189,7 +191,8 @@ static bool has_room(const onnx_buckets *b, const place *at)
     return at->count + 1 <= b->most + idle;
 }
 
-/* ---- those that failed ---------------------------------------------------------------------------------------------- */
+/* ---- those that failed
+ * ---------------------------------------------------------------------------------------------- */
 
 static failure *failed_before(onnx_buckets *b, const char *key)
 {
@@ -239,7 +242,8 @@ static bool is_spared(onnx_buckets *b, const char *key)
     return spared;
 }
 
-/* ---- making one ------------------------------------------------------------------------------------------------------- */
+/* ---- making one
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* Without the lock. */
 static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const char *key, ort_session **out)
@@ -300,7 +304,8 @@ static bool make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
     return true;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------------------ */
+/* ---- turns
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static bool has_turn(const onnx_buckets *b, size_t number)
 {
@@ -377,7 +382,8 @@ static weir_status wait_for_place(weir_engine_model *model, const onnx_run *its,
     return status;
 }
 
-/* The bucket whose session is to be used; NULL: the lane's own is. *to_make: its session is still to be made. Under the lock. */
+/* The bucket whose session is to be used; NULL: the lane's own is. *to_make: its session is still to be made. Under the
+ * lock. */
 static onnx_bucket *choose(onnx_buckets *b, place *at, const char *key, bool *to_make)
 {
     *to_make = false;
@@ -396,8 +402,8 @@ static onnx_bucket *choose(onnx_buckets *b, place *at, const char *key, bool *to
     return bucket;
 }
 
-/* Of the place `number`, which the run has. It gives that back while it makes a session. Under the lock, which it gives up
- * meanwhile. On failure the run has its place no more. */
+/* Of the place `number`, which the run has. It gives that back while it makes a session. Under the lock, which it gives
+ * up meanwhile. On failure the run has its place no more. */
 static weir_status find_bucket(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
                                size_t number, onnx_bucket **out)
 {

@@ -1,7 +1,8 @@
 /* See device.h.
  *
- * A session's stream is weir's (lanes.c). A free of ONNX Runtime's says no stream, and comes when the work that used the block
- * is queued, not when it is done; so it is ordered behind the one stream on which all of that session's work is put. */
+ * A session's stream is weir's (lanes.c). A free of ONNX Runtime's says no stream, and comes when the work that used
+ * the block is queued, not when it is done; so it is ordered behind the one stream on which all of that session's work
+ * is put. */
 #include "device.h"
 
 #include <stdio.h>
@@ -118,7 +119,8 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     return status;
 }
 
-/* ---- providers whose memory is not weir's --------------------------------------------------------------------------- */
+/* ---- providers whose memory is not weir's
+ * --------------------------------------------------------------------------- */
 
 typedef ort_status *(*append_fn)(const ort_api *api, ort_session_options *options, const pairs *list);
 
@@ -191,7 +193,8 @@ static bool names(const pairs *list, const char *key)
     return false;
 }
 
-/* What was not given for OpenVINO: it would else choose among the devices that it finds, and take a thread for each core. */
+/* What was not given for OpenVINO: it would else choose among the devices that it finds, and take a thread for each
+ * core. */
 static void usual_openvino(const onnx_settings *settings, pairs *list, char *threads, size_t capacity)
 {
     if (!names(list, "device_type") && list->count < OPTIONS_MOST)

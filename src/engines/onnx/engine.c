@@ -33,7 +33,8 @@ static weir_status read_settings(const weir_engine_load *load, onnx_settings *ou
     return onnx_settings_read(load->settings, load->setting_count, is_cuda(load), asked_provider(load), out);
 }
 
-/* ---- probe and plan ----------------------------------------------------------------------------------------------- */
+/* ---- probe and plan
+ * ----------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_probe(weir_engine_probe *out)
 {
@@ -143,7 +144,8 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     return status;
 }
 
-/* ---- load and unload ------------------------------------------------------------------------------------------------ */
+/* ---- load and unload
+ * ------------------------------------------------------------------------------------------------ */
 
 static void onnx_unload(weir_engine_model *model)
 {
@@ -220,9 +222,9 @@ static weir_status begin_memory(weir_engine_model *model)
     return status == WEIR_OK ? onnx_lane_begin(model, &model->lanes[0]) : status;
 }
 
-/* On cuda. Convolutions are few and long, and their values differ in size: one block for all takes a sixth more than its
- * values one by one (a ResNet-50), and saves no time. Other models are many short kernels, where each allocation shows, and
- * values alike. Filters have three dimensions or more. */
+/* On cuda. Convolutions are few and long, and their values differ in size: one block for all takes a sixth more than
+ * its values one by one (a ResNet-50), and saves no time. Other models are many short kernels, where each allocation
+ * shows, and values alike. Filters have three dimensions or more. */
 static bool convolves(const onnx_graph *graph)
 {
     for (size_t i = 0; i < graph->weight_count; i++)
@@ -294,7 +296,8 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     return status;
 }
 
-/* ---- looking ---------------------------------------------------------------------------------------------------------- */
+/* ---- looking
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_health(weir_engine_model *model)
 {

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Field numbers: ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its Dimension. */
+/* Field numbers: ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
+ * Dimension. */
 enum {
     MODEL_GRAPH = 7,
     MODEL_FUNCTION = 25,

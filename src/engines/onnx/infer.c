@@ -1,4 +1,5 @@
-/* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's memory. */
+/* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's
+ * memory. */
 #include "buckets.h"
 #include "replay.h"
 
@@ -16,7 +17,8 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------- */
+/* ---- inputs
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* What one run hands to ONNX Runtime. */
 typedef struct bound {
@@ -154,7 +156,8 @@ static void unbind(weir_engine_model *model, bound *inputs)
     free(inputs->values);
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------ */
+/* ---- outputs
+ * ------------------------------------------------------------------------------------------------------ */
 
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor)
 {
@@ -213,7 +216,8 @@ void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
     outputs->count = 0;
 }
 
-/* ---- runs, and their cancellation ----------------------------------------------------------------------------------- */
+/* ---- runs, and their cancellation
+ * ----------------------------------------------------------------------------------- */
 
 static void enlist(weir_engine_model *model, onnx_run *run)
 {
@@ -382,8 +386,8 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     return status;
 }
 
-/* ONNX Runtime works on the device that is current, which it does not look at when a run begins (1.31), and leaves its own so when
- * a session is made or released. */
+/* ONNX Runtime works on the device that is current, which it does not look at when a run begins (1.31), and leaves its
+ * own so when a session is made or released. */
 static weir_status run_there(weir_engine_model *model, const weir_inference *inference,
                              const onnx_run_settings *settings, const bound *inputs, onnx_lane *wanted,
                              weir_outputs *out)
@@ -427,7 +431,8 @@ weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference
     return infer_in(model, inference, NULL, out);
 }
 
-/* ---- warm-up ------------------------------------------------------------------------------------------------------ */
+/* ---- warm-up
+ * ------------------------------------------------------------------------------------------------------ */
 
 static weir_status warm_input(weir_engine_model *model, const weir_port *port, weir_tensor *tensor)
 {
@@ -452,8 +457,8 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
     return status;
 }
 
-/* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs that the model does not
- * take are no mistake then. */
+/* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs
+ * that the model does not take are no mistake then. */
 weir_status onnx_warm_up(weir_engine_model *model)
 {
     weir_tensor *inputs = calloc(model->inputs.count + 1, sizeof *inputs);

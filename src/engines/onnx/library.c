@@ -181,7 +181,8 @@ static weir_status is_still_named(void)
                            named.environment, asked, named_as.value);
 }
 
-/* By its path: all builds have the same name inside, by which the dynamic linker would give the first that was opened. */
+/* By its path: all builds have the same name inside, by which the dynamic linker would give the first that was
+ * opened. */
 static weir_status open_system(onnx_library *into)
 {
     static const char *const names[] = {"libonnxruntime.so.1", "libonnxruntime.so"};
@@ -218,7 +219,8 @@ static weir_status open_build(build which)
     return status;
 }
 
-/* ---- which of them ------------------------------------------------------------------------------------------------ */
+/* ---- which of them
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool is_named(void)
 {

@@ -1,7 +1,7 @@
 /* ONNX Runtime itself: its builds, each found, opened and started when it is first wanted, and their environments.
  *
- * A build serves some providers: the plain one the CPU, that for CUDA also cuda and tensorrt, that for OpenVINO openvino. Several
- * live beside each other in one process, each with its own interface, environment and allocators. */
+ * A build serves some providers: the plain one the CPU, that for CUDA also cuda and tensorrt, that for OpenVINO
+ * openvino. Several live beside each other in one process, each with its own interface, environment and allocators. */
 #ifndef WEIR_ONNX_LIBRARY_H
 #define WEIR_ONNX_LIBRARY_H
 
@@ -23,8 +23,8 @@ typedef struct onnx_library {
  * WEIR_ERR_UNSUPPORTED that those which are here are too old or lack the provider. Any thread. */
 weir_status onnx_library_get(onnx_provider provider, const onnx_library **out);
 
-/* The same without starting it: `env` and what follows from it may be unset. WEIR_OK with a library that lacks the provider
- * where only such are here. */
+/* The same without starting it: `env` and what follows from it may be unset. WEIR_OK with a library that lacks the
+ * provider where only such are here. */
 weir_status onnx_library_look(onnx_provider provider, const onnx_library **out);
 
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */

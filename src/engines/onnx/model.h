@@ -37,9 +37,9 @@ typedef struct onnx_weight {
 /* What a request of ONNX Runtime is charged; saturates. */
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
 
-/* Sessions that work at the same time have a stream each, and so a bridge each: a free of ONNX Runtime's says no stream, and is
- * ordered behind the bridge's. On host there is one, which takes any number of runs at a time; on cuda the setting `concurrency`
- * says how many, and each takes one. */
+/* Sessions that work at the same time have a stream each, and so a bridge each: a free of ONNX Runtime's says no
+ * stream, and is ordered behind the bridge's. On host there is one, which takes any number of runs at a time; on cuda
+ * the setting `concurrency` says how many, and each takes one. */
 typedef struct onnx_lane {
     weir_onnxruntime *bridge; /* for which its sessions were created */
     weir_stream stream;       /* on cuda: all work of its sessions is put there, copies too */
@@ -76,8 +76,8 @@ struct weir_engine_model {
     weir_status last; /* how the last run ended, if it was the engine's doing */
 };
 
-/* session.c: makes model->weights and the session of the first lane, whose memory is there (onnx_lane_begin), and further lanes
- * as the settings want them. On failure what was made stays for onnx_session_end. */
+/* session.c: makes model->weights and the session of the first lane, whose memory is there (onnx_lane_begin), and
+ * further lanes as the settings want them. On failure what was made stays for onnx_session_end. */
 weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load);
 void onnx_session_end(weir_engine_model *model);
@@ -85,8 +85,8 @@ void onnx_session_end(weir_engine_model *model);
 weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out);
 /* What the lane's bridge counted so far. */
 weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane);
-/* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused since. A
- * session works on the thread that calls it, so that refusals of other threads are those of other calls. */
+/* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused
+ * since. A session works on the thread that calls it, so that refusals of other threads are those of other calls. */
 weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
                                 const char *text, const char *doing);
 

@@ -1,5 +1,5 @@
-/* See needs.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its cache,
- * its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes. */
+/* See needs.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its
+ * cache, its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes. */
 #include "needs.h"
 
 #include <dirent.h>
@@ -57,7 +57,8 @@ static void unmap(mapped *it)
     it->bytes = NULL;
 }
 
-/* ---- a library's dynamic section ------------------------------------------------------------------------------------ */
+/* ---- a library's dynamic section
+ * ------------------------------------------------------------------------------------ */
 
 typedef struct dynamic {
     mapped file;
@@ -127,7 +128,8 @@ static bool open_library(const char *path, dynamic *it)
     return false;
 }
 
-/* ---- where a name is looked for --------------------------------------------------------------------------------------- */
+/* ---- where a name is looked for
+ * --------------------------------------------------------------------------------------- */
 
 /* What to do with a place where the name may be; true ends the search. */
 typedef bool (*visit_fn)(const char *path, void *user);
@@ -191,8 +193,9 @@ static char *join(const Dl_serinfo *info, unsigned first, unsigned end)
     return list;
 }
 
-/* The dynamic linker read LD_LIBRARY_PATH when the program began, and does not heed what became of it since: so it is asked. The
- * C library has no folders of its own to look in, so that the answer is what holds for all; the system's come last. */
+/* The dynamic linker read LD_LIBRARY_PATH when the program began, and does not heed what became of it since: so it is
+ * asked. The C library has no folders of its own to look in, so that the answer is what holds for all; the system's
+ * come last. */
 static bool ask_linker(search *s)
 {
     Dl_serinfo size, *info = NULL;
@@ -247,7 +250,8 @@ static bool everywhere(const search *s, const dynamic *it, const char *origin, c
            in_list(s->usual, origin, name, visit, user);
 }
 
-/* ---- what is found instead -------------------------------------------------------------------------------------------- */
+/* ---- what is found instead
+ * -------------------------------------------------------------------------------------------- */
 
 typedef struct others {
     const char *stem; /* "libnvinfer.so." */
@@ -299,7 +303,8 @@ static void note_missing(search *s, const dynamic *it, const char *origin, const
     s->missing++;
 }
 
-/* ---- from library to library ------------------------------------------------------------------------------------------ */
+/* ---- from library to library
+ * ------------------------------------------------------------------------------------------ */
 
 static bool is_new(search *s, const char *name)
 {

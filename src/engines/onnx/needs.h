@@ -1,13 +1,15 @@
-/* What a library needs, and would not get: its dependencies as the dynamic linker would look them up, without opening them. */
+/* What a library needs, and would not get: its dependencies as the dynamic linker would look them up, without opening
+ * them. */
 #ifndef WEIR_ONNX_NEEDS_H
 #define WEIR_ONNX_NEEDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the names of the libraries that `file` needs, itself or by what it needs, and that are not found, with other versions
- * of them that are: "libnvinfer.so.10 (found libnvinfer.so.8), libnvonnxparser.so.10". `also` names one that it opens by itself when
- * it runs; NULL: none. Answers how many; -1 when the file is no library that can be read. Any thread. */
+/* Writes the names of the libraries that `file` needs, itself or by what it needs, and that are not found, with other
+ * versions of them that are: "libnvinfer.so.10 (found libnvinfer.so.8), libnvonnxparser.so.10". `also` names one that
+ * it opens by itself when it runs; NULL: none. Answers how many; -1 when the file is no library that can be read. Any
+ * thread. */
 int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity);
 
 /* Where the dynamic linker would find a library of that name, were none of it open yet; false: nowhere. Any thread. */

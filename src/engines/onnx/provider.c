@@ -98,7 +98,8 @@ onnx_provider onnx_provider_of(const char *theirs)
     return ONNX_PROVIDERS;
 }
 
-/* ---- can it be used ------------------------------------------------------------------------------------------------- */
+/* ---- can it be used
+ * ------------------------------------------------------------------------------------------------- */
 
 static void beside(const onnx_library *library, const char *file, char *path, size_t capacity)
 {
@@ -140,8 +141,8 @@ const char *onnx_provider_missing(const onnx_library *library, onnx_provider pro
     return text;
 }
 
-/* A provider asks Provider_GetHost whom it belongs to, and gets the answer of the first library of the process that has such a
- * symbol; scripts/engines gives the providers of builds that lie beside each other another name for it. */
+/* A provider asks Provider_GetHost whom it belongs to, and gets the answer of the first library of the process that has
+ * such a symbol; scripts/engines gives the providers of builds that lie beside each other another name for it. */
 static weir_status check_apart(const onnx_library *library)
 {
     char path[640];

@@ -39,8 +39,9 @@ const char *onnx_provider_elsewhere(onnx_provider provider);
 /* "run scripts/engines --openvino onnxruntime-openvino" */
 const char *onnx_provider_advice(onnx_provider provider);
 
-/* What ONNX Runtime would not notice, or only by a crash: WEIR_ERR_CONFLICT where the providers of another ONNX Runtime are in the
- * process, and those of this library would be bound to it, WEIR_ERR_UNSUPPORTED where what the provider opens by itself is not there. */
+/* What ONNX Runtime would not notice, or only by a crash: WEIR_ERR_CONFLICT where the providers of another ONNX Runtime
+ * are in the process, and those of this library would be bound to it, WEIR_ERR_UNSUPPORTED where what the provider
+ * opens by itself is not there. */
 weir_status onnx_provider_check(const struct onnx_library *library, onnx_provider provider);
 /* What the provider lacks to be used by that library, and how to get it; answers `text`. */
 const char *onnx_provider_missing(const struct onnx_library *library, onnx_provider provider, char *text,

@@ -1,8 +1,8 @@
 /* See replay.h.
  *
- * A captured graph has addresses in it. So inputs are copied to, and outputs from, blocks that stay, and what ONNX Runtime
- * takes in between comes of a weir_graph, which keeps it until it is closed. ONNX Runtime keeps a graph with the thread that
- * captured it: all is done on one thread of the model's. */
+ * A captured graph has addresses in it. So inputs are copied to, and outputs from, blocks that stay, and what ONNX
+ * Runtime takes in between comes of a weir_graph, which keeps it until it is closed. ONNX Runtime keeps a graph with
+ * the thread that captured it: all is done on one thread of the model's. */
 #include "replay.h"
 
 #include <stdio.h>
@@ -58,7 +58,8 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* ---- parts ----------------------------------------------------------------------------------------------------------- */
+/* ---- parts
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static weir_status make_part(weir_engine_model *model, part *p)
 {
@@ -111,7 +112,8 @@ static void free_replay(weir_engine_model *model, replay *r)
     free(r);
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------------------------------- */
+/* ---- inputs
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static const weir_tensor *given(const weir_engine_model *model, const weir_inference *inference, size_t port)
 {
@@ -169,7 +171,8 @@ static weir_status copy_in(weir_engine_model *model, const replay *r, const weir
     return status;
 }
 
-/* ---- results --------------------------------------------------------------------------------------------------------- */
+/* ---- results
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void release(weir_engine_model *model, onnx_results *results)
 {
@@ -232,7 +235,8 @@ void onnx_capture_end(weir_engine_model *model)
     }
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------ */
+/* ---- runs
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* `number` -1: as it is, neither captured nor launched. */
 static weir_status run_graph(weir_engine_model *model, const replay *r, int number)
@@ -292,8 +296,8 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
     return status;
 }
 
-/* ONNX Runtime runs it as it is before it captures it. Both take their memory from the graph's, as the stream is captured in
- * weir's eyes from the first on. */
+/* ONNX Runtime runs it as it is before it captures it. Both take their memory from the graph's, as the stream is
+ * captured in weir's eyes from the first on. */
 static weir_status capture_run(weir_engine_model *model, replay *r)
 {
     weir_stream stream = model->lanes[0].stream;
@@ -355,7 +359,8 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
     return WEIR_OK;
 }
 
-/* ---- outputs ----------------------------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static weir_status copy_out(weir_engine_model *model, const replay *r, const job *j)
 {
@@ -378,8 +383,9 @@ static weir_status copy_out(weir_engine_model *model, const replay *r, const job
     return status == WEIR_OK ? weir_stream_synchronize(model->lanes[0].stream) : status;
 }
 
-/* ONNX Runtime takes a graph for captured once its capture has ended, in whichever way: then another run would launch what there is
- * of it. So its number is used no more. Its place stays taken, so that there is an end to trying, unless memory was short. */
+/* ONNX Runtime takes a graph for captured once its capture has ended, in whichever way: then another run would launch
+ * what there is of it. So its number is used no more. Its place stays taken, so that there is an end to trying, unless
+ * memory was short. */
 static weir_status give_up(weir_engine_model *model, replay *r, weir_status why)
 {
     onnx_replays *all = model->replays;
@@ -426,7 +432,8 @@ static weir_status serve(weir_engine_model *model, job *j)
     return status == WEIR_OK ? copy_out(model, r, j) : status;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------------------------------- */
+/* ---- the thread
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void *work(void *user)
 {

@@ -4,8 +4,8 @@
 
 #include "model.h"
 
-/* So many sets of shapes have a graph each, less the captures that failed for another reason than memory; what comes with others
- * runs without. */
+/* So many sets of shapes have a graph each, less the captures that failed for another reason than memory; what comes
+ * with others runs without. */
 enum { ONNX_REPLAYS_MOST = 8 };
 
 /* Makes model->replays; nothing is captured yet. WEIR_ERR_SYSTEM without host memory or a thread. */
@@ -23,17 +23,19 @@ typedef struct onnx_results {
     ort_value *values[];
 } onnx_results;
 
-/* Releases the values. Those on the device are freed on the model's stream, which refuses that while it is captured: then at the
- * end of the capture. Waits for no run, as it may be called inside one, in a pressure callback. NULL is nothing. Any thread. */
+/* Releases the values. Those on the device are freed on the model's stream, which refuses that while it is captured:
+ * then at the end of the capture. Waits for no run, as it may be called inside one, in a pressure callback. NULL is
+ * nothing. Any thread. */
 void onnx_results_free(weir_engine_model *model, onnx_results *results);
 
 /* Around each capture. */
 void onnx_capture_begin(weir_engine_model *model);
 void onnx_capture_end(weir_engine_model *model);
 
-/* Runs it with inputs that were checked, capturing it the first time. *served false: there are graphs enough, and nothing was
- * done. outputs[i] gets a value of its own, on the device or on the host. Any thread that has its turn (buckets.h). What is
- * captured or launched is not stopped on the way: a cancel is looked at before, between its steps and after it. */
+/* Runs it with inputs that were checked, capturing it the first time. *served false: there are graphs enough, and
+ * nothing was done. outputs[i] gets a value of its own, on the device or on the host. Any thread that has its turn
+ * (buckets.h). What is captured or launched is not stopped on the way: a cancel is looked at before, between its steps
+ * and after it. */
 weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, const onnx_run *its, bool to_device,
                         ort_value **outputs, bool *served);
 

@@ -46,7 +46,8 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
     return weir_fail(WEIR_ERR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------ */
+/* ---- weights
+ * ------------------------------------------------------------------------------------------------------ */
 
 static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
 {
@@ -111,7 +112,8 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
     return WEIR_OK;
 }
 
-/* ---- session ------------------------------------------------------------------------------------------------------ */
+/* ---- session
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef struct attempt {
     int code;
@@ -120,9 +122,9 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* The optimizer computes constants while loading and keeps them on the heap, up to 1 GiB each unless told otherwise: a file
- * of a hundred bytes can ask for that. What comes of real weights (transposed, unpacked from 4 bits) stays in proportion to
- * the file. */
+/* The optimizer computes constants while loading and keeps them on the heap, up to 1 GiB each unless told otherwise: a
+ * file of a hundred bytes can ask for that. What comes of real weights (transposed, unpacked from 4 bits) stays in
+ * proportion to the file. */
 static uint64_t fold_at_most(const onnx_file *file)
 {
     uint64_t bytes = file->size;
@@ -202,10 +204,11 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
     return status;
 }
 
-/* ---- further ones ------------------------------------------------------------------------------------------------- */
+/* ---- further ones
+ * ------------------------------------------------------------------------------------------------- */
 
-/* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their place,
- * those weights would be mixed with these. */
+/* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their
+ * place, those weights would be mixed with these. */
 static weir_status check_origins(weir_engine_model *model, ort_session **made)
 {
     weir_status status = onnx_origins_check(model->origins);
@@ -276,7 +279,8 @@ static weir_status begin_further(weir_engine_model *model, const onnx_file *file
     return status;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------------------- */
+/* ---- all of it
+ * ---------------------------------------------------------------------------------------------------- */
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
@@ -285,10 +289,10 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
     return status == WEIR_OK ? make_session(model, &model->lanes[0], file, stripped, load) : status;
 }
 
-/* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is wanted:
- * nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to the client's
- * memory first: the packed form is there. If less was packed than expected, some are still read from the mapped file: then it
- * is done again with every weight placed. */
+/* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is
+ * wanted: nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to
+ * the client's memory first: the packed form is there. If less was packed than expected, some are still read from the
+ * mapped file: then it is done again with every weight placed. */
 static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
                               const weir_engine_load *load)
 {

@@ -1,9 +1,9 @@
 /* See settings.h.
  *
  * Defaults. prepack=on: without it the MLAS kernels repack their weights in every run, a third slower on short inputs.
- * optimization=extended on host: the levels above only rewrite the weights of convolutions into another layout, and do that
- * on the heap, outside the client's account; "all" is there for models whose speed lives from convolutions. On cuda they
- * cost nothing. */
+ * optimization=extended on host: the levels above only rewrite the weights of convolutions into another layout, and do
+ * that on the heap, outside the client's account; "all" is there for models whose speed lives from convolutions. On
+ * cuda they cost nothing. */
 #include "settings.h"
 
 #include <limits.h>
@@ -50,7 +50,8 @@ static bool read_number(const char *value, int least, int most, int *out)
     return value[0] >= '0' && value[0] <= '9' && *end == 0 && number >= least && number <= most;
 }
 
-/* ---- the providers' own options -------------------------------------------------------------------------------------- */
+/* ---- the providers' own options
+ * -------------------------------------------------------------------------------------- */
 
 const char *onnx_setting_option(const weir_setting *setting, const char *provider)
 {
@@ -60,7 +61,8 @@ const char *onnx_setting_option(const weir_setting *setting, const char *provide
     return setting->key + length + 1;
 }
 
-/* Text that a provider reads as an address, and follows: a wrong one ends the process, and no text of a user's can be right. */
+/* Text that a provider reads as an address, and follows: a wrong one ends the process, and no text of a user's can be
+ * right. */
 static bool is_pointer(const char *option)
 {
     static const char *const pointers[] = {"user_compute_stream",
@@ -151,7 +153,8 @@ static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_prov
     return WEIR_OK;
 }
 
-/* ---- which provider ------------------------------------------------------------------------------------------------- */
+/* ---- which provider
+ * ------------------------------------------------------------------------------------------------- */
 
 static weir_status find_provider(const char *name, onnx_provider *out)
 {
@@ -192,7 +195,8 @@ static weir_status choose_provider(const weir_setting *settings, size_t count, b
                            onnx_provider_name(*out));
 }
 
-/* ---- a model's ------------------------------------------------------------------------------------------------------ */
+/* ---- a model's
+ * ------------------------------------------------------------------------------------------------------ */
 
 enum {
     PREPACK,
@@ -311,10 +315,11 @@ static int either(int value, int usual)
     return value == UNSET ? usual : value;
 }
 
-/* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and never
- * writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. On cuda two runs at once on the
- * stream that the provider was given share its handle of cuBLAS, and come out now and then with another precision (seen with
- * 1.31.1 and TF32); the device would do their work one after the other anyway. So each has a session, with a stream, of its own. */
+/* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and
+ * never writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. On cuda two
+ * runs at once on the stream that the provider was given share its handle of cuBLAS, and come out now and then with
+ * another precision (seen with 1.31.1 and TF32); the device would do their work one after the other anyway. So each has
+ * a session, with a stream, of its own. */
 static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
 {
     int level = either(values[LEVEL], cuda ? 99 : 2);
@@ -360,7 +365,8 @@ bool onnx_settings_outside(const onnx_settings *settings)
     return settings->provider != ONNX_CPU && settings->provider != ONNX_CUDA && settings->provider != ONNX_TENSORRT;
 }
 
-/* ---- a run's -------------------------------------------------------------------------------------------------------- */
+/* ---- a run's
+ * -------------------------------------------------------------------------------------------------------- */
 
 #define KNOWN_OF_RUNS "outputs=host|device"
 
@@ -371,8 +377,8 @@ static weir_status read_run_setting(const weir_setting *setting, int *outputs)
         return choose(places, value, outputs)
                    ? WEIR_OK
                    : weir_fail(WEIR_ERR_INVALID, "setting outputs: \"%s\" is no value of it; " KNOWN_OF_RUNS, value);
-    /* It would fail every run: ONNX Runtime looks for an arena of its own. There is nothing to shrink, weir keeps no arena
-     * for a session. */
+    /* It would fail every run: ONNX Runtime looks for an arena of its own. There is nothing to shrink, weir keeps no
+     * arena for a session. */
     if (strcmp(key, "memory.enable_memory_arena_shrinkage") == 0)
         return WEIR_OK;
     if (strcmp(key, "disable_synchronize_execution_providers") == 0)

@@ -24,7 +24,8 @@ typedef struct onnx_settings {
     int bucket_dims;    /* and only so many are looked at */
 } onnx_settings;
 
-/* `cuda`: for a model on cuda, where other things are the default. `provider`: what the load asks for, NULL: nothing. */
+/* `cuda`: for a model on cuda, where other things are the default. `provider`: what the load asks for, NULL:
+ * nothing. */
 weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool cuda, const char *provider,
                                onnx_settings *out);
 

@@ -1,11 +1,11 @@
 /* See shared.h.
  *
- * On cuda ONNX Runtime places each weight in a block of its own, on the device or, for nodes that the CPU runs, on the host; it
- * does not say where, and it does not look where a weight lies that it is given (AddInitializer, 1.23 to 1.31): one on the device
- * that a node of the CPU's reads would end the process. So a weight is shared if its bytes are found in a block of the first
- * session's on the device, and no node that another provider runs could be one that reads it, as one node reads it or those
- * that do are none of theirs. What the optimizer computes of weights, what it folds and what the CPU reads, each session has
- * for itself. */
+ * On cuda ONNX Runtime places each weight in a block of its own, on the device or, for nodes that the CPU runs, on the
+ * host; it does not say where, and it does not look where a weight lies that it is given (AddInitializer, 1.23 to
+ * 1.31): one on the device that a node of the CPU's reads would end the process. So a weight is shared if its bytes are
+ * found in a block of the first session's on the device, and no node that another provider runs could be one that reads
+ * it, as one node reads it or those that do are none of theirs. What the optimizer computes of weights, what it folds
+ * and what the CPU reads, each session has for itself. */
 #include "shared.h"
 
 #include <stdio.h>
@@ -19,10 +19,11 @@
 
 enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
 
-/* ---- whose nodes ------------------------------------------------------------------------------------------------------ */
+/* ---- whose nodes
+ * ------------------------------------------------------------------------------------------------------ */
 
-/* Those that compute shapes and masks, which are what the CPU gets of a model that cuda runs. None of them becomes another
- * operator on the way, and none is what a product, a convolution or a recurrent layer becomes. */
+/* Those that compute shapes and masks, which are what the CPU gets of a model that cuda runs. None of them becomes
+ * another operator on the way, and none is what a product, a convolution or a recurrent layer becomes. */
 static bool is_small_work(const char *kind)
 {
     static const char *const names[] = {"Abs",
@@ -142,7 +143,8 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
     return good;
 }
 
-/* ---- where they lie ----------------------------------------------------------------------------------------------------- */
+/* ---- where they lie
+ * ----------------------------------------------------------------------------------------------------- */
 
 typedef struct place {
     const void *data;
@@ -206,7 +208,8 @@ static weir_status find(const weir_engine_model *model, const places *all, const
     return status;
 }
 
-/* ---- handing them on ---------------------------------------------------------------------------------------------------- */
+/* ---- handing them on
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* Zeros, or another value throughout, as an optimizer may compute them. */
 static bool is_plain(const onnx_tensor *its)

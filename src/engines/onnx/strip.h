@@ -1,4 +1,5 @@
-/* The model without its weights: the same file with each large initializer replaced by a note of where its bytes lie. */
+/* The model without its weights: the same file with each large initializer replaced by a note of where its bytes
+ * lie. */
 #ifndef WEIR_ONNX_STRIP_H
 #define WEIR_ONNX_STRIP_H
 

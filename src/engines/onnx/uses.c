@@ -80,8 +80,8 @@ static const operation operations[] = {
     {NULL, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER},
 };
 
-/* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. A model's functions may
- * be in that domain, too. */
+/* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. A model's functions
+ * may be in that domain, too. */
 static const operation fused = {"", ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND};
 
 static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
@@ -126,8 +126,8 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
     }
 }
 
-/* What is named in the field `number` of the message. An input of the graph is no constant, even if an initializer is its
- * default; an initializer of a subgraph may have the name of one of the main graph's. */
+/* What is named in the field `number` of the message. An input of the graph is no constant, even if an initializer is
+ * its default; an initializer of a subgraph may have the name of one of the main graph's. */
 static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind)
 {
     onnx_wire wire;

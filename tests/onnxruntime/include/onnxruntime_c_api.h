@@ -1,5 +1,5 @@
-/* Stands in for ONNX Runtime's own header of this name where none is installed: weir's declarations of its interface, under
- * its names, so that the examples are built and run everywhere. */
+/* Stands in for ONNX Runtime's own header of this name where none is installed: weir's declarations of its interface,
+ * under its names, so that the examples are built and run everywhere. */
 #ifndef TESTS_BRIDGE_ONNXRUNTIME_C_API_H
 #define TESTS_BRIDGE_ONNXRUNTIME_C_API_H
 
