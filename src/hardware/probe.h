@@ -16,9 +16,9 @@ typedef struct wi_answer {
 } wi_answer;
 
 /* Asks all sources and waits for each until `limit` nanoseconds after it was asked; for one that was asked before and has been
- * silent for longer not at all, unless `anew`. A source that failed slowly is left alone for up to 5 s, unless `anew`. Errors:
+ * silent for longer not at all, unless `ask_again`. A source that failed slowly is left alone for up to 5 s, unless `ask_again`. Errors:
  * WEIR_ERR_SYSTEM, with nothing to clear. */
-weir_status wi_probe(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES]);
+weir_status wi_probe(const char *root, uint64_t limit, bool ask_again, wi_answer answers[WI_SOURCES]);
 void wi_answers_clear(wi_answer answers[WI_SOURCES]);
 
 #endif

@@ -78,8 +78,8 @@ void wi_opening_adopt(weir_model *model, wi_instance *instance);
 
 /* ---- one candidate; open.c ---- */
 
-/* An attempt: goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The instance is
- * nobody's yet, and in the record as the one that serves. */
+/* An attempt: goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The model does
+ * not have the instance yet; the record says that it serves. */
 weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_instance **out);
 /* A candidate failed so: excludes it, and others on its device, where they would fail again. */
 void wi_exclude(wi_opening *opening, size_t rank, weir_status status);

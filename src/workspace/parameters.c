@@ -1,6 +1,6 @@
 /* Stores of parameters.
  *
- * Laws, true whenever the lock is free:
+ * Invariants, true whenever the lock is free:
  *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another unless it
  *   is a further name
  *   names[] has every published parameter once; what is published changes no more
