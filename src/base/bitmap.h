@@ -8,7 +8,7 @@
  * Taking leaves bounds too high and they are put right when a search comes by, or when the word is full: that is what
  * makes single places cheap. Giving raises them at once, as far as the run that it made asks for.
  *
- * Laws: bound[w] >= longest(w);  bound[w] == 0 if and only if the word is full;  w is in the tree of bound[w] and in no
+ * Invariants: bound[w] >= longest(w);  bound[w] == 0 if and only if the word is full;  w is in the tree of bound[w] and in no
  * other;  a bit of a tree is set if and only if the word below it is not zero;  `free` counts the bits.
  * No locks: the caller has one. */
 #ifndef WI_BITMAP_H
@@ -28,7 +28,7 @@ typedef struct wi_bitmap {
     uint64_t trees; /* bit n - 1: some word has the bound n */
     uint64_t *tree; /* 64 trees of tree_words each, interleaved; the level of single words first */
     uint32_t tree_words, levels, level[WI_BITMAP_LEVELS]; /* where each level of a tree begins */
-    uint64_t changes;                                     /* for the law checker */
+    uint64_t changes;                                     /* for the invariant checker */
 } wi_bitmap;
 
 /* `count` ones from bit `from` on, within a word; count is from 1 to 64. */
@@ -83,7 +83,7 @@ static inline bool wi_bitmap_is_free(const wi_bitmap *bitmap, uint32_t place)
  * random cost a miss of the address tables else. NULL when there is no memory. */
 void *wi_table_make(size_t count, size_t size);
 
-/* Executes the laws; nothing in builds without WEIR_INVARIANTS. */
+/* Executes the invariants; nothing in builds without WEIR_INVARIANTS. */
 void wi_bitmap_check(wi_bitmap *bitmap);
 
 #endif

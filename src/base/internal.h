@@ -23,11 +23,11 @@ static inline uint64_t wi_opaque(uint64_t value)
 #define WI_MIB (UINT64_C(1) << 20)
 #define WI_GIB (UINT64_C(1) << 30)
 
-/* The laws written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process there,
- * because going on would only move the damage. Other builds do not contain them. */
+/* The invariants written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process
+ * there, because going on would only move the damage. Other builds do not contain them. */
 #ifdef WEIR_INVARIANTS
-_Noreturn void wi_law_broken(const char *law, const char *file, int line);
-#define wi_assert(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
+_Noreturn void wi_invariant_broken(const char *condition, const char *file, int line);
+#define wi_assert(condition) ((condition) ? (void)0 : wi_invariant_broken(#condition, __FILE__, __LINE__))
 #else
 #define wi_assert(condition) ((void)sizeof(condition))
 #endif

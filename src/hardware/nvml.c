@@ -103,7 +103,7 @@ static bool begin(const char *root, nvml *n, wi_found *out)
     return n->begun;
 }
 
-/* So that the next look begins anew. */
+/* So that the next look begins from nothing. */
 static void end(nvml *n)
 {
     n->nvmlShutdown();

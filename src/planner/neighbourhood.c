@@ -7,9 +7,9 @@
 
 /* Neighbourhoods --------------------------------------------------------------------------------------------------- */
 
-/* Most of a solution is kept, the rest is searched for anew under a lower cap. What is kept lies below a cut, which is lower in a
- * random stretch of time. The solution is also turned upside down now and then, so that any part of it may be the one that is made
- * anew. */
+/* Most of a solution is kept, the rest is searched for again under a lower cap. What is kept lies below a cut, which is lower in a
+ * random stretch of time. The solution is also turned upside down now and then, so that any part of it may be
+ * the one that is searched for. */
 enum { NODES_PER_NEIGHBOUR = 6, PATIENCE = 24, SIDEWAYS = 7 };
 
 typedef struct lns {
@@ -223,7 +223,7 @@ static wi_search_result try_cap(climb *c, int64_t cap, uint64_t nodes)
     return result;
 }
 
-/* Makes parts of the climb's best anew, until the nodes are spent. */
+/* Searches again for parts of the climb's best, until the nodes are spent. */
 static wi_search_result improve(climb *c, int64_t low, uint64_t nodes)
 {
     int64_t *bottoms = c->lns->bottoms;

@@ -1,4 +1,4 @@
-/* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
+/* Launches: tickets on the blocks they use, waits before them and one event behind them. */
 #include "base/seeded_bug.h"
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"

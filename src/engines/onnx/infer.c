@@ -453,7 +453,7 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
 }
 
 /* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs that the model does not
- * take are nobody's mistake then. */
+ * take are no mistake then. */
 weir_status onnx_warm_up(weir_engine_model *model)
 {
     weir_tensor *inputs = calloc(model->inputs.count + 1, sizeof *inputs);

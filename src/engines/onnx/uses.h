@@ -26,7 +26,7 @@ typedef struct onnx_uses {
 /* Reads them; free(out->of) in any case. WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out);
 
-/* Marks the weights that are left to ONNX Runtime, as its optimizer may write them anew under their own names: it moves
+/* Marks the weights that are left to ONNX Runtime, as its optimizer may write them again under their own names: it moves
  * transpositions through a graph and into constants, where one that was handed over would keep the old layout (1.23 to 1.31).
  * Those that only nodes read through which it moves none are not touched. From level 3 of `optimization` on it makes
  * transpositions itself, around quantized convolutions. And at any level those by whose name a subgraph has one of its own:

@@ -1,3 +1,4 @@
+/* Stream uses: the last write and the reads since, and open tickets. */
 #include "memory/space/stream_uses.h"
 #include "base/seeded_bug.h"
 
