@@ -3,7 +3,8 @@
  *     input NAME TYPE EXTENT…   an input, -1 for any extent      weights BYTES   held as long as the model lives
  *     scratch BYTES             held during a run                slow MILLIS     each run takes so long, or is cancelled
  *     generate TEXT             the answer of infer_stream       exact           `plan` knows everything
- *     leak                      one block is never freed         twice           outputs get two names that one file has */
+ *     leak                      one block is never freed         twice           outputs get two names that one file has
+ *     reserve BYTES             reserved for the weights */
 #include <weir/weir.h>
 
 #include <stdatomic.h>
@@ -19,7 +20,7 @@ struct weir_engine_model {
     char names[MOST_PORTS][64];
     weir_port ports[MOST_PORTS];
     size_t count;
-    size_t weight_bytes, scratch_bytes;
+    size_t weight_bytes, scratch_bytes, reserved_bytes;
     long slow;
     char text[256];
     bool exact, leaks, twice;
@@ -71,6 +72,8 @@ static weir_status echo_read(const char *path, weir_engine_model *model)
             model->weight_bytes = strtoull(line + at, NULL, 10);
         else if (strcmp(key, "scratch") == 0)
             model->scratch_bytes = strtoull(line + at, NULL, 10);
+        else if (strcmp(key, "reserve") == 0)
+            model->reserved_bytes = strtoull(line + at, NULL, 10);
         else if (strcmp(key, "slow") == 0)
             model->slow = strtol(line + at, NULL, 10);
         else if (strcmp(key, "generate") == 0)
@@ -107,6 +110,22 @@ static void echo_unload(weir_engine_model *model)
     free(model);
 }
 
+static weir_status allocate_weights(weir_engine_model *model)
+{
+    weir_request request = WEIR_INIT(weir_request);
+    weir_block block = {NULL, 0};
+    weir_status status = WEIR_OK;
+    request.bytes = model->weight_bytes;
+    request.memory_class = WEIR_CLASS_WEIGHTS;
+    if (model->reserved_bytes > 0)
+        status = weir_reserve(model->client, model->reserved_bytes, 0, &request.reservation);
+    if (status == WEIR_OK)
+        status = weir_alloc_with(model->client, &request, &block);
+    weir_status released = weir_reservation_release(request.reservation);
+    model->weights = block.pointer;
+    return status == WEIR_OK ? released : status;
+}
+
 static weir_status echo_load(const weir_engine_load *load, weir_engine_model **out)
 {
     weir_engine_model *model = calloc(1, sizeof *model);
@@ -123,7 +142,7 @@ static weir_status echo_load(const weir_engine_load *load, weir_engine_model **o
     if (load->progress != NULL)
         load->progress(0.5, load->progress_user);
     if (status == WEIR_OK)
-        status = weir_alloc(model->client, model->weight_bytes, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &model->weights);
+        status = allocate_weights(model);
     if (status == WEIR_OK && model->weight_bytes > 0)
         memset(model->weights, 1, model->weight_bytes);
     if (status == WEIR_OK)

@@ -154,6 +154,11 @@ class Run(harness.Case):
         self.weir("run", "a.toy", "e.echo", "b.toy", "--budget", budget, "--repeat", "20")
         self.weir("run", "a.toy", "e.echo", "b.toy", "--budget", budget - 3 * 65536, status=1)
 
+    def test_a_refusal_by_a_reservation_names_its_cause(self):
+        self.write("e.echo", BIG + f"reserve {MIB}\n")
+        refusal = self.weir_json("run", "e.echo", "--budget", "8MiB", status=1)["error"]["refusal"]
+        self.assertEqual((refusal["cause"], refusal["requested"]), ("reservation", 4 * MIB))
+
     def test_a_refusal_without_an_exact_plan(self):
         self.write("e.echo", BIG)
         line = self.refused("run", "e.echo", "--budget", "1MiB", status=1)
