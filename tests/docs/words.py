@@ -34,7 +34,7 @@ RULES = [
     Rule(r"\bwi_(shelf|shelves)\w*", "wi_size_index"),
     Rule(r"\bwi_spaces?_\w*", "wi_region"),
     Rule(r"\bwi_backing\w*", "wi_chunk"),
-    Rule(r"\bwi_(growth|rescue)\w*", "wi_map_plan, wi_compact"),
+    Rule(r"\bwi_rescue\w*", "wi_compact"),
     Rule(r"\bwi_(patience|calm)\w*", "wi_reuse_wait, wi_steady"),
     Rule(r"\bwi_holders?_\w*", "wi_member"),
     Rule(r"\bwi_outlets?\w*", "wi_sink"),
