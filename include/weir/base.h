@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #define WEIR_VERSION_MAJOR  0
-#define WEIR_VERSION_MINOR  1
+#define WEIR_VERSION_MINOR  2
 #define WEIR_VERSION_PATCH  0
-#define WEIR_VERSION_STRING "0.1.0"
+#define WEIR_VERSION_STRING "0.2.0"
 
 #ifdef __cplusplus
 #define WEIR_BEGIN extern "C" {
@@ -43,7 +43,7 @@
 
 WEIR_BEGIN
 
-/* The version of the library that is running, "0.1.0"; never NULL. Any thread. */
+/* The version of the library that is running, "0.2.0"; never NULL. Any thread. */
 WEIR_API const char *weir_version(void);
 
 WEIR_END

@@ -110,18 +110,23 @@ def declared(header):
 
 def symbols_of(name, wanted):
     def names(*options):
-        return {line.split()[-1] for line in run("nm", "--defined-only", *options).splitlines() if len(line.split()) == 3}
+        lines = map(str.split, run("nm", "--defined-only", *options).splitlines())
+        return {line[-1] for line in lines if len(line) == 3 and line[1] != "A"}  # A: the version nodes themselves
 
     library = libdir() / f"{name}.so"
-    exported = names("-D", library)
+    series = ".".join(header_version().split(".")[:2])
+    versioned = names("-D", library)
+    exported = {symbol.partition("@@")[0] for symbol in versioned}
     complaints = [f"declared and not exported: {', '.join(sorted(wanted - exported))}" if wanted - exported else "",
                   f"exported and not declared: {', '.join(sorted(exported - wanted))}" if exported - wanted else ""]
+    other = {symbol for symbol in versioned if symbol.partition("@@")[2] != f"WEIR_{series}"}
+    complaints.append(f"not of the version WEIR_{series}: {', '.join(sorted(other))}" if other else "")
     # In the static library what is not static is visible to the whole program: weir_, and wi_ for what is internal.
     loose = {symbol for symbol in names("-g", libdir() / f"{name}.a") if not symbol.startswith(("weir_", "wi_"))}
     complaints.append(f"{name}.a defines names besides weir_ and wi_: {', '.join(sorted(loose))}" if loose else "")
     dynamic = run("readelf", "-d", library)
     soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
-    if not soname or soname[1] != f"{name}.so." + header_version().split(".")[0]:
+    if not soname or soname[1] != f"{name}.so.{series}":
         complaints.append(f"SONAME is {soname and soname[1]}")
     if any(complaints):
         sys.exit("\n".join(filter(None, complaints)))
@@ -144,7 +149,7 @@ def has_manifests():
 
 def files():
     """What is there, that nothing points outside, and that the command runs where it was moved to."""
-    for pattern in ("include/weir/weir.h", "**/libweir.so.0", "**/libweir.a", "**/cmake/weir/weirConfig.cmake",
+    for pattern in ("include/weir/weir.h", f"**/libweir.so.{header_version()}", "**/libweir.a", "**/cmake/weir/weirConfig.cmake",
                     "**/cmake/weir/weirTargets.cmake", "**/pkgconfig/weir.pc", "share/doc/weir/LICENSE"):
         one(pattern)
     installed = {path.name for path in (PREFIX / "include/weir").iterdir()}
