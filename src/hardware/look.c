@@ -84,8 +84,9 @@ static weir_status read_options(const weir_hardware_options *given, weir_hardwar
 {
     *o = (weir_hardware_options){.struct_size = sizeof *o};
     root[0] = '\0';
-    if (given && !wi_copy_in(o, sizeof *o, given, given->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_hardware_look: the options' struct_size is not set");
+    weir_status read = WI_COPY_OPTIONS_IN(weir_hardware_options, o, given, "weir_hardware_look");
+    if (read != WEIR_OK)
+        return read;
     if (o->limit_ms == 0)
         o->limit_ms = LIMIT_MS;
     if (!o->sysroot || !o->sysroot[0])

@@ -205,14 +205,17 @@ weir_status weir_model_load(const char *path, const weir_model_options *options,
 {
     WI_ENTER();
     weir_model_options o = {0};
-    if (!path || !out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_load: NULL, or member struct_size is not set");
+    if (!path || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_load: no path, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_model_options, &o, options, "weir_model_load");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (access(path, R_OK) != 0)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
     weir_model *model = NULL;
     wi_instance *instance = NULL;
-    weir_status status = wi_model_make(&model);
+    status = wi_model_make(&model);
     if (status != WEIR_OK)
         return status;
     status = load(&o, path, &instance);

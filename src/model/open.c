@@ -80,12 +80,13 @@ typedef struct wants {
 static weir_status read_wants(const weir_manifest *manifest, const weir_opening_options *options, wants *out)
 {
     *out = (wants){0};
-    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
-        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL, or member struct_size is not set");
-    const weir_choice_options *choice = out->options.choice;
-    if (choice && !wi_copy_in(&out->choice, sizeof out->choice, choice, choice->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: member struct_size of the choice's options is not set");
+    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_model_open");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_opening_options, &out->options, options, "weir_model_open");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->choice, out->options.choice, "weir_model_open");
+    if (status != WEIR_OK)
+        return status;
     out->choice.struct_size = sizeof out->choice;
     out->manifest.struct_size = sizeof out->manifest;
     /* The choice has to know of them, too. */

@@ -204,10 +204,11 @@ weir_status weir_onnxruntime_open(const weir_onnxruntime_options *options, weir_
     static const char call[] = "weir_onnxruntime_open";
     weir_onnxruntime_options given;
     WI_ENTER();
-    if (!out || !options || !wi_copy_in(&given, sizeof given, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "%s: no options, no place for the result, or member struct_size is not set",
-                         call);
-    weir_status status = wi_ort_check(&given, call);
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "%s: no place for the result", call);
+    weir_status status = WI_COPY_IN(weir_onnxruntime_options, &given, options, call);
+    if (status == WEIR_OK)
+        status = wi_ort_check(&given, call);
     return status == WEIR_OK ? wi_ort_open(&given, call, out) : status;
 }
 

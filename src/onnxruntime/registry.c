@@ -87,9 +87,9 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
 {
     weir_onnxruntime_options given;
     WI_ENTER();
-    if (!options || !wi_copy_in(&given, sizeof given, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "%s: no options, or member struct_size is not set", registering);
-    weir_status status = wi_ort_check(&given, registering);
+    weir_status status = WI_COPY_IN(weir_onnxruntime_options, &given, options, registering);
+    if (status == WEIR_OK)
+        status = wi_ort_check(&given, registering);
     if (status != WEIR_OK)
         return status;
     const char *device = weir_runtime_device(weir_client_runtime(given.client));

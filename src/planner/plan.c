@@ -204,8 +204,9 @@ static weir_status solve_problem(wi_problem *problem, wi_work *work, wi_best *be
 static weir_status read_options(const weir_plan_options *given, weir_plan_options *out)
 {
     *out = (weir_plan_options){.struct_size = sizeof *out};
-    if (given && !wi_copy_in(out, sizeof *out, given, given->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: options without their size");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_plan_options, out, given, "weir_plan_make");
+    if (status != WEIR_OK)
+        return status;
     if ((unsigned)out->mode > WEIR_PLAN_BUMP)
         return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: %d is no mode", (int)out->mode);
     if (out->alignment == 0)

@@ -245,8 +245,11 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (status != WEIR_OK)
         return status;
     weir_request copy;
-    if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: no place for the result");
+    status = WI_COPY_IN(weir_request, &copy, request, "weir_alloc_with");
+    if (wi_unlikely(status != WEIR_OK))
+        return status;
     *out = (weir_block){NULL, 0};
     if (is_plain(&copy) &&
         ((out->pointer = wi_tcache_alloc(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||

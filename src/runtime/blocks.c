@@ -110,8 +110,11 @@ weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *o
         return status;
     weir_blocks_options o;
     uint64_t total = 0;
-    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: no place for the result");
+    status = WI_COPY_IN(weir_blocks_options, &o, options, "weir_blocks_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     status = check_options(&o, &total);
     if (status != WEIR_OK)

@@ -53,11 +53,13 @@ weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *
     WI_ENTER();
     weir_kv_layout l = {.struct_size = sizeof l};
     weir_kv_geometry *g = &l.geometry;
-    if (!geometry || !out || out->struct_size < 2 * sizeof(size_t) ||
-        !wi_copy_in(g, sizeof *g, geometry, geometry->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: NULL, or member struct_size is not set");
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: no place for the result, or its struct_size is not set");
+    weir_status status = WI_COPY_IN(weir_kv_geometry, g, geometry, "weir_kv_layout_of");
+    if (status != WEIR_OK)
+        return status;
     g->struct_size = sizeof *g;
-    weir_status status = check_geometry(g);
+    status = check_geometry(g);
     if (status == WEIR_OK)
         status = row_of(g, &l.token);
     if (status != WEIR_OK)

@@ -81,8 +81,11 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
 {
     WI_ENTER();
     weir_client_options o;
-    if (!runtime || !out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: NULL, or member struct_size is not set");
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: no runtime, or no place for the result");
+    weir_status status = WI_COPY_IN(weir_client_options, &o, options, "weir_client_open");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (!o.name || !*o.name)
         return weir_fail(WEIR_ERR_INVALID, "weir_client_open: a client needs a name that people can read");
@@ -106,7 +109,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
-    weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
+    status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status == WEIR_ERR_OUT_OF_MEMORY && release_kept(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {

@@ -310,12 +310,16 @@ weir_status weir_runtime_compose(const weir_parts *parts, const weir_runtime_opt
     WI_ENTER();
     weir_parts p;
     weir_runtime_options given = {0};
-    if (!parts || !out || !wi_copy_in(&p, sizeof p, parts, parts->struct_size) ||
-        (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: no place for the result");
+    weir_status status = WI_COPY_IN(weir_parts, &p, parts, "weir_runtime_compose");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_runtime_options, &given, options, "weir_runtime_compose");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     pthread_mutex_lock(&lock);
-    weir_status status = check_parts(&p, &given);
+    status = check_parts(&p, &given);
     if (status == WEIR_OK)
         mark(&p, true, "");
     pthread_mutex_unlock(&lock);

@@ -188,8 +188,11 @@ weir_status weir_arena_open(weir_client *client, const weir_arena_options *optio
     if (status != WEIR_OK)
         return status;
     weir_arena_options o;
-    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: no place for the result");
+    status = WI_COPY_IN(weir_arena_options, &o, options, "weir_arena_open");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     status = check(client, &o);
     if (status != WEIR_OK)

@@ -294,8 +294,11 @@ weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_opt
 {
     WI_ENTER();
     weir_arena_pool_options o = {.struct_size = 0};
-    if (!runtime || !out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: NULL, or member struct_size is not set");
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: no runtime, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_arena_pool_options, &o, options, "weir_arena_pool_get");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (o.waste > 1000)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: a waste of %u %% is more than 1000 %%", o.waste);
@@ -303,7 +306,7 @@ weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_opt
     weir_arena_pool *pool = pools;
     while (pool && pool->runtime != runtime)
         pool = pool->next;
-    weir_status status = WEIR_OK;
+    status = WEIR_OK;
     if (!pool)
         status = make(runtime, &o, &pool);
     else if (options)

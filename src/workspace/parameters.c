@@ -25,8 +25,11 @@ weir_status weir_parameters_open(weir_client *client, const weir_parameters_opti
     if (status != WEIR_OK)
         return status;
     weir_parameters_options o = {.struct_size = 0};
-    if (!out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: no place for the result");
+    status = WI_COPY_OPTIONS_IN(weir_parameters_options, &o, options, "weir_parameters_open");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     status = check_options(&o);
     if (status != WEIR_OK)

@@ -102,7 +102,7 @@ static void arrays_that_are_filled(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
-/* What an older caller did not know of is as if it were 0; what a newer one knows besides is not looked at. */
+/* What an older caller did not know of is as if it were 0; what a newer one knows besides has to be 0 (newer.c). */
 static void structures_that_are_taken(void **state)
 {
     (void)state;
@@ -121,6 +121,7 @@ static void structures_that_are_taken(void **state)
     u.runtime.resource = (const char *)(uintptr_t)1; /* beyond its size */
     ok(weir_runtime_create("host", &u.runtime, &runtime));
     ok(weir_runtime_destroy(runtime));
+    memset(u.raw, 0, sizeof u.raw);
     u.runtime = (weir_runtime_options){.struct_size = sizeof u.runtime + 100, .budget = 4 * MIB};
     ok(weir_runtime_create("host", &u.runtime, &runtime));
 
@@ -138,6 +139,7 @@ static void structures_that_are_taken(void **state)
     u.request.flags = ~0u;
     ok(weir_alloc_with(client, &u.request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
+    memset(u.raw, 0, sizeof u.raw);
     u.request = (weir_request){.struct_size = sizeof u.request + 200, .bytes = 100, .memory_class = WEIR_CLASS_KV};
     ok(weir_alloc_with(client, &u.request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
