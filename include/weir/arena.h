@@ -67,7 +67,7 @@ typedef struct weir_arena_tensor {
     uint64_t length; /* of the slot: the most that it may have */
     uint64_t offset; /* of the slot in the block of its kind */
     weir_kind kind;
-    /* Its parameter, if the arena's store has one: of its own name; or, where it looks at bytes of a persistent tensor with a
+    /* (The last member, so that both structures can grow.) Its parameter, if the arena's store has one: of its own name; or, where it looks at bytes of a persistent tensor with a
      * parameter of that name, the elements there (which have parameter.bytes of another type, and the same name). It comes before
      * the slot, and may have been added after the plan was made. type WEIR_TYPE_NONE: there is none. */
     weir_parameter parameter;
@@ -108,9 +108,9 @@ WEIR_API void weir_arena_abort(weir_arena *arena);
 
 typedef struct weir_arena_details {
     size_t struct_size;
-    uint64_t planned[WEIR_KIND_COUNT]; /* the longest plan, by kind of memory */
-    uint64_t held[WEIR_KIND_COUNT];    /* the block */
-    void *base[WEIR_KIND_COUNT];       /* NULL where there is none */
+    uint64_t planned[WEIR_KIND_MOST]; /* the longest plan, by kind of memory */
+    uint64_t held[WEIR_KIND_MOST];    /* the block */
+    void *base[WEIR_KIND_MOST];       /* NULL where there is none */
     uint32_t buckets;
     bool running;
 } weir_arena_details;

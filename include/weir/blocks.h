@@ -209,12 +209,12 @@ typedef struct weir_kv_geometry {
 /* A geometry worked out. All members in bytes but the counts. */
 typedef struct weir_kv_layout {
     size_t struct_size;
-    weir_kv_geometry geometry;          /* with its defaults filled in */
     uint64_t elements;                  /* in a block */
     uint64_t bytes;                     /* of a block */
     uint64_t token, head, plane, layer; /* from one to the next */
     uint32_t parts;                     /* groups of layers that share a block */
-    uint64_t blocks; /* parts * blocks_per_layer: what the pool must have; 0 when blocks are shared */
+    uint64_t blocks;           /* parts * blocks_per_layer: what the pool must have; 0 when blocks are shared */
+    weir_kv_geometry geometry; /* with its defaults filled in; the last member, so that both structures can grow */
 } weir_kv_layout;
 
 /* Works a geometry out. WEIR_ERR_INVALID names the member that is 0, the row that is not whole bytes, a type without a fixed

@@ -62,9 +62,9 @@ typedef struct weir_candidate {
     const char *reason; /* a sentence with the numbers and the remedy; for an accepted one what gave it its rank */
     int32_t rank;       /* from 0; -1: not accepted */
     bool predicted;
-    uint64_t bytes[WEIR_CLASS_COUNT]; /* if predicted: by class, on the candidate's device */
-    bool exact[WEIR_CLASS_COUNT];     /* or else "at least" */
-    uint64_t obtainable;              /* bytes that could be had there, less margins; WEIR_BYTES_UNKNOWN */
+    uint64_t bytes[WEIR_CLASS_MOST]; /* if predicted: by class, on the candidate's device */
+    bool exact[WEIR_CLASS_MOST];     /* or else "at least" */
+    uint64_t obtainable;             /* bytes that could be had there, less margins; WEIR_BYTES_UNKNOWN */
 } weir_candidate;
 
 typedef struct weir_choice {

@@ -84,8 +84,8 @@ typedef struct weir_provider_share {
 /* What the model will take, as far as it can be told before loading. */
 typedef struct weir_engine_plan {
     size_t struct_size;
-    uint64_t bytes[WEIR_CLASS_COUNT]; /* by weir_class, on the first place */
-    bool exact[WEIR_CLASS_COUNT];     /* or else "at least" */
+    uint64_t bytes[WEIR_CLASS_MOST]; /* by weir_class, on the first place */
+    bool exact[WEIR_CLASS_MOST];     /* or else "at least" */
 } weir_engine_plan;
 
 typedef struct weir_port {

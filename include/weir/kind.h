@@ -13,6 +13,8 @@ typedef enum weir_kind {
     WEIR_KIND_COUNT = 3
 } weir_kind;
 
+enum { WEIR_KIND_MOST = 8 }; /* places by kind in structures, so that kinds can be added */
+
 /* "device", "pinned", "host"; "?" for a number that is none. */
 WEIR_API const char *weir_kind_name(weir_kind kind);
 

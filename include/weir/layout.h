@@ -23,6 +23,8 @@ typedef enum weir_span_state {
     WEIR_SPAN_COUNT = 9
 } weir_span_state;
 
+enum { WEIR_SPAN_MOST = 16 }; /* places by state in structures, so that states can be added */
+
 /* "live" and so on, as in the command's JSON; "?" for a number that is none. */
 WEIR_API const char *weir_span_state_name(weir_span_state state);
 
@@ -54,7 +56,7 @@ typedef struct weir_layout_totals {
     size_t struct_size;
     uint64_t held; /* as the ledger has it: weir_stats.held */
     /* By state. They and `in_hand` add up to `held`. */
-    uint64_t bytes[WEIR_SPAN_COUNT];
+    uint64_t bytes[WEIR_SPAN_MOST];
     uint64_t in_hand; /* between the driver and their place in a thread's hands; 0 while no thread is in the driver */
     uint64_t segments, spans;
 } weir_layout_totals;

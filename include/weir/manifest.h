@@ -21,7 +21,6 @@ typedef enum weir_cpu_use {
 
 /* 0, NULL and a version of count 0 ask for nothing. */
 typedef struct weir_requirements {
-    size_t struct_size;
     const char *preferred_provider;
     const char *const *fallback_providers; /* in this order */
     size_t fallback_count;
@@ -42,14 +41,15 @@ typedef struct weir_requirements {
 
 typedef struct weir_manifest {
     size_t struct_size;
-    const char *path;       /* what it was read from; "" */
-    const char *framework;  /* "onnx", "gguf", "llm"; NULL: by the model file */
-    const char *model_file; /* a path that can be opened */
-    const char *name;       /* of the model's client; NULL: the file's */
-    const char *version;    /* of the model; for people */
-    weir_requirements requirements;
+    const char *path;             /* what it was read from; "" */
+    const char *framework;        /* "onnx", "gguf", "llm"; NULL: by the model file */
+    const char *model_file;       /* a path that can be opened */
+    const char *name;             /* of the model's client; NULL: the file's */
+    const char *version;          /* of the model; for people */
     const weir_setting *settings; /* for the engine ("tuning") */
     size_t setting_count;
+    weir_requirements
+        requirements; /* the last member, so that it grows with the manifest, whose struct_size covers it */
 } weir_manifest;
 
 WEIR_END

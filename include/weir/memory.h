@@ -24,6 +24,8 @@ typedef enum weir_class {
     WEIR_CLASS_COUNT = 5
 } weir_class;
 
+enum { WEIR_CLASS_MOST = 8 }; /* places by class in structures, so that classes can be added */
+
 /* "weights" and so on, as in the command's JSON; "?" for a number that is none. */
 WEIR_API const char *weir_class_name(weir_class memory_class);
 

@@ -15,8 +15,12 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_DEVICE = 5,        /* the device itself has no more, though the budget would allow it */
     WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
     WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
-    WEIR_CAUSE_RESERVATION = 8    /* more than what is left of the reservation that it was to come from */
+    WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
+    WEIR_CAUSE_COUNT = 9
 } weir_refusal_cause;
+
+/* "none", "budget" and so on, as in the command's JSON; "?" for a number that is none. Any thread; static storage. */
+WEIR_API const char *weir_refusal_cause_name(weir_refusal_cause cause);
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };
 

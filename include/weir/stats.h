@@ -74,10 +74,10 @@ typedef struct weir_client_stats {
     char name[64];
     uint64_t guaranteed, maximum;
     uint64_t live, pending, promised;
-    uint64_t live_class[WEIR_CLASS_COUNT]; /* adds up to live */
-    uint64_t peak;                         /* of live + pending */
-    uint64_t peak_class[WEIR_CLASS_COUNT]; /* live + pending by class at the moment of that peak: adds up to it */
-    uint64_t blocks;                       /* live ones */
+    uint64_t live_class[WEIR_CLASS_MOST]; /* adds up to live */
+    uint64_t peak;                        /* of live + pending */
+    uint64_t peak_class[WEIR_CLASS_MOST]; /* live + pending by class at the moment of that peak: adds up to it */
+    uint64_t blocks;                      /* live ones */
     uint64_t allocations, frees, refusals;
     uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];

@@ -51,7 +51,6 @@ weir_status manifest_read(const char *path, weir_manifest **out)
     if (manifest == NULL)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %s", path);
     manifest->struct_size = sizeof *manifest;
-    manifest->requirements.struct_size = sizeof manifest->requirements;
     manifest->path = manifest->model_file = memcpy(manifest + 1, path, length);
     *out = manifest;
     return WEIR_OK;

@@ -124,7 +124,6 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
     }
     snprintf((*o)->detail, sizeof(*o)->detail, "%s", weir_detail());
     held->manifest.struct_size = sizeof held->manifest;
-    held->manifest.requirements.struct_size = sizeof held->manifest.requirements;
     (*o)->held = (*o)->reading.held = held;
     held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
     status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);

@@ -7,6 +7,15 @@
 
 static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
 
+static const char *const cause_names[WEIR_CAUSE_COUNT] = {
+    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
+};
+
+const char *weir_refusal_cause_name(weir_refusal_cause cause)
+{
+    return (unsigned)cause < WEIR_CAUSE_COUNT ? cause_names[cause] : "?";
+}
+
 weir_status weir_refusal_last(weir_refusal *out)
 {
     WI_ENTER();

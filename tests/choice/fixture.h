@@ -16,7 +16,6 @@ static inline int set_up(void **state)
     doubles_reset();
     machine_begin(&here, 64 * GIB);
     manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = model};
-    manifest.requirements.struct_size = sizeof manifest.requirements;
     options = (weir_choice_options){.struct_size = sizeof options, .hardware = &here.hardware};
     made = NULL;
     return 0;

@@ -377,7 +377,6 @@ int main(void)
     int file = mkstemps(path, 7);
     assert_true(file >= 0 && write(file, "x", 1) == 1 && close(file) == 0);
     manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = path};
-    manifest.requirements.struct_size = sizeof manifest.requirements;
     asked = (weir_choice_options){.struct_size = sizeof asked};
     opening = (weir_opening_options){.struct_size = sizeof opening, .choice = &asked, .notice = count_notice};
     on_device.predicted = on_device.taken = on_device.scratch = SMALL;

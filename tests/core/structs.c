@@ -156,6 +156,33 @@ static void structures_that_are_taken(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* Growth: what is listed by an enumeration has places for more, and a structure within another one is its last member. */
+static void structures_have_room_to_grow(void **state)
+{
+    (void)state;
+#define PLACES(type, member, most) assert_int_equal(sizeof(((type *)0)->member) / sizeof(((type *)0)->member[0]), most)
+    PLACES(weir_client_stats, live_class, WEIR_CLASS_MOST);
+    PLACES(weir_client_stats, peak_class, WEIR_CLASS_MOST);
+    PLACES(weir_engine_plan, bytes, WEIR_CLASS_MOST);
+    PLACES(weir_engine_plan, exact, WEIR_CLASS_MOST);
+    PLACES(weir_candidate, bytes, WEIR_CLASS_MOST);
+    PLACES(weir_candidate, exact, WEIR_CLASS_MOST);
+    PLACES(weir_arena_details, planned, WEIR_KIND_MOST);
+    PLACES(weir_arena_details, held, WEIR_KIND_MOST);
+    PLACES(weir_arena_details, base, WEIR_KIND_MOST);
+    PLACES(weir_layout_totals, bytes, WEIR_SPAN_MOST);
+    PLACES(weir_stats, ladder, WEIR_RUNG_MOST);
+    const int most[] = {WEIR_CLASS_MOST, WEIR_KIND_MOST, WEIR_SPAN_MOST, WEIR_RUNG_MOST};
+    const int have[] = {WEIR_CLASS_COUNT, WEIR_KIND_COUNT, WEIR_SPAN_COUNT, WEIR_RUNG_COUNT};
+    for (int i = 0; i < 4; i++)
+        assert_true(have[i] < most[i]);
+#define LAST(type, member)                                                                                             \
+    assert_int_equal(offsetof(type, member) + sizeof(((type *)0)->member), sizeof(type)) /* with no padding behind */
+    LAST(weir_manifest, requirements);
+    LAST(weir_kv_layout, geometry);
+    LAST(weir_arena_tensor, parameter);
+}
+
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
 static void element_types(void **state)
@@ -235,6 +262,7 @@ int main(void)
         cmocka_unit_test(structures_that_are_filled),
         cmocka_unit_test(arrays_that_are_filled),
         cmocka_unit_test(structures_that_are_taken),
+        cmocka_unit_test(structures_have_room_to_grow),
         cmocka_unit_test(element_types),
         cmocka_unit_test(tensor_sizes),
     };

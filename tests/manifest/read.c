@@ -139,7 +139,7 @@ static void what_is_not_said_asks_for_nothing(void **state)
                "\xef\xbb\xbf{\"model_file\": \"m.onnx\", \"hardware_requirements\": {\"preferred_provider\": null,\n"
                "\"fallback_providers\": [], \"device_id\": null, \"gpu_device_ids\": []}, \"tuning\": {\"a\": null}}");
     weir_manifest *m = read_manifest("least.json");
-    weir_requirements nothing = WEIR_INIT(weir_requirements);
+    weir_requirements nothing = {0};
     nothing.fallback_providers = m->requirements.fallback_providers; /* of none */
     assert_memory_equal(&m->requirements, &nothing, sizeof nothing);
     assert_int_equal(m->setting_count, 0);

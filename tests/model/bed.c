@@ -388,7 +388,6 @@ const weir_manifest *wants(wanted *w, const char *providers)
     w->manifest.path = "";
     w->manifest.model_file = path;
     w->manifest.name = "bert";
-    w->manifest.requirements.struct_size = sizeof w->manifest.requirements;
     w->manifest.requirements.preferred_provider = count_of > 0 ? w->rest[0] : NULL;
     w->manifest.requirements.fallback_providers = w->rest + 1;
     w->manifest.requirements.fallback_count = count_of > 0 ? count_of - 1 : 0;
