@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "args.h"
+#include "simulator.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,9 +11,15 @@
 
 static int verb_help(int argc, char **argv);
 
+static int verb_simulate_there(int argc, char **argv)
+{
+    (void)argc;
+    return simulator_become(argv);
+}
+
 static const cli_verb verbs[] = {
     {"run", "load models under one budget, run them, show where the memory went", verb_run},
-    {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate},
+    {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate_there},
     {"replay", "have a resource do again what a trace recorded; the smallest cap that does", verb_replay},
     {"plan", "an arena for a model's activations, a trace or a list, as small as can be", verb_plan},
     {"bench", "what single operations cost, beside what one would call instead", verb_bench},

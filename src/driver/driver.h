@@ -124,9 +124,12 @@ typedef struct wi_driver {
  * asked, so that the allocator's checkers see whoever goes beyond the end. */
 weir_status wi_pageable_allocate(uint64_t bytes, void **address);
 
-extern const wi_driver wi_host_driver, wi_cuda_driver, wi_sim_driver;
+extern const wi_driver wi_host_driver, wi_cuda_driver;
 
-enum { WI_DRIVERS = 3, WI_ORDINALS = 64 }; /* how many there are, and the most devices that one has */
+enum { WI_DRIVERS = 3, WI_ORDINALS = 64 }; /* the most drivers, and the most devices of one */
+
+/* Adds one to the two above: the simulated device, which libweir does not have. Before any other call, on one thread. */
+void wi_driver_add(const wi_driver *driver);
 
 /* The place of one of these in the list of drivers. */
 size_t wi_driver_number(const wi_driver *driver);

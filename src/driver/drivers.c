@@ -3,7 +3,15 @@
 
 #include <ctype.h>
 
-static const wi_driver *const drivers[WI_DRIVERS] = {&wi_host_driver, &wi_cuda_driver, &wi_sim_driver};
+static const wi_driver *drivers[WI_DRIVERS] = {&wi_host_driver, &wi_cuda_driver}; /* then NULL, or what was added */
+
+void wi_driver_add(const wi_driver *driver)
+{
+    size_t number = 0;
+    while (number < WI_DRIVERS - 1 && drivers[number])
+        number++;
+    drivers[number] = driver;
+}
 
 static weir_status no_device(const char *text)
 {
@@ -35,7 +43,7 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
             number = number * 10 + (*digit - '0');
         }
     }
-    for (size_t i = 0; i < WI_DRIVERS; i++) {
+    for (size_t i = 0; i < WI_DRIVERS && drivers[i]; i++) {
         if (strncmp(drivers[i]->name, device, length) != 0 || drivers[i]->name[length] != '\0')
             continue;
         if (number >= drivers[i]->ordinals)

@@ -1,3 +1,3 @@
-foreach(file drivers kind host host_pool host_stream cuda_library cuda cuda_memory cuda_stream cuda_event sim sim_contents sim_single sim_plane sim_stream)
+foreach(file drivers kind host host_pool host_stream cuda_library cuda cuda_memory cuda_stream cuda_event)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

@@ -11,7 +11,7 @@
 #define WI_RESOURCE_H
 
 #include "driver/driver.h"
-#include "memory/ledger.h"
+#include "memory/ledger/ledger.h"
 
 #include <weir/resource.h>
 

@@ -1,12 +1,12 @@
 /* The resource "segments": places blocks in pieces of the driver's by best fit. segments.h has the rules. */
 #include "memory/segments.h"
-#include "memory/layout.h"
+#include "memory/space/layout.h"
 
 #include <weir/trim.h>
 
 #include <stddef.h>
 
-static wi_segments *of(wi_resource *resource)
+static wi_segments *segments_of(wi_resource *resource)
 {
     return (wi_segments *)resource;
 }
@@ -18,9 +18,9 @@ static wi_segment *segment_at(const wi_segments *s, const void *pointer)
 }
 
 /* A few segments each time: all of them would make long runs quadratic. */
-static void check(wi_resource *resource)
+static void segments_check(wi_resource *resource)
 {
-    wi_segments *s = of(resource);
+    wi_segments *s = segments_of(resource);
     for (int i = 0; i < 4 && s->first; i++) {
         s->checked = s->checked ? s->checked : s->first;
         wi_region_check(&s->checked->region);
@@ -32,16 +32,16 @@ static void check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-static uint64_t slack_of(const wi_placement *p)
+static uint64_t segments_slack_of(const wi_placement *p)
 {
     return wi_segment_kind(p->charged) == WI_SMALL_BLOCKS ? WI_SMALL_SLACK : WI_LARGE_SLACK;
 }
 
-static wi_block *use(wi_placement *p, wi_extent *extent)
+static wi_block *segments_use(wi_placement *p, wi_extent *extent)
 {
     bool fresh = extent->kind == WI_BUSY;
     wi_climbed(p, fresh ? WEIR_RUNG_CREATE : WEIR_RUNG_FIT);
-    wi_block *block = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, slack_of(p));
+    wi_block *block = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, segments_slack_of(p));
     block->lent = fresh ? 0 : block->lent;
     return block;
 }
@@ -52,7 +52,7 @@ static wi_extent *find_free(const wi_segments *s, const wi_placement *p, unsigne
     return wi_shared_best(&s->shared, kind, wi_ordered_list(&s->resource, p), p->charged, p->alignment);
 }
 
-static bool is_shortage(weir_status status)
+static bool segments_is_shortage(weir_status status)
 {
     return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
@@ -64,14 +64,15 @@ static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind,
     if (*out)
         return wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
     uint64_t bytes = wi_segment_length(p->charged, p->alignment);
-    for (weir_status now = status; is_shortage(now) && (bytes = wi_segment_shorter(bytes, p->charged, p->alignment));) {
+    for (weir_status now = status;
+         segments_is_shortage(now) && (bytes = wi_segment_shorter(bytes, p->charged, p->alignment));) {
         now = wi_segments_obtain(s, kind, bytes, out);
         status = now == WEIR_ERR_NO_ROOM ? status : now;
     }
     return status;
 }
 
-static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
+static weir_status segments_find_room(wi_segments *s, wi_placement *p, wi_extent **out)
 {
     unsigned kind = wi_segment_kind(p->charged);
     for (unsigned waits = 0, renewals = 0;;) {
@@ -88,37 +89,37 @@ static weir_status find_room(wi_segments *s, wi_placement *p, wi_extent **out)
             continue;
         }
         status = wi_segments_obtain(s, kind, wi_segment_length(p->charged, p->alignment), out);
-        if (is_shortage(status))
+        if (segments_is_shortage(status))
             status = make_do(s, p, kind, status, out);
-        if (!is_shortage(status) || !wi_segments_synchronize(s, &waits))
+        if (!segments_is_shortage(status) || !wi_segments_synchronize(s, &waits))
             return status;
     }
 }
 
 /* What is free in the order of another stream. */
-static wi_block *find_behind(wi_segments *s, wi_placement *p)
+static wi_block *segments_find_behind(wi_segments *s, wi_placement *p)
 {
     unsigned kind = wi_segment_kind(p->charged);
-    wi_block *block = wi_ordered_use_behind(&s->resource, &s->shared, kind, p, slack_of(p));
+    wi_block *block = wi_ordered_use_behind(&s->resource, &s->shared, kind, p, segments_slack_of(p));
     kind = kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS;
-    return block ? block : wi_ordered_use_behind(&s->resource, &s->shared, kind, p, slack_of(p));
+    return block ? block : wi_ordered_use_behind(&s->resource, &s->shared, kind, p, segments_slack_of(p));
 }
 
-static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage);
+static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage);
 
-static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+static weir_status segments_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_segments *s = of(resource);
+    wi_segments *s = segments_of(resource);
     wi_extent *extent = NULL;
     wi_resource_lock(resource);
-    weir_status status = find_room(s, p, &extent);
+    weir_status status = segments_find_room(s, p, &extent);
     if (status == WEIR_OK) {
-        *out = use(p, extent);
-    } else if (is_shortage(status) && p->behind && (*out = find_behind(s, p))) {
+        *out = segments_use(p, extent);
+    } else if (segments_is_shortage(status) && p->behind && (*out = segments_find_behind(s, p))) {
         status = WEIR_OK;
-    } else if (is_shortage(status)) {
+    } else if (segments_is_shortage(status)) {
         shortage->cause = status == WEIR_ERR_NO_ROOM ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
-        look_around(s, p->charged, p->alignment, shortage);
+        segments_look_around(s, p->charged, p->alignment, shortage);
         status = WEIR_ERR_OUT_OF_MEMORY;
     }
     wi_resource_unlock(resource);
@@ -127,19 +128,19 @@ static weir_status allocate(wi_resource *resource, wi_placement *p, wi_block **o
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t charge(wi_resource *resource, uint64_t bytes)
+static uint64_t segments_charge(wi_resource *resource, uint64_t bytes)
 {
     (void)resource;
     return wi_segment_charge(bytes);
 }
 
-static void measure(wi_resource *resource, wi_placement *p)
+static void segments_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = charge(resource, p->before + p->bytes + p->after);
+    p->charged = segments_charge(resource, p->before + p->bytes + p->after);
 }
 
 /* The extent reaches as far as the charge: over what stays behind the block, and into free memory. */
-static weir_status reach(wi_extent *extent, uint64_t charged)
+static weir_status segments_reach(wi_extent *extent, uint64_t charged)
 {
     wi_extent *busy = NULL;
     if (charged > extent->bytes) {
@@ -167,9 +168,10 @@ static bool must_stay_short(const wi_extent *extent)
     return block->shrunk && (wi_account_owner(block->account) | extent->last | behind) & WI_SECRET;
 }
 
-static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage)
+static weir_status segments_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                                 wi_shortage *shortage)
 {
-    uint64_t charged = charge(resource, block->before + bytes + block->after);
+    uint64_t charged = segments_charge(resource, block->before + bytes + block->after);
     weir_status status = WEIR_OK;
     (void)may_wait;
     (void)shortage;
@@ -177,7 +179,7 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
     if (charged > wi_extent_of(block)->bytes && must_stay_short(wi_extent_of(block)))
         status = wi_ordered_no_room(wi_extent_of(block));
     else if (charged > block->charged)
-        status = reach(wi_extent_of(block), charged);
+        status = segments_reach(wi_extent_of(block), charged);
     if (status == WEIR_OK)
         wi_ordered_grown(resource, block, bytes, charged);
     wi_resource_unlock(resource);
@@ -186,9 +188,9 @@ static weir_status grow(wi_resource *resource, wi_block *block, uint64_t bytes, 
 
 /* Giving back, looking --------------------------------------------------------------------------------------------- */
 
-static uint64_t trim(wi_resource *resource, uint64_t keep)
+static uint64_t segments_trim(wi_resource *resource, uint64_t keep)
 {
-    wi_segments *s = of(resource);
+    wi_segments *s = segments_of(resource);
     wi_resource_lock(resource);
     (void)wi_stream_lists_renew(&s->stream_lists);
     uint64_t cached = s->held - s->shared.in_use;
@@ -197,9 +199,9 @@ static uint64_t trim(wi_resource *resource, uint64_t keep)
     return given;
 }
 
-static uint64_t trim_idle(wi_resource *resource, bool if_squeezed)
+static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
 {
-    wi_segments *s = of(resource);
+    wi_segments *s = segments_of(resource);
     if (if_squeezed) /* what was idle has gone back before a request was refused */
         return 0;
     wi_resource_lock(resource);
@@ -226,7 +228,7 @@ static uint64_t longest_run(const wi_region *region, uint64_t alignment)
 }
 
 /* What could be had, and what would have to be held for such a block. With the lock held. */
-static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage)
+static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage)
 {
     uint64_t held, allocations, longest = 0, lost = alignment - WI_UNIT, idle = wi_segments_idle(s, true);
     uint64_t room =
@@ -237,32 +239,32 @@ static void look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi
     shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
 }
 
-static void look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
-                 wi_shortage *shortage)
+static void segments_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                          wi_shortage *shortage)
 {
     (void)memory_class;
     wi_resource_lock(resource);
-    look_around(of(resource), charged, alignment, shortage);
+    segments_look_around(segments_of(resource), charged, alignment, shortage);
     wi_resource_unlock(resource);
 }
 
-static bool owns(wi_resource *resource, const void *pointer)
+static bool segments_owns(wi_resource *resource, const void *pointer)
 {
-    wi_segments *s = of(resource);
+    wi_segments *s = segments_of(resource);
     pthread_mutex_lock(&s->addresses);
     bool found = segment_at(s, pointer) != NULL;
     pthread_mutex_unlock(&s->addresses);
     return found;
 }
 
-static bool was_freed(wi_resource *resource, const void *pointer)
+static bool segments_was_freed(wi_resource *resource, const void *pointer)
 {
-    return wi_index_was_freed(&of(resource)->index, (uintptr_t)pointer);
+    return wi_index_was_freed(&segments_of(resource)->index, (uintptr_t)pointer);
 }
 
-static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *segments_find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    wi_segment *segment = segment_at(of(resource), pointer);
+    wi_segment *segment = segment_at(segments_of(resource), pointer);
     *freed = false;
     if (!segment)
         return NULL;
@@ -271,17 +273,17 @@ static wi_block *find(wi_resource *resource, const void *pointer, bool *freed)
     return extent && offset - extent->offset < extent->block.charged ? &extent->block : NULL;
 }
 
-static void each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void segments_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
-    for (const wi_segment *segment = of(resource)->first; segment; segment = segment->next)
+    for (const wi_segment *segment = segments_of(resource)->first; segment; segment = segment->next)
         for (wi_extent *e = segment->region.first; e; e = e->next)
             if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
 
-static void walk(wi_resource *resource, wi_layout *layout)
+static void segments_walk(wi_resource *resource, wi_layout *layout)
 {
-    for (const wi_segment *segment = of(resource)->first; segment; segment = segment->next) {
+    for (const wi_segment *segment = segments_of(resource)->first; segment; segment = segment->next) {
         wi_layout_segment(layout, segment->region.base, segment->region.bytes);
         for (const wi_extent *e = segment->region.first; e; e = e->next)
             wi_layout_extent(layout, e, e->offset, e->bytes);
@@ -290,12 +292,12 @@ static void walk(wi_resource *resource, wi_layout *layout)
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-static void destroy(wi_resource *resource)
+static void segments_destroy(wi_resource *resource)
 {
-    wi_segments *s = of(resource);
+    wi_segments *s = segments_of(resource);
     if (resource->ledger) {
         wi_stream_lists_drain(&s->stream_lists);
-        (void)trim(resource, 0);
+        (void)segments_trim(resource, 0);
     }
     wi_segments_drop_all(s);
     wi_stream_lists_destroy(&s->stream_lists);
@@ -311,20 +313,20 @@ static const wi_resource_table table = {
     .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
                 WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
-    .measure = measure,
-    .allocate = allocate,
-    .grow = grow,
-    .destroy = destroy,
-    .charge = charge,
-    .find = find,
-    .each = each,
-    .walk = walk,
-    .owns = owns,
-    .was_freed = was_freed,
-    .trim = trim,
-    .trim_idle = trim_idle,
-    .look = look,
-    .check = check,
+    .measure = segments_measure,
+    .allocate = segments_allocate,
+    .grow = segments_grow,
+    .destroy = segments_destroy,
+    .charge = segments_charge,
+    .find = segments_find,
+    .each = segments_each,
+    .walk = segments_walk,
+    .owns = segments_owns,
+    .was_freed = segments_was_freed,
+    .trim = segments_trim,
+    .trim_idle = segments_trim_idle,
+    .look = segments_look,
+    .check = segments_check,
 };
 
 weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_resource **out)

@@ -15,8 +15,8 @@
 #ifndef WI_SEGMENTS_H
 #define WI_SEGMENTS_H
 
-#include "memory/index.h"
-#include "memory/stream_order.h"
+#include "memory/space/range_index.h"
+#include "memory/space/stream_order.h"
 #include "memory/stack.h"
 
 enum { WI_LARGE_BLOCKS = 0, WI_SMALL_BLOCKS = 1 }; /* the numbers of their spaces */

@@ -48,13 +48,13 @@ uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment
 
 /* The driver ------------------------------------------------------------------------------------------------------- */
 
-static void go_to_driver(wi_segments *s)
+static void segments_go_to_driver(wi_segments *s)
 {
     s->working++;
     wi_resource_unlock(&s->resource);
 }
 
-static void come_back(wi_segments *s)
+static void segments_come_back(wi_segments *s)
 {
     wi_resource_lock(&s->resource);
     s->working--;
@@ -107,7 +107,7 @@ static void unlink_segment(wi_segments *s, wi_segment *segment)
 enum { GRANULE = 64 << 10 }; /* of the tables of a segment */
 
 /* A new piece becomes a segment, all of it busy. */
-static weir_status settle_in(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
+static weir_status segments_settle_in(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
 {
     wi_region *region = &segment->region;
     weir_status status = wi_region_init(region, kind, address, bytes, GRANULE, &s->shared);
@@ -126,27 +126,27 @@ static weir_status settle_in(wi_segments *s, wi_segment *segment, unsigned kind,
 }
 
 /* The bytes are in the ledger; on failure they are so no longer. */
-static weir_status make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
+static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
     const wi_resource *r = &s->resource;
     void *address = NULL;
     wi_segment *segment = calloc(1, sizeof *segment);
     weir_status status = segment ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a segment");
     if (segment) {
-        go_to_driver(s);
+        segments_go_to_driver(s);
         status = r->driver->allocate(r->device, WEIR_KIND_DEVICE, bytes, &address);
-        come_back(s);
+        segments_come_back(s);
     }
     if (status == WEIR_OK)
-        status = settle_in(s, segment, kind, address, bytes);
+        status = segments_settle_in(s, segment, kind, address, bytes);
     if (status == WEIR_OK) {
         *busy = segment->region.first;
         return WEIR_OK;
     }
     if (address) {
-        go_to_driver(s);
+        segments_go_to_driver(s);
         (void)r->driver->release(r->device, WEIR_KIND_DEVICE, address, bytes);
-        come_back(s);
+        segments_come_back(s);
     }
     free(segment);
     wi_ledger_release(r->ledger, bytes);
@@ -154,7 +154,7 @@ static weir_status make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent
 }
 
 /* Takes the bytes in the ledger, giving back what is wholly free if that is enough. */
-static weir_status hold(wi_segments *s, uint64_t bytes)
+static weir_status segments_hold(wi_segments *s, uint64_t bytes)
 {
     wi_ledger *ledger = s->resource.ledger;
     for (;;) {
@@ -169,19 +169,19 @@ static weir_status hold(wi_segments *s, uint64_t bytes)
     }
 }
 
-static weir_status try_once(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
+static weir_status segments_try_once(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
-    weir_status status = hold(s, bytes);
+    weir_status status = segments_hold(s, bytes);
     if (status == WEIR_OK)
-        status = make(s, kind, bytes, busy);
+        status = segments_make(s, kind, bytes, busy);
     return status;
 }
 
 weir_status wi_segments_obtain(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
-    weir_status status = try_once(s, kind, bytes, busy);
+    weir_status status = segments_try_once(s, kind, bytes, busy);
     if (status == WEIR_ERR_OUT_OF_MEMORY && wi_segments_give_back(s, bytes) > 0)
-        status = try_once(s, kind, bytes, busy);
+        status = segments_try_once(s, kind, bytes, busy);
     if (status != WEIR_OK)
         return status;
     status = wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
@@ -219,14 +219,14 @@ static void remember_frees(wi_segments *s, const wi_region *region)
         }
 }
 
-static void drop(wi_segment *segment)
+static void segments_drop(wi_segment *segment)
 {
     wi_region_destroy(&segment->region);
     free(segment);
 }
 
 /* Its bytes; 0: the driver keeps it. */
-static uint64_t give_back(wi_segments *s, wi_segment *segment)
+static uint64_t segments_give_back(wi_segments *s, wi_segment *segment)
 {
     const wi_resource *r = &s->resource;
     wi_region *region = &segment->region;
@@ -235,9 +235,9 @@ static uint64_t give_back(wi_segments *s, wi_segment *segment)
     wi_region_set(region, region->first, WI_BUSY);
     unlink_segment(s, segment);
     wi_ledger_unmapped(r->ledger, bytes);
-    go_to_driver(s);
+    segments_go_to_driver(s);
     weir_status status = r->driver->release(r->device, WEIR_KIND_DEVICE, region->base, bytes);
-    come_back(s);
+    segments_come_back(s);
     if (status != WEIR_OK) {
         link_segment(s, segment);
         wi_ledger_mapped(r->ledger, bytes);
@@ -247,7 +247,7 @@ static uint64_t give_back(wi_segments *s, wi_segment *segment)
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, 1);
     remember_frees(s, region);
-    drop(segment);
+    segments_drop(segment);
     return bytes;
 }
 
@@ -258,7 +258,7 @@ uint64_t wi_segments_give_back(wi_segments *s, uint64_t bytes)
         const wi_chunk *b = s->shared.idle.first;
         while (b && !can_go(b))
             b = b->next;
-        more = b ? give_back(s, segment_with(b->region)) : 0;
+        more = b ? segments_give_back(s, segment_with(b->region)) : 0;
         given += more;
     }
     return given;
@@ -268,6 +268,6 @@ void wi_segments_drop_all(wi_segments *s)
 {
     for (wi_segment *segment = s->first, *next; segment; segment = next) {
         next = segment->next;
-        drop(segment);
+        segments_drop(segment);
     }
 }

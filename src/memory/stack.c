@@ -1,11 +1,11 @@
 #include "memory/stack.h"
 #include "base/options.h"
-#include "memory/budget.h"
-#include "memory/guard.h"
-#include "memory/logging.h"
-#include "memory/mapped.h"
+#include "memory/adaptors/budget.h"
+#include "memory/adaptors/guard.h"
+#include "memory/adaptors/log.h"
+#include "memory/mapped/mapped.h"
 #include "memory/segments.h"
-#include "memory/single.h"
+#include "memory/driver_alloc.h"
 
 #include <stdio.h>
 
@@ -53,7 +53,7 @@ static const part *part_called(const char *name)
     return NULL;
 }
 
-static weir_status unknown(const char *name)
+static weir_status stack_unknown(const char *name)
 {
     char list[160] = "";
     for (size_t i = 0, n = 0; i < PARTS && n < sizeof list; i++)
@@ -123,7 +123,7 @@ typedef struct reading {
 
 enum { MOST_PARTS = 16 };
 
-static weir_status wrong(const reading *r, const char *what)
+static weir_status stack_wrong(const reading *r, const char *what)
 {
     return weir_fail(WEIR_ERR_INVALID,
                      "\"%.80s\" is no stack of resources: %s at character %d; write it like "
@@ -131,7 +131,7 @@ static weir_status wrong(const reading *r, const char *what)
                      r->text, what, (int)(r->at - r->text) + 1);
 }
 
-static void skip_blanks(reading *r)
+static void stack_skip_blanks(reading *r)
 {
     while (*r->at == ' ')
         r->at++;
@@ -140,7 +140,7 @@ static void skip_blanks(reading *r)
 /* One word of the text up to a bracket or a comma; blanks around it do not count. */
 static void read_word(reading *r, char *word, size_t capacity)
 {
-    skip_blanks(r);
+    stack_skip_blanks(r);
     size_t length = strcspn(r->at, "(),");
     const char *next = r->at + length;
     while (length > 0 && r->at[length - 1] == ' ')
@@ -149,7 +149,7 @@ static void read_word(reading *r, char *word, size_t capacity)
     r->at = next;
 }
 
-static weir_status read_part(reading *r, wi_resource **out);
+static weir_status stack_read_part(reading *r, wi_resource **out);
 
 /* What stands between a part's brackets: arguments, and last, for an adaptor, the inner resource. */
 static weir_status read_brackets(reading *r, const part *p, wi_arguments *arguments, bool *within, wi_resource **inner)
@@ -160,22 +160,22 @@ static weir_status read_brackets(reading *r, const part *p, wi_arguments *argume
         char word[WI_ARGUMENT_BYTES];
         read_word(r, word, sizeof word);
         if (!word[0])
-            return wrong(r, "something is missing");
+            return stack_wrong(r, "something is missing");
         if (strlen(word) == sizeof word - 1)
-            return wrong(r, "an argument that is too long ends");
+            return stack_wrong(r, "an argument that is too long ends");
         if (*within)
-            return wrong(r, "nothing may follow the inner resource");
+            return stack_wrong(r, "nothing may follow the inner resource");
         if (p->adaptor && (*r->at == '(' || part_called(word) || (*r->at == ')' && !strchr(word, '=')))) {
             r->at = start;
             *within = true;
-            status = read_part(r, inner);
+            status = stack_read_part(r, inner);
         } else if (arguments->count == WI_ARGUMENTS) {
-            return wrong(r, "too many arguments");
+            return stack_wrong(r, "too many arguments");
         } else {
             memcpy(arguments->text[arguments->count++], word, sizeof word);
         }
         if (status == WEIR_OK && *r->at != ',' && *r->at != ')')
-            return wrong(r, "a bracket is missing");
+            return stack_wrong(r, "a bracket is missing");
     }
     return status;
 }
@@ -192,7 +192,7 @@ static weir_status put_guard_around(wi_resource **base)
     return status;
 }
 
-static weir_status read_part(reading *r, wi_resource **out)
+static weir_status stack_read_part(reading *r, wi_resource **out)
 {
     char name[40];
     wi_resource *inner = NULL;
@@ -200,16 +200,16 @@ static weir_status read_part(reading *r, wi_resource **out)
     read_word(r, name, sizeof name);
     const part *p = part_called(name);
     if (!p)
-        return name[0] ? unknown(name) : wrong(r, "a name is missing");
+        return name[0] ? stack_unknown(name) : stack_wrong(r, "a name is missing");
     if (++r->depth > MOST_PARTS)
-        return wrong(r, "too many resources");
+        return stack_wrong(r, "too many resources");
     wi_arguments arguments = {.part = p->name};
     r->guarded |= p->adaptor == wi_guard_create;
     weir_status status = *r->at == '(' ? read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
-    skip_blanks(r);
+    stack_skip_blanks(r);
     r->budgeted |= p->adaptor == make_budget;
     if (status == WEIR_OK && p->adaptor && !within)
-        status = wrong(r, "an adaptor needs a resource within");
+        status = stack_wrong(r, "an adaptor needs a resource within");
     if (status == WEIR_OK && r->driver)
         status = p->adaptor ? p->adaptor(inner, &arguments, out) : p->base(r->driver, r->device, &arguments, out);
     if (status == WEIR_OK && r->driver && p->base && !r->guarded)
@@ -219,11 +219,11 @@ static weir_status read_part(reading *r, wi_resource **out)
     return status;
 }
 
-static weir_status read_all(reading *r, wi_resource **out)
+static weir_status stack_read_all(reading *r, wi_resource **out)
 {
-    weir_status status = read_part(r, out);
+    weir_status status = stack_read_part(r, out);
     if (status == WEIR_OK && *r->at) {
-        status = wrong(r, "something stands behind the end");
+        status = stack_wrong(r, "something stands behind the end");
         if (*out)
             wi_resource_destroy(*out);
     }
@@ -234,14 +234,14 @@ weir_status wi_stack_check(const char *text)
 {
     wi_resource *none = NULL;
     reading r = {.text = text, .at = text};
-    return read_all(&r, &none);
+    return stack_read_all(&r, &none);
 }
 
 weir_status wi_stack_create(const char *text, const wi_driver *driver, wi_device *device, wi_resource **out)
 {
     wi_resource *top = NULL;
     reading r = {.text = text, .at = text, .driver = driver, .device = device, .guarded = !wi_option_poison()};
-    weir_status status = read_all(&r, &top);
+    weir_status status = stack_read_all(&r, &top);
     if (status == WEIR_OK && !r.budgeted) {
         wi_resource *inner = top;
         status = wi_budget_create(inner, &top);

@@ -2,7 +2,7 @@
 #ifndef WI_STACK_H
 #define WI_STACK_H
 
-#include "memory/pending.h"
+#include "memory/space/deferred.h"
 
 enum { WI_ARGUMENTS = 8, WI_ARGUMENT_BYTES = 200 };
 

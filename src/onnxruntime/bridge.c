@@ -1,6 +1,6 @@
 /* A bridge: what it is made of, and its end. */
 #include "onnxruntime/bridge.h"
-#include "runtime/blocks.h"
+#include "runtime/block_pool/block_pool.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

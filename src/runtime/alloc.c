@@ -3,7 +3,7 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/window.h"
-#include "memory/stream_uses.h"
+#include "memory/space/stream_uses.h"
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
@@ -42,8 +42,8 @@ static uint64_t scrubbed_bytes(const wi_block *block)
 
 /* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. What no device has seen
  * the host zeroes itself, as not every driver reaches it. */
-static weir_status clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
-                         void *native)
+static weir_status alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
+                               void *native)
 {
     if (stack != runtime->resource) {
         memset((char *)block->pointer + from, 0, to - from);
@@ -74,20 +74,20 @@ static weir_status not_while_captured(const weir_runtime *runtime, const wi_bloc
         block->account->name, (unsigned long long)stream.id, runtime->name);
 }
 
-static bool captured(weir_runtime *runtime, weir_stream stream, const void *native)
+static bool alloc_captured(weir_runtime *runtime, weir_stream stream, const void *native)
 {
     return native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream);
 }
 
 /* What must be queued before the allocated block is its client's. */
-static weir_status prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_placement *placement,
-                           bool zeroed)
+static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block,
+                                 const wi_placement *placement, bool zeroed)
 {
     if (needs_scrubbing(block))
-        return stack == runtime->resource && captured(runtime, placement->stream, placement->native)
+        return stack == runtime->resource && alloc_captured(runtime, placement->stream, placement->native)
                    ? not_while_captured(runtime, block, placement->stream)
-                   : clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
-    return zeroed ? clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
+                   : alloc_clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
+    return zeroed ? alloc_clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
 static void empty_parking(weir_client *client, wi_placement *p)
@@ -122,7 +122,7 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
 }
 
 /* What a graph holds serves its captures first. */
-static weir_status find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
+static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
     weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
@@ -133,17 +133,18 @@ static weir_status find_place(weir_client *client, wi_resource *stack, wi_placem
 }
 
 /* Places the block in the stack and makes it its client's. */
-static weir_status place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed, weir_block *out)
+static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed,
+                               weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     wi_block *block;
     wi_measure(stack, placement);
-    weir_status status = find_place(client, stack, placement, &block);
+    weir_status status = alloc_find_place(client, stack, placement, &block);
     if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->trim_idle)
         (void)stack->base->table->trim_idle(stack->base, true);
     if (status != WEIR_OK)
         return status;
-    status = prepare(runtime, stack, block, placement, zeroed);
+    status = alloc_prepare(runtime, stack, block, placement, zeroed);
     if (status != WEIR_OK) {
         wi_discard(stack, block, placement);
         return status;
@@ -174,7 +175,7 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
 {
     bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
     if ((queues || !(wi_resource_features(stack) & WEIR_FEATURE_CAPTURABLE)) &&
-        captured(runtime, request->stream, native))
+        alloc_captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
@@ -225,14 +226,14 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !placement.captured;
     placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;
-    status = place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
+    status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_graph_drop(placement.graph);
     return status;
 }
 
 /* Whether a thread cache may serve it: it says nothing but how much, where and for what class. */
-static bool is_plain(const weir_request *request)
+static bool alloc_is_plain(const weir_request *request)
 {
     return request->kind == WEIR_KIND_DEVICE && request->alignment <= WI_UNIT &&
            wi_power_of_two(request->alignment | !request->alignment) && !request->flags && !request->tag &&
@@ -251,7 +252,7 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (wi_unlikely(status != WEIR_OK))
         return status;
     *out = (weir_block){NULL, 0};
-    if (is_plain(&copy) &&
+    if (alloc_is_plain(&copy) &&
         ((out->pointer = wi_tcache_alloc(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
          wi_tcache_alloc_slow(client, copy.bytes, copy.stream, copy.memory_class, out)))
         return WEIR_OK;
@@ -339,8 +340,8 @@ typedef struct fence {
 
 /* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On the
  * default stream of one thread others could record nothing later. */
-static bool follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
-                    const wi_stream_facts *at)
+static bool alloc_follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
+                          const wi_stream_facts *at)
 {
     wi_event ignored;
     return at->native && wi_keeps_order(stack) && !at->one_threads &&
@@ -381,7 +382,7 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
     }
     if (status != WEIR_OK)
         return status;
-    if (!follows(runtime, stack, block, stream, &at))
+    if (!alloc_follows(runtime, stack, block, stream, &at))
         return record_fence(runtime, block, stream, f);
     f->past = WI_IN_ORDER;
     return runtime->driver->stream_capturing(runtime->device, f->native)
@@ -414,7 +415,7 @@ bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)
     wi_resource *base = runtime->resource->base;
     wi_stream_facts at;
     if (!base->table->retire_list || wi_streams_look(&runtime->streams, stream, runtime->name, &at) != WEIR_OK ||
-        at.captured || !follows(runtime, runtime->resource, list, stream, &at) ||
+        at.captured || !alloc_follows(runtime, runtime->resource, list, stream, &at) ||
         runtime->driver->stream_capturing(runtime->device, at.native))
         return false;
     base->table->retire_list(base, list, stream, at.native);
@@ -473,8 +474,8 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, block.pointer, 0, stream);
 }
 
-static weir_status shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
-                          weir_stream stream)
+static weir_status alloc_shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
+                                weir_stream stream)
 {
     wi_block *tail = NULL;
     fence f;
@@ -528,15 +529,15 @@ static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_bl
                                 weir_stream stream, void *native)
 {
     bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->stream_uses;
-    if (queued && captured(runtime, stream, native))
+    if (queued && alloc_captured(runtime, stream, native))
         return not_while_captured(runtime, block, stream);
     weir_status status = queued ? WEIR_OK : check_slack(runtime, block);
-    return status == WEIR_OK ? clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL)
+    return status == WEIR_OK ? alloc_clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL)
                              : status;
 }
 
-static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes, weir_stream stream,
-                        void *native)
+static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
+                              weir_stream stream, void *native)
 {
     uint64_t before = block->bytes, from = scrubbed_bytes(block);
     wi_shortage ignored;
@@ -557,7 +558,7 @@ static weir_status grow(weir_runtime *runtime, wi_resource *stack, wi_block *blo
     return status;
 }
 
-static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
+static weir_status alloc_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream)
 {
     if (!pointer || bytes == 0 || bytes > UINT64_MAX / 4)
         return weir_fail(WEIR_ERR_INVALID, "weir_resize: %s",
@@ -575,7 +576,8 @@ static weir_status resize(weir_client *client, void *pointer, size_t bytes, weir
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
-    status = more ? grow(runtime, stack, block, bytes, stream, native) : shrink(runtime, stack, block, bytes, stream);
+    status = more ? alloc_grow(runtime, stack, block, bytes, stream, native)
+                  : alloc_shrink(runtime, stack, block, bytes, stream);
     wi_unclaim(base, block);
     return status;
 }
@@ -585,13 +587,13 @@ weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_s
     weir_status status = wi_client_check(client, "weir_resize");
     if (status != WEIR_OK)
         return status;
-    status = resize(client, pointer, bytes, stream);
+    status = alloc_resize(client, pointer, bytes, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_RESIZE, pointer, bytes, stream);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-static void inspect(weir_runtime *runtime, wi_resource *stack, const void *pointer, weir_block_details *out)
+static void alloc_inspect(weir_runtime *runtime, wi_resource *stack, const void *pointer, weir_block_details *out)
 {
     wi_points waits;
     pthread_mutex_lock(&runtime->pending.lock);
@@ -614,7 +616,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
         wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
         details.runtime = runtime;
         if (stack) /* else its memory was given back meanwhile */
-            inspect(runtime, stack, pointer, &details);
+            alloc_inspect(runtime, stack, pointer, &details);
         else
             details.state = WEIR_BLOCK_FREE;
     }

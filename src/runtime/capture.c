@@ -100,7 +100,7 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
 
 /* The stream that `call` is about. */
-static weir_status named(weir_stream stream, const char *call, weir_runtime **runtime, void **native)
+static weir_status capture_named(weir_stream stream, const char *call, weir_runtime **runtime, void **native)
 {
     WI_ENTER();
     if (stream.id == 0)
@@ -116,7 +116,7 @@ static weir_status captured_already(const weir_runtime *runtime, weir_stream str
 }
 
 /* With the lock held. */
-static weir_status mark(weir_runtime *runtime, weir_stream stream, weir_graph *graph, const char *call)
+static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_graph *graph, const char *call)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     if (!place)
@@ -160,7 +160,7 @@ weir_status wi_capture_begin(weir_stream stream, weir_graph *graph, const char *
 {
     weir_runtime *runtime;
     void *native;
-    weir_status status = named(stream, call, &runtime, &native);
+    weir_status status = capture_named(stream, call, &runtime, &native);
     if (status == WEIR_OK && graph)
         status = wi_graph_check_runtime(graph, runtime, stream, call);
     if (status != WEIR_OK)
@@ -171,7 +171,7 @@ weir_status wi_capture_begin(weir_stream stream, weir_graph *graph, const char *
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
         return captured_already(runtime, stream, call);
     pthread_mutex_lock(&runtime->streams.lock);
-    status = mark(runtime, stream, graph, call);
+    status = capture_mark(runtime, stream, graph, call);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (status == WEIR_OK)
         status = record_point(runtime, stream, native);
@@ -220,7 +220,7 @@ weir_status weir_capture_end(weir_stream stream)
 {
     weir_runtime *runtime;
     void *native;
-    weir_status status = named(stream, "weir_capture_end", &runtime, &native);
+    weir_status status = capture_named(stream, "weir_capture_end", &runtime, &native);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->streams.lock);

@@ -1,12 +1,12 @@
 /* Clients: accounts that are opened and closed. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
-#include "memory/guard.h"
+#include "memory/adaptors/guard.h"
 
 #include <weir/options.h>
 
 /* `gives`: the call takes nothing for the client. */
-static weir_status check(const weir_client *client, const char *call, bool gives)
+static weir_status client_check(const weir_client *client, const char *call, bool gives)
 {
     WI_ENTER();
     if (!client)
@@ -20,16 +20,16 @@ static weir_status check(const weir_client *client, const char *call, bool gives
 
 weir_status wi_client_check(const weir_client *client, const char *call)
 {
-    return check(client, call, false);
+    return client_check(client, call, false);
 }
 
 weir_status wi_client_check_giving(const weir_client *client, const char *call)
 {
-    return check(client, call, true);
+    return client_check(client, call, true);
 }
 
 /* A record that has been closed for long enough, or a new one. */
-static weir_client *take_record(weir_runtime *runtime)
+static weir_client *client_take_record(weir_runtime *runtime)
 {
     weir_client *client = NULL;
     pthread_mutex_lock(&runtime->clients_lock);
@@ -70,7 +70,7 @@ void wi_client_let_go(weir_client *client)
 }
 
 /* Whatever is kept back, of any client's; answers its bytes. */
-static uint64_t release_kept(weir_runtime *runtime)
+static uint64_t client_release_kept(weir_runtime *runtime)
 {
     uint64_t bytes = wi_tcaches_empty(runtime);
     (void)wi_runtime_reap(runtime);
@@ -95,7 +95,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                          (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
     if ((unsigned)o.scrub >= WEIR_SCRUB_COUNT)
         return weir_fail(WEIR_ERR_INVALID, "weir_client_open: %d is no way to scrub; see weir_scrub", (int)o.scrub);
-    weir_client *client = take_record(runtime);
+    weir_client *client = client_take_record(runtime);
     if (!client)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a client");
     client->runtime = runtime;
@@ -110,7 +110,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
     status = wi_ledger_open(&runtime->ledger, &client->account);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && release_kept(runtime) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && client_release_kept(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
@@ -123,7 +123,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
     return WEIR_OK;
 }
 
-static weir_status has_blocks(weir_client *client, uint64_t blocks, uint64_t bytes)
+static weir_status client_has_blocks(weir_client *client, uint64_t blocks, uint64_t bytes)
 {
     char text[24];
     wi_block largest;
@@ -179,7 +179,7 @@ weir_status weir_client_close(weir_client *client)
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     if (stats.blocks > 0) /* not even closed for the moment: other threads may be using it */
-        return has_blocks(client, stats.blocks, stats.live);
+        return client_has_blocks(client, stats.blocks, stats.live);
     status = has_host_blocks(client);
     if (status != WEIR_OK)
         return status;
@@ -193,7 +193,7 @@ weir_status weir_client_close(weir_client *client)
      * still give back. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
-        return check(client, "weir_client_close", false);
+        return client_check(client, "weir_client_close", false);
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
@@ -221,7 +221,7 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     wi_ledger *ledger = &client->runtime->ledger;
     maximum = maximum ? maximum : UINT64_MAX;
     status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && release_kept(client->runtime) > 0)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && client_release_kept(client->runtime) > 0)
         status = wi_ledger_set_limits(ledger, &client->account, guaranteed, maximum);
     return status;
 }

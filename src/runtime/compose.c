@@ -38,18 +38,18 @@ struct weir_resource {
 };
 
 /* With the lock held. */
-static const char *member(const part *p)
+static const char *compose_member(const part *p)
 {
     return p->by[0] ? p->by : "that is being composed";
 }
 
 /* Whether a part may be ended; what of it is left to check is the caller's. With the lock held. */
-static weir_status check_free(const part *p, const char *what, const weir_device *device)
+static weir_status compose_check_free(const part *p, const char *what, const weir_device *device)
 {
     if (!p->taken)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_BUSY, "the %s of %s is part of the runtime %s; weir_runtime_destroy ends both", what,
-                     device->name, member(p));
+                     device->name, compose_member(p));
 }
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ weir_status weir_device_close(weir_device *device)
     if (!device)
         return WEIR_OK;
     pthread_mutex_lock(&lock);
-    weir_status status = check_free(&device->part, "device", device);
+    weir_status status = compose_check_free(&device->part, "device", device);
     if (status == WEIR_OK && device->made > 0)
         status = weir_fail(WEIR_ERR_BUSY, "the device %s has %u pools of streams and resources; destroy them first",
                            device->name, device->made);
@@ -103,20 +103,20 @@ weir_status weir_device_close(weir_device *device)
 }
 
 /* One more is made of the device. */
-static weir_status enter(weir_device *device, const char *call)
+static weir_status compose_enter(weir_device *device, const char *call)
 {
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&lock);
     if (device->part.taken)
         status = weir_fail(WEIR_ERR_CONFLICT, "%s: the device %s is part of the runtime %s, which has its own", call,
-                           device->name, member(&device->part));
+                           device->name, compose_member(&device->part));
     else
         device->made++;
     pthread_mutex_unlock(&lock);
     return status;
 }
 
-static void leave(weir_device *device)
+static void compose_leave(weir_device *device)
 {
     pthread_mutex_lock(&lock);
     device->made--;
@@ -162,12 +162,12 @@ weir_status weir_stream_pool_create(weir_device *device, uint32_t capacity, weir
     if (capacity == 0 || capacity > WI_STREAMS)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_pool_create: %u streams; a pool has from 1 to %d", capacity,
                          (int)WI_STREAMS);
-    weir_status status = enter(device, "weir_stream_pool_create");
+    weir_status status = compose_enter(device, "weir_stream_pool_create");
     if (status != WEIR_OK)
         return status;
     status = make_streams(device, capacity, out);
     if (status != WEIR_OK)
-        leave(device);
+        compose_leave(device);
     return status;
 }
 
@@ -177,12 +177,12 @@ weir_status weir_stream_pool_destroy(weir_stream_pool *streams)
     if (!streams)
         return WEIR_OK;
     pthread_mutex_lock(&lock);
-    weir_status status = check_free(&streams->part, "pool of streams", streams->device);
+    weir_status status = compose_check_free(&streams->part, "pool of streams", streams->device);
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         return status;
     end_streams(streams, streams->capacity);
-    leave(streams->device);
+    compose_leave(streams->device);
     free(streams);
     return WEIR_OK;
 }
@@ -213,12 +213,12 @@ weir_status weir_resource_create(weir_device *device, const char *text, weir_res
     *out = NULL;
     if (strlen(text) >= WI_STACK_BYTES)
         return weir_fail(WEIR_ERR_INVALID, "a stack of resources of more than %d characters", WI_STACK_BYTES - 1);
-    weir_status status = enter(device, "weir_resource_create");
+    weir_status status = compose_enter(device, "weir_resource_create");
     if (status != WEIR_OK)
         return status;
     status = make_resource(device, text, out);
     if (status != WEIR_OK)
-        leave(device);
+        compose_leave(device);
     return status;
 }
 
@@ -228,12 +228,12 @@ weir_status weir_resource_destroy(weir_resource *resource)
     if (!resource)
         return WEIR_OK;
     pthread_mutex_lock(&lock);
-    weir_status status = check_free(&resource->part, "resource", resource->device);
+    weir_status status = compose_check_free(&resource->part, "resource", resource->device);
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         return status;
     wi_resource_destroy(resource->top);
-    leave(resource->device);
+    compose_leave(resource->device);
     free(resource);
     return WEIR_OK;
 }
@@ -250,12 +250,12 @@ static weir_status of_two_devices(const char *what, const weir_device *device, c
                      what, device->name, other_what, other->name, same ? ", opened another time" : "");
 }
 
-static weir_status in_use(const part *p, const char *what, const weir_device *device)
+static weir_status compose_in_use(const part *p, const char *what, const weir_device *device)
 {
     if (!p->taken)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_CONFLICT, "weir_runtime_compose: the %s of %s is part of the runtime %s already", what,
-                     device->name, member(p));
+                     device->name, compose_member(p));
 }
 
 /* With the lock held. Fills in the device. */
@@ -271,11 +271,11 @@ static weir_status check_parts(weir_parts *p, const weir_runtime_options *option
     p->device = p->device ? p->device : theirs;
     if (!p->device)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: no part tells which device it is to be of");
-    weir_status status = in_use(&p->device->part, "device", p->device);
+    weir_status status = compose_in_use(&p->device->part, "device", p->device);
     if (p->streams && status == WEIR_OK)
-        status = in_use(&p->streams->part, "pool of streams", p->device);
+        status = compose_in_use(&p->streams->part, "pool of streams", p->device);
     if (p->resource && status == WEIR_OK)
-        status = in_use(&p->resource->part, "resource", p->device);
+        status = compose_in_use(&p->resource->part, "resource", p->device);
     if (status == WEIR_OK && p->resource && options->resource && strcmp(options->resource, p->resource->text) != 0)
         status = weir_fail(WEIR_ERR_CONFLICT,
                            "weir_runtime_compose: the options ask for the resource %.80s, and the part is %s",
@@ -284,7 +284,7 @@ static weir_status check_parts(weir_parts *p, const weir_runtime_options *option
 }
 
 /* With the lock held. */
-static void mark(const weir_parts *p, bool taken, const char *by)
+static void compose_mark(const weir_parts *p, bool taken, const char *by)
 {
     part *parts[] = {&p->device->part, p->streams ? &p->streams->part : NULL, p->resource ? &p->resource->part : NULL};
     for (size_t i = 0; i < 3; i++)
@@ -321,13 +321,13 @@ weir_status weir_runtime_compose(const weir_parts *parts, const weir_runtime_opt
     pthread_mutex_lock(&lock);
     status = check_parts(&p, &given);
     if (status == WEIR_OK)
-        mark(&p, true, "");
+        compose_mark(&p, true, "");
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         return status;
     status = compose(&p, &given, out);
     pthread_mutex_lock(&lock);
-    mark(&p, status == WEIR_OK, status == WEIR_OK ? p.device->name : "");
+    compose_mark(&p, status == WEIR_OK, status == WEIR_OK ? p.device->name : "");
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -68,7 +68,8 @@ static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
 
 /* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's
  * record that is not needed then. */
-static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare)
+static weir_status foreign_settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out,
+                                     void **spare)
 {
     wi_streams *streams = &runtime->streams;
     wi_stream_place *same = find_same(runtime, content);
@@ -86,13 +87,13 @@ static weir_status settle_in(weir_runtime *runtime, const wi_stream_place *conte
     return WEIR_OK;
 }
 
-static weir_status enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
+static weir_status foreign_enter(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out)
 {
     void *spare;
     pthread_mutex_lock(&runtime->streams.lock);
     for (wi_stream_place *ended; (ended = find_ended(runtime, content));)
         end_without_a_word(runtime, ended);
-    weir_status status = settle_in(runtime, content, out, &spare);
+    weir_status status = foreign_settle_in(runtime, content, out, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
     wi_window(WI_WINDOW_STREAM_SETTLED);
     if (spare)
@@ -119,7 +120,7 @@ weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_strea
     wi_stream_place content = {.origin = WI_STREAM_ADOPTED, .native = native};
     weir_status status = runtime->driver->stream_adopt(runtime->device, native, &content.stream, &content.identity);
     if (status == WEIR_OK)
-        status = enter(runtime, &content, out);
+        status = foreign_enter(runtime, &content, out);
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
@@ -136,12 +137,12 @@ weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which
                                .thread = legacy ? 0 : wi_thread_number()};
     weir_status status = runtime->driver->stream_default(runtime->device, which, &content.stream);
     if (status == WEIR_OK)
-        status = enter(runtime, &content, out);
+        status = foreign_enter(runtime, &content, out);
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
 /* With the lock held. *spare is the driver's record when it was the last user. */
-static weir_status leave(weir_runtime *runtime, weir_stream stream, void **spare)
+static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void **spare)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     *spare = NULL;
@@ -170,7 +171,7 @@ static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
 
 /* Waits for the stream's work. Another thread's default stream, which may have ended with it, cannot be named here: the
  * driver waits for what was recorded on it, when it forgets it. */
-static weir_status settle(weir_stream stream, weir_runtime **runtime)
+static weir_status foreign_settle(weir_stream stream, weir_runtime **runtime)
 {
     const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
     weir_status status = wi_streams_runtime(stream, runtime);
@@ -186,11 +187,11 @@ weir_status weir_stream_unregister(weir_stream stream)
     void *spare;
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
-    weir_status status = settle(stream, &runtime);
+    weir_status status = foreign_settle(stream, &runtime);
     if (status != WEIR_OK)
         return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
     pthread_mutex_lock(&runtime->streams.lock);
-    status = leave(runtime, stream, &spare);
+    status = foreign_leave(runtime, stream, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
     wi_window(WI_WINDOW_STREAM_LEFT);
     if (spare) {

@@ -1,7 +1,7 @@
 /* Memory of the host's that a device's runtime hands out: pinned and pageable. Each kind has a stack over one allocation of
  * the driver's per block, charged in the ledger of the host's runtime and ordered on the device's streams. */
 #include "runtime/runtime.h"
-#include "memory/single.h"
+#include "memory/driver_alloc.h"
 
 /* A runtime of the host has memory of one kind. */
 static bool has_kinds(const weir_runtime *runtime)

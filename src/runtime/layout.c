@@ -1,5 +1,5 @@
 /* Where memory lies, as the public calls tell it. */
-#include "memory/layout.h"
+#include "memory/space/layout.h"
 #include "runtime/runtime.h"
 
 const char *weir_span_state_name(weir_span_state state)
@@ -19,7 +19,7 @@ static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
     wi_members_unlock(&runtime->ledger);
 }
 
-static weir_layout_totals add_up(const wi_layout *layout, uint64_t held)
+static weir_layout_totals inspect_add_up(const wi_layout *layout, uint64_t held)
 {
     weir_layout_totals t = {
         .struct_size = sizeof t, .held = held, .segments = layout->segment_count, .spans = layout->span_count};
@@ -33,7 +33,7 @@ static weir_layout_totals add_up(const wi_layout *layout, uint64_t held)
     return t;
 }
 
-static void tell(const wi_layout *layout, weir_layout_fn fn, void *user)
+static void inspect_tell(const wi_layout *layout, weir_layout_fn fn, void *user)
 {
     const weir_span *span = layout->spans;
     for (size_t i = 0; i < layout->segment_count; i++)
@@ -54,11 +54,11 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
         layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name)
                       : WEIR_OK;
     if (status == WEIR_OK && out) {
-        weir_layout_totals totals = add_up(&layout, held);
+        weir_layout_totals totals = inspect_add_up(&layout, held);
         wi_copy_out(out, out->struct_size, &totals, sizeof totals);
     }
     if (status == WEIR_OK && fn)
-        tell(&layout, fn, user);
+        inspect_tell(&layout, fn, user);
     wi_layout_clear(&layout);
     return status;
 }

@@ -1,6 +1,6 @@
 /* Statistics in PyTorch's names: the ledger's gauges, and those of the resource that cuts segments. */
-#include "memory/chunk.h"
-#include "memory/gauges.h"
+#include "memory/space/chunks.h"
+#include "memory/ledger/gauges.h"
 #include "runtime/runtime.h"
 
 /* Calls fn for those of the resource; they are under its lock. */

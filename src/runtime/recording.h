@@ -7,7 +7,7 @@
 #ifndef WI_RECORDING_H
 #define WI_RECORDING_H
 
-#include "memory/record.h"
+#include "memory/ledger/record.h"
 
 typedef enum wi_trace_place { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_OF_LOG, WI_TRACE_PLACES } wi_trace_place;
 

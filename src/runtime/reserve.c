@@ -1,7 +1,7 @@
 /* Reservations: bytes that are promised to a client before it has blocks for them. */
 #include "runtime/runtime.h"
 
-static weir_status check(uint64_t bytes, uint32_t flags)
+static weir_status reservation_check(uint64_t bytes, uint32_t flags)
 {
     if (bytes == 0)
         return weir_fail(WEIR_ERR_INVALID,
@@ -15,7 +15,7 @@ static weir_status check(uint64_t bytes, uint32_t flags)
 }
 
 /* The client's, which is counted already. */
-static weir_status claim(weir_client *client, uint64_t total, bool may_wait, weir_reservation **out)
+static weir_status reservation_claim(weir_client *client, uint64_t total, bool may_wait, weir_reservation **out)
 {
     weir_status status = wi_client_check(client, "weir_reserve"); /* a close looks at the count after it has closed */
     if (status != WEIR_OK)
@@ -42,11 +42,11 @@ weir_status weir_reserve(weir_client *client, uint64_t bytes, uint32_t flags, we
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_reserve: no place for the result");
     *out = NULL;
-    status = check(bytes, flags);
+    status = reservation_check(bytes, flags);
     if (status != WEIR_OK)
         return status;
     atomic_fetch_add(&client->reservations, 1);
-    status = claim(client, wi_round_up(bytes, WI_UNIT), !(flags & WEIR_ALLOC_NO_WAIT), out);
+    status = reservation_claim(client, wi_round_up(bytes, WI_UNIT), !(flags & WEIR_ALLOC_NO_WAIT), out);
     if (status != WEIR_OK)
         atomic_fetch_sub(&client->reservations, 1);
     return status;

@@ -2,7 +2,7 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/options.h"
-#include "memory/budget.h"
+#include "memory/adaptors/budget.h"
 #include "memory/stack.h"
 
 #include <stdio.h>
@@ -57,7 +57,8 @@ static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
 }
 
 /* What the caller, or else the option, says about the budget. */
-static weir_status choose_budget(const weir_runtime *runtime, const weir_runtime_options *options, uint64_t *budget)
+static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir_runtime_options *options,
+                                         uint64_t *budget)
 {
     weir_status status = WEIR_OK;
     *budget = options->budget;
@@ -89,7 +90,8 @@ weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, co
 }
 
 /* Opens the device and makes the resource, as far as they are not given. */
-static weir_status start(weir_runtime *runtime, const weir_runtime_options *options, const wi_runtime_parts *parts)
+static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options,
+                                 const wi_runtime_parts *parts)
 {
     uint64_t budget = 0;
     weir_status status = WEIR_OK;
@@ -103,7 +105,7 @@ static weir_status start(weir_runtime *runtime, const weir_runtime_options *opti
         status = runtime->driver->open(runtime->ordinal, &runtime->device);
     if (status != WEIR_OK)
         return status;
-    status = choose_budget(runtime, options, &budget);
+    status = runtime_choose_budget(runtime, options, &budget);
     if (status == WEIR_OK && !runtime->resource)
         status = wi_runtime_make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
     if (status != WEIR_OK) {
@@ -129,8 +131,8 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
 }
 
 /* A runtime that runs and is in the list, or nothing. With the device's lock held. */
-static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                        const wi_runtime_parts *parts, bool shared, weir_runtime **out)
+static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                const wi_runtime_parts *parts, bool shared, weir_runtime **out)
 {
     weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
@@ -146,7 +148,7 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
         return status;
     }
     status = wi_kinds_init(runtime, options->host);
-    if (status == WEIR_OK && (status = start(runtime, options, parts)) != WEIR_OK)
+    if (status == WEIR_OK && (status = runtime_start(runtime, options, parts)) != WEIR_OK)
         wi_kinds_destroy(runtime);
     if (status != WEIR_OK) {
         wi_streams_end(&runtime->streams);
@@ -163,7 +165,7 @@ static weir_status make(const wi_driver *driver, int ordinal, const weir_runtime
     return WEIR_OK;
 }
 
-static weir_status agree(const weir_runtime *runtime, const weir_runtime_options *options)
+static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime_options *options)
 {
     char there[24], asked[24];
     weir_status status = options->resource ? wi_stack_check(options->resource) : WEIR_OK;
@@ -213,7 +215,7 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
         if (made)
-            status = make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
+            status = runtime_make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(lock);
@@ -221,7 +223,7 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
             wi_recorder_start(runtime);
     }
     if (status == WEIR_OK)
-        status = agree(runtime, &given);
+        status = runtime_agree(runtime, &given);
     if (status == WEIR_OK)
         *out = runtime;
     return status;
@@ -238,7 +240,7 @@ weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const wei
     wi_watch_forks();
     pthread_mutex_t *lock = start_lock_of(driver, ordinal);
     pthread_mutex_lock(lock);
-    weir_status status = make(driver, ordinal, options, parts, false, out);
+    weir_status status = runtime_make(driver, ordinal, options, parts, false, out);
     pthread_mutex_unlock(lock);
     if (status == WEIR_OK)
         wi_recorder_start(*out);
@@ -267,7 +269,7 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
     return status == WEIR_OK ? wi_runtime_create_over(driver, ordinal, &given, out) : status;
 }
 
-static void unlist(weir_runtime *runtime)
+static void runtime_unlist(weir_runtime *runtime)
 {
     pthread_rwlock_wrlock(&list_lock);
     weir_runtime **link = &runtimes;
@@ -298,7 +300,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     status = wi_parts_check_end(runtime);
     if (status != WEIR_OK)
         return status;
-    unlist(runtime);
+    runtime_unlist(runtime);
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);
@@ -407,7 +409,7 @@ uint64_t weir_runtime_budget(const weir_runtime *runtime)
     return wi_ledger_look((wi_ledger *)&runtime->ledger).budget;
 }
 
-static weir_status set_budget(weir_runtime *runtime, uint64_t budget)
+static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
@@ -435,7 +437,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     if (!runtime || budget == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
     bool lowered = budget < weir_runtime_budget(runtime);
-    weir_status status = set_budget(runtime, budget);
+    weir_status status = runtime_set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
         (void)wi_runtime_trim_idle(runtime);
     return status;

@@ -3,10 +3,10 @@
 #define WI_RUNTIME_H
 
 #include "driver/driver.h"
-#include "memory/budget.h"
-#include "memory/members.h"
-#include "runtime/thread_cache.h"
-#include "runtime/graph.h"
+#include "memory/adaptors/budget.h"
+#include "memory/ledger/members.h"
+#include "runtime/thread_cache/thread_cache.h"
+#include "runtime/capture_pool.h"
 #include "runtime/recording.h"
 #include "runtime/streams.h"
 

@@ -12,7 +12,7 @@ bool wi_sinks_inside(void)
 }
 
 /* Counts what a sink answered. Answers the failure that came first of `status` and this one. */
-static weir_status heard(weir_trace *trace, wi_sink *o, weir_status answer, weir_status status)
+static weir_status sinks_heard(weir_trace *trace, wi_sink *o, weir_status answer, weir_status status)
 {
     if (answer == WEIR_OK)
         return status;
@@ -25,7 +25,7 @@ static weir_status heard(weir_trace *trace, wi_sink *o, weir_status answer, weir
     return status != WEIR_OK ? status : answer;
 }
 
-static size_t waiting(weir_trace *trace)
+static size_t sinks_waiting(weir_trace *trace)
 {
     wi_ledger *ledger = &trace->runtime->ledger;
     pthread_mutex_lock(&ledger->lock);
@@ -34,7 +34,7 @@ static size_t waiting(weir_trace *trace)
     return count;
 }
 
-static size_t take(weir_trace *trace, size_t most)
+static size_t sinks_take(weir_trace *trace, size_t most)
 {
     wi_ledger *ledger = &trace->runtime->ledger;
     pthread_mutex_lock(&ledger->lock);
@@ -46,11 +46,11 @@ static size_t take(weir_trace *trace, size_t most)
 weir_status wi_sinks_drain(weir_trace *trace)
 {
     weir_status status = WEIR_OK;
-    size_t left = waiting(trace), count;
+    size_t left = sinks_waiting(trace), count;
     inside = true;
-    for (; left > 0 && (count = take(trace, wi_min(left, WI_TRACE_BATCH))) > 0; left -= count)
+    for (; left > 0 && (count = sinks_take(trace, wi_min(left, WI_TRACE_BATCH))) > 0; left -= count)
         for (wi_sink *o = trace->sinks; o; o = o->next)
-            status = heard(trace, o, o->sink.write(o->sink.user, trace->batch, count), status);
+            status = sinks_heard(trace, o, o->sink.write(o->sink.user, trace->batch, count), status);
     inside = false;
     return status;
 }
@@ -61,7 +61,7 @@ weir_status wi_sinks_flush(weir_trace *trace)
     inside = true;
     for (wi_sink *o = trace->sinks; o; o = o->next)
         if (o->sink.flush)
-            status = heard(trace, o, o->sink.flush(o->sink.user), status);
+            status = sinks_heard(trace, o, o->sink.flush(o->sink.user), status);
     inside = false;
     return status;
 }
@@ -74,7 +74,7 @@ void wi_sinks_close(weir_trace *trace)
         if (o->sink.lost)
             o->sink.lost(o->sink.user, lost);
         if (o->sink.close)
-            (void)heard(trace, o, o->sink.close(o->sink.user), WEIR_OK);
+            (void)sinks_heard(trace, o, o->sink.close(o->sink.user), WEIR_OK);
     }
     inside = false;
 }

@@ -12,7 +12,7 @@ static uint64_t numbers_taken[(UINT16_MAX + 1) / 64];
 static uint16_t last_number;
 
 /* 0: there is none. */
-static uint16_t take_number(void)
+static uint16_t streams_take_number(void)
 {
     uint16_t number = 0;
     pthread_mutex_lock(&numbers_lock);
@@ -36,7 +36,7 @@ static void give_number(uint16_t number)
 
 weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
 {
-    streams->pool = take_number();
+    streams->pool = streams_take_number();
     if (streams->pool == 0)
         return weir_fail(WEIR_ERR_BUSY, "there are %d runtimes already; destroy some", UINT16_MAX);
     streams->pooled = streams->idle_used = count;
@@ -130,7 +130,7 @@ weir_status wi_streams_all_taken(const weir_runtime *runtime)
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
 /* The driver's stream, or NULL; whose it is. */
-static void *look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
+static void *streams_look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
 {
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
@@ -214,7 +214,7 @@ void *weir_stream_native(weir_stream stream)
 {
     weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_of_pool((uint16_t)(stream.id >> 48));
     uint64_t ignored;
-    void *found = runtime ? look_up(&runtime->streams, stream, &ignored) : NULL;
+    void *found = runtime ? streams_look_up(&runtime->streams, stream, &ignored) : NULL;
     return found ? runtime->driver->stream_native(found) : NULL;
 }
 
@@ -236,7 +236,7 @@ static bool take_own(wi_streams *streams, void **made, weir_stream *out)
     return true;
 }
 
-static weir_status opened(weir_runtime *runtime, weir_status status, weir_stream stream)
+static weir_status streams_opened(weir_runtime *runtime, weir_status status, weir_stream stream)
 {
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = stream);
 }
@@ -261,16 +261,16 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     bool room = wi_streams_free_place(streams) && streams->pooled == 0, taken = take_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (taken || !room)
-        return opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
+        return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
     weir_status status = runtime->driver->stream_create(runtime->device, &made);
     if (status != WEIR_OK)
-        return opened(runtime, status, *out);
+        return streams_opened(runtime, status, *out);
     pthread_mutex_lock(&streams->lock);
     taken = take_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (made) /* others were quicker, and nothing was ever put on it */
         runtime->driver->stream_destroy(runtime->device, made);
-    return opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
+    return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
 }
 
 /* With the lock held. */
@@ -359,7 +359,8 @@ weir_status weir_stream_synchronize(weir_stream stream)
     return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 
-static weir_status resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call, void **native)
+static weir_status streams_resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call,
+                                   void **native)
 {
     *native = NULL;
     if (!runtime || !arguments)
@@ -371,7 +372,7 @@ weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t 
 {
     WI_ENTER();
     void *native;
-    weir_status status = resolve(runtime, stream, (to && from) || bytes == 0, "weir_copy", &native);
+    weir_status status = streams_resolve(runtime, stream, (to && from) || bytes == 0, "weir_copy", &native);
     if (status == WEIR_OK && bytes > 0)
         status = runtime->driver->copy(runtime->device, to, from, bytes, native);
     return wi_recorded_copy(runtime, status, to, from, bytes, stream);
@@ -381,7 +382,7 @@ weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t byt
 {
     WI_ENTER();
     void *native;
-    weir_status status = resolve(runtime, stream, to || bytes == 0, "weir_fill", &native);
+    weir_status status = streams_resolve(runtime, stream, to || bytes == 0, "weir_fill", &native);
     if (status == WEIR_OK && bytes > 0)
         status = runtime->driver->fill(runtime->device, to, value, bytes, native);
     return wi_recorded(runtime, status, .action = WEIR_ACTION_FILL, .pointer = to, .bytes = bytes, .stream = stream,
@@ -392,7 +393,7 @@ weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user,
 {
     WI_ENTER();
     void *native;
-    weir_status status = resolve(runtime, stream, fn != NULL, "weir_call", &native);
+    weir_status status = streams_resolve(runtime, stream, fn != NULL, "weir_call", &native);
     if (status == WEIR_OK)
         status = runtime->driver->call(runtime->device, fn, user, native);
     return wi_recorded(runtime, status, .action = WEIR_ACTION_CALL, .stream = stream);

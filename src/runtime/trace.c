@@ -1,6 +1,6 @@
 /* Traces: opening, reading, closing. */
 #include "runtime/trace.h"
-#include "memory/logging.h"
+#include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 
 #include <weir/log.h>
@@ -14,7 +14,7 @@ const char *weir_action_name(weir_action action)
     return (unsigned)action < WEIR_ACTION_COUNT ? names[action] : "?";
 }
 
-static void tell(const char text[WI_UNTOLD], bool untold)
+static void trace_tell(const char text[WI_UNTOLD], bool untold)
 {
     if (untold)
         weir_log(WEIR_LOG_WARNING, "%s", text);
@@ -32,7 +32,7 @@ static weir_status read_sink(const weir_sink *given, size_t stride, size_t index
     return status;
 }
 
-static void destroy(weir_trace *trace)
+static void trace_destroy(weir_trace *trace)
 {
     if (!trace)
         return;
@@ -46,8 +46,8 @@ static void destroy(weir_trace *trace)
 }
 
 /* With its sinks, and not yet the runtime's. */
-static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
-                        weir_trace **out)
+static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+                              weir_trace **out)
 {
     weir_trace *trace = calloc(1, sizeof *trace);
     *out = trace;
@@ -67,7 +67,7 @@ static weir_status make(weir_runtime *runtime, wi_trace_place place, const weir_
 }
 
 /* Where its events come from. */
-static void attach(weir_trace *trace)
+static void trace_attach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
     if (trace->place == WI_TRACE_OF_LOG)
@@ -79,7 +79,7 @@ static void attach(weir_trace *trace)
     }
 }
 
-static void detach(weir_trace *trace)
+static void trace_detach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
     if (trace->place == WI_TRACE_OF_LOG)
@@ -95,19 +95,19 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
     weir_trace *trace;
     if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a trace cannot be opened inside a sink");
-    weir_status status = make(runtime, place, options, &trace);
+    weir_status status = trace_make(runtime, place, options, &trace);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&recorder->drain);
         if (recorder->traces[place])
             status = weir_fail(WEIR_ERR_BUSY, "%s is being traced already; close that trace first", runtime->name);
         else {
             recorder->traces[place] = trace;
-            attach(trace);
+            trace_attach(trace);
         }
         pthread_mutex_unlock(&recorder->drain);
     }
     if (status != WEIR_OK)
-        destroy(trace);
+        trace_destroy(trace);
     else
         *out = trace;
     return status;
@@ -182,7 +182,7 @@ void wi_trace_hand_out(weir_runtime *runtime)
     }
     pthread_mutex_unlock(&recorder->drain);
     for (int place = 0; place < WI_TRACE_PLACES; place++)
-        tell(texts[place], untold[place]);
+        trace_tell(texts[place], untold[place]);
     wi_detail_restore(&kept);
 }
 
@@ -198,7 +198,7 @@ weir_status weir_trace_flush(weir_trace *trace)
     weir_status status = wi_sinks_flush(trace);
     bool untold = wi_sinks_untold(trace, text);
     pthread_mutex_unlock(&trace->runtime->recorder.drain);
-    tell(text, untold);
+    trace_tell(text, untold);
     return status;
 }
 
@@ -222,14 +222,14 @@ void wi_trace_close(weir_trace *trace)
     wi_detail_keep(&kept);
     pthread_mutex_lock(&runtime->recorder.drain);
     runtime->recorder.traces[trace->place] = NULL;
-    detach(trace);
+    trace_detach(trace);
     pthread_mutex_unlock(&runtime->recorder.drain);
     (void)wi_sinks_flush(trace);
     wi_sinks_close(trace);
     while (wi_sinks_untold(trace, text))
-        tell(text, true);
+        trace_tell(text, true);
     wi_detail_restore(&kept);
-    destroy(trace);
+    trace_destroy(trace);
 }
 
 void weir_trace_close(weir_trace *trace)

@@ -27,7 +27,7 @@ static struct used_name {
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
 /* %d becomes the device's name, without a colon, and %p the process's number. */
-static void expand(const char *pattern, const char *device, char out[PATH])
+static void trace_option_expand(const char *pattern, const char *device, char out[PATH])
 {
     size_t used = 0;
     for (const char *p = pattern; *p && used + 1 < PATH; p++) {
@@ -158,7 +158,7 @@ void wi_recorder_start(weir_runtime *runtime)
     if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
         return;
     wi_detail_keep(&kept);
-    expand(option.value, runtime->name, path);
+    trace_option_expand(option.value, runtime->name, path);
     pthread_mutex_lock(&lock);
     make_single(path);
     pthread_mutex_unlock(&lock);

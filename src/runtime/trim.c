@@ -1,6 +1,6 @@
 /* Memory that goes back to the driver, and the report on what stays. */
-#include "memory/layout.h"
-#include "runtime/thread_cache.h"
+#include "memory/space/layout.h"
+#include "runtime/thread_cache/thread_cache.h"
 #include "runtime/runtime.h"
 
 /* The report ------------------------------------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ static void add_segment(tally *t, const weir_span *spans, uint32_t count)
     r->pending += bytes[WEIR_SPAN_PENDING];
 }
 
-static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_report *out)
+static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_trim_report *out)
 {
     wi_resource *base = runtime->resource->base;
     wi_layout layout = {0};
@@ -97,7 +97,7 @@ static weir_status report(weir_runtime *runtime, uint64_t released, weir_trim_re
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
 /* Everything that is nobody's by now is known to be so, whatever threads go on to free and park. */
-static void settle(weir_runtime *runtime)
+static void trim_settle(weir_runtime *runtime)
 {
     (void)wi_members_bound(&runtime->ledger);
     (void)wi_tcaches_empty(runtime);
@@ -108,18 +108,18 @@ static void settle(weir_runtime *runtime)
 static uint64_t trim(weir_runtime *runtime, uint64_t keep)
 {
     wi_resource *base = runtime->resource->base;
-    settle(runtime);
+    trim_settle(runtime);
     return base->table->trim(base, keep);
 }
 
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime)
 {
     wi_resource *base = runtime->resource->base;
-    settle(runtime);
+    trim_settle(runtime);
     return base->table->trim_idle ? base->table->trim_idle(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
 }
 
-static weir_status check(const weir_runtime *runtime, const weir_trim_report *out, const char *call)
+static weir_status trim_check(const weir_runtime *runtime, const weir_trim_report *out, const char *call)
 {
     if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
         return weir_fail(WEIR_ERR_INVALID, "%s: %s", call, runtime ? "member struct_size is not set" : "NULL");
@@ -129,7 +129,7 @@ static weir_status check(const weir_runtime *runtime, const weir_trim_report *ou
 weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released)
 {
     WI_ENTER();
-    weir_status status = check(runtime, NULL, "weir_runtime_trim");
+    weir_status status = trim_check(runtime, NULL, "weir_runtime_trim");
     uint64_t bytes = status == WEIR_OK ? trim(runtime, keep) : 0;
     if (status == WEIR_OK && released)
         *released = bytes;
@@ -139,9 +139,9 @@ weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *re
 weir_status weir_runtime_trim_to(weir_runtime *runtime, uint64_t keep, weir_trim_report *out)
 {
     WI_ENTER();
-    weir_status status = check(runtime, out, "weir_runtime_trim_to");
+    weir_status status = trim_check(runtime, out, "weir_runtime_trim_to");
     uint64_t released = status == WEIR_OK ? trim(runtime, keep) : 0;
-    return status == WEIR_OK && out ? report(runtime, released, out) : status;
+    return status == WEIR_OK && out ? trim_report(runtime, released, out) : status;
 }
 
 weir_status weir_runtime_empty_cache(weir_runtime *runtime, weir_trim_report *out)
@@ -152,7 +152,7 @@ weir_status weir_runtime_empty_cache(weir_runtime *runtime, weir_trim_report *ou
 weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out)
 {
     WI_ENTER();
-    weir_status status = check(runtime, out, "weir_runtime_trim_idle");
+    weir_status status = trim_check(runtime, out, "weir_runtime_trim_idle");
     uint64_t released = status == WEIR_OK ? wi_runtime_trim_idle(runtime) : 0;
-    return status == WEIR_OK && out ? report(runtime, released, out) : status;
+    return status == WEIR_OK && out ? trim_report(runtime, released, out) : status;
 }

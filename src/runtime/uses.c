@@ -1,6 +1,6 @@
 /* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
 #include "base/plant.h"
-#include "memory/stream_uses.h"
+#include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_launch {
@@ -170,7 +170,7 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
 }
 
 /* Two names of which at most one is that of the block there now. */
-static bool contradict(const weir_block *a, const weir_block *b)
+static bool uses_contradict(const weir_block *a, const weir_block *b)
 {
     return a->generation != 0 && b->generation != 0 && a->generation != b->generation;
 }
@@ -182,7 +182,7 @@ static size_t without_duplicates(weir_use *uses, size_t count)
     qsort(uses, count, sizeof *uses, by_pointer);
     for (size_t i = 0; i < count; i++) {
         weir_use *last = kept > 0 ? &uses[kept - 1] : NULL;
-        if (!last || last->block.pointer != uses[i].block.pointer || contradict(&last->block, &uses[i].block)) {
+        if (!last || last->block.pointer != uses[i].block.pointer || uses_contradict(&last->block, &uses[i].block)) {
             uses[kept++] = uses[i];
             continue;
         }
@@ -204,7 +204,7 @@ static weir_status check_uses(const weir_use *uses, size_t count)
     return WEIR_OK;
 }
 
-static weir_status open_tickets(weir_launch *launch, size_t count, waits *w)
+static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
@@ -250,7 +250,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     if (count > 0)
         memcpy(launch->uses, uses, count * sizeof *uses);
     waits w = {0};
-    status = open_tickets(launch, without_duplicates(launch->uses, count), &w);
+    status = uses_open_tickets(launch, without_duplicates(launch->uses, count), &w);
     if (status == WEIR_OK && wi_plant != WI_PLANT_DROP_WAIT)
         status = queue_waits(runtime, native, &w);
     free(w.events);
@@ -267,7 +267,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status record(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *event)
+static weir_status uses_record(weir_runtime *runtime, weir_stream stream, const char *call, wi_event *event)
 {
     void *native;
     *event = (wi_event){0};
@@ -284,7 +284,7 @@ weir_status weir_launch_end(weir_launch *launch)
         return weir_fail(WEIR_ERR_INVALID, "weir_launch_end: NULL");
     wi_event event;
     weir_runtime *runtime = launch->runtime;
-    weir_status status = record(runtime, launch->stream, "weir_launch_end", &event);
+    weir_status status = uses_record(runtime, launch->stream, "weir_launch_end", &event);
     trace_launch(launch, WEIR_ACTION_USE_END, status);
     if (status != WEIR_OK)
         return status;
@@ -337,7 +337,7 @@ static weir_status mark_block(weir_runtime *runtime, weir_block block, weir_stre
     wi_resource *stack = wi_runtime_stack_of(runtime, block.pointer);
     weir_status status = check_tracking(stack);
     if (status == WEIR_OK)
-        status = record(runtime, stream, call, &event);
+        status = uses_record(runtime, stream, call, &event);
     if (status != WEIR_OK)
         return status;
     simple_use use = {runtime, stream, &event};

@@ -4,7 +4,7 @@
 
 #include "runtime/runtime.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 /* The device ------------------------------------------------------------------------------------------------------- */
 

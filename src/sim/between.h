@@ -3,7 +3,7 @@
 #ifndef SIM_BETWEEN_H
 #define SIM_BETWEEN_H
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 const wi_driver *between_driver(void);
 

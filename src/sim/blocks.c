@@ -1,5 +1,5 @@
 /* What users do with blocks: allocate, use, resize and free them, in an order that they see to themselves or by launches. */
-#include "memory/stream_order.h"
+#include "memory/space/stream_order.h"
 #include "runtime/runtime.h"
 #include "sim/world.h"
 

@@ -13,7 +13,7 @@
 #ifndef SIM_ORACLE_H
 #define SIM_ORACLE_H
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 #include <weir/stats.h>
 

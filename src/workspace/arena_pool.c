@@ -1,7 +1,7 @@
 /* One pool for each runtime: idle blocks, which leave by being taken, by the cap, under pressure, or by a trim. */
 #include "workspace/arena_pool.h"
 #include "workspace/order.h"
-#include "memory/block.h"
+#include "memory/space/block.h"
 
 #include <weir/pressure.h>
 #include <weir/stats.h>

@@ -140,7 +140,7 @@ static void test_refused_at_once(void **state)
     (void)state;
     wi_replay_pass pass;
     book b = {.limit = 1000, .waited = 3};
-    wi_replay_lag_gates gates = {&b, put_gate, reach_gate, open_gates, open_gates, forced_gates};
+    wi_replay_lag_gates gates = {&b, put_gate, reach_gate, open_gates, open_gates, forced_gates, NULL};
     wi_replay_target target = target_of(&b);
     target.allocate_now = allocate_now;
     target.gates = &gates;
@@ -226,7 +226,7 @@ static void begin_line(line *l)
 
 static void end_line(line *l)
 {
-    wi_replay_lag_gates_end(l->gates);
+    l->gates->end(l->gates->user);
     for (int i = 0; i < STREAMS; i++)
         ok(weir_stream_release(l->streams[i]));
     ok(weir_runtime_destroy(l->runtime));

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import harness
 
@@ -87,6 +88,7 @@ class Words(harness.Case):
                 (["a.toy", "--set", "=x"], "KEY=VALUE"),
                 (["a.toy", "--output", ""], "--output"),
                 (["a.toy"] * 65, "65 models"),
+                (["a.toy", "--driver", "sim"], "is no device"),  # libweir has no simulated one
         ):
             with self.subTest(words=words):
                 if said is None:  # a scalar's shape: fine as a word, and not what this model wants
@@ -179,6 +181,24 @@ class Words(harness.Case):
                     self.assertIn(said, done.stderr.decode())
         for name in ("t.csv", "r.html"):
             self.assertNotIn("at the peak; held at most", (self.folder / name).read_text())
+
+    def test_without_weir_sim_beside_it_what_needs_the_simulated_device_says_so(self):
+        alone = self.folder / "alone/weir"
+        alone.parent.mkdir()
+        alone.write_bytes(Path(harness.COMMAND).read_bytes())
+        alone.chmod(0o755)
+        self.write("t.csv", "Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.000001,allocate,0x100,64,1\n")
+        for words, status in ((["simulate", "--json"], 1), (["help", "simulate"], 1), (["replay", "t.csv"], 1), (["plan", "t.csv"], 1),
+                              (["replay", "t.csv", "--driver", "host"], 0), (["plan", "t.csv", "--no-replay"], 0)):
+            with self.subTest(words=words):
+                done = subprocess.run([alone, *words], cwd=self.folder, env=self.environment({}), timeout=60, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
+                if status:
+                    self.one_line(done.stderr.decode())
+                    self.assertIn(f"{alone.parent}/weir-sim cannot be run", done.stderr.decode())
+                if "--json" in words:
+                    self.assertIn("weir-sim", json.loads(done.stdout)["error"]["detail"])
 
     def test_errors_are_json_too(self):
         answer = self.weir_json("run", "missing.toy", status=1)

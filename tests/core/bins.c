@@ -1,6 +1,6 @@
 /* The bin of a charge in a thread cache: each small charge has its own, and what shares one stays among those that are shared. */
 #include "core/core.h"
-#include "runtime/thread_cache.h"
+#include "runtime/thread_cache/thread_cache.h"
 
 static ptrdiff_t place_of(wi_tcache *cache, uint64_t charged)
 {

@@ -8,7 +8,7 @@
 #ifndef TESTS_CORE_COULD_H
 #define TESTS_CORE_COULD_H
 
-#include "memory/mapped.h"
+#include "memory/mapped/mapped.h"
 
 typedef struct question {
     uint64_t bytes, alignment;

@@ -1,6 +1,6 @@
 /* Finding the runtime of a device: who comes first makes it, a failed start leaves nothing, and later calls take no lock. */
 #include "core.h"
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 #include <stdatomic.h>
 

@@ -6,7 +6,7 @@
 #include "core.h"
 #include "core/faulty.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 #include "runtime/runtime.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
  * WEIR_TEST_DEVICE names, or the host, with each resource. */
 #include "core.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 enum { BUDGET = 48 << 20, SLOTS = 60, STEPS = 600, CLIENTS = 3, MOST_SEGMENTS = 4096 };
 

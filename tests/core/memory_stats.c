@@ -2,7 +2,7 @@
  * names, or the host, with each resource. */
 #include "core.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 enum { BUDGET = 48 << 20, SLOTS = 50, STEPS = 700 };
 

@@ -4,7 +4,7 @@
 
 #include "core.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 #include "runtime/runtime.h"
 
 #include <stdatomic.h>

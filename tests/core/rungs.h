@@ -5,7 +5,7 @@
 #include "core.h"
 #include "core/faulty.h"
 
-#include "driver/sim.h"
+#include "sim/device/device.h"
 #include "runtime/runtime.h"
 
 enum { GRANULES = 16, BUDGET = GRANULES << 16, HALF = BUDGET / 2, QUARTER = BUDGET / 4 };

@@ -2,8 +2,8 @@
  * WEIR_TEST_DEVICE names, or the host. */
 #include "core.h"
 #include "core/faulty.h"
-#include "driver/sim.h"
-#include "memory/stream_lists.h"
+#include "sim/device/device.h"
+#include "memory/space/stream_lists.h"
 #include "runtime/runtime.h"
 
 #include <semaphore.h>

@@ -2,6 +2,8 @@
 #include "core.h"
 #include "core/faulty.h"
 
+#include "sim/device/device.h"
+
 #include <semaphore.h>
 #include <stdatomic.h>
 

@@ -3,8 +3,8 @@
 #include "core.h"
 #include "core/faulty.h"
 
-#include "driver/sim.h"
-#include "memory/mapped.h"
+#include "sim/device/device.h"
+#include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 
 #include <weir/trim.h>

@@ -2,7 +2,7 @@
  * device what it promises of memory. */
 #include "driver/contract.h"
 #include "driver/cuda_api.h"
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 const wi_driver *driver;
 wi_device *device;

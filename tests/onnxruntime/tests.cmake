@@ -8,7 +8,8 @@ function(weir_onnxruntime_test name)
   add_dependencies(test-onnxruntime-${name} stub-cuda)
 endfunction()
 
-weir_onnxruntime_test(steps onnxruntime/steps.c onnxruntime/fake.c)
+# INTERNAL for the simulated device, which is no device for a bridge.
+weir_onnxruntime_test(steps onnxruntime/steps.c onnxruntime/fake.c INTERNAL)
 add_test(NAME onnxruntime-steps-stub COMMAND test-onnxruntime-steps)
 set_tests_properties(onnxruntime-steps-stub PROPERTIES TIMEOUT 300 ENVIRONMENT "${WEIR_STUB_DEVICE}")
 

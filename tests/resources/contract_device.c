@@ -5,7 +5,7 @@
 contract_place place;
 
 #ifdef CONTRACT_SIMULATED
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 static atomic_uint wrong;
 

@@ -1,6 +1,6 @@
 /* What cannot happen over a resource that works: the guard over one that hands out memory twice, and that fails. */
 #include "core.h"
-#include "memory/guard.h"
+#include "memory/adaptors/guard.h"
 
 #include <stdatomic.h>
 

@@ -52,6 +52,7 @@ add_dependencies(test-contract stub-cuda)
 add_dependencies(test-latency stub-cuda)
 # The simulated device is told how to be, which needs its own header.
 weir_contract_program(contract-sim weir_objects ${parts})
+target_link_libraries(test-contract-sim PRIVATE weir_sim_device)
 target_compile_definitions(test-contract-sim PRIVATE CONTRACT_SIMULATED)
 target_include_directories(test-contract-sim PRIVATE ${PROJECT_SOURCE_DIR}/src)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what scripts/gpu-check and scripts/gpu-onnx stand on: steps, limits, summaries, packs, and models without weights."""
+"""Tests of what scripts/gpu-check, scripts/gpu-onnx and scripts/gpu-torch stand on: steps, limits, summaries, packs, and models without weights."""
 
 import contextlib
 import importlib.machinery
@@ -33,7 +33,7 @@ def script(name):
     return module
 
 
-gpu_check, gpu_onnx = script("gpu-check"), script("gpu-onnx")
+gpu_check, gpu_onnx, gpu_torch = script("gpu-check"), script("gpu-onnx"), script("gpu-torch")
 CMOCKA = "echo '[ RUN      ] a'; echo '[  PASSED  ] 4 test(s).'; echo '[  SKIPPED ] 1 test(s), listed below:'; "
 
 
@@ -179,6 +179,27 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
             if serving > 5:
                 self.assertLessEqual(2.5 * serving + min(serving, 15) + 4 * 5, left)
         self.assertEqual(onnx_steps.serving_in(185), 60)
+
+    def of_torch(self, status, said, part="compare"):
+        steps.results.clear()
+        with mock.patch.object(steps, "run", return_value=(status, said, 1.0)) as run:
+            gpu_torch.programs(part, 100, ["--compare", "a", "b"])
+        return steps.results[0], run.call_args
+
+    def test_tables_of_pytorch_programs_are_told_whole(self):
+        said = "gpt2 weir: 40 ms a step\n\ngpt2: 5 of 5 rounds\n\n| variant |\n| --- |\n| weir |\n"
+        (went, _, _, lines), call = self.of_torch(0, said)
+        self.assertEqual((went, lines), ("passed", ["gpt2: 5 of 5 rounds", "| variant |", "| --- |", "| weir |"]))
+        self.assertEqual(call.kwargs["most"], 110)  # it ends by itself before
+        self.assertIn(100, call.args[1])
+        self.assertEqual(self.of_torch(1, said + "FAILED why\n")[0][3][-1], "FAILED why")
+        self.assertEqual(self.of_torch(2, "usage: words\n")[0][3], ["usage: words"])
+
+    def test_the_table_leaves_the_comparison_its_time(self):
+        steps.place.end = time.monotonic() + 312
+        self.assertAlmostEqual(gpu_torch.time_of("table", ["table", "compare"]), 165, delta=1)
+        self.assertAlmostEqual(gpu_torch.time_of("table", ["table"]), 300, delta=1)
+        self.assertAlmostEqual(gpu_torch.time_of("compare", ["table", "compare"]), 300, delta=1)
 
     def test_without_time_nothing_is_begun(self):
         steps.place.end = time.monotonic()

@@ -1,13 +1,9 @@
 # The simulated device, the oracle by hand-written schedules, and the runtime under both.
-include(${PROJECT_SOURCE_DIR}/src/sim/sources.cmake)
-add_library(test-sim-objects OBJECT ${WEIR_SIM_SOURCES})
-target_include_directories(test-sim-objects PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-target_compile_definitions(test-sim-objects PRIVATE _GNU_SOURCE)
 foreach(part driver single graph oracle simulate planted faults ends)
-  weir_test(sim-${part} sim/${part}.c $<TARGET_OBJECTS:test-sim-objects> INTERNAL TIMEOUT 400 LABELS sim)
+  weir_test(sim-${part} sim/${part}.c $<TARGET_OBJECTS:weir_sim> INTERNAL TIMEOUT 400 LABELS sim)
 endforeach()
 foreach(part long pairs)
-  weir_test(sim-${part} sim/${part}.c $<TARGET_OBJECTS:test-sim-objects> INTERNAL LONG TIMEOUT 1800 LABELS sim)
+  weir_test(sim-${part} sim/${part}.c $<TARGET_OBJECTS:weir_sim> INTERNAL LONG TIMEOUT 1800 LABELS sim)
 endforeach()
 
 find_package(Python3 COMPONENTS Interpreter)

@@ -3,7 +3,7 @@
 #define TESTS_ARENA_FIXTURE_H
 
 #include "planner/planning.h"
-#include "driver/sim.h"
+#include "sim/device/device.h"
 
 typedef struct fixture {
     weir_runtime *runtime, *host;

@@ -101,7 +101,7 @@ static weir_status end_replay(void)
 {
     const bench_peer *by = current.by;
     if (current.gates)
-        wi_replay_lag_gates_end(current.gates);
+        current.gates->end(current.gates->user);
     current.gates = NULL;
     for (uint16_t i = 0; i < current.count; i++)
         if (current.known[i].id)

@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include "cli/replay/replay.h"
+#include "cli/simulator.h"
 #include "cli/text.h"
 #include "trace/format.h"
 #include "trace/read_binary.h"
@@ -74,15 +75,16 @@ static weir_status read_held(const char *path, uint64_t *held)
     return status;
 }
 
-/* The most that weir's allocator holds for the same trace, without a budget. */
-static weir_status replay(const wi_replay_plan *trace, uint64_t *held)
+/* The most that weir's allocator holds for the same trace, on the simulated device without a budget. */
+static weir_status replay(const char *path, uint64_t *held)
 {
-    wi_replay_settings settings = {.device = "sim"};
-    wi_replay_result result = {.count = 0};
-    weir_status status = wi_replay_run(trace, &settings, &result);
-    *held = status == WEIR_OK ? result.peak_held : 0;
-    wi_replay_result_clear(&result);
-    return status;
+    const char *const words[] = {"replay", "--json", "--", path, NULL};
+    json_t *answer = simulator_call(words);
+    if (answer == NULL)
+        return WEIR_ERR_SYSTEM;
+    *held = (uint64_t)json_integer_value(json_object_get(answer, "peak_reserved"));
+    json_decref(answer);
+    return WEIR_OK;
 }
 
 static weir_status load_trace(const plan_args *args, plan_source *out)
@@ -101,7 +103,7 @@ static weir_status load_trace(const plan_args *args, plan_source *out)
     if (status == WEIR_OK && trace.binary)
         status = read_held(args->file, &out->recorded);
     if (status == WEIR_OK && args->replay)
-        status = replay(&trace, &out->replayed);
+        status = replay(args->file, &out->replayed);
     wi_replay_plan_clear(&trace);
     return status;
 }

@@ -227,16 +227,22 @@ static uint64_t forced(void *user)
     return atomic_load(&g->forced);
 }
 
+static void end(void *user)
+{
+    gates *g = user;
+    atomic_store(&g->ending, true);
+    pthread_join(g->watch, NULL);
+    end_cuda(g);
+    free(g);
+}
+
 weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
                                      wi_replay_lag_gates **out)
 {
-    *out = NULL;
-    if (how->lag == 0)
-        return WEIR_OK;
     gates *g = calloc(1, sizeof *g);
     if (!g)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
-    g->table = (wi_replay_lag_gates){g, put, reach, open_put, rest, forced};
+    g->table = (wi_replay_lag_gates){g, put, reach, open_put, rest, forced, end};
     g->runtime = runtime;
     g->streams = streams;
     g->lag = (uint32_t)how->lag;
@@ -254,13 +260,4 @@ weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *r
     else
         free(g);
     return status;
-}
-
-void wi_replay_lag_gates_end(wi_replay_lag_gates *table)
-{
-    gates *g = table->user;
-    atomic_store(&g->ending, true);
-    pthread_join(g->watch, NULL);
-    end_cuda(g);
-    free(g);
 }

@@ -87,6 +87,7 @@ typedef struct wi_replay_lag_gates {
     void (*open)(void *user);       /* opens all gates put before this operation: the host must not wait for itself */
     void (*rest)(void *user);       /* opens all at the end; streams are drained before the next operation 0 */
     uint64_t (*forced)(void *user); /* how often gates were opened because the host made no progress */
+    void (*end)(void *user);
 } wi_replay_lag_gates;
 
 /* An allocator. All calls come from one thread; stream numbers are those of the plan. */
@@ -124,16 +125,23 @@ typedef struct wi_replay_maker {
     const char *(*detail)(void);
 } wi_replay_maker;
 
-/* weir on the devices of libweir, and on the simulated device, which has a core of its own. */
-extern const wi_replay_maker wi_replay_weir, wi_replay_sim;
-
 /* Does nothing: measures the cost of the loop itself. */
 extern const wi_replay_target wi_replay_null_target;
 
-/* *out is NULL for lag 0. `streams`: weir's, by the plan's numbers. */
+/* On the host and on GPUs, for a lag above 0. `streams`: weir's, by the plan's numbers. */
 weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
                                      wi_replay_lag_gates **out);
-void wi_replay_lag_gates_end(wi_replay_lag_gates *table);
+
+/* What the simulated device needs around a replay. */
+typedef struct wi_replay_device {
+    void (*begin)(const wi_replay_world *how); /* before its runtime is made */
+    void (*end)(void);
+    weir_status (*make_gates)(const wi_replay_world *how, weir_runtime *runtime, const weir_stream *streams,
+                              wi_replay_lag_gates **out);
+} wi_replay_device;
+
+/* NULL in programs without the simulated device. */
+extern const wi_replay_device *wi_replay_simulated;
 
 /* The loop: loop.c, run.c ------------------------------------------------------------------------------------------ */
 

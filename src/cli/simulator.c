@@ -1,0 +1,96 @@
+#include "simulator.h"
+
+#include "cli.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Beside the file of this process. The caller frees it. */
+static char *find(void)
+{
+    char own[4096];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    return text_print("%.*sweir-sim", slash ? (int)(slash + 1 - own) : 0, own);
+}
+
+/* Its path, then the arguments. The caller frees the list. */
+static char **words_of(char *path, const char *const *argv)
+{
+    size_t count = 0;
+    while (argv[count] != NULL)
+        count++;
+    char **words = text_zeroed(count + 2, sizeof *words);
+    words[0] = path;
+    memcpy(words + 1, argv, count * sizeof *words);
+    return words;
+}
+
+int simulator_become(char **argv)
+{
+    char *path = find(), **words = words_of(path, (const char *const *)argv);
+    execv(path, words);
+    int status =
+        cli_fail("the simulated device is the program weir-sim's, and %s cannot be run: %s", path, strerror(errno));
+    free(words);
+    free(path);
+    return status;
+}
+
+/* Standard output into a pipe, whose other end is the answer; -1: it could not be started. */
+static int start(const char *path, char **words, pid_t *child)
+{
+    int ends[2], error = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+    if (error == 0) {
+        posix_spawn_file_actions_t files;
+        posix_spawn_file_actions_init(&files);
+        posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+        posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+        error = posix_spawn(child, path, &files, NULL, words, environ);
+        posix_spawn_file_actions_destroy(&files);
+        close(ends[1]);
+        if (error != 0)
+            close(ends[0]);
+    }
+    if (error == 0)
+        return ends[0];
+    (void)weir_fail(WEIR_ERR_SYSTEM, "the simulated device is the program weir-sim's, and %s cannot be run: %s", path,
+                    strerror(error));
+    return -1;
+}
+
+/* An answer {error: {detail}} is a failure. */
+static json_t *judge(json_t *answer)
+{
+    const char *detail = json_string_value(json_object_get(json_object_get(answer, "error"), "detail"));
+    if (answer != NULL && detail == NULL)
+        return answer;
+    (void)weir_fail(WEIR_ERR_SYSTEM, "%s", detail != NULL ? detail : "weir-sim gave no answer");
+    json_decref(answer);
+    return NULL;
+}
+
+json_t *simulator_call(const char *const *argv)
+{
+    pid_t child;
+    char *path = find(), **words = words_of(path, argv);
+    int output = start(path, words, &child);
+    FILE *file = output >= 0 ? fdopen(output, "r") : NULL;
+    json_t *answer = file != NULL ? json_loadf(file, 0, NULL) : NULL;
+    if (file != NULL)
+        fclose(file);
+    else if (output >= 0)
+        close(output);
+    if (output >= 0)
+        waitpid(child, NULL, 0);
+    free(words);
+    free(path);
+    return output >= 0 ? judge(answer) : NULL;
+}

@@ -1,0 +1,524 @@
+/* The adaptor "guard": red zones and poison around what the inner resource serves, and a quarantine behind the free. */
+#include "memory/adaptors/guard.h"
+#include "base/options.h"
+#include "base/system.h"
+#include "memory/space/stream_uses.h"
+#include "memory/adaptors/nvtx.h"
+
+#include <stdio.h>
+
+static wi_guard *guard_of(wi_resource *resource)
+{
+    return (wi_guard *)resource;
+}
+
+static void guard_lock(wi_guard *guard)
+{
+    pthread_mutex_lock(&guard->resource.lock);
+}
+
+static void guard_unlock(wi_guard *guard)
+{
+    pthread_mutex_unlock(&guard->resource.lock);
+}
+
+void wi_guard_pin(wi_guard *guard, wi_guarded *record)
+{
+    while (record->pinned)
+        pthread_cond_wait(&guard->changed, &guard->resource.lock);
+    record->pinned = true;
+}
+
+void wi_guard_unpin(wi_guard *guard, wi_guarded *record)
+{
+    record->pinned = false;
+    pthread_cond_broadcast(&guard->changed);
+}
+
+/* The record of a block that is in the caller's hands; pinned. */
+static wi_guarded *guard_pin(wi_guard *guard, const wi_block *block)
+{
+    guard_lock(guard);
+    wi_guarded *record = wi_guard_set_find(guard, block);
+    wi_assert(record);
+    wi_guard_pin(guard, record);
+    guard_unlock(guard);
+    return record;
+}
+
+/* Ends a pinned record, the lock held. */
+static void guard_forget(wi_guard *guard, wi_guarded *record)
+{
+    wi_guard_set_remove(guard, record);
+    wi_guard_unpin(guard, record);
+    free(record);
+}
+
+static weir_status guard_fill(const wi_guard *guard, char *from, const char *to, uint8_t value, void *native)
+{
+    const wi_resource *r = &guard->resource;
+    return to > from ? r->driver->fill(r->device, from, value, (size_t)(to - from), native) : WEIR_OK;
+}
+
+/* Allocating ------------------------------------------------------------------------------------------------------- */
+
+/* The block begins behind the zone before it, which must not spoil its alignment. */
+static void guard_measure(wi_resource *resource, wi_placement *p)
+{
+    const wi_guard *guard = guard_of(resource);
+    p->before += wi_round_up(guard->zone, p->alignment);
+    p->after += guard->unmapped ? 0 : guard->zone;
+    p->apart |= guard->unmapped;
+}
+
+static wi_guarded record_of(wi_block *block, const wi_placement *p)
+{
+    uint64_t room = wi_round_up(block->bytes, WI_UNIT);
+    char *pointer = block->pointer;
+    return (wi_guarded){.block = block,
+                        .start = pointer - block->before,
+                        .end = pointer + room + block->after,
+                        .pointer = pointer,
+                        .bytes = block->bytes,
+                        .room = room,
+                        .charged = block->charged,
+                        .generation = wi_block_generation(block),
+                        .client = p->account->client,
+                        .client_name = p->account->lasting,
+                        .tag = block->tag,
+                        .memory_class = block->memory_class,
+                        .allocated = block->stream};
+}
+
+/* In the order of the block's stream. */
+static weir_status guard_paint(const wi_guard *guard, const wi_guarded *record, void *native)
+{
+    char *behind = record->pointer + record->bytes;
+    weir_status status = guard_fill(guard, record->start, record->pointer, WI_GUARD_ZONE, native);
+    if (status == WEIR_OK)
+        status = guard_fill(guard, record->pointer, behind, guard->poison, native);
+    return status == WEIR_OK ? guard_fill(guard, behind, record->end, WI_GUARD_ZONE, native) : status;
+}
+
+/* Notes the block, and whether it stands on another one: what is there is then left as it is. */
+static weir_status guard_enter(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
+{
+    const wi_guarded *under;
+    guard_lock(guard);
+    weir_status status = wi_guard_set_reserve(guard);
+    if (status == WEIR_OK) {
+        wi_guard_set_insert(guard, record, &under);
+        record->blank = under != NULL;
+        if (under) {
+            const char *from = under->start > record->start ? under->start : record->start;
+            const char *to = under->end < record->end ? under->end : record->end;
+            wi_damage shared = {
+                .kind = WEIR_GUARD_OVERLAP, .offset = from - record->pointer, .bytes = (uint64_t)(to - from)};
+            wi_guard_note(guard, record, &shared, under, news);
+        }
+    }
+    guard_unlock(guard);
+    return status;
+}
+
+/* What was painted on the stream is done before the next owner, on another one, has the bytes. A device that cannot be
+ * waited for does nothing any more. */
+static void outlast_paint(const wi_guard *guard, void *native)
+{
+    enum { TRIES = 3 };
+    const wi_resource *r = &guard->resource;
+    for (int tries = 0; native && tries < TRIES; tries++)
+        if (r->driver->stream_synchronize(r->device, native) == WEIR_OK)
+            return;
+}
+
+static void guard_withdraw(wi_guard *guard, wi_block *block, const wi_placement *p)
+{
+    wi_guarded *record = guard_pin(guard, block);
+    record->state = WI_GUARDED_LEAVING;
+    outlast_paint(guard, p->native);
+    wi_discard(guard->resource.inner, block, p);
+    guard_lock(guard);
+    guard_forget(guard, record);
+    guard_unlock(guard);
+}
+
+static weir_status guard_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    wi_guard *guard = guard_of(resource);
+    wi_guard_news news = {.count = 0};
+    wi_guarded *record = malloc(sizeof *record);
+    if (!record)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a guarded block");
+    weir_status status = wi_allocate(resource->inner, p, out, shortage);
+    if (status != WEIR_OK) {
+        free(record);
+        return status;
+    }
+    *record = record_of(*out, p);
+    status = guard_enter(guard, record, &news);
+    if (status != WEIR_OK) {
+        wi_discard(resource->inner, *out, p);
+        free(record);
+        return status;
+    }
+    if (!record->blank) {
+        status = guard_paint(guard, record, p->native);
+        (*out)->zeroing |= p->native != NULL;
+    }
+    if (status != WEIR_OK)
+        guard_withdraw(guard, *out, p);
+    wi_guard_tell(&news);
+    return status;
+}
+
+static void guard_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    guard_withdraw(guard_of(resource), block, p);
+}
+
+static void guard_publish(wi_resource *resource, wi_block *block)
+{
+    wi_guard *guard = guard_of(resource);
+    guard_lock(guard);
+    wi_guard_set_find(guard, block)->state = WI_GUARDED_LIVE;
+    guard_unlock(guard);
+    wi_publish(resource->inner, block);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+/* Never gone at once: the zones can be looked at only when the device is past the block, and without a lock. */
+static bool guard_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
+{
+    wi_guard *guard = guard_of(resource);
+    (void)past;
+    guard_lock(guard);
+    wi_guarded *record = wi_guard_set_find(guard, block);
+    record->state = WI_GUARDED_FREED;
+    record->freed = stream;
+    guard_unlock(guard);
+    return wi_retire(resource->inner, block, stream, native, WI_UNPASSED);
+}
+
+static weir_status guard_inspect(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
+{
+    wi_damage damages[2] = {{.bytes = 0}};
+    bool kept = record->state == WI_GUARDED_KEPT; /* freed blocks change it in the hands of who pinned them alone */
+    weir_status status = record->blank ? WEIR_OK : wi_guard_examine(guard, record, kept, damages);
+    guard_lock(guard);
+    for (int i = 0; i < 2; i++)
+        if (damages[i].bytes > 0)
+            wi_guard_note(guard, record, &damages[i], NULL, news);
+    guard_unlock(guard);
+    return status;
+}
+
+/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays pinned. */
+static weir_status guard_let_go(wi_guard *guard, wi_guarded *record)
+{
+    wi_guarded_state before = record->state;
+    guard_lock(guard);
+    record->state = WI_GUARDED_LEAVING;
+    guard_unlock(guard);
+    weir_status status = wi_release(guard->resource.inner, record->block);
+    guard_lock(guard);
+    record->state = before;
+    if (status == WEIR_OK)
+        guard_forget(guard, record);
+    guard_unlock(guard);
+    return status;
+}
+
+static void guard_put_in(wi_guard *guard, wi_guarded *record, bool at_front)
+{
+    record->state = WI_GUARDED_KEPT;
+    record->next = at_front ? guard->first : NULL;
+    if (!guard->first || !at_front) {
+        *(guard->first ? &guard->last->next : &guard->first) = record;
+        guard->last = record;
+    } else {
+        guard->first = record;
+    }
+    guard->kept += record->charged;
+    wi_guard_unpin(guard, record);
+}
+
+/* Gives up kept blocks, oldest first, until at most `keep` bytes are left. */
+static void guard_give_up(wi_guard *guard, uint64_t keep)
+{
+    weir_status status = WEIR_OK;
+    guard_lock(guard);
+    while (guard->kept > keep && status == WEIR_OK) {
+        wi_guarded *record = guard->first;
+        wi_guard_news news = {.count = 0};
+        uint64_t charged = record->charged;
+        guard->first = record->next;
+        guard->kept -= charged;
+        guard->leaving++;
+        wi_guard_pin(guard, record);
+        guard_unlock(guard);
+        (void)guard_inspect(guard, record, &news); /* what cannot be read is given back all the same */
+        status = guard_let_go(guard, record);
+        guard_lock(guard);
+        if (status == WEIR_OK)
+            guard->given_up += charged;
+        else
+            guard_put_in(guard, record, true); /* tried again when the next one leaves */
+        guard->leaving--;
+        pthread_cond_broadcast(&guard->changed);
+        guard_unlock(guard);
+        wi_guard_tell(&news); /* nothing in hand: who listens may allocate */
+        guard_lock(guard);
+    }
+    guard_unlock(guard);
+}
+
+/* Fills a freed block whole. A device that does not take it has said so before, or will. */
+static bool guard_bury(wi_guard *guard, wi_guarded *record)
+{
+    bool filled = guard_fill(guard, record->start, record->end, WI_GUARD_FREED, NULL) == WEIR_OK;
+    guard_lock(guard);
+    record->blank |= !filled;
+    guard_unlock(guard);
+    return filled;
+}
+
+static weir_status guard_release(wi_resource *resource, wi_block *block)
+{
+    wi_guard *guard = guard_of(resource);
+    wi_guarded *record = guard_pin(guard, block);
+    wi_guard_news news = {.count = 0};
+    wi_nvtx_bury(resource, block);
+    weir_status status = guard_inspect(guard, record, &news);
+    bool keep =
+        status == WEIR_OK && !record->blank && record->charged <= guard->quarantine && guard_bury(guard, record);
+    if (keep) {
+        guard_lock(guard);
+        guard_put_in(guard, record, false);
+        guard_unlock(guard);
+    } else {
+        status = guard_let_go(guard, record);
+        if (status != WEIR_OK) {
+            guard_lock(guard);
+            wi_guard_unpin(guard, record);
+            guard_unlock(guard);
+        }
+    }
+    wi_guard_tell(&news);
+    guard_give_up(guard, guard->quarantine);
+    return status;
+}
+
+/* Whoever sees pending bytes finds them here, or waits for the thread that has them in hand. */
+static uint64_t guard_release_kept(wi_resource *resource)
+{
+    wi_guard *guard = guard_of(resource);
+    guard_lock(guard);
+    uint64_t before = guard->given_up;
+    guard_unlock(guard);
+    guard_give_up(guard, 0);
+    guard_lock(guard);
+    while (guard->leaving > 0 && !wi_alone)
+        pthread_cond_wait(&guard->changed, &guard->resource.lock);
+    uint64_t bytes = guard->given_up - before;
+    guard_unlock(guard);
+    return bytes;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static weir_status no_room(const wi_block *block, uint64_t bytes)
+{
+    return weir_fail(WEIR_ERR_NO_ROOM,
+                     "the block of %llu bytes at %p cannot become %llu bytes long: a red zone stands behind it; "
+                     "allocate anew and copy",
+                     (unsigned long long)block->bytes, block->pointer, (unsigned long long)bytes);
+}
+
+/* Moves the border between the block and the zone behind it, in the order of the stream. */
+static weir_status guard_repaint(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+{
+    char *now = record->pointer + record->bytes, *then = record->pointer + bytes;
+    return bytes < record->bytes ? guard_fill(guard, then, now, WI_GUARD_ZONE, native)
+                                 : guard_fill(guard, now, then, guard->poison, native);
+}
+
+/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that it
+ * loses. Without a stream that has to be waited for. */
+static weir_status guard_order(const wi_guard *guard, const wi_block *block, void *native)
+{
+    const wi_resource *r = &guard->resource;
+    weir_status status = WEIR_OK;
+    wi_event event;
+    for (uint32_t i = 0; status == WEIR_OK && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, i, &event);
+         i++)
+        if (!r->driver->passed(r->device, event))
+            status =
+                native ? r->driver->order(r->device, native, event) : r->driver->wait(r->device, event, UINT64_MAX);
+    return status;
+}
+
+/* That, as a declared write, so that a free waits for it wherever it is made. */
+static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+{
+    const wi_resource *r = &guard->resource;
+    wi_block *block = record->block;
+    wi_event event = {0};
+    bool opened;
+    weir_status status =
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* nobody else has one of a taken block */
+    if (status != WEIR_OK)
+        return status;
+    status = guard_order(guard, block, native);
+    if (status == WEIR_OK)
+        status = guard_repaint(guard, record, bytes, native);
+    if (status == WEIR_OK && native && r->driver->record(r->device, native, &event) != WEIR_OK)
+        status = r->driver->stream_synchronize(r->device, native); /* it is painted: what is refused changes nothing */
+    wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_WRITE, status == WEIR_OK ? &event : NULL);
+    return status;
+}
+
+/* The charge stays, and so nothing is given back: the zone grows. */
+static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
+{
+    wi_guard *guard = guard_of(resource);
+    wi_guarded *record = guard_pin(guard, block);
+    weir_status status = bytes > record->room ? no_room(block, bytes) : WEIR_OK;
+    *tail = NULL;
+    if (status == WEIR_OK && !record->blank)
+        status = repaint_in_order(guard, record, bytes, native);
+    if (status == WEIR_OK) {
+        wi_resource_lock(resource->base);
+        wi_ledger_resize(resource->ledger, block, bytes, block->charged, true);
+        block->bytes = bytes;
+        wi_resource_unlock(resource->base);
+        wi_nvtx_resize(resource, block);
+    }
+    guard_lock(guard);
+    if (status == WEIR_OK)
+        record->bytes = bytes;
+    wi_guard_unpin(guard, record);
+    guard_unlock(guard);
+    return status;
+}
+
+static weir_status guard_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                              wi_shortage *shortage)
+{
+    (void)resource, (void)may_wait, (void)shortage;
+    return no_room(block, bytes);
+}
+
+/* Making ----------------------------------------------------------------------------------------------------------- */
+
+static void guard_describe(const wi_resource *resource, char *text, size_t capacity)
+{
+    const wi_guard *guard = (const wi_guard *)resource;
+    char zone[24], quarantine[24];
+    wi_size_write(guard->zone, zone, sizeof zone);
+    wi_size_write(guard->quarantine, quarantine, sizeof quarantine);
+    snprintf(text, capacity, "zone=%s, quarantine=%s, poison=0x%02X, %s", zone, quarantine, guard->poison,
+             guard->unmapped ? "unmapped, " : "");
+}
+
+static void guard_destroy(wi_resource *resource)
+{
+    wi_guard *guard = guard_of(resource);
+    wi_assert(guard->kept == 0 && guard->leaving == 0);
+    for (size_t i = 0; i < guard->count; i++)
+        free(guard->set[i]);
+    free(guard->set);
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&resource->lock);
+    free(guard);
+}
+
+/* A block that is cut gives nothing back, and none grows; the fills are queued, so that a capture has no place for them
+ * and the next owner has to wait for the free. */
+static const wi_resource_table table = {
+    .name = "guard",
+    .features = WEIR_FEATURE_GUARDS,
+    .hides = WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS,
+    .measure = guard_measure,
+    .allocate = guard_allocate,
+    .discard = guard_discard,
+    .publish = guard_publish,
+    .wants_passed = true,
+    .retire = guard_retire,
+    .release = guard_release,
+    .shrink = guard_shrink,
+    .grow = guard_grow,
+    .release_kept = guard_release_kept,
+    .describe = guard_describe,
+    .destroy = guard_destroy,
+};
+
+wi_guard *wi_guard_in(wi_resource *top)
+{
+    while (top && top->table != &table)
+        top = top->inner;
+    return (wi_guard *)top;
+}
+
+static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
+{
+    const char *text = wi_argument(arguments, "poison");
+    char *end;
+    unsigned long value = text ? strtoul(text, &end, 0) : *out;
+    if (text && (!*text || strchr("+- ", *text) || *end || value > UINT8_MAX))
+        return weir_fail(WEIR_ERR_INVALID,
+                         "the resource guard does not take \"%.40s\" for poison; it is a byte, like 0xA5", text);
+    *out = (uint8_t)value;
+    return WEIR_OK;
+}
+
+static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments)
+{
+    const char *word = wi_argument(arguments, "");
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){"zone", "quarantine", "poison", "", NULL});
+    if (status == WEIR_OK && word && strcmp(word, "unmapped") != 0)
+        status = weir_fail(WEIR_ERR_INVALID, "the resource guard takes no argument \"%.40s\"", word);
+    guard->unmapped = word != NULL;
+    if (status == WEIR_OK)
+        status = wi_argument_size(arguments, "zone", 1, &guard->zone);
+    if (status == WEIR_OK)
+        status = wi_argument_size(arguments, "quarantine", 0, &guard->quarantine);
+    if (status == WEIR_OK && guard->zone > WI_GIB)
+        status = weir_fail(WEIR_ERR_INVALID, "the resource guard takes zones of up to 1 GiB");
+    guard->zone = wi_round_up(guard->zone, WI_UNIT);
+    return status == WEIR_OK ? read_poison(arguments, &guard->poison) : status;
+}
+
+static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
+{
+    if (wi_guard_in(inner))
+        return weir_fail(WEIR_ERR_INVALID, "a guard within a guard; one is enough");
+    if (guard->unmapped && !inner->base->table->places_apart)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "the resource %s cannot leave addresses unmapped behind a block; use guard(unmapped, mapped), "
+                         "or a guard without it",
+                         inner->base->table->name);
+    return WEIR_OK;
+}
+
+weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)
+{
+    wi_guard *guard = calloc(1, sizeof *guard);
+    if (!guard)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a guard");
+    guard->zone = WI_UNIT;
+    guard->quarantine = 16 * WI_MIB;
+    guard->poison = 0xA5;
+    weir_status status = read_arguments(guard, arguments);
+    if (status == WEIR_OK)
+        status = check_inner(guard, inner);
+    if (status != WEIR_OK) {
+        free(guard);
+        return status;
+    }
+    wi_resource_init(&guard->resource, &table, inner->driver, inner->device, inner);
+    pthread_cond_init(&guard->changed, NULL);
+    *out = &guard->resource;
+    return WEIR_OK;
+}

@@ -1,0 +1,552 @@
+/* The resources "direct" and "async": one allocation of the driver's per block.
+ *
+ * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past it,
+ * with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait where
+ * nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record waits on for
+ * the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
+ *
+ * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached; single_pool.c.
+ *
+ * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
+ * lent is the sum of all pieces. */
+#include "memory/driver_alloc.h"
+#include "memory/space/layout.h"
+#include "memory/space/stream_uses.h"
+#include "memory/adaptors/nvtx.h"
+#include "memory/driver_alloc_pool.h"
+
+#include <stddef.h>
+
+static wi_single *driver_alloc_of(wi_resource *resource)
+{
+    return (wi_single *)resource;
+}
+
+static wi_piece *piece_of(wi_block *block)
+{
+    return (wi_piece *)block;
+}
+
+static wi_piece *piece_with(wi_range *range)
+{
+    return (wi_piece *)((char *)range - offsetof(wi_piece, range));
+}
+
+static uint64_t size_of(const wi_piece *p)
+{
+    return p->range.end - p->range.start;
+}
+
+static void driver_alloc_lock(wi_single *s)
+{
+    wi_resource_lock(&s->resource);
+}
+
+static void driver_alloc_unlock(wi_single *s)
+{
+    wi_resource_unlock(&s->resource);
+}
+
+static void driver_alloc_check(wi_resource *resource)
+{
+    wi_index_check(&driver_alloc_of(resource)->index);
+}
+
+/* With the lock held, around calls of the driver that give or take memory. */
+static void driver_alloc_go_to_driver(wi_single *s)
+{
+    s->working++;
+}
+
+static void driver_alloc_come_back(wi_single *s)
+{
+    s->working--;
+    s->turns++;
+    wi_ledger_driver_call(s->resource.ledger);
+}
+
+/* Getting a piece -------------------------------------------------------------------------------------------------- */
+
+/* What could be had, and what would have to be held for such a piece. With the lock held. */
+static void driver_alloc_look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
+{
+    wi_standing now = wi_ledger_look(s->resource.ledger);
+    uint64_t room = (now.budget - now.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
+    shortage->largest = room - wi_min(room, lost);
+    shortage->later = UINT64_MAX; /* in one piece, if that is enough */
+    shortage->held = now.held - wi_min(s->kept, bytes + lost) + bytes + lost;
+}
+
+/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */
+static bool driver_alloc_hold(wi_single *s, uint64_t bytes, uint64_t *fresh)
+{
+    uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
+    if (got < missing) {
+        if (got)
+            wi_ledger_release(s->resource.ledger, got);
+        return false;
+    }
+    *fresh = got;
+    s->kept -= bytes - got;
+    return true;
+}
+
+static weir_status ask_driver(wi_single *s, uint64_t bytes, void *native, void **address)
+{
+    wi_resource *r = &s->resource;
+    uint64_t ignored;
+    if (!s->pooled)
+        return r->driver->allocate(r->device, s->kind, bytes, address);
+    weir_status status = r->driver->pool_allocate(r->device, bytes, native, address);
+    if (status == WEIR_ERR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
+        status = r->driver->pool_allocate(r->device, bytes, native, address); /* what it keeps may lie too scattered */
+    return status;
+}
+
+/* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
+static void put_into_index(wi_single *s, wi_piece *new)
+{
+    wi_range *range;
+    pthread_mutex_lock(&s->addresses);
+    while ((range = wi_index_find(&s->index, new->range.start, new->range.end))) {
+        wi_piece *older = piece_with(range);
+        wi_assert(older->returning || older->returned);
+        wi_index_remove(&s->index, range);
+        older->displaced = true;
+        older->previous = NULL;
+        older->next = s->displaced;
+        if (s->displaced)
+            s->displaced->previous = older;
+        s->displaced = older;
+    }
+    wi_index_insert(&s->index, &new->range);
+    pthread_mutex_unlock(&s->addresses);
+}
+
+static weir_status driver_alloc_obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_shortage *shortage)
+{
+    wi_ledger *ledger = s->resource.ledger;
+    uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
+    void *address = NULL;
+    weir_status status = WEIR_ERR_OUT_OF_MEMORY;
+    driver_alloc_lock(s);
+    bool held = driver_alloc_hold(s, bytes, &fresh);
+    if (held) {
+        driver_alloc_go_to_driver(s);
+        driver_alloc_unlock(s);
+        status = ask_driver(s, bytes, p->native, &address);
+        driver_alloc_lock(s);
+        driver_alloc_come_back(s);
+    }
+    if (status == WEIR_OK) {
+        wi_climbed(p, WEIR_RUNG_CREATE);
+        new->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
+        new->block = wi_block_make(p, (void *)wi_round_up((uintptr_t)address, p->alignment), WI_MIXED | s->secret);
+        new->block.zeroing = s->pooled && p->native;
+        new->own = p->charged;
+        wi_ledger_mapped(ledger, fresh);
+        s->lent += bytes;
+        wi_ledger_segments(ledger, 1, 0);
+        put_into_index(s, new);
+    } else {
+        if (fresh)
+            wi_ledger_release(ledger, fresh);
+        s->kept += held ? bytes - fresh : 0;
+        shortage->cause = held ? WEIR_CAUSE_OTHER_PROCESS : WEIR_CAUSE_FRAGMENTATION;
+        driver_alloc_look_around(s, p->charged, p->alignment, shortage);
+    }
+    driver_alloc_unlock(s);
+    return status;
+}
+
+/* For tools that watch the device's memory. */
+static void driver_alloc_mark(const wi_single *s, wi_piece *p)
+{
+    if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
+        wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
+}
+
+static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    wi_single *s = driver_alloc_of(resource);
+    wi_piece *new = calloc(1, sizeof *new);
+    if (!new)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
+    weir_status status = driver_alloc_obtain(s, p, new, shortage);
+    if (status == WEIR_OK) {
+        driver_alloc_mark(s, new);
+        *out = &new->block;
+    } else {
+        free(new);
+    }
+    wi_single_follow_pool(s);
+    return status;
+}
+
+static void driver_alloc_publish(wi_resource *resource, wi_block *block)
+{
+    wi_single *s = driver_alloc_of(resource);
+    driver_alloc_lock(s);
+    wi_ledger_commit(resource->ledger, block);
+    driver_alloc_unlock(s);
+}
+
+/* Giving it back --------------------------------------------------------------------------------------------------- */
+
+/* To the driver, on the stream if there is one. When it refuses, everything is as before. */
+static weir_status driver_alloc_give(wi_single *s, wi_piece *p, void *native)
+{
+    const wi_driver *driver = s->resource.driver;
+    wi_device *device = s->resource.device;
+    void *address = (void *)p->range.start;
+    driver_alloc_lock(s);
+    p->returning = true;
+    s->secret |= wi_account_owner(p->block.account) & WI_SECRET;
+    driver_alloc_go_to_driver(s);
+    driver_alloc_unlock(s);
+    wi_nvtx_leave(&s->resource, &p->block);
+    weir_status status = s->pooled ? driver->pool_release(device, address, size_of(p), native)
+                                   : driver->release(device, s->kind, address, size_of(p));
+    driver_alloc_lock(s);
+    driver_alloc_come_back(s);
+    wi_assert(status == WEIR_OK || !p->displaced);
+    p->returning = false;
+    p->returned = status == WEIR_OK;
+    driver_alloc_unlock(s);
+    return status;
+}
+
+/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record goes,
+ * too. */
+static void driver_alloc_drop(wi_single *s, wi_piece *p)
+{
+    uint64_t bytes = size_of(p);
+    if (p->displaced) {
+        *(p->previous ? &p->previous->next : &s->displaced) = p->next;
+        if (p->next)
+            p->next->previous = p->previous;
+    } else {
+        pthread_mutex_lock(&s->addresses);
+        wi_index_remove(&s->index, &p->range);
+        pthread_mutex_unlock(&s->addresses);
+    }
+    s->lent -= bytes;
+    wi_ledger_segments(s->resource.ledger, 0, 1);
+    if (s->pooled) {
+        s->kept += bytes;
+    } else {
+        wi_ledger_unmapped(s->resource.ledger, bytes);
+        wi_ledger_release(s->resource.ledger, bytes);
+    }
+    wi_stream_uses_free(p->block.stream_uses);
+    free(p);
+}
+
+static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
+{
+    wi_single *s = driver_alloc_of(resource);
+    (void)native, (void)past; /* the driver has to be called all the same */
+    driver_alloc_lock(s);
+    wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
+    wi_block_turn(block, WI_PENDING);
+    driver_alloc_unlock(s);
+    return false;
+}
+
+static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
+{
+    wi_single *s = driver_alloc_of(resource);
+    wi_piece *p = piece_of(block);
+    uintptr_t start = (uintptr_t)block->pointer;
+    weir_status status = p->returned ? WEIR_OK : driver_alloc_give(s, p, NULL);
+    if (status != WEIR_OK)
+        return status;
+    driver_alloc_lock(s);
+    wi_ledger_reap(resource->ledger, block);
+    driver_alloc_drop(s, p);
+    wi_index_freed(&s->index, start);
+    driver_alloc_unlock(s);
+    wi_single_follow_pool(s);
+    return WEIR_OK;
+}
+
+static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block, void *native)
+{
+    return driver_alloc_give(driver_alloc_of(resource), piece_of(block), native);
+}
+
+/* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
+static bool driver_alloc_give_up(wi_single *s, wi_block *block, void *native)
+{
+    wi_resource *r = &s->resource;
+    if (!r->driver->passed(r->device, block->freed) || driver_alloc_give(s, piece_of(block), native) != WEIR_OK)
+        return false;
+    driver_alloc_lock(s);
+    driver_alloc_drop(s, piece_of(block));
+    driver_alloc_unlock(s);
+    wi_single_follow_pool(s);
+    return true;
+}
+
+static void keep_unwanted(wi_single *s, wi_block *block)
+{
+    driver_alloc_lock(s);
+    block->pending_next = s->unwanted;
+    s->unwanted = block;
+    driver_alloc_unlock(s);
+}
+
+/* Something may have been queued on the stream for the block. A pool takes it back in that order. */
+static void driver_alloc_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
+{
+    wi_single *s = driver_alloc_of(resource);
+    if (p->native && !s->pooled)
+        (void)resource->driver->record(resource->device, p->native, &block->freed);
+    if (!driver_alloc_give_up(s, block, p->native))
+        keep_unwanted(s, block);
+}
+
+static uint64_t driver_alloc_release_kept(wi_resource *resource)
+{
+    wi_single *s = driver_alloc_of(resource);
+    uint64_t bytes = 0;
+    driver_alloc_lock(s);
+    wi_block *list = s->unwanted;
+    s->unwanted = NULL;
+    driver_alloc_unlock(s);
+    for (wi_block *block = list, *next; block; block = next) {
+        uint64_t size = size_of(piece_of(block));
+        next = block->pending_next;
+        if (driver_alloc_give_up(s, block, NULL))
+            bytes += size;
+        else
+            keep_unwanted(s, block);
+    }
+    return bytes;
+}
+
+static uint64_t driver_alloc_trim(wi_resource *resource, uint64_t keep)
+{
+    uint64_t given = 0;
+    if (driver_alloc_of(resource)->pooled)
+        (void)wi_single_follow(driver_alloc_of(resource), true, keep, &given);
+    return given;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t driver_alloc_charge(wi_resource *resource, uint64_t bytes)
+{
+    (void)resource;
+    return wi_round_up(bytes, WI_UNIT);
+}
+
+static void driver_alloc_measure(wi_resource *resource, wi_placement *p)
+{
+    p->charged = driver_alloc_charge(resource, p->before + p->bytes + p->after);
+}
+
+static void set_length(wi_single *s, wi_block *block, uint64_t bytes, uint64_t charged)
+{
+    wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
+    block->bytes = bytes;
+    block->charged = charged;
+}
+
+/* The driver takes no part of a piece: the rest stays there, cached and nobody's but the block's. */
+static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
+                                       wi_block **tail)
+{
+    wi_single *s = driver_alloc_of(resource);
+    (void)native;
+    *tail = NULL;
+    driver_alloc_lock(s);
+    set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
+    driver_alloc_unlock(s);
+    wi_nvtx_resize(resource, block);
+    return WEIR_OK;
+}
+
+/* Back over what the client has had before, which needs no scrubbing. */
+static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                                     wi_shortage *shortage)
+{
+    wi_single *s = driver_alloc_of(resource);
+    uint64_t charged = driver_alloc_charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
+    (void)may_wait;
+    (void)shortage;
+    if (charged > own)
+        return weir_fail(
+            WEIR_ERR_NO_ROOM,
+            "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
+            "allocate anew and copy",
+            block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
+    driver_alloc_lock(s);
+    set_length(s, block, bytes, charged);
+    block->previous = wi_account_owner(block->account);
+    driver_alloc_unlock(s);
+    wi_nvtx_resize(resource, block);
+    return WEIR_OK;
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+static void driver_alloc_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                              wi_shortage *shortage)
+{
+    wi_single *s = driver_alloc_of(resource);
+    (void)memory_class;
+    driver_alloc_lock(s);
+    driver_alloc_look_around(s, charged, alignment, shortage);
+    driver_alloc_unlock(s);
+}
+
+/* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
+static bool driver_alloc_owns(wi_resource *resource, const void *pointer)
+{
+    wi_single *s = driver_alloc_of(resource);
+    pthread_mutex_lock(&s->addresses);
+    bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
+    pthread_mutex_unlock(&s->addresses);
+    return found;
+}
+
+static bool driver_alloc_was_freed(wi_resource *resource, const void *pointer)
+{
+    return wi_index_was_freed(&driver_alloc_of(resource)->index, (uintptr_t)pointer);
+}
+
+static wi_block *driver_alloc_find(wi_resource *resource, const void *pointer, bool *freed)
+{
+    wi_range *range = wi_index_find(&driver_alloc_of(resource)->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
+    *freed = false;
+    if (!range)
+        return NULL;
+    wi_block *block = &piece_with(range)->block;
+    uintptr_t start = (uintptr_t)block->pointer - block->before;
+    return (uintptr_t)pointer >= start && (uintptr_t)pointer < start + block->charged ? block : NULL;
+}
+
+typedef struct visit {
+    void (*fn)(wi_block *block, void *user);
+    void *user;
+} visit;
+
+static void visit_range(wi_range *range, void *user)
+{
+    const visit *v = user;
+    wi_block *block = &piece_with(range)->block;
+    if (wi_block_is_charged(block))
+        v->fn(block, v->user);
+}
+
+static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+{
+    wi_single *s = driver_alloc_of(resource);
+    wi_index_each(&s->index, visit_range, &(visit){fn, user});
+    for (wi_piece *p = s->displaced; p; p = p->next)
+        fn(&p->block, user);
+}
+
+/* A piece goes back whole: what is around the block, or was cut off it, stays with it. */
+static void tell_piece(wi_layout *layout, const wi_piece *p)
+{
+    uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
+    wi_layout_segment(layout, (const void *)p->range.start, size_of(p));
+    wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)p->range.start, start - p->range.start);
+    wi_layout_block(layout, &p->block, (const void *)start, p->block.charged);
+    wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)end, p->range.end - end);
+}
+
+static void tell_range(wi_range *range, void *user)
+{
+    tell_piece(user, piece_with(range));
+}
+
+static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
+{
+    wi_single *s = driver_alloc_of(resource);
+    wi_index_each(&s->index, tell_range, layout);
+    for (const wi_piece *p = s->displaced; p; p = p->next)
+        tell_piece(layout, p);
+    if (s->kept > 0) { /* the pool does not tell where it lies */
+        wi_layout_segment(layout, NULL, s->kept);
+        wi_layout_span(layout, WEIR_SPAN_FREE, NULL, s->kept);
+    }
+}
+
+/* Making and ending ------------------------------------------------------------------------------------------------ */
+
+static void driver_alloc_destroy(wi_resource *resource)
+{
+    wi_single *s = driver_alloc_of(resource);
+    if (resource->ledger) {
+        (void)driver_alloc_release_kept(resource);
+        (void)driver_alloc_trim(resource, 0);
+    }
+    pthread_mutex_destroy(&s->addresses);
+    pthread_mutex_destroy(&resource->lock);
+    free(s);
+}
+
+#define COMMON                                                                                                         \
+    .measure = driver_alloc_measure, .allocate = driver_alloc_allocate, .discard = driver_alloc_discard,               \
+    .publish = driver_alloc_publish, .retire = driver_alloc_retire, .release = driver_alloc_release,                   \
+    .shrink = driver_alloc_shrink, .grow = driver_alloc_grow, .release_kept = driver_alloc_release_kept,               \
+    .destroy = driver_alloc_destroy, .charge = driver_alloc_charge, .find = driver_alloc_find,                         \
+    .each = driver_alloc_each, .walk = driver_alloc_walk, .owns = driver_alloc_owns,                                   \
+    .was_freed = driver_alloc_was_freed, .trim = driver_alloc_trim, .look = driver_alloc_look,                         \
+    .check = driver_alloc_check
+
+static const wi_resource_table direct = {
+    .name = "direct",
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_CAPTURABLE,
+    COMMON,
+};
+
+static const wi_resource_table async = {
+    .name = "async",
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_TRIMS,
+    .hand_over = driver_alloc_hand_over,
+    COMMON,
+};
+
+static weir_status driver_alloc_create(const wi_resource_table *table, const wi_driver *driver, wi_device *device,
+                                       weir_kind kind, wi_resource **out)
+{
+    wi_single *s = calloc(1, sizeof *s);
+    if (!s)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
+    wi_resource_init(&s->resource, table, driver, device, NULL);
+    pthread_mutex_init(&s->addresses, NULL);
+    s->kind = kind;
+    s->pooled = table == &async;
+    *out = &s->resource;
+    return WEIR_OK;
+}
+
+weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_kind kind, wi_resource **out)
+{
+    return driver_alloc_create(&direct, driver, device, kind, out);
+}
+
+weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out)
+{
+    uint64_t ignored;
+    weir_status status = driver->pool_held(device, &ignored); /* a device without pools says so now */
+    return status == WEIR_OK ? driver_alloc_create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
+}
+
+weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_direct_create(driver, device, WEIR_KIND_DEVICE, out) : status;
+}
+
+weir_status wi_async_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)
+{
+    weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
+    return status == WEIR_OK ? wi_async_create(driver, device, out) : status;
+}

@@ -1,0 +1,602 @@
+/* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
+#include "memory/ledger/ledger.h"
+#include "memory/ledger/gauges.h"
+#include "memory/ledger/record.h"
+
+static uint64_t ledger_used(const wi_account *account)
+{
+    return account->live + account->pending + account->promised + account->thread_cached;
+}
+
+/* What it would use if no free were pending but what graphs hold. */
+static uint64_t used_for_long(const wi_account *account)
+{
+    return account->live + account->promised + account->kept;
+}
+
+static uint64_t ledger_commitment(const wi_account *account)
+{
+    return wi_max(ledger_used(account), account->guaranteed);
+}
+
+#ifdef WEIR_INVARIANTS
+static void check_invariants(const wi_ledger *ledger)
+{
+    uint64_t live = 0, pending = 0, promised = 0, thread_cached = 0, guaranteed = 0, committed = 0;
+    for (const wi_account *a = ledger->first; a; a = a->next) {
+        uint64_t live_classes = 0, pending_classes = 0;
+        for (int c = 0; c < WEIR_CLASS_COUNT; c++) {
+            live_classes += a->live_class[c];
+            pending_classes += a->pending_class[c];
+        }
+        wi_assert(a->live == live_classes && a->pending == pending_classes && a->kept <= a->pending);
+        wi_assert(ledger_used(a) <= a->maximum);
+        live += a->live;
+        pending += a->pending;
+        promised += a->promised;
+        thread_cached += a->thread_cached;
+        guaranteed += a->guaranteed;
+        committed += ledger_commitment(a);
+    }
+    wi_assert(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
+    wi_assert(ledger->thread_cached == thread_cached);
+    wi_assert(ledger->guaranteed == guaranteed && ledger->committed == committed);
+    wi_assert(committed <= ledger->budget);
+    wi_assert(ledger->held <= ledger->budget && ledger->spare <= ledger->held);
+    wi_assert(live + pending + thread_cached <= ledger->held - ledger->spare);
+}
+#else
+static void check_invariants(const wi_ledger *ledger)
+{
+    (void)ledger;
+}
+#endif
+
+static void ledger_enter(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+}
+
+static void ledger_leave(wi_ledger *ledger)
+{
+    check_invariants(ledger);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule)
+{
+    *ledger = (wi_ledger){.device = device, .budget = budget, .granule = granule};
+    pthread_mutex_init(&ledger->lock, NULL);
+    pthread_mutex_init(&ledger->holders_lock, NULL);
+    wi_pressures_init(&ledger->pressures);
+}
+
+void wi_ledger_destroy(wi_ledger *ledger)
+{
+    wi_assert(!ledger->first_holder);
+    wi_pressures_destroy(&ledger->pressures);
+    pthread_mutex_destroy(&ledger->holders_lock);
+    pthread_mutex_destroy(&ledger->lock);
+}
+
+/* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which makes
+ * "add the negative" right. */
+static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
+{
+    uint64_t before = ledger_commitment(account);
+    account->live += live;
+    account->pending += pending;
+    account->promised += promised;
+    ledger->live += live;
+    ledger->pending += pending;
+    ledger->promised += promised;
+    ledger->committed += ledger_commitment(account) - before;
+}
+
+/* Before a fold they may be wrong, or less than none, which is no peak. */
+static bool classes_known(const wi_account *account)
+{
+    bool known = true;
+    for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+        known &= (int64_t)(account->live_class[c] + account->pending_class[c]) >= 0;
+    return known;
+}
+
+/* `more`: bytes, and those of each class (NULL: none), that were live besides for a moment. */
+static void raise_peaks(wi_ledger *ledger, wi_account *account, int64_t more, const int64_t *more_class)
+{
+    int64_t all = (int64_t)(ledger->live + ledger->pending) + more;
+    int64_t own = (int64_t)(account->live + account->pending) + more;
+    if (all > (int64_t)ledger->peak)
+        ledger->peak = (uint64_t)all;
+    if (own <= (int64_t)account->peak || !classes_known(account))
+        return;
+    account->peak = (uint64_t)own;
+    for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+        account->peak_class[c] =
+            account->live_class[c] + account->pending_class[c] + (more_class ? (uint64_t)more_class[c] : 0);
+}
+
+static void ledger_trace(wi_ledger *ledger, weir_action action, const wi_block *block, weir_stream stream)
+{
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(
+            ledger, (weir_event){.action = action, .stream = stream, .other = block ? block->stream : stream}, block);
+}
+
+/* Accounts --------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
+{
+    static atomic_uint_fast64_t last_serial;
+    weir_status status = WEIR_OK;
+    char wanted[24], left[24];
+    ledger_enter(ledger);
+    if (account->guaranteed > ledger->budget - ledger->committed) {
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                           "%s cannot be guaranteed %s: %s of the budget are neither used nor "
+                           "guaranteed to others; lower the guarantee or raise the budget",
+                           account->name, weir_size_format(account->guaranteed, wanted, sizeof wanted),
+                           weir_size_format(ledger->budget - ledger->committed, left, sizeof left));
+    } else {
+        account->previous = ledger->last;
+        account->next = NULL;
+        account->open = true;
+        account->serial = atomic_fetch_add(&last_serial, 1) + 1;
+        *(ledger->last ? &ledger->last->next : &ledger->first) = account;
+        ledger->last = account;
+        ledger->accounts++;
+        ledger->guaranteed += account->guaranteed;
+        ledger->committed += ledger_commitment(account);
+    }
+    ledger_leave(ledger);
+    return status;
+}
+
+weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
+{
+    weir_status status = WEIR_OK;
+    ledger_enter(ledger);
+    wi_ledger_merge_all(ledger);
+    if (ledger_used(account) != 0) {
+        char text[24];
+        weir_size_format(ledger_used(account), text, sizeof text);
+        status = account->blocks > 0
+                     ? weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
+                                 (unsigned long long)account->blocks, text)
+                     : weir_fail(WEIR_ERR_BUSY,
+                                 "%s has %s that are freed or asked for and that the device still uses; "
+                                 "close it when that work is done",
+                                 account->name, text);
+    } else {
+        ledger->guaranteed -= account->guaranteed;
+        ledger->committed -= ledger_commitment(account);
+        *(account->previous ? &account->previous->next : &ledger->first) = account->next;
+        *(account->next ? &account->next->previous : &ledger->last) = account->previous;
+        account->open = false;
+        ledger->accounts--;
+    }
+    ledger_leave(ledger);
+    return status;
+}
+
+weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum)
+{
+    weir_status status = WEIR_OK;
+    char wanted[24], there[24];
+    ledger_enter(ledger);
+    uint64_t others = ledger->committed - ledger_commitment(account);
+    if (ledger_used(account) > maximum) {
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s cannot have a maximum of %s: %s are live, pending or promised",
+                           account->name, weir_size_format(maximum, wanted, sizeof wanted),
+                           weir_size_format(ledger_used(account), there, sizeof there));
+    } else if (wi_max(ledger_used(account), guaranteed) > ledger->budget - others) {
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                           "%s cannot be guaranteed %s: the others use or are guaranteed %s of the "
+                           "budget",
+                           account->name, weir_size_format(guaranteed, wanted, sizeof wanted),
+                           weir_size_format(others, there, sizeof there));
+    } else {
+        ledger->guaranteed += guaranteed - account->guaranteed;
+        account->guaranteed = guaranteed;
+        account->maximum = maximum;
+        ledger->committed = others + ledger_commitment(account);
+    }
+    ledger_leave(ledger);
+    return status;
+}
+
+weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
+{
+    weir_status status = WEIR_OK;
+    char wanted[24], there[24];
+    ledger_enter(ledger);
+    uint64_t floor = wi_max(ledger->committed, ledger->held);
+    if (held)
+        *held = budget >= ledger->committed && budget < ledger->held;
+    if (floor > budget)
+        status =
+            weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
+                      weir_size_format(budget, wanted, sizeof wanted), weir_size_format(floor, there, sizeof there),
+                      floor == ledger->committed ? "used by clients or guaranteed to them"
+                                                 : "held in handles that live blocks share");
+    else
+        ledger->budget = budget;
+    ledger_leave(ledger);
+    return status;
+}
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+static bool ledger_fits(const wi_ledger *ledger, const wi_account *account, uint64_t used_now, uint64_t committed,
+                        uint64_t bytes)
+{
+    if (bytes > account->maximum || used_now > account->maximum - bytes)
+        return false;
+    uint64_t grown = wi_max(used_now + bytes, account->guaranteed) - wi_max(used_now, account->guaranteed);
+    return grown <= ledger->budget - committed;
+}
+
+/* What the device would be committed to if no free were pending but what graphs hold. */
+static uint64_t committed_without_pending(const wi_ledger *ledger)
+{
+    uint64_t committed = 0;
+    for (const wi_account *a = ledger->first; a; a = a->next)
+        committed += wi_max(used_for_long(a), a->guaranteed);
+    return committed;
+}
+
+bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could)
+{
+    ledger_enter(ledger);
+    bool claimed = account->open && ledger_fits(ledger, account, ledger_used(account), ledger->committed, bytes);
+    if (claimed)
+        ledger_shift(ledger, account, 0, 0, bytes);
+    else {
+        wi_ledger_merge_all(ledger);
+        *could = account->open &&
+                 ledger_fits(ledger, account, used_for_long(account), committed_without_pending(ledger), bytes);
+    }
+    ledger_leave(ledger);
+    return claimed;
+}
+
+uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account)
+{
+    ledger_enter(ledger);
+    uint64_t mine = ledger_used(account), owed = account->guaranteed - wi_min(account->guaranteed, mine);
+    uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
+    uint64_t left = account->open ? wi_min(under_maximum, ledger->budget - ledger->committed + owed) : 0;
+    ledger_leave(ledger);
+    return left;
+}
+
+bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)
+{
+    ledger_enter(ledger);
+    bool open = account->open;
+    ledger_leave(ledger);
+    return open;
+}
+
+bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial)
+{
+    ledger_enter(ledger);
+    const wi_account *account = ledger->first;
+    while (account && account->serial != serial)
+        account = account->next;
+    ledger_leave(ledger);
+    return account != NULL;
+}
+
+void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, 0, 0, -bytes);
+    ledger_leave(ledger);
+}
+
+static void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
+{
+    (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active_bytes, bytes);
+    (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active, 1);
+}
+
+/* GAUGE_AGAIN: a pending block comes to be live. What is freed stays active until it is told otherwise. */
+typedef enum gauge_what { GAUGE_NEW, GAUGE_AGAIN, GAUGE_FREED } gauge_what;
+
+static void gauge_block(wi_ledger *ledger, const wi_block *block, gauge_what what)
+{
+    weir_memory_stats *g = &ledger->gauges;
+    void (*turn)(weir_gauge *, uint64_t) = what == GAUGE_FREED ? wi_gauge_down : wi_gauge_up;
+    turn(&g->allocated_bytes, block->charged);
+    turn(&g->requested_bytes, block->bytes);
+    turn(&g->allocation, 1);
+    if (what == GAUGE_NEW)
+        gauge_active(ledger, block->charged, true);
+}
+
+static void gauge_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
+{
+    weir_memory_stats *g = &ledger->gauges;
+    if (bytes > block->bytes)
+        wi_gauge_up(&g->requested_bytes, bytes - block->bytes);
+    else
+        wi_gauge_down(&g->requested_bytes, block->bytes - bytes);
+    if (charged > block->charged) {
+        wi_gauge_up(&g->allocated_bytes, charged - block->charged);
+        wi_gauge_up(&g->active_bytes, charged - block->charged);
+    } else {
+        wi_gauge_down(&g->allocated_bytes, block->charged - charged);
+        if (complete)
+            wi_gauge_down(&g->active_bytes, block->charged - charged);
+        else if (charged < block->charged)
+            wi_gauge_up(&g->active, 1); /* the tail */
+    }
+}
+
+static void gauge_drift(weir_memory_stats *g, const wi_delta *d)
+{
+    uint64_t given = d->taken - (uint64_t)d->live, high = (uint64_t)d->high;
+    wi_gauge_merge(&g->allocated_bytes, d->taken, given, high);
+    wi_gauge_merge(&g->active_bytes, d->taken, given, high);
+    wi_gauge_merge(&g->requested_bytes, d->requested, d->returned, d->high_requested);
+    wi_gauge_merge(&g->allocation, d->hits, d->frees, d->high_blocks);
+    wi_gauge_merge(&g->active, d->hits, d->frees, d->high_blocks);
+}
+
+void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
+{
+    wi_account *account = block->account;
+    bool again = wi_block_phase_of(block) == WI_PENDING;
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, block->charged, again ? -block->charged : 0, again ? 0 : -block->charged);
+    if (again)
+        account->pending_class[block->memory_class] -= block->charged;
+    account->live_class[block->memory_class] += block->charged;
+    account->blocks++;
+    account->allocations++;
+    ledger->allocations++;
+    ledger->ladder[block->rung]++;
+    ledger->lent_clients += block->lent & WI_LENT_CLIENT ? block->charged : 0;
+    ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
+    gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
+    raise_peaks(ledger, account, 0, NULL);
+    ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
+    wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
+    ledger_leave(ledger);
+}
+
+/* Parked bytes become live, or the other way round. */
+static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
+{
+    account->live += live;
+    account->thread_cached -= live;
+    ledger->live += live;
+    ledger->thread_cached -= live;
+}
+
+static void ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
+{
+    wi_account *account = block->account;
+    bool complete = past != WI_UNPASSED, thread_cached = wi_block_phase_of(block) == WI_THREAD_CACHED;
+    if (thread_cached)
+        shift_parked(ledger, account, block->charged);
+    ledger_shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
+    if (!thread_cached) {
+        account->live_class[block->memory_class] -= block->charged;
+        account->blocks--;
+        account->frees++;
+        ledger->frees++;
+        gauge_block(ledger, block, GAUGE_FREED);
+    }
+    if (!complete)
+        account->pending_class[block->memory_class] += block->charged;
+    if (complete != thread_cached)
+        gauge_active(ledger, block->charged, thread_cached);
+    if (thread_cached && !complete)
+        raise_peaks(ledger, account, 0, NULL);
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(ledger,
+                         (weir_event){.action = WEIR_ACTION_DEALLOCATE,
+                                      .stream = stream,
+                                      .other = block->stream,
+                                      .object = past == WI_IN_ORDER},
+                         block);
+}
+
+void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past)
+{
+    ledger_enter(ledger);
+    ledger_retire(ledger, block, stream, past);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_retire_list(wi_ledger *ledger, const wi_block *list, size_t count, weir_stream stream)
+{
+    ledger_enter(ledger);
+    for (size_t i = 0; i < count; i++, list = list->pending_next)
+        ledger_retire(ledger, list, stream, WI_IN_ORDER);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
+{
+    ledger_enter(ledger);
+    ledger_shift(ledger, block->account, 0, -block->charged, 0);
+    block->account->pending_class[block->memory_class] -= block->charged;
+    gauge_active(ledger, block->charged, false);
+    ledger_trace(ledger, WEIR_ACTION_REAP, block, block->stream);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_keep(wi_ledger *ledger, const wi_block *block)
+{
+    ledger_enter(ledger);
+    block->account->kept += block->charged;
+    ledger_leave(ledger);
+}
+
+void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memory_class)
+{
+    wi_account *account = block->account;
+    ledger_enter(ledger);
+    account->kept -= block->charged;
+    account->pending_class[block->memory_class] -= block->charged;
+    account->pending_class[memory_class] += block->charged;
+    ledger_leave(ledger);
+}
+
+/* By `more` bytes, which wrap. */
+static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
+{
+    ledger_enter(ledger);
+    ledger_shift(ledger, block->account, 0, more, 0);
+    block->account->pending_class[block->memory_class] += more;
+    block->account->kept += more;
+    wi_gauge_down(&ledger->gauges.active_bytes, -more);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
+{
+    wi_account *account = block->account;
+    uint64_t more = charged - block->charged; /* wraps when it shrinks, as shift wants it */
+    bool grows = charged > block->charged;
+    if (wi_block_phase_of(block) == WI_PENDING) {
+        cut_kept(ledger, block, complete ? more : 0);
+        return;
+    }
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, more, grows || complete ? 0 : -more, grows ? -more : 0);
+    account->live_class[block->memory_class] += more;
+    if (!grows && !complete)
+        account->pending_class[block->memory_class] -= more;
+    gauge_resize(ledger, block, bytes, charged, complete);
+    raise_peaks(ledger, account, 0, NULL);
+    wi_block now = wi_block_copy(block);
+    now.bytes = bytes;
+    now.charged = charged;
+    ledger_trace(ledger, WEIR_ACTION_RESIZE, &now, block->stream);
+    ledger_leave(ledger);
+}
+
+/* Parking ---------------------------------------------------------------------------------------------------------- */
+
+void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
+{
+    raise_peaks(ledger, account, delta->high, delta->high_class);
+    shift_parked(ledger, account, (uint64_t)delta->live);
+    for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+        account->live_class[c] += (uint64_t)delta->live_class[c];
+    account->blocks += delta->hits - delta->frees;
+    account->allocations += delta->hits;
+    account->hits += delta->hits;
+    account->frees += delta->frees;
+    ledger->allocations += delta->hits;
+    ledger->frees += delta->frees;
+    ledger->hits += delta->hits;
+    gauge_drift(&ledger->gauges, delta);
+    *delta = (wi_delta){0};
+}
+
+void wi_ledger_merge_all(wi_ledger *ledger)
+{
+    if (!ledger->parking.fold)
+        return;
+    ledger->parking.fold(ledger->parking.user);
+    for (wi_account *a = ledger->first; a; a = a->next)
+        raise_peaks(ledger, a, 0, NULL);
+}
+
+uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger)
+{
+    if (!ledger->parking.empty)
+        return 0;
+    uint64_t bytes = ledger->parking.empty(ledger->parking.user);
+    wi_ledger_note_emptied(ledger, bytes);
+    return bytes;
+}
+
+void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger->emptied += bytes;
+    ledger_leave(ledger);
+}
+
+/* Physical memory -------------------------------------------------------------------------------------------------- */
+
+uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    uint64_t room = ledger->budget - ledger->held, taken = bytes <= room ? bytes : room & ~(ledger->granule - 1);
+    ledger->held += taken;
+    ledger->spare += taken;
+    ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
+    wi_gauge_up(&ledger->gauges.reserved_bytes, taken);
+    if (taken)
+        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+    ledger_leave(ledger);
+    return taken;
+}
+
+uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations)
+{
+    pthread_mutex_lock(&ledger->lock);
+    uint64_t room = ledger->budget - ledger->held;
+    *held = ledger->held;
+    *allocations = ledger->allocations;
+    pthread_mutex_unlock(&ledger->lock);
+    return room;
+}
+
+void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger->held -= bytes;
+    ledger->spare -= bytes;
+    wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
+    if (bytes)
+        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger->spare -= bytes;
+    ledger_leave(ledger);
+}
+
+void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger->spare += bytes;
+    ledger_leave(ledger);
+}
+
+void wi_ledger_driver_call(wi_ledger *ledger)
+{
+    ledger_enter(ledger);
+    ledger->driver_calls++;
+    ledger_leave(ledger);
+}
+
+void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended)
+{
+    ledger_enter(ledger);
+    wi_gauge_up(&ledger->gauges.segment, made);
+    wi_gauge_down(&ledger->gauges.segment, ended);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved)
+{
+    pthread_mutex_lock(&ledger->lock);
+    ledger->driver_calls += calls;
+    ledger->created += created;
+    ledger->moved += moved;
+    ledger->batches += moved > 0;
+    pthread_mutex_unlock(&ledger->lock);
+}

@@ -1,0 +1,44 @@
+/* The members of a ledger: where the blocks lie that count in it. A device's own runtime is one; the ledger of the host's
+ * runtime has the pinned and the pageable memory of other runtimes besides, whose frees are pending there.
+ *
+ * A ledger's lock on its members comes before those of bases; no driver is called with it held. A holder that is being
+ * looked at is not lost: who takes it out waits. */
+#ifndef WI_MEMBERS_H
+#define WI_MEMBERS_H
+
+#include "memory/space/deferred.h"
+
+typedef struct wi_member {
+    wi_ledger *ledger;
+    wi_resource *base;
+    wi_pending *pending; /* where its frees wait, and those of other bases */
+    unsigned users;      /* threads that look at it */
+    struct wi_member *previous, *next;
+} wi_member;
+
+/* A stack that a ledger is attached to. The holder is the caller's memory until it is taken out. */
+void wi_members_add(wi_member *member, wi_resource *stack, wi_pending *pending);
+void wi_members_remove(wi_member *member);
+
+/* The calls of pending.h over all that counts in the ledger. `whole`: a list all of which is reaped, or NULL. */
+uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole);
+uint64_t wi_members_released(wi_ledger *ledger);
+bool wi_members_drain(wi_ledger *ledger);
+/* All but `whole`. */
+void wi_members_finish(wi_ledger *ledger, const wi_pending *whole);
+/* Waits for the oldest block of one list alone. */
+bool wi_members_wait(wi_ledger *ledger, uint64_t deadline);
+
+/* What was freed in the order of streams: resource.h, pass and await. *left: the bytes that have not passed. */
+uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left);
+/* Points for what ended streams have left are had where that is possible; whether any was. */
+bool wi_members_bound(wi_ledger *ledger);
+bool wi_members_await(wi_ledger *ledger, uint64_t deadline);
+
+/* Locks all bases, so that no block of the ledger comes or goes. */
+void wi_members_lock(wi_ledger *ledger);
+void wi_members_unlock(wi_ledger *ledger);
+/* Meanwhile: every live and pending block. */
+void wi_members_each(wi_ledger *ledger, void (*fn)(wi_block *block, void *user), void *user);
+
+#endif

@@ -1,0 +1,190 @@
+/* Why there was no memory: the numbers are gathered under the ledger's lock, the words are made after it. */
+#include "memory/ledger/record.h"
+#include "base/options.h"
+#include "base/own.h"
+
+#include <stdio.h>
+
+static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
+
+static const char *const cause_names[WEIR_CAUSE_COUNT] = {
+    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
+};
+
+const char *weir_refusal_cause_name(weir_refusal_cause cause)
+{
+    return (unsigned)cause < WEIR_CAUSE_COUNT ? cause_names[cause] : "?";
+}
+
+weir_status weir_refusal_last(weir_refusal *out)
+{
+    WI_ENTER();
+    const weir_refusal none = {.struct_size = sizeof none};
+    if (!out || !wi_copy_out(out, out->struct_size, last ? last : &none, sizeof none))
+        return weir_fail(WEIR_ERR_INVALID, "weir_refusal_last: NULL, or member struct_size is not set");
+    return WEIR_OK;
+}
+
+static uint64_t refusal_used(const wi_account *account)
+{
+    return account->live + account->pending + account->promised + account->thread_cached;
+}
+
+static void refusal_copy_text(char *to, size_t capacity, const char *text)
+{
+    snprintf(to, capacity, "%s", text);
+}
+
+/* The accounts that the device's bytes are bound to, most first. */
+static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
+{
+    for (const wi_account *a = ledger->first; a; a = a->next) {
+        uint64_t bytes = wi_max(refusal_used(a), a->guaranteed);
+        int at = WEIR_REFUSAL_HOLDERS;
+        while (at > 0 && bytes > refusal->holders[at - 1].bytes)
+            at--;
+        if (bytes == 0 || at == WEIR_REFUSAL_HOLDERS)
+            continue;
+        memmove(&refusal->holders[at + 1], &refusal->holders[at],
+                (size_t)(WEIR_REFUSAL_HOLDERS - 1 - at) * sizeof refusal->holders[0]);
+        refusal_copy_text(refusal->holders[at].client, sizeof refusal->holders[at].client, a->name);
+        refusal->holders[at].bytes = bytes;
+    }
+}
+
+/* Which limit stands in the way, what is left under it, and what it would have to be. */
+static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
+                          weir_refusal *refusal)
+{
+    uint64_t mine = refusal_used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
+    uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
+    uint64_t under_budget = ledger->budget - others - mine;
+    if (refusal->cause == WEIR_CAUSE_RESERVATION) {
+        refusal->limit = shortage->held;
+        refusal->remaining = refusal->largest = shortage->largest;
+        refusal->current = shortage->held - shortage->largest;
+        refusal->needed = refusal->current + refusal->requested;
+        return;
+    }
+    refusal->current = mine;
+    if (refusal->cause == WEIR_CAUSE_NONE)
+        refusal->cause = account->maximum != UINT64_MAX && refusal->requested > under_maximum ? WEIR_CAUSE_MAXIMUM
+                                                                                              : WEIR_CAUSE_BUDGET;
+    if (refusal->cause == WEIR_CAUSE_MAXIMUM) {
+        refusal->limit = account->maximum;
+        refusal->remaining = under_maximum;
+        refusal->needed = mine + refusal->requested;
+    } else {
+        refusal->limit = ledger->budget;
+        refusal->remaining = under_budget;
+        refusal->needed = wi_max(shortage->held, others + wi_max(mine + refusal->requested, account->guaranteed));
+    }
+    refusal->largest = wi_min(shortage->largest, wi_min(under_maximum, under_budget));
+    if (refusal->needed < refusal->requested) /* the sum is beyond 64 bits */
+        refusal->needed = UINT64_MAX;
+}
+
+static void refusal_append(char *text, size_t capacity, const char *piece)
+{
+    size_t length = strlen(text);
+    snprintf(text + length, capacity - length, "%s", piece);
+}
+
+static void list_holders(const weir_refusal *r, char *text, size_t capacity)
+{
+    char held[24], piece[160];
+    text[0] = '\0';
+    for (int i = 0; i < WEIR_REFUSAL_HOLDERS && r->holders[i].client[0]; i++) {
+        snprintf(piece, sizeof piece, "%s%s holds %s", i ? ", " : "", r->holders[i].client,
+                 weir_size_format(r->holders[i].bytes, held, sizeof held));
+        refusal_append(text, capacity, piece);
+    }
+    if (!text[0])
+        refusal_append(text, capacity, "nobody holds any");
+}
+
+/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
+static weir_status refusal_explain(const weir_refusal *r)
+{
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];
+    weir_size_format(r->requested, asked, sizeof asked);
+    weir_size_format(r->limit, limit, sizeof limit);
+    weir_size_format(r->remaining, left, sizeof left);
+    weir_size_format(r->current, mine, sizeof mine);
+    weir_size_format(r->largest, largest, sizeof largest);
+    wi_size_ceil(r->needed, needed, sizeof needed);
+    list_holders(r, members, sizeof members);
+    const char *kind = weir_class_name(r->memory_class);
+    switch (r->cause) {
+    case WEIR_CAUSE_MAXIMUM:
+        return weir_fail(
+            WEIR_ERR_OUT_OF_MEMORY,
+            "%s asked for %s (%s) on %s; its maximum is %s and %s are in use, so %s are left; this request needs "
+            "a maximum of at least %s",
+            r->client, asked, kind, r->device, limit, mine, left, needed);
+    case WEIR_CAUSE_BUDGET:
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
+                         "budget of at least %s",
+                         r->client, asked, kind, r->device, limit, left, members, needed);
+    case WEIR_CAUSE_RESERVATION:
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
+                         r->client, asked, kind, limit, r->device, left, needed);
+    case WEIR_CAUSE_ADDRESS_RANGE:
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                         "%s asked for %s (%s), more than %s can address; the largest possible "
+                         "request is %s",
+                         r->client, asked, kind, r->device, largest);
+    case WEIR_CAUSE_PENDING:
+        return weir_fail(
+            WEIR_ERR_OUT_OF_MEMORY,
+            "%s asked for %s (%s) on %s; freed memory that the device still uses would do, but waiting for "
+            "it was not allowed or took too long (option wait); %s are free at once; %s",
+            r->client, asked, kind, r->device, largest, members);
+    case WEIR_CAUSE_DEVICE:
+    case WEIR_CAUSE_OTHER_PROCESS:
+        return weir_fail(
+            WEIR_ERR_OUT_OF_MEMORY,
+            "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
+            "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
+            r->client, asked, kind, r->device, limit);
+    default:
+        return weir_fail(
+            WEIR_ERR_OUT_OF_MEMORY,
+            "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
+            "%s; this request needs a budget of at least %s, or blocks freed between free ones",
+            r->client, asked, kind, r->device, left, limit, largest, members, needed);
+    }
+}
+
+weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                             const wi_shortage *shortage)
+{
+    weir_refusal refusal = {.struct_size = sizeof refusal,
+                            .cause = shortage->cause,
+                            .memory_class = request->memory_class,
+                            .requested = request->charged};
+    refusal_copy_text(refusal.client, sizeof refusal.client, account->name);
+    refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
+    pthread_mutex_lock(&ledger->lock);
+    refusal_weigh(ledger, account, shortage, &refusal);
+    find_holders(ledger, &refusal);
+    account->refusals++;
+    ledger->refusals++;
+    if (ledger->events)
+        wi_record_locked(ledger,
+                         (weir_event){.action = WEIR_ACTION_REFUSE,
+                                      .memory_class = request->memory_class,
+                                      .bytes = request->bytes,
+                                      .charged = request->charged,
+                                      .stream = request->stream,
+                                      .client = account->lasting,
+                                      .tag = request->tag,
+                                      .result = WEIR_ERR_OUT_OF_MEMORY},
+                         NULL);
+    pthread_mutex_unlock(&ledger->lock);
+    if (wi_own(&last, sizeof refusal))
+        memcpy(last, &refusal, sizeof refusal);
+    return refusal_explain(&refusal);
+}

@@ -1,0 +1,181 @@
+/* Snapshots of the ledger. */
+#include "memory/ledger/gauges.h"
+#include "memory/ledger/ledger.h"
+
+const char *weir_rung_name(weir_rung rung)
+{
+    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "parked",   "completed", "spare",    "create",
+                                                       "remap", "relieved", "order",     "pressure", "wait"};
+    return (unsigned)rung < WEIR_RUNG_COUNT ? names[rung] : "?";
+}
+
+static void fill_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
+{
+    size_t size = out->struct_size;
+    *out = (weir_client_stats){.struct_size = size,
+                               .client = account->client,
+                               .guaranteed = account->guaranteed,
+                               .maximum = wi_min(account->maximum, ledger->budget),
+                               .live = account->live,
+                               .pending = account->pending,
+                               .promised = account->promised,
+                               .peak = account->peak,
+                               .blocks = account->blocks,
+                               .allocations = account->allocations,
+                               .frees = account->frees,
+                               .refusals = account->refusals,
+                               .outside = account->outside,
+                               .thread_cached = account->thread_cached,
+                               .hits = account->hits,
+                               .misses = account->allocations - account->hits};
+    memcpy(out->name, account->name, strlen(account->name) + 1);
+    memcpy(out->live_class, account->live_class, sizeof account->live_class);
+    memcpy(out->peak_class, account->peak_class, sizeof account->peak_class);
+    memcpy(out->outside_method, account->outside_method, sizeof out->outside_method);
+}
+
+static void fill_device(const wi_ledger *ledger, weir_stats *out)
+{
+    *out = (weir_stats){.struct_size = sizeof *out,
+                        .budget = ledger->budget,
+                        .live = ledger->live,
+                        .pending = ledger->pending,
+                        .cached = ledger->held - ledger->spare - ledger->live - ledger->pending,
+                        .spare = ledger->spare,
+                        .promised = ledger->promised,
+                        .held = ledger->held,
+                        .peak = ledger->peak,
+                        .peak_held = ledger->peak_held,
+                        .guaranteed = ledger->guaranteed,
+                        .allocations = ledger->allocations,
+                        .frees = ledger->frees,
+                        .refusals = ledger->refusals,
+                        .driver_calls = ledger->driver_calls,
+                        .created = ledger->created,
+                        .moved = ledger->moved,
+                        .batches = ledger->batches,
+                        .clients = ledger->accounts,
+                        .thread_cached = ledger->thread_cached,
+                        .hits = ledger->hits,
+                        .misses = ledger->allocations - ledger->hits,
+                        .emptied = ledger->emptied,
+                        .lent_clients = ledger->lent_clients,
+                        .lent_streams = ledger->lent_streams};
+    memcpy(out->ladder, ledger->ladder, sizeof ledger->ladder);
+}
+
+wi_standing wi_ledger_look(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_standing now = {
+        .budget = ledger->budget, .held = ledger->held, .pending = ledger->pending, .accounts = ledger->accounts};
+    for (const wi_account *a = ledger->first; a; a = a->next)
+        now.kept += a->kept;
+    pthread_mutex_unlock(&ledger->lock);
+    return now;
+}
+
+void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
+                        size_t *count)
+{
+    size_t index = 0;
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_merge_all(ledger);
+    fill_device(ledger, out);
+    for (const wi_account *a = ledger->first; a; a = a->next, index++) {
+        if (index >= capacity)
+            continue;
+        weir_client_stats stats = {.struct_size = stride};
+        fill_account(ledger, a, &stats);
+        char *to = (char *)clients + index * stride;
+        memcpy(to, &stride, sizeof stride);
+        wi_copy_out(to, stride, &stats, sizeof stats);
+    }
+    pthread_mutex_unlock(&ledger->lock);
+    *count = index;
+}
+
+void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_merge_all(ledger);
+    fill_account(ledger, account, out);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle)
+{
+    uint64_t committed = 0;
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_merge_all(ledger);
+    for (const wi_account *a = ledger->first; a; a = a->next)
+        committed += wi_max(a->live + a->pending + a->promised, a->guaranteed);
+    uint64_t left = ledger->budget - wi_min(ledger->budget, committed);
+    *idle = ledger->held - wi_min(ledger->held, ledger->live + ledger->pending);
+    pthread_mutex_unlock(&ledger->lock);
+    return left;
+}
+
+/* Every gauge of the ledger's. */
+static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
+{
+    weir_memory_stats *g = &ledger->gauges;
+    weir_gauge *const all[] = {&g->allocated_bytes, &g->active_bytes, &g->requested_bytes, &g->reserved_bytes,
+                               &g->allocation,      &g->segment,      &g->active};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        fn(all[i]);
+}
+
+static uint64_t snapshot_retries(const wi_ledger *ledger)
+{
+    uint64_t count = 0;
+    for (int rung = WEIR_RUNG_REMAP; rung < WEIR_RUNG_COUNT; rung++)
+        count += ledger->ladder[rung];
+    return count;
+}
+
+void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_merge_all(ledger);
+    *out = ledger->gauges;
+    out->struct_size = sizeof *out;
+    out->num_alloc_retries = snapshot_retries(ledger) - ledger->retries_before;
+    out->num_ooms = ledger->refusals - ledger->refusals_before;
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_reset_accumulated(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_merge_all(ledger);
+    each_gauge(ledger, wi_gauge_forget_past);
+    ledger->retries_before = snapshot_retries(ledger);
+    ledger->refusals_before = ledger->refusals;
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_reset_peaks(wi_ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->lock);
+    wi_ledger_merge_all(ledger);
+    ledger->peak = ledger->live + ledger->pending;
+    ledger->peak_held = ledger->held;
+    each_gauge(ledger, wi_gauge_forget_peak);
+    for (wi_account *a = ledger->first; a; a = a->next) {
+        a->peak = a->live + a->pending;
+        for (int c = 0; c < WEIR_CLASS_COUNT; c++)
+            a->peak_class[c] = a->live_class[c] + a->pending_class[c];
+    }
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method)
+{
+    pthread_mutex_lock(&ledger->lock);
+    account->outside = bytes;
+    size_t length = method ? strnlen(method, sizeof account->outside_method - 1) : 0;
+    memcpy(account->outside_method, method ? method : "", length);
+    account->outside_method[length] = '\0';
+    pthread_mutex_unlock(&ledger->lock);
+}

@@ -1,0 +1,527 @@
+/* The driver's work on handles: making them, moving them from where nothing lies on them to where memory is wanted, giving
+ * them back. What a thread works on is busy or in its hands, so that the lock is free meanwhile. */
+#include "memory/mapped/chunks_driver.h"
+#include "base/system.h"
+
+void wi_chunks_go_to_driver(wi_mapped *mapped)
+{
+    mapped->working++;
+    pthread_mutex_unlock(&mapped->resource.lock);
+}
+
+void wi_chunks_come_back(wi_mapped *mapped)
+{
+    pthread_mutex_lock(&mapped->resource.lock);
+    mapped->working--;
+    pthread_cond_broadcast(&mapped->settled);
+}
+
+bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits)
+{
+    enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+    if (++*waits > MOST_WAITS || (mapped->working == 0 && !lost))
+        return false;
+    if (mapped->working > 0 && wi_alone)
+        return lost;
+    if (mapped->working > 0)
+        pthread_cond_wait(&mapped->settled, &mapped->resource.lock);
+    return true;
+}
+
+/* What there is ---------------------------------------------------------------------------------------------------- */
+
+uint64_t wi_chunks_creatable(wi_mapped *mapped, uint64_t *held)
+{
+    uint64_t ignored, allocations;
+    uint64_t room = wi_ledger_room(mapped->resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
+    return wi_min(room, mapped->device_has);
+}
+
+bool wi_chunks_movable(const wi_chunk *b)
+{
+    if (b->region->shared->in_order == 0) /* which spares a search in the table of blocks */
+        return true;
+    uint64_t end = wi_chunk_start(b) + b->count * b->region->granule;
+    for (const wi_extent *e = wi_region_at(b->region, wi_chunk_start(b)); e && e->offset < end; e = e->next)
+        if (e->stream_list)
+            return false;
+    return true;
+}
+
+uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later)
+{
+    uint64_t granules = mapped->spare_granules;
+    for (const wi_chunk *b = mapped->shared.idle.first; b; b = b->next)
+        granules += later || wi_chunks_movable(b) ? b->count : 0;
+    return granules;
+}
+
+/* In hand ---------------------------------------------------------------------------------------------------------- */
+
+/* Handles in the hands of a thread, in order. */
+typedef struct cargo {
+    wi_chunk *first, **end;
+    uint64_t last; /* whose bytes they hold */
+} cargo;
+
+static void chunks_load(cargo *c, wi_chunk *b)
+{
+    b->next = NULL;
+    *c->end = b;
+    c->end = &b->next;
+}
+
+static void keep_spare(wi_mapped *mapped, cargo *c)
+{
+    mapped->spare_last = c->first ? wi_owners_mix(mapped->spare_last, c->last) : mapped->spare_last;
+    for (wi_chunk *b = c->first, *next; b; b = next) {
+        next = b->next;
+        b->next = mapped->spare;
+        mapped->spare = b;
+        mapped->spare_granules += b->count;
+    }
+    *c = (cargo){.end = &c->first};
+}
+
+wi_extent *wi_chunks_seize(const wi_chunk *b, const wi_extent *before)
+{
+    wi_region *region = b->region;
+    uint64_t start = wi_chunk_start(b), end = start + b->count * region->granule;
+    bool adjoins = before && before->region == region && before->offset + before->bytes == start;
+    wi_extent *extent = adjoins ? before->next : wi_region_at(region, start);
+    if (extent->offset < start)
+        extent = wi_region_cut(region, extent, start);
+    for (wi_extent *e = extent; e && e->offset < end; e = extent->next) {
+        if (e->offset + e->bytes > end)
+            wi_region_cut(region, e, end);
+        wi_region_set(region, e, WI_BUSY);
+        if (e != extent)
+            wi_region_merge_busy(region, extent);
+    }
+    return extent;
+}
+
+static void chunks_enter(wi_mapped *mapped, wi_chunk *b, wi_region *region, uint64_t first)
+{
+    b->before = NULL;
+    b->behind = mapped->entered;
+    if (b->behind)
+        b->behind->before = b;
+    mapped->entered = b;
+    wi_chunk_enter(b, region, first);
+}
+
+static void chunks_leave(wi_mapped *mapped, wi_chunk *b)
+{
+    *(b->before ? &b->before->behind : &mapped->entered) = b->behind;
+    if (b->behind)
+        b->behind->before = b->before;
+    wi_chunk_leave(b);
+}
+
+void wi_chunks_vacate(wi_mapped *mapped, wi_chunk *b, wi_extent *busy, uint64_t *last)
+{
+    chunks_leave(mapped, b);
+    wi_ledger_unmapped(mapped->resource.ledger, wi_chunk_bytes(b, mapped));
+    *last = wi_owners_mix(*last, busy->last);
+    busy->last = WI_CLEAN;
+    wi_region_set(busy->region, busy, WI_HOLE);
+    wi_region_join(busy->region, busy);
+}
+
+void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy)
+{
+    wi_region *region = busy->region;
+    uint64_t end = busy->offset + busy->bytes;
+    while (busy) {
+        uint64_t g = busy->offset / mapped->granule, edge = (g + 1) * mapped->granule;
+        bool backed = region->chunks[g];
+        while (edge < end && !!region->chunks[edge / mapped->granule] == backed)
+            edge += mapped->granule;
+        if (edge < end && wi_extent_pool_reserve(&mapped->shared.pool, 1) != WEIR_OK)
+            return; /* without a record to cut it, the rest stays busy: lost addresses rather than a wrong book */
+        wi_extent *rest = edge < end ? wi_region_cut(region, busy, edge) : NULL;
+        if (!backed)
+            busy->stream_list = NULL;
+        wi_region_set(region, busy, backed ? WI_FREE : WI_HOLE);
+        wi_region_join(region, busy);
+        busy = rest;
+    }
+}
+
+/* Growing ---------------------------------------------------------------------------------------------------------- */
+
+/* What one thread does for one block. */
+typedef struct job {
+    wi_mapped *mapped;
+    const wi_map_plan *plan;
+    wi_extent *target;
+    wi_extent **seized; /* the extents of the handles to be moved, in their order */
+    size_t vacated;     /* so many are unmapped */
+    cargo new, moved;   /* in hand, and mapped nowhere */
+    uint64_t created, mapped_granules;
+    uint64_t handles_created;
+    uint64_t calls; /* of the driver */
+} job;
+
+static weir_status chunks_no_memory(void)
+{
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
+}
+
+/* Records for the handles to be created: as many of the usual length as fit, then one of the rest. */
+static weir_status prepare_fresh(job *j, uint64_t granules)
+{
+    uint64_t usual = j->plan->region->number == WI_SMALL ? 1 : wi_map_plan_chunk(j->mapped, granules);
+    while (granules > 0) {
+        wi_chunk *b = wi_chunk_new();
+        if (!b)
+            return chunks_no_memory();
+        b->count = wi_min(usual, granules);
+        granules -= b->count;
+        chunks_load(&j->new, b);
+    }
+    return WEIR_OK;
+}
+
+static void free_records(wi_chunk *b)
+{
+    for (wi_chunk *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+}
+
+/* With the lock held: everything that the driver is about to work on is made busy or taken in hand. */
+static weir_status chunks_begin(job *j)
+{
+    wi_mapped *m = j->mapped;
+    const wi_map_plan *g = j->plan;
+    uint64_t fresh = g->fresh * m->granule;
+    j->seized = malloc((g->taken_count + 1) * sizeof(wi_extent *));
+    weir_status status = j->seized ? prepare_fresh(j, g->fresh) : chunks_no_memory();
+    if (status == WEIR_OK)
+        status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
+    uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->resource.ledger, fresh) : 0;
+    if (status == WEIR_OK && got < fresh) {
+        if (got)
+            wi_ledger_release(m->resource.ledger, got);
+        status = WEIR_ERR_BUSY;
+    }
+    if (status != WEIR_OK) {
+        free_records(j->new.first);
+        free(j->seized);
+        return status;
+    }
+    for (size_t i = 0; i < g->spare; i++) {
+        wi_chunk *b = m->spare;
+        m->spare = b->next;
+        m->spare_granules -= b->count;
+        chunks_load(&j->moved, b);
+    }
+    j->moved.last = g->spare ? m->spare_last : WI_CLEAN;
+    j->new.last = m->fresh_last;
+    if (!m->spare)
+        m->spare_last = WI_CLEAN;
+    size_t i = 0;
+    for (const wi_chunk *b = g->taken; b; b = b->chosen, i++)
+        j->seized[i] = wi_chunks_seize(b, i ? j->seized[i - 1] : NULL);
+    return WEIR_OK;
+}
+
+wi_extent *wi_chunks_make_busy(const wi_map_plan *g)
+{
+    wi_region *region = g->region;
+    wi_extent *extent = g->first;
+    while (extent->offset + extent->bytes <= g->low)
+        extent = extent->next;
+    if (g->low > extent->offset)
+        extent = wi_region_cut(region, extent, g->low);
+    for (wi_extent *e = extent; e && e->offset < g->high; e = extent->next) {
+        if (e->offset + e->bytes > g->high)
+            wi_region_cut(region, e, g->high);
+        wi_region_set(region, e, WI_BUSY);
+        if (e != extent)
+            wi_region_merge_busy(region, extent);
+    }
+    return extent;
+}
+
+static weir_status create_run(job *j, wi_chunk *first, size_t count)
+{
+    const wi_resource *r = &j->mapped->resource;
+    wi_handle *handles = malloc(count * sizeof *handles);
+    weir_status status =
+        handles ? r->driver->create(r->device, wi_chunk_bytes(first, j->mapped), count, handles) : chunks_no_memory();
+    j->calls++;
+    for (size_t i = 0; i < count && status == WEIR_OK; i++, first = first->next) {
+        first->handle = handles[i];
+        j->created += first->count;
+        j->handles_created++;
+    }
+    free(handles);
+    return status;
+}
+
+static size_t same_length(const wi_chunk *first)
+{
+    size_t count = 0;
+    for (const wi_chunk *b = first; b && b->count == first->count; b = b->next)
+        count++;
+    return count;
+}
+
+static wi_chunk *chunks_skip(wi_chunk *b, size_t count)
+{
+    for (; count > 0; count--)
+        b = b->next;
+    return b;
+}
+
+/* Only whole runs are created; what was not is taken off the list. */
+static weir_status create_all(job *j)
+{
+    weir_status status = WEIR_OK;
+    wi_chunk **link = &j->new.first;
+    while (*link && status == WEIR_OK) {
+        size_t count = same_length(*link);
+        status = create_run(j, *link, count);
+        if (status == WEIR_OK)
+            for (; count > 0; count--)
+                link = &(*link)->next;
+    }
+    free_records(*link);
+    *link = NULL;
+    j->new.end = link;
+    return status;
+}
+
+static weir_status unmap_all(job *j)
+{
+    const wi_resource *r = &j->mapped->resource;
+    for (wi_chunk *b = j->plan->taken; b; b = b->chosen, j->vacated++) {
+        weir_status status =
+            r->driver->unmap(r->device, wi_chunk_address(b), wi_chunk_bytes(b, j->mapped), 1, &b->handle);
+        j->calls++;
+        if (status != WEIR_OK)
+            return status;
+    }
+    return WEIR_OK;
+}
+
+/* Back under the lock: what became of the handles that were to move. Those that were unmapped are in hand. */
+static void take_stock(job *j)
+{
+    size_t i = 0;
+    for (wi_chunk *b = j->plan->taken, *next; b; b = next, i++) {
+        next = b->chosen;
+        if (i < j->vacated) {
+            wi_chunks_vacate(j->mapped, b, j->seized[i], &j->moved.last);
+            chunks_load(&j->moved, b);
+        } else {
+            wi_region_set(b->region, j->seized[i], WI_FREE);
+            wi_region_join(b->region, j->seized[i]);
+        }
+    }
+}
+
+static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granule)
+{
+    const wi_resource *r = &j->mapped->resource;
+    const wi_chunk *b = first;
+    wi_handle *handles = malloc(count * sizeof *handles);
+    if (!handles)
+        return chunks_no_memory();
+    for (size_t i = 0; i < count; i++, b = b->next)
+        handles[i] = b->handle;
+    char *address = j->plan->region->base + granule * j->mapped->granule;
+    weir_status status = r->driver->map(r->device, address, wi_chunk_bytes(first, j->mapped), count, handles);
+    j->calls++;
+    for (size_t i = 0; i < count; i++, first = first->next)
+        first->handle = handles[i];
+    free(handles);
+    return status;
+}
+
+/* Maps what is in hand, in its order, from the hole on. */
+static weir_status map_all(job *j, wi_chunk *first)
+{
+    uint64_t granule = j->plan->hole / j->mapped->granule + j->mapped_granules;
+    weir_status status = WEIR_OK;
+    while (first && status == WEIR_OK) {
+        size_t count = same_length(first);
+        status = map_run(j, first, count, granule);
+        if (status != WEIR_OK)
+            break;
+        granule += count * first->count;
+        j->mapped_granules += count * first->count;
+        first = chunks_skip(first, count);
+    }
+    return status;
+}
+
+/* What is mapped now lies under the target; the rest of the cargo is still in hand. */
+static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
+{
+    wi_mapped *m = j->mapped;
+    uint64_t end = j->plan->hole / m->granule + j->mapped_granules;
+    while (c->first && *granule < end) {
+        wi_chunk *b = c->first;
+        c->first = b->next;
+        chunks_enter(m, b, j->plan->region, *granule);
+        wi_ledger_mapped(m->resource.ledger, wi_chunk_bytes(b, m));
+        *granule += b->count;
+    }
+    if (!c->first)
+        c->end = &c->first;
+}
+
+/* The device has less than the budget would allow: others have it. As far as it knows how much; else half of what was asked
+ * for, until that can be had. WEIR_ERR_BUSY: with this known, another plan may do. */
+static weir_status learn_limit(job *j, uint64_t available)
+{
+    uint64_t missing = j->plan->fresh - j->created, there = available / j->mapped->granule;
+    j->mapped->device_has = there < missing ? there : missing / 2;
+    return WEIR_ERR_BUSY;
+}
+
+/* Gets everything that is to be mapped into hand. */
+static weir_status chunks_gather(job *j)
+{
+    const wi_resource *r = &j->mapped->resource;
+    uint64_t available = 0, total;
+    wi_chunks_go_to_driver(j->mapped);
+    weir_status status = unmap_all(j);
+    if (status == WEIR_OK)
+        status = create_all(j);
+    else
+        free_records(j->new.first);
+    bool lacking = status == WEIR_ERR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
+    wi_chunks_come_back(j->mapped);
+    j->mapped->device_oom_seen |= status == WEIR_ERR_OUT_OF_MEMORY;
+    if (lacking)
+        status = learn_limit(j, available);
+    if (j->created == 0)
+        j->new = (cargo){.end = &j->new.first};
+    take_stock(j);
+    wi_ledger_release(j->mapped->resource.ledger, (j->plan->fresh - j->created) * j->mapped->granule);
+    return status;
+}
+
+static weir_status map_cargo(job *j)
+{
+    wi_chunks_go_to_driver(j->mapped);
+    weir_status status = map_all(j, j->moved.first);
+    if (status == WEIR_OK)
+        status = map_all(j, j->new.first);
+    wi_chunks_come_back(j->mapped);
+    return status;
+}
+
+/* The target has what was mapped; the rest is spare. */
+static void put_down(job *j)
+{
+    uint64_t granule = j->plan->hole / j->mapped->granule, last = j->moved.last;
+    if (j->created)
+        last = wi_owners_mix(last, j->new.last);
+    j->target->last = wi_owners_mix(j->target->last, last);
+    chunks_settle_in(j, &j->moved, &granule);
+    chunks_settle_in(j, &j->new, &granule);
+    keep_spare(j->mapped, &j->moved);
+    keep_spare(j->mapped, &j->new);
+    wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
+    wi_ledger_segments(j->mapped->resource.ledger, j->handles_created, 0);
+    free(j->seized);
+}
+
+weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent **busy)
+{
+    job j = {.mapped = mapped, .plan = plan};
+    j.new.end = &j.new.first;
+    j.moved.end = &j.moved.first;
+    weir_status status = chunks_begin(&j);
+    if (status != WEIR_OK)
+        return status;
+    j.target = *busy = wi_chunks_make_busy(plan);
+    status = chunks_gather(&j);
+    if (status == WEIR_OK)
+        status = map_cargo(&j);
+    put_down(&j);
+    if (status == WEIR_OK)
+        status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
+    if (status != WEIR_OK) {
+        wi_chunks_dissolve(mapped, j.target);
+        *busy = NULL;
+    }
+    return status;
+}
+
+/* Cutting ---------------------------------------------------------------------------------------------------------- */
+
+/* Makes two handles of which the first is `first` granules long, in the place of the old one, that is unmapped. What could be
+ * had of it is in b and rest, whose counts tell. */
+static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
+{
+    const wi_resource *r = &m->resource;
+    wi_chunk *parts[2] = {b, rest};
+    r->driver->destroy(r->device, wi_chunk_bytes(b, m), 1, &b->handle);
+    rest->count = b->count - first;
+    rest->first = b->first + first;
+    b->count = first;
+    for (int i = 0; i < 2; i++) {
+        weir_status status = r->driver->create(r->device, wi_chunk_bytes(parts[i], m), 1, &parts[i]->handle);
+        if (status == WEIR_OK) {
+            status = r->driver->map(r->device, wi_chunk_address(parts[i]), wi_chunk_bytes(parts[i], m), 1,
+                                    &parts[i]->handle);
+            if (status != WEIR_OK)
+                r->driver->destroy(r->device, wi_chunk_bytes(parts[i], m), 1, &parts[i]->handle);
+        }
+        if (status != WEIR_OK) {
+            for (int k = i; k < 2; k++)
+                parts[k]->count = 0;
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
+weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
+{
+    wi_resource *r = &mapped->resource;
+    wi_chunk *rest = wi_chunk_new(), old = *b;
+    weir_status status =
+        rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : chunks_no_memory();
+    if (status != WEIR_OK) {
+        free(rest);
+        return status;
+    }
+    *rest = (wi_chunk){.region = b->region};
+    wi_extent *busy = wi_chunks_seize(b, NULL);
+    wi_chunks_go_to_driver(mapped);
+    status = r->driver->unmap(r->device, wi_chunk_address(b), wi_chunk_bytes(b, mapped), 1, &b->handle);
+    bool remade = status == WEIR_OK;
+    if (remade)
+        status = chunks_remake(mapped, b, rest, first);
+    wi_chunks_come_back(mapped);
+    wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
+    if (remade) {
+        uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
+        old.occupied = 1;
+        old.before = b->before; /* which may have changed meanwhile */
+        old.behind = b->behind;
+        chunks_leave(mapped, &old);
+        wi_ledger_unmapped(r->ledger, lost);
+        wi_ledger_release(r->ledger, lost);
+        wi_ledger_segments(r->ledger, (b->count > 0) + (rest->count > 0), 1);
+        if (b->count > 0)
+            chunks_enter(mapped, b, old.region, old.first);
+        else
+            free(b);
+        if (rest->count > 0)
+            chunks_enter(mapped, rest, old.region, rest->first);
+    }
+    if (rest->count == 0)
+        free(rest);
+    wi_chunks_dissolve(mapped, busy);
+    return status;
+}

@@ -1,0 +1,439 @@
+/* The resource "mapped": places blocks in free memory by best fit, has memory put where they can stand when there is none, and
+ * makes them longer. How they are freed, in the order of streams or when the device is past them, is in ordered.c. */
+#include "memory/mapped/mapped.h"
+#include "base/options.h"
+#include "base/system.h"
+
+#include <weir/trim.h>
+
+static wi_mapped *mapped_of(wi_resource *resource)
+{
+    return (wi_mapped *)resource;
+}
+
+static wi_region *space_of(wi_mapped *mapped, const void *pointer)
+{
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        if (wi_region_holds(&mapped->regions[region_number], pointer))
+            return &mapped->regions[region_number];
+    return NULL;
+}
+
+/* Small blocks live in handles of their own: up to 16 KiB the traces of models behaved well, above 32 KiB worse, and their
+ * bytes are few. */
+enum { SMALL = 16 * WI_KIB };
+
+static unsigned side_for(weir_class memory_class, uint64_t charged)
+{
+    return memory_class == WEIR_CLASS_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
+}
+
+static unsigned side_of(const wi_placement *p)
+{
+    return p->apart ? WI_SHORT_LIVED : side_for(p->memory_class, p->charged);
+}
+
+static void mapped_lock(wi_mapped *mapped)
+{
+    wi_resource_lock(&mapped->resource);
+}
+
+static void mapped_unlock(wi_mapped *mapped)
+{
+    wi_resource_unlock(&mapped->resource);
+}
+
+static void mapped_check(wi_resource *resource)
+{
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        wi_region_check(&mapped_of(resource)->regions[region_number]);
+}
+
+/* Placing ---------------------------------------------------------------------------------------------------------- */
+
+/* How many the driver moves and makes. */
+static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
+{
+    uint64_t usual = plan->fresh > 0 ? wi_map_plan_chunk(mapped, plan->fresh) : 1;
+    return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
+}
+
+/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means. WEIR_ERR_BUSY: one
+ * more try. */
+static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
+{
+    const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->apart,
+                                 p->soft_limit};
+    weir_status status = wi_map_plan_make(mapped, region, &want, g);
+    if (status == WEIR_ERR_NO_ROOM && p->last_resort && !p->apart) {
+        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
+        return wi_compact(mapped, region, &want, &g->start, busy);
+    }
+    if (status == WEIR_OK && p->soft_limit && g->over_soft_limit) {
+        p->over_soft_limit = true;
+        return WEIR_ERR_NO_ROOM;
+    }
+    weir_status filled =
+        status == WEIR_OK && !p->apart ? wi_compact_fill(mapped, region, &want, g, busy) : WEIR_ERR_NO_ROOM;
+    if (status != WEIR_OK || filled != WEIR_ERR_NO_ROOM)
+        return status != WEIR_OK ? status : filled;
+    if (!g->cut)
+        return wi_chunks_grow(mapped, g, busy);
+    status = wi_chunks_cut(mapped, g->cut, g->cut_at);
+    return status == WEIR_OK ? WEIR_ERR_BUSY : status;
+}
+
+static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_block **out)
+{
+    wi_map_plan plan;
+    wi_extent *busy;
+    weir_status status = grow_space(mapped, region, p, &plan, &busy);
+    if (status != WEIR_OK)
+        return status;
+    p->handles = handles_of(mapped, &plan);
+    wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
+    *out = wi_ordered_use(busy, plan.start, p, 0);
+    (*out)->lent = 0; /* it took the driver */
+    return WEIR_OK;
+}
+
+/* What a try to get memory has come to: whether there is to be another one. */
+static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
+{
+    if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
+        return false;
+    if (wi_chunks_synchronize(mapped, *status == WEIR_ERR_BUSY, waits))
+        return true;
+    *status = mapped->device_has == UINT64_MAX ? WEIR_ERR_NO_ROOM : WEIR_ERR_OUT_OF_MEMORY;
+    return false;
+}
+
+/* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
+static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
+{
+    for (unsigned waits = 0, renewals = 0;;) {
+        weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
+        if (status != WEIR_OK)
+            return status;
+        const wi_stream_list *stream_list = wi_ordered_list(&mapped->resource, p);
+        wi_extent *extent = p->apart ? NULL : wi_region_best(region, stream_list, p->charged, p->alignment);
+        if (extent) {
+            p->hit = waits == 0;
+            *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
+            return WEIR_OK;
+        }
+        if (own && renewals++ < WI_MOST_RENEWALS &&
+            wi_stream_lists_renew(&mapped->stream_lists) > 0) { /* what has passed is anyone's, and can be moved */
+            wi_climbed(p, WEIR_RUNG_COMPLETED);
+            continue;
+        }
+        if (p->no_grow)
+            return WEIR_ERR_NO_ROOM;
+        status = grow_and_use(mapped, region, p, out);
+        if (p->over_soft_limit || !mapped_once_more(mapped, &status, &waits))
+            return status;
+    }
+}
+
+static bool mapped_is_shortage(weir_status status)
+{
+    return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
+}
+
+/* Spaces are kept apart as long as nothing has to be refused for it; what is small may lie among the large before that. */
+static unsigned spaces_for(const wi_placement *p, const unsigned **out)
+{
+    static const unsigned regions_to_try[WI_REGIONS][WI_REGIONS] = {
+        [WI_LONG_LIVED] = {WI_LONG_LIVED, WI_SHORT_LIVED, WI_SMALL},
+        [WI_SHORT_LIVED] = {WI_SHORT_LIVED, WI_LONG_LIVED, WI_SMALL},
+        [WI_SMALL] = {WI_SMALL, WI_SHORT_LIVED, WI_LONG_LIVED},
+    };
+    unsigned own = side_of(p);
+    *out = regions_to_try[own];
+    return p->last_resort && !p->apart ? WI_REGIONS : own == WI_SMALL ? 2 : 1;
+}
+
+static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block **out)
+{
+    const unsigned *regions_to_try;
+    unsigned count = spaces_for(p, &regions_to_try);
+    weir_status status = WEIR_ERR_NO_ROOM;
+    for (unsigned i = 0; i < count && mapped_is_shortage(status) && !p->over_soft_limit; i++)
+        status = mapped_find_room(mapped, &mapped->regions[regions_to_try[i]], p, i == 0, out);
+    return status;
+}
+
+/* What is free in the order of another stream. */
+static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
+{
+    const unsigned *regions_to_try;
+    unsigned count = spaces_for(p, &regions_to_try);
+    wi_block *block = NULL;
+    for (unsigned i = 0; i < count && !block; i++)
+        block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, regions_to_try[i], p, 0);
+    return block;
+}
+
+/* Others on the device want memory: they get what is idle here beyond a little. */
+static uint64_t give_back_idle(wi_mapped *mapped)
+{
+    bool device_oom_seen = mapped->device_oom_seen;
+    mapped->device_oom_seen = false;
+    return device_oom_seen ? wi_chunks_trim_idle(mapped, WEIR_IDLE_KEPT) : 0;
+}
+
+/* As long as there is hope without holding more than is liked, and then at any rate; then no wait is what served it. */
+static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block **out)
+{
+    const weir_rung before = p->rung;
+    uint64_t deadline = 0;
+    p->soft_limit = wi_reuse_wait_has(mapped, p);
+    for (;;) {
+        p->over_soft_limit = false;
+        weir_status status = find_in_spaces(mapped, p, out);
+        if (!p->over_soft_limit)
+            return status;
+        p->soft_limit = wi_reuse_wait_wait(mapped, p, &deadline);
+        p->rung = before;
+        if (p->soft_limit)
+            wi_climbed(p, WEIR_RUNG_WAIT);
+    }
+}
+
+static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    const wi_region *region = &mapped->regions[side_of(p)];
+    mapped_lock(mapped);
+    weir_status status = find_thriftily(mapped, p, out);
+    if (mapped_is_shortage(status) && p->behind && !p->apart && (*out = mapped_find_behind(mapped, p)))
+        status = WEIR_OK;
+    if (status == WEIR_OK) {
+        (void)give_back_idle(mapped);
+    } else if (mapped_is_shortage(status) && !p->no_grow) {
+        shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
+                          : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
+                                                                    : WEIR_CAUSE_OTHER_PROCESS;
+        wi_place_look(mapped, wi_ordered_list(resource, p), p->charged, p->alignment, shortage);
+        status = WEIR_ERR_OUT_OF_MEMORY;
+    }
+    mapped->device_has = UINT64_MAX;
+    mapped_unlock(mapped);
+    return status;
+}
+
+/* Resizing --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t mapped_charge(wi_resource *resource, uint64_t bytes)
+{
+    (void)resource;
+    return wi_round_up(bytes, WI_UNIT);
+}
+
+static void mapped_measure(wi_resource *resource, wi_placement *p)
+{
+    p->charged = mapped_charge(resource, p->before + p->bytes + p->after);
+}
+
+static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
+{
+    wi_map_plan plan;
+    weir_status status = wi_map_plan_behind(mapped, extent, more, &plan);
+    if (status == WEIR_OK && plan.cut) {
+        status = wi_chunks_cut(mapped, plan.cut, plan.cut_at);
+        return status == WEIR_OK ? WEIR_ERR_BUSY : status;
+    }
+    if (status == WEIR_OK)
+        return wi_chunks_grow(mapped, &plan, busy);
+    weir_status rescued = wi_compact_behind(mapped, extent, more, busy);
+    return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
+}
+
+/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few handles. */
+static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
+{
+    for (unsigned waits = 0;;) {
+        weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
+        if (status != WEIR_OK)
+            return status;
+        wi_extent *busy = wi_ordered_take_behind(extent, more);
+        if (!busy)
+            status = grow_behind(mapped, extent, more, &busy);
+        if (status == WEIR_OK) {
+            extent->block.previous = busy->last;
+            wi_region_give(extent->region, busy, extent, more);
+        }
+        bool again = status == WEIR_ERR_BUSY || status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
+        if (!again || !wi_chunks_synchronize(mapped, status == WEIR_ERR_BUSY, &waits))
+            return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_BUSY ? wi_ordered_no_room(extent) : status;
+    }
+}
+
+static weir_status mapped_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
+                               wi_shortage *shortage)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    uint64_t charged = mapped_charge(resource, block->before + bytes + block->after);
+    weir_status status = WEIR_OK;
+    (void)may_wait;
+    (void)shortage;
+    mapped_lock(mapped);
+    if (charged > block->charged)
+        status = mapped_extend(mapped, wi_extent_of(block), charged - block->charged);
+    if (status == WEIR_OK)
+        wi_ordered_grown(resource, block, bytes, charged);
+    mapped->device_has = UINT64_MAX;
+    mapped_unlock(mapped);
+    return status;
+}
+
+/* Giving back, looking, ending ------------------------------------------------------------------------------------- */
+
+static uint64_t mapped_trim(wi_resource *resource, uint64_t keep)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
+    (void)wi_stream_lists_renew(&mapped->stream_lists);
+    uint64_t released = wi_chunks_trim(mapped, keep);
+    mapped_unlock(mapped);
+    return released;
+}
+
+static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
+    (void)wi_stream_lists_renew(&mapped->stream_lists);
+    mapped->device_oom_seen |= !if_squeezed;
+    uint64_t released = give_back_idle(mapped);
+    mapped_unlock(mapped);
+    return released;
+}
+
+static void mapped_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                        wi_shortage *shortage)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
+    (void)memory_class; /* at last the request goes into any space */
+    wi_place_look(mapped, WI_ANY_STREAM_LIST, charged, alignment, shortage);
+    mapped_unlock(mapped);
+}
+
+static bool mapped_owns(wi_resource *resource, const void *pointer)
+{
+    return space_of(mapped_of(resource), pointer) != NULL;
+}
+
+static wi_block *mapped_find(wi_resource *resource, const void *pointer, bool *freed)
+{
+    wi_region *region = space_of(mapped_of(resource), pointer);
+    wi_extent *extent = wi_region_find(region, (uint64_t)((const char *)pointer - region->base), freed);
+    return extent ? &extent->block : NULL;
+}
+
+static wi_block *mapped_peek(wi_resource *resource, const void *pointer)
+{
+    wi_region *region = space_of(mapped_of(resource), pointer);
+    wi_extent *extent = region ? wi_region_peek(region, (uint64_t)((const char *)pointer - region->base)) : NULL;
+    return extent ? &extent->block : NULL;
+}
+
+static void mapped_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+{
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+        for (wi_extent *e = mapped_of(resource)->regions[region_number].first; e; e = e->next)
+            if (e->kind == WI_USED && wi_block_is_charged(&e->block))
+                fn(&e->block, user);
+}
+
+static void mapped_destroy(wi_resource *resource)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    wi_stream_lists_drain(&mapped->stream_lists);
+    (void)mapped_trim(resource, 0);
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
+        char *base = mapped->regions[region_number].base;
+        wi_region_destroy(&mapped->regions[region_number]);
+        if (base)
+            resource->driver->unreserve(resource->device, base, mapped->range_bytes);
+    }
+    wi_stream_lists_destroy(&mapped->stream_lists);
+    wi_extent_pool_destroy(&mapped->shared.pool);
+    pthread_cond_destroy(&mapped->settled);
+    pthread_mutex_destroy(&mapped->resource.lock);
+    free(mapped);
+}
+
+static const wi_resource_table table = {
+    .name = "mapped",
+    .places_apart = true,
+    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
+    WI_ORDERED,
+    .measure = mapped_measure,
+    .allocate = mapped_allocate,
+    .grow = mapped_grow,
+    .destroy = mapped_destroy,
+    .charge = mapped_charge,
+    .find = mapped_find,
+    .peek = mapped_peek,
+    .each = mapped_each,
+    .walk = wi_mapped_walk,
+    .owns = mapped_owns,
+    .trim = mapped_trim,
+    .trim_idle = mapped_trim_idle,
+    .look = mapped_look,
+    .check = mapped_check,
+};
+
+/* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
+ * scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
+static weir_status reserve_sides(wi_mapped *mapped)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t available, total, bytes = wi_round_up(wi_min(wi_option_range(), 4096 * WI_GIB), WI_GIB);
+    weir_status status = r->driver->memory(r->device, &available, &total);
+    if (status != WEIR_OK)
+        return status;
+    if (bytes == 0)
+        for (bytes = WI_GIB; bytes < 4 * total && bytes < 4096 * WI_GIB;)
+            bytes *= 2;
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
+        void *base = NULL;
+        while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && region_number == 0 && bytes > total)
+            bytes /= 2;
+        if (status == WEIR_OK)
+            status = wi_region_init(&mapped->regions[region_number], (unsigned)region_number, base, bytes,
+                                    mapped->granule, &mapped->shared);
+        if (status != WEIR_OK) {
+            if (base)
+                r->driver->unreserve(r->device, base, bytes);
+            return status;
+        }
+        mapped->range_bytes = bytes;
+    }
+    return WEIR_OK;
+}
+
+weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out)
+{
+    wi_mapped *mapped = calloc(1, sizeof *mapped);
+    if (!mapped)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
+    wi_resource_init(&mapped->resource, &table, driver, device, NULL);
+    mapped->granule = mapped->resource.granule = driver->granule(device);
+    wi_stream_lists_init(&mapped->stream_lists, &mapped->resource, &mapped->shared.stream_lists);
+    mapped->resource.idle = &mapped->shared.idle;
+    mapped->device_has = UINT64_MAX;
+    wi_map_plan_begin(mapped);
+    wi_reuse_wait_begin(&mapped->reuse_wait);
+    pthread_cond_init(&mapped->settled, NULL);
+    weir_status status = reserve_sides(mapped);
+    if (status != WEIR_OK) {
+        mapped_destroy(&mapped->resource);
+        return status;
+    }
+    *out = &mapped->resource;
+    return WEIR_OK;
+}

@@ -1,0 +1,273 @@
+/* Taking blocks by their address, once for all bases: who holds a taken block alone may free or resize it. */
+#include "memory/space/stream_uses.h"
+#include "memory/resource.h"
+
+uint64_t wi_new_generations(void)
+{
+    static atomic_uint_fast64_t given;
+    return atomic_fetch_add(&given, WI_GENERATIONS);
+}
+
+uint64_t wi_new_generation(void)
+{
+    static _Thread_local uint64_t last;
+    return wi_next_generation(&last);
+}
+
+wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous)
+{
+    return (wi_block){.pointer = (char *)start + placement->before,
+                      .bytes = placement->bytes,
+                      .before = placement->before,
+                      .after = placement->after,
+                      .charged = placement->charged,
+                      .word = wi_new_generation() << WI_GENERATION_SHIFT | WI_BLANK,
+                      .account = placement->account,
+                      .tag = placement->tag,
+                      .tagged = placement->tag[0] != '\0',
+                      .stream = placement->stream,
+                      .memory_class = placement->memory_class,
+                      .rung = (uint8_t)placement->rung,
+                      .previous = previous};
+}
+
+static weir_status no_block_there(const void *pointer, bool freed)
+{
+    if (freed)
+        return weir_fail(WEIR_ERR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
+    return weir_fail(WEIR_ERR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
+}
+
+static weir_status taken_by_another(const void *pointer)
+{
+    return weir_fail(WEIR_ERR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
+}
+
+static weir_status claim_check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
+                               uint64_t generation)
+{
+    if (!block || !wi_block_is_live(block))
+        return no_block_there(pointer, freed || (block && block->pointer == pointer));
+    if (block->pointer != pointer)
+        return weir_fail(WEIR_ERR_INTERIOR,
+                         "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start", pointer,
+                         (long long)((const char *)pointer - (const char *)block->pointer),
+                         (unsigned long long)wi_load(block->bytes), block->pointer, block->account->name);
+    if (generation != 0 && generation != wi_block_generation(block))
+        return weir_fail(WEIR_ERR_STALE,
+                         "the block at %p that generation %llu named was freed; a block of %s with generation "
+                         "%llu lives there now",
+                         pointer, (unsigned long long)generation, block->account->name,
+                         (unsigned long long)wi_block_generation(block));
+    if (account && block->account != account)
+        return weir_fail(WEIR_ERR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
+                         (unsigned long long)wi_load(block->bytes), pointer, block->account->name, account->name);
+    if (wi_block_phase_of(block) == WI_CLAIMED)
+        return taken_by_another(pointer);
+    return WEIR_OK;
+}
+
+/* With the lock held. What is said of the block is true of the one whose word *word is. */
+static weir_status find_live(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+                             wi_block **out, uint64_t *word)
+{
+    if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
+        return no_block_there(pointer, true);
+    if (!base->table->owns(base, pointer))
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated",
+                         pointer);
+    bool freed = false;
+    *out = base->table->find(base, pointer, &freed);
+    *word = *out ? atomic_load_explicit(&(*out)->word, memory_order_acquire) : WI_BLANK;
+    return claim_check(*out, account, pointer, freed, generation);
+}
+
+/* The common case, for which nobody has to be locked out: the block is there, and nothing but its owner knows of it. */
+static wi_block *claim_take_quickly(wi_resource *base, const wi_account *account, const void *pointer,
+                                    uint64_t generation)
+{
+    wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
+    uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
+    bool good = (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
+                (!account || wi_load(block->account) == account) &&
+                (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
+    return good && wi_block_claim(block, word, WI_CLAIMED) ? block : NULL;
+}
+
+weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
+{
+    uint64_t word;
+    wi_block *block = claim_take_quickly(base, account, pointer, generation);
+    if (block) {
+        *out = block;
+        return WEIR_OK;
+    }
+    wi_resource_lock(base);
+    weir_status status = find_live(base, account, pointer, generation, &block, &word);
+    if (status == WEIR_OK && wi_stream_uses_held(block->stream_uses))
+        status = weir_fail(WEIR_ERR_BUSY,
+                           "the block at %p is used by a launch that has not ended; end or abort it first", pointer);
+    if (status == WEIR_OK && !wi_block_claim(block, word, WI_CLAIMED))
+        status = taken_by_another(pointer);
+    if (status == WEIR_OK)
+        *out = block;
+    wi_resource_unlock(base);
+    return status;
+}
+
+void wi_unclaim(wi_resource *base, wi_block *block)
+{
+    wi_resource_lock(base);
+    wi_block_turn(block, WI_LIVE);
+    wi_resource_unlock(base);
+}
+
+weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
+                     weir_status (*fn)(wi_block *block, void *user), void *user)
+{
+    wi_block *block = NULL;
+    uint64_t word;
+    wi_resource_lock(base);
+    weir_status status = find_live(base, NULL, pointer, generation, &block, &word);
+    if (status == WEIR_OK && !wi_block_track(block, word)) /* from now on nobody takes it without the lock */
+        status = taken_by_another(pointer);
+    if (status == WEIR_OK)
+        status = fn(block, user);
+    wi_resource_unlock(base);
+    return status;
+}
+
+/* Marking ---------------------------------------------------------------------------------------------------------- */
+
+/* Says nothing of a later block in the same record, which has another generation: nobody has to take a mark off. */
+static uint64_t mark_of(uint64_t word, uint64_t owner_tag)
+{
+    return word >> WI_GENERATION_SHIFT ^ owner_tag * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* *locked: by the lock of the base, which is held then. */
+static wi_block *find_to_mark(wi_resource *base, const void *pointer, bool *locked)
+{
+    wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
+    bool freed;
+    *locked = !block;
+    if (block)
+        return block;
+    wi_resource_lock(base);
+    return base->table->owns(base, pointer) ? base->table->find(base, pointer, &freed) : NULL;
+}
+
+void wi_owner_tag(wi_resource *base, const void *pointer, uint64_t owner_tag)
+{
+    bool locked;
+    wi_block *block = find_to_mark(base, pointer, &locked);
+    if (block)
+        wi_store(block->owner_tag, mark_of(atomic_load_explicit(&block->word, memory_order_relaxed), owner_tag));
+    if (locked)
+        wi_resource_unlock(base);
+}
+
+bool wi_owner_tag_is(wi_resource *base, const void *pointer, uint64_t owner_tag)
+{
+    bool locked;
+    const wi_block *block = find_to_mark(base, pointer, &locked);
+    uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
+    bool is = block && wi_load(block->pointer) == pointer && wi_load(block->owner_tag) == mark_of(word, owner_tag);
+    if (locked)
+        wi_resource_unlock(base);
+    return is;
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+wi_block wi_look_at(const wi_block *block)
+{
+    wi_block seen = {.pointer = block->pointer, .charged = block->charged, .account = block->account};
+    uint64_t word, after = atomic_load_explicit(&block->word, memory_order_acquire);
+    do {
+        word = after;
+        seen.bytes = wi_load(block->bytes);
+        seen.tag = wi_load(block->tag);
+        seen.memory_class = wi_load(block->memory_class);
+        seen.stream.id = wi_load(block->stream.id);
+        after = atomic_load_explicit(&block->word, memory_order_acquire);
+    } while (after != word);
+    atomic_init(&seen.word, word);
+    return seen;
+}
+
+static void claim_add_point(const wi_resource *base, wi_event event, wi_points *points)
+{
+    uint32_t i = 0;
+    if (!event.stream || base->driver->passed(base->device, event))
+        return;
+    while (i < points->count && points->events[i].stream != event.stream)
+        i++;
+    if (i == WEIR_BLOCK_WAITS)
+        return;
+    if (i == points->count)
+        points->events[points->count++] = event;
+    points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
+}
+
+/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not ours to look
+ * at; with the lock held nobody takes one that is tracked. */
+static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
+{
+    wi_event event;
+    uint64_t state = atomic_load_explicit(&block->word, memory_order_acquire) & (WI_TRACKED | 7);
+    bool pending = (state & 7) == WI_PENDING && !block->graph;
+    if (!pending && state != (WI_LIVE | WI_TRACKED))
+        return;
+    if (pending)
+        claim_add_point(base, block->freed, points);
+    for (uint32_t i = 0; block->stream_uses && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, i, &event);
+         i++)
+        claim_add_point(base, event, points);
+}
+
+void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits)
+{
+    *waits = (wi_points){.count = 0};
+    bool freed;
+    wi_resource_lock(base);
+    const wi_block *found = base->table->find(base, pointer, &freed);
+    wi_block block = found ? wi_look_at(found) : (wi_block){.word = WI_BLANK};
+    out->state = WEIR_BLOCK_FREE;
+    if (found && wi_block_is_charged(&block)) {
+        out->block = (weir_block){block.pointer, wi_block_generation(&block)};
+        out->offset = (size_t)((const char *)pointer - (const char *)block.pointer);
+        out->bytes = block.bytes;
+        out->charged = block.charged;
+        out->client = block.account->client;
+        out->memory_class = block.memory_class;
+        out->state = wi_block_is_live(&block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
+        out->stream = block.stream;
+        memcpy(out->tag, block.tag, strlen(block.tag) + 1);
+        add_points(base, found, waits);
+    }
+    wi_resource_unlock(base);
+}
+
+typedef struct search {
+    const wi_account *account;
+    wi_block *largest;
+} search;
+
+static void claim_compare(wi_block *block, void *user)
+{
+    search *s = user;
+    if (block->account != s->account || block->charged <= s->largest->charged)
+        return;
+    wi_block seen = wi_look_at(block);
+    if (wi_block_is_live(&seen))
+        *s->largest = seen;
+}
+
+void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out)
+{
+    *out = (wi_block){.tag = ""};
+    wi_resource_lock(base);
+    base->table->each(base, claim_compare, &(search){account, out});
+    wi_resource_unlock(base);
+}

@@ -1,0 +1,242 @@
+#include "memory/space/deferred.h"
+#include "base/plant.h"
+#include "base/system.h"
+#include "memory/space/stream_uses.h"
+
+#include <weir/log.h>
+
+void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device)
+{
+    *pending = (wi_pending){.driver = driver, .device = device};
+    pthread_mutex_init(&pending->lock, NULL);
+    pthread_cond_init(&pending->settled, NULL);
+}
+
+void wi_pending_destroy(wi_pending *pending)
+{
+    wi_assert(!pending->first && pending->working == 0);
+    pthread_cond_destroy(&pending->settled);
+    pthread_mutex_destroy(&pending->lock);
+}
+
+/* The list, with the lock held ------------------------------------------------------------------------------------- */
+
+static void pending_append(wi_pending *pending, wi_block *block)
+{
+    block->pending_previous = pending->last;
+    block->pending_next = NULL;
+    *(pending->last ? &pending->last->pending_next : &pending->first) = block;
+    pending->last = block;
+}
+
+static void pending_take_out(wi_pending *pending, wi_block *block)
+{
+    *(block->pending_previous ? &block->pending_previous->pending_next : &pending->first) = block->pending_next;
+    *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
+}
+
+/* Is the device past the free and past every declared use? If not, *waiting is one point that it is not past. Never
+ * blocks. */
+static bool pending_is_past(const wi_pending *pending, const wi_block *block, wi_event *waiting)
+{
+    *waiting = block->freed;
+    return pending->driver->passed(pending->device, block->freed) &&
+           wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, waiting);
+}
+
+/* Releasing, with the lock released meanwhile ---------------------------------------------------------------------- */
+
+/* Lists that this thread has in hand: the log's function is called meanwhile, and may allocate. */
+static _Thread_local size_t in_hand;
+
+/* Both with the lock held; it is released in between. */
+static unsigned begin_work(wi_pending *pending)
+{
+    pending->working++;
+    pending->at_work[pending->region_number]++;
+    in_hand++;
+    return pending->region_number;
+}
+
+static void end_work(wi_pending *pending, unsigned region_number)
+{
+    in_hand--;
+    pending->at_work[region_number]--;
+    pending->working--;
+    pending->turns++;
+    pthread_cond_broadcast(&pending->settled);
+}
+
+/* Releases the blocks of a list that is linked by pending_next, all taken out; answers how many bytes that were. */
+static uint64_t release_all(wi_pending *pending, wi_block *list)
+{
+    uint64_t bytes = 0;
+    wi_block *refused = NULL;
+    unsigned region_number = begin_work(pending);
+    pthread_mutex_unlock(&pending->lock);
+    for (wi_block *block = list, *next; block; block = next) {
+        uint64_t charged = block->charged;
+        next = block->pending_next; /* a released block is another's at once */
+        if (wi_release(block->stack, block) == WEIR_OK) {
+            bytes += charged;
+            continue;
+        }
+        weir_log(WEIR_LOG_WARNING, "a free is tried again later: %s", weir_detail());
+        block->pending_next = refused;
+        refused = block;
+    }
+    pthread_mutex_lock(&pending->lock);
+    for (wi_block *block = refused, *next; block; block = next) {
+        next = block->pending_next;
+        block->refused = true;
+        atomic_fetch_add(&pending->failures, 1);
+        pending_append(pending, block);
+    }
+    pending->released += bytes;
+    end_work(pending, region_number);
+    return bytes;
+}
+
+void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event)
+{
+    pthread_mutex_lock(&pending->lock);
+    block->stack = stack;
+    block->freed = event ? *event : (wi_event){0};
+    block->pending_next = NULL;
+    if (event)
+        pending_append(pending, block);
+    else
+        (void)release_all(pending, block);
+    pthread_mutex_unlock(&pending->lock);
+}
+
+/* Nothing but the order of the stream that it is freed on stands before the block, and its base can make use of that. */
+static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *block)
+{
+    wi_event ignored;
+    return block->freed.stream && block->stack->base->table->hand_over &&
+           (wi_resource_features(block->stack) & WEIR_FEATURE_STREAM_ORDERED) &&
+           wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
+}
+
+/* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes before
+ * that of the free. With the lock held, released meanwhile. */
+static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
+{
+    wi_resource *base = block->stack->base;
+    unsigned region_number = begin_work(pending);
+    pthread_mutex_unlock(&pending->lock);
+    (void)!base->table->hand_over(base, block, native);
+    pthread_mutex_lock(&pending->lock);
+    end_work(pending, region_number);
+}
+
+void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
+                     const wi_event *event)
+{
+    pthread_mutex_lock(&pending->lock);
+    block->stack = stack;
+    block->freed = event ? *event : (wi_event){0};
+    block->pending_next = NULL;
+    if (!wi_retire(stack, block, stream, native, event ? WI_UNPASSED : WI_PASSED)) {
+        if (event && waits_for_stream_alone(pending, block))
+            pending_hand_over(pending, block, native);
+        if (event)
+            pending_append(pending, block);
+        else
+            (void)release_all(pending, block);
+    }
+    pthread_mutex_unlock(&pending->lock);
+}
+
+static bool pending_is_of(const wi_block *block, const wi_resource *base)
+{
+    return !base || block->stack->base == base;
+}
+
+uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
+{
+    wi_event ignored;
+    wi_block *done = NULL, **end = &done;
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&pending->lock);
+    for (wi_block *block = pending->first, *next; block; block = next) {
+        next = block->pending_next;
+        if (!pending_is_of(block, base) ||
+            (!pending_is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE))
+            continue;
+        pending_take_out(pending, block);
+        block->pending_next = NULL;
+        *end = block;
+        end = &block->pending_next;
+    }
+    if (done)
+        bytes = release_all(pending, done);
+    pthread_mutex_unlock(&pending->lock);
+    return bytes;
+}
+
+uint64_t wi_pending_released(wi_pending *pending)
+{
+    pthread_mutex_lock(&pending->lock);
+    uint64_t released = pending->released;
+    pthread_mutex_unlock(&pending->lock);
+    return released;
+}
+
+/* Waiting ---------------------------------------------------------------------------------------------------------- */
+
+static bool pending_settle(wi_pending *pending)
+{
+    if (pending->working <= pending->thread_cached + in_hand || wi_alone)
+        return false;
+    pending->thread_cached += in_hand;
+    for (uint64_t turn = pending->turns; turn == pending->turns;)
+        pthread_cond_wait(&pending->settled, &pending->lock);
+    pending->thread_cached -= in_hand;
+    return true;
+}
+
+bool wi_pending_drain(wi_pending *pending)
+{
+    pthread_mutex_lock(&pending->lock);
+    bool settled = pending_settle(pending);
+    pthread_mutex_unlock(&pending->lock);
+    return settled;
+}
+
+void wi_pending_finish(wi_pending *pending)
+{
+    pthread_mutex_lock(&pending->lock);
+    bool others = in_hand == 0 && !wi_alone;
+    while (others && pending->finishing)
+        pthread_cond_wait(&pending->settled, &pending->lock);
+    unsigned region_number = pending->region_number;
+    if (others && pending->at_work[region_number] > 0) {
+        pending->finishing = true;
+        pending->region_number = !region_number; /* who comes now is waited for by the next */
+        while (pending->at_work[region_number] > 0)
+            pthread_cond_wait(&pending->settled, &pending->lock);
+        pending->finishing = false;
+        pthread_cond_broadcast(&pending->settled);
+    }
+    pthread_mutex_unlock(&pending->lock);
+}
+
+bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline)
+{
+    wi_event event;
+    bool past = true, found = false;
+    pthread_mutex_lock(&pending->lock);
+    for (const wi_block *block = pending->first; block && !found; block = block->pending_next)
+        if (pending_is_of(block, base) && (!account || block->account == account) && !block->refused) {
+            past = pending_is_past(pending, block, &event);
+            found = true;
+        }
+    if (!found)
+        found = pending_settle(pending);
+    pthread_mutex_unlock(&pending->lock);
+    if (!past && pending->driver->wait(pending->device, event, deadline) != WEIR_OK)
+        return false; /* asking again would be asking for ever */
+    return found;
+}

@@ -1,0 +1,590 @@
+#include "memory/space/extents.h"
+#include "memory/space/stream_lists.h"
+#include "memory/space/stream_uses.h"
+
+#include <sys/mman.h>
+
+/* Lists and records ------------------------------------------------------------------------------------------------ */
+
+void wi_list_add(wi_extent_list *list, wi_extent *extent)
+{
+    extent->list_previous = list->last;
+    extent->list_next = NULL;
+    *(list->last ? &list->last->list_next : &list->first) = extent;
+    list->last = extent;
+}
+
+void wi_list_remove(wi_extent_list *list, wi_extent *extent)
+{
+    *(extent->list_previous ? &extent->list_previous->list_next : &list->first) = extent->list_next;
+    *(extent->list_next ? &extent->list_next->list_previous : &list->last) = extent->list_previous;
+    extent->list_previous = extent->list_next = NULL;
+}
+
+enum { CHUNK = WI_EXTENT_SLAB, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
+
+static void *lazy_table(uint64_t bytes)
+{
+    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
+
+static bool add_chunk(wi_extent_pool *pool)
+{
+    if (!pool->chunks)
+        pool->chunks = lazy_table(MOST_CHUNKS * sizeof *pool->chunks);
+    wi_extent *chunk =
+        pool->chunks && pool->chunk_count < MOST_CHUNKS ? aligned_alloc(WI_LINE, CHUNK * sizeof *chunk) : NULL;
+    if (!chunk)
+        return false;
+    memset(chunk, 0, CHUNK * sizeof *chunk);
+    pool->chunks[pool->chunk_count] = chunk;
+    for (size_t i = 0; i < CHUNK; i++) {
+        chunk[i].index = (uint32_t)(pool->chunk_count * CHUNK + i);
+        chunk[i].next = pool->unused;
+        pool->unused = &chunk[i];
+    }
+    pool->chunk_count++;
+    pool->unused_count += CHUNK;
+    return true;
+}
+
+weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
+{
+    while (pool->unused_count < count)
+        if (!add_chunk(pool))
+            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of blocks");
+    return WEIR_OK;
+}
+
+void wi_extent_pool_destroy(wi_extent_pool *pool)
+{
+    for (size_t i = 0; i < pool->chunk_count; i++)
+        free(pool->chunks[i]);
+    if (pool->chunks)
+        munmap(pool->chunks, MOST_CHUNKS * sizeof *pool->chunks);
+}
+
+static wi_extent *region_take_record(wi_region *region)
+{
+    wi_extent_pool *pool = &region->shared->pool;
+    wi_assert(pool->unused_count > 0); /* reserved before the first change */
+    wi_extent *extent = pool->unused;
+    pool->unused = extent->next;
+    pool->unused_count--;
+    uint32_t index = extent->index;
+    wi_block_set(&extent->block, &(wi_block){0}); /* a second free may still look at it */
+    memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
+    extent->index = index;
+    extent->region = region;
+    return extent;
+}
+
+static void drop_record(wi_extent_pool *pool, wi_extent *extent)
+{
+    extent->next = pool->unused;
+    pool->unused = extent;
+    pool->unused_count++;
+}
+
+/* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------ */
+
+static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
+{
+    uint64_t units = bytes / WI_UNIT;
+    unsigned power = 63u - (unsigned)__builtin_clzll(units);
+    *row = power;
+    *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
+}
+
+static wi_size_index *shelf_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list)
+{
+    return (wi_size_index *)(stream_list ? &stream_list->size_indexes[number] : &shared->size_indexes[number]);
+}
+
+static wi_size_index *shelf_for(const wi_region *region, const wi_stream_list *stream_list)
+{
+    return shelf_of(region->shared, region->number, stream_list);
+}
+
+static void enter_bin(wi_size_index *size_index, wi_extent *extent)
+{
+    unsigned row, column;
+    bin_of(extent->bytes, &row, &column);
+    wi_list_add(&size_index->bins[row][column], extent);
+    size_index->column_bits[row] |= UINT64_C(1) << column;
+    size_index->row_bits |= UINT64_C(1) << row;
+}
+
+static void leave_bin(wi_size_index *size_index, wi_extent *extent)
+{
+    unsigned row, column;
+    bin_of(extent->bytes, &row, &column);
+    wi_list_remove(&size_index->bins[row][column], extent);
+    if (size_index->bins[row][column].first)
+        return;
+    size_index->column_bits[row] &= ~(UINT64_C(1) << column);
+    if (!size_index->column_bits[row])
+        size_index->row_bits &= ~(UINT64_C(1) << row);
+}
+
+/* Epochs only grow, so that what enters is mostly the newest. */
+static void enter_lane(wi_stream_list *stream_list, wi_extent *extent)
+{
+    wi_extent *before = stream_list->last;
+    while (before && before->epoch > extent->epoch)
+        before = before->lane_previous;
+    stream_list->bytes += extent->bytes;
+    extent->lane_previous = before;
+    extent->lane_next = before ? before->lane_next : stream_list->first;
+    *(before ? &before->lane_next : &stream_list->first) = extent;
+    *(extent->lane_next ? &extent->lane_next->lane_previous : &stream_list->last) = extent;
+}
+
+static void leave_lane(wi_stream_list *stream_list, wi_extent *extent)
+{
+    *(extent->lane_previous ? &extent->lane_previous->lane_next : &stream_list->first) = extent->lane_next;
+    *(extent->lane_next ? &extent->lane_next->lane_previous : &stream_list->last) = extent->lane_previous;
+    extent->lane_previous = extent->lane_next = NULL;
+    stream_list->bytes -= extent->bytes;
+}
+
+uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment)
+{
+    uintptr_t base = (uintptr_t)extent->region->base;
+    return wi_round_up(base + extent->offset, alignment) - base;
+}
+
+static bool region_holds(const wi_extent *extent, uint64_t bytes, uint64_t alignment)
+{
+    uint64_t start = wi_extent_start(extent, alignment);
+    return start + bytes <= extent->offset + extent->bytes;
+}
+
+static bool is_better(const wi_extent *a, const wi_extent *b)
+{
+    if (a->bytes != b->bytes || !a->region->shared->by_address)
+        return a->bytes < b->bytes;
+    return a->region->base + a->offset < b->region->base + b->offset;
+}
+
+static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_t alignment)
+{
+    wi_extent *best = NULL;
+    for (wi_extent *e = bin->first; e; e = e->list_next)
+        if (region_holds(e, bytes, alignment) && (!best || is_better(e, best)))
+            best = e;
+    return best;
+}
+
+static wi_extent *best_on(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
+{
+    unsigned row, column;
+    bin_of(bytes, &row, &column);
+    uint64_t rows = size_index->row_bits >> row << row;
+    for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
+        unsigned r = (unsigned)__builtin_ctzll(rows);
+        uint64_t columns = size_index->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
+        for (; columns; columns &= columns - 1) {
+            wi_extent *best = best_in_bin(&size_index->bins[r][__builtin_ctzll(columns)], bytes, alignment);
+            if (best)
+                return best;
+        }
+    }
+    return NULL;
+}
+
+wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list,
+                             uint64_t bytes, uint64_t alignment)
+{
+    return best_on(shelf_of(shared, number, stream_list), bytes, alignment);
+}
+
+wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list, uint64_t bytes,
+                          uint64_t alignment)
+{
+    wi_extent *mine = stream_list ? best_on(shelf_of(shared, number, stream_list), bytes, alignment) : NULL;
+    if (mine && mine->bytes == bytes && !shared->by_address)
+        return mine;
+    wi_extent *anyones = best_on(shelf_of(shared, number, NULL), bytes, alignment);
+    return !mine || (anyones && is_better(anyones, mine)) ? anyones : mine;
+}
+
+wi_extent *wi_region_best(wi_region *region, const wi_stream_list *stream_list, uint64_t bytes, uint64_t alignment)
+{
+    return wi_shared_best(region->shared, region->number, stream_list, bytes, alignment);
+}
+
+/* Cutting and joining ---------------------------------------------------------------------------------------------- */
+
+static void region_enlist(wi_region *region, wi_extent *extent)
+{
+    if (extent->kind == WI_FREE) {
+        enter_bin(shelf_for(region, extent->stream_list), extent);
+        region->free_bytes += extent->bytes;
+        if (extent->stream_list) {
+            enter_lane(extent->stream_list, extent);
+            region->shared->in_order++;
+        }
+    } else if (extent->kind == WI_HOLE)
+        wi_list_add(&region->holes, extent);
+}
+
+static void region_delist(wi_region *region, wi_extent *extent)
+{
+    if (extent->kind == WI_FREE) {
+        leave_bin(shelf_for(region, extent->stream_list), extent);
+        region->free_bytes -= extent->bytes;
+        if (extent->stream_list) {
+            leave_lane(extent->stream_list, extent);
+            region->shared->in_order--;
+        }
+    } else if (extent->kind == WI_HOLE)
+        wi_list_remove(&region->holes, extent);
+}
+
+wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
+{
+    wi_assert(offset > extent->offset && offset < extent->offset + extent->bytes && offset % WI_UNIT == 0);
+    wi_extent *rest = region_take_record(region);
+    region_delist(region, extent);
+    rest->kind = extent->kind;
+    rest->last = extent->last;
+    rest->freed_on = extent->freed_on;
+    rest->stream_list = extent->stream_list;
+    rest->epoch = extent->epoch;
+    rest->offset = offset;
+    rest->bytes = extent->offset + extent->bytes - offset;
+    extent->bytes = offset - extent->offset;
+    rest->previous = extent;
+    rest->next = extent->next;
+    if (rest->next)
+        rest->next->previous = rest;
+    extent->next = rest;
+    region_enlist(region, extent);
+    region_enlist(region, rest);
+    return rest;
+}
+
+static bool region_in_use(wi_extent_kind kind)
+{
+    return kind == WI_USED || kind == WI_BUSY;
+}
+
+static void count_use(wi_shared *shared, uint64_t bytes)
+{
+    shared->in_use += bytes;
+    shared->peak_in_use = wi_max(shared->peak_in_use, shared->in_use);
+}
+
+void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
+{
+    bool before = region_in_use(extent->kind), after = region_in_use(kind);
+    region_delist(region, extent);
+    if (extent->kind == WI_USED)
+        region->shared->in_use -= extent->bytes;
+    extent->kind = kind;
+    if (kind == WI_USED)
+        count_use(region->shared, extent->bytes);
+    extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
+    if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
+        extent->stream_list = NULL; /* it has passed while this was busy */
+    region_enlist(region, extent);
+    if (before != after)
+        wi_chunk_use(region, extent->offset, extent->bytes, after);
+}
+
+uint64_t wi_owners_mix(uint64_t a, uint64_t b)
+{
+    uint64_t secret = (a | b) & WI_SECRET, x = a & ~WI_SECRET, y = b & ~WI_SECRET;
+    return (x == y || y == WI_CLEAN ? x : x == WI_CLEAN ? y : WI_MIXED) | secret;
+}
+
+static void absorb_next(wi_region *region, wi_extent *extent)
+{
+    wi_extent *next = extent->next;
+    region_delist(region, extent);
+    region_delist(region, next);
+    extent->bytes += next->bytes;
+    extent->last = wi_owners_mix(extent->last, next->last);
+    extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
+    if (next->stream_list) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
+        wi_assert(!extent->stream_list || extent->stream_list == next->stream_list);
+        extent->epoch = extent->stream_list ? wi_max(extent->epoch, next->epoch) : next->epoch;
+        extent->stream_list = next->stream_list;
+    }
+    extent->next = next->next;
+    if (extent->next)
+        extent->next->previous = extent;
+    drop_record(&region->shared->pool, next);
+    region_enlist(region, extent);
+}
+
+static bool region_alike(const wi_extent *a, const wi_extent *b)
+{
+    return a->kind == b->kind && (a->kind != WI_FREE || a->stream_list == b->stream_list);
+}
+
+enum { SPREAD = 16 };
+
+/* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which keeps memory in
+ * one piece; but not for much more than was freed, as others would have to wait for that; nor does the order of a stream that
+ * is gone, which serves nobody. */
+static bool region_joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
+{
+    if (region_alike(a, b))
+        return true;
+    if (a->kind != WI_FREE || b->kind != WI_FREE || region->shared->stream_lists != 1 ||
+        (a->stream_list && b->stream_list))
+        return false;
+    if ((a->stream_list ? a->stream_list : b->stream_list)->gone)
+        return false;
+    return a->stream_list ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
+}
+
+wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
+{
+    wi_assert(extent->kind == WI_HOLE || extent->kind == WI_FREE);
+    for (;;) { /* what joins on one side can change what does on the other */
+        if (extent->previous && region_joinable(region, extent->previous, extent))
+            extent = extent->previous;
+        else if (!extent->next || !region_joinable(region, extent->next, extent))
+            return extent;
+        absorb_next(region, extent);
+    }
+}
+
+void wi_region_merge_busy(wi_region *region, wi_extent *extent)
+{
+    wi_assert(extent->kind == WI_BUSY && extent->next && extent->next->kind == WI_BUSY);
+    absorb_next(region, extent);
+}
+
+void wi_region_give(wi_region *region, wi_extent *busy, wi_extent *used, uint64_t bytes)
+{
+    wi_assert(busy->kind == WI_BUSY && used->kind == WI_USED && used->next == busy && bytes <= busy->bytes);
+    if (bytes < busy->bytes) {
+        wi_extent *rest = wi_region_cut(region, busy, busy->offset + bytes);
+        wi_region_set(region, rest, WI_FREE);
+        wi_region_join(region, rest);
+    }
+    busy->stream_list = NULL;
+    count_use(region->shared, busy->bytes);
+    absorb_next(region, used);
+}
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+static void free_rest(wi_region *region, wi_extent *extent)
+{
+    if (!extent || extent->kind == WI_FREE)
+        return;
+    wi_region_set(region, extent, WI_FREE);
+    wi_region_join(region, extent);
+}
+
+void wi_region_note_start(wi_region *region, uint64_t offset, bool begins)
+{
+    uint64_t granule = offset / region->granule, bit = UINT64_C(1) << granule % 64;
+    region->starts[granule] += begins ? 1u : -1u;
+    if (region->starts[granule] > 0)
+        region->started[granule / 64] |= bit;
+    else
+        region->started[granule / 64] &= ~bit;
+}
+
+wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
+{
+    wi_extent *cache = offset > extent->offset ? extent : NULL;
+    if (cache)
+        extent = wi_region_cut(region, cache, offset);
+    wi_extent *rest = bytes + slack < extent->bytes ? wi_region_cut(region, extent, offset + bytes) : NULL;
+    wi_region_set(region, extent, WI_USED);
+    extent->stream_list = NULL;
+    free_rest(region, cache);
+    free_rest(region, rest);
+    wi_region_set_slot(region, offset, extent->index + 1);
+    wi_region_note_start(region, offset, true);
+    return extent;
+}
+
+/* No block begins any more where the extent does; one was freed there. */
+static void end_block(wi_region *region, wi_extent *extent)
+{
+    wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
+    wi_region_note_start(region, extent->offset, false);
+    wi_stream_uses_free(extent->block.stream_uses);
+    wi_block_set(&extent->block, &(wi_block){0});
+}
+
+void wi_region_unite(wi_region *region, wi_extent *extent)
+{
+    wi_assert(extent->kind == WI_USED && extent->next->kind == WI_USED && extent->next->block.before == 0);
+    end_block(region, extent->next);
+    absorb_next(region, extent);
+}
+
+wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list)
+{
+    if (extent->block.before > 0) /* where a second free of it would look */
+        wi_region_set_slot(region, (uint64_t)((char *)extent->block.pointer - region->base), WI_SLOT_FREED);
+    extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
+    extent->stream_list = stream_list;
+    extent->epoch = stream_list ? stream_list->open : 0;
+    extent->freed_on = stream_list ? wi_stream_list_number(stream_list->stream) : WI_CLEAN;
+    end_block(region, extent);
+    wi_region_set(region, extent, WI_FREE);
+    return wi_region_join(region, extent);
+}
+
+wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)
+{
+    wi_assert(extent->kind == WI_FREE && extent->stream_list);
+    region_delist(region, extent);
+    extent->stream_list = NULL;
+    region_enlist(region, extent);
+    return wi_region_join(region, extent);
+}
+
+#define NO_GRANULE UINT64_MAX
+
+#ifdef WEIR_INVARIANTS
+static bool is_started(const wi_region *region, uint64_t granule)
+{
+    return region->started[granule / 64] >> granule % 64 & 1;
+}
+#endif
+
+/* The last granule before it in which a used extent begins. */
+static uint64_t started_before(const wi_region *region, uint64_t granule)
+{
+    uint64_t word = granule / 64, bits = region->started[word] & ((UINT64_C(1) << granule % 64) - 1);
+    while (bits == 0 && word > 0)
+        bits = region->started[--word];
+    return bits ? word * 64 + 63u - (unsigned)__builtin_clzll(bits) : NO_GRANULE;
+}
+
+/* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
+static wi_extent *used_before(wi_region *region, uint64_t offset)
+{
+    uint64_t unit = offset / WI_UNIT, granule = offset / region->granule;
+    for (; granule != NO_GRANULE; granule = started_before(region, granule)) {
+        uint64_t first = granule * region->granule / WI_UNIT;
+        for (uint64_t u = wi_min(unit, first + region->granule / WI_UNIT - 1) + 1;
+             region->starts[granule] && u > first;) {
+            uint32_t slot = region->slots[--u];
+            if (slot == 0 || (slot & WI_SLOT_FREED))
+                continue;
+            return wi_record_at(&region->shared->pool, slot - 1);
+        }
+    }
+    return NULL;
+}
+
+wi_extent *wi_region_find(wi_region *region, uint64_t offset, bool *freed)
+{
+    *freed = offset % WI_UNIT == 0 && (region->slots[offset / WI_UNIT] & WI_SLOT_FREED) != 0;
+    wi_extent *extent = used_before(region, offset);
+    return extent && offset < extent->offset + extent->bytes ? extent : NULL;
+}
+
+wi_extent *wi_region_at(wi_region *region, uint64_t offset)
+{
+    wi_extent *extent = used_before(region, offset);
+    if (!extent)
+        extent = region->first;
+    while (offset >= extent->offset + extent->bytes)
+        extent = extent->next;
+    return extent;
+}
+
+/* The space -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t granules_of(const wi_region *region)
+{
+    return region->granule ? wi_round_up(region->bytes, region->granule) / region->granule : 0;
+}
+
+weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint64_t bytes, uint64_t granule,
+                           wi_shared *shared)
+{
+    *region = (wi_region){.bytes = bytes, .granule = granule, .shared = shared, .number = number};
+    region->base = base;
+    uint64_t granules = granules_of(region);
+    region->slots = lazy_table(bytes / WI_UNIT * sizeof *region->slots);
+    region->starts = lazy_table(granules * sizeof *region->starts);
+    region->started = lazy_table((granules / 64 + 1) * sizeof *region->started);
+    region->chunks = lazy_table(granules * sizeof *region->chunks);
+    weir_status status = wi_extent_pool_reserve(&shared->pool, 1);
+    if (!region->slots || !region->starts || !region->started || !region->chunks)
+        status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the tables of a range of %llu bytes",
+                           (unsigned long long)bytes);
+    if (status != WEIR_OK) {
+        wi_region_destroy(region);
+        return status;
+    }
+    region->first = region_take_record(region);
+    region->first->bytes = bytes;
+    region->first->kind = WI_HOLE;
+    wi_list_add(&region->holes, region->first);
+    return WEIR_OK;
+}
+
+void wi_region_destroy(wi_region *region)
+{
+    uint64_t granules = granules_of(region);
+    for (wi_extent *e = region->first, *next; e; e = next) {
+        next = e->next;
+        drop_record(&region->shared->pool, e);
+    }
+    if (region->slots)
+        munmap(region->slots, region->bytes / WI_UNIT * sizeof *region->slots);
+    if (region->starts)
+        munmap(region->starts, granules * sizeof *region->starts);
+    if (region->started)
+        munmap(region->started, (granules / 64 + 1) * sizeof *region->started);
+    if (region->chunks)
+        munmap(region->chunks, granules * sizeof *region->chunks);
+    *region = (wi_region){0};
+}
+
+void wi_region_check(wi_region *region)
+{
+#ifdef WEIR_INVARIANTS
+    if (!region->first || (++region->changes % 64 != 0 && region->changes > 256))
+        return; /* a full walk each time would make long runs quadratic */
+    uint64_t at = 0, free_bytes = 0, granule = 0;
+    uint32_t begin = 0; /* used extents in this granule */
+    for (const wi_extent *e = region->first, *before = NULL; e; before = e, e = e->next) {
+        wi_assert(e->offset == at && e->bytes > 0 && e->bytes % WI_UNIT == 0 && e->previous == before);
+        wi_assert(!before || !region_alike(before, e) || e->kind == WI_USED || e->kind == WI_BUSY);
+        wi_assert(!e->stream_list || e->kind == WI_FREE || e->kind == WI_BUSY);
+        wi_assert(e->kind != WI_HOLE || (e->offset % region->granule == 0 && e->bytes % region->granule == 0));
+        if (e->offset / region->granule != granule) {
+            wi_assert(region->starts[granule] == begin && is_started(region, granule) == (begin > 0));
+            granule = e->offset / region->granule;
+            begin = 0;
+        }
+        begin += e->kind == WI_USED;
+        uint32_t slot = region->slots[e->offset / WI_UNIT];
+        if (e->kind == WI_USED)
+            wi_assert(slot == e->index + 1 && e->bytes - e->block.charged <= region->most_slack &&
+                      e->block.before + wi_load(e->block.bytes) + e->block.after <= e->block.charged &&
+                      e->block.pointer == region->base + e->offset + e->block.before);
+        else
+            wi_assert(slot == 0 || (slot & WI_SLOT_FREED));
+        if (e->kind == WI_HOLE)
+            wi_assert(!region->chunks[e->offset / region->granule]);
+        if (e->kind == WI_FREE || e->kind == WI_USED)
+            wi_assert(region->chunks[e->offset / region->granule] &&
+                      region->chunks[(e->offset + e->bytes - 1) / region->granule]);
+        if (e->kind == WI_FREE)
+            free_bytes += e->bytes;
+        at += e->bytes;
+    }
+    wi_assert(region->starts[granule] == begin);
+    wi_assert(at == region->bytes && free_bytes == region->free_bytes);
+#else
+    (void)region;
+#endif
+}

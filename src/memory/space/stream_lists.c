@@ -1,0 +1,404 @@
+#include "memory/space/stream_lists.h"
+#include "base/plant.h"
+#include "base/system.h"
+#include "memory/ledger/record.h"
+
+/* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
+ * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200; docs/benchmarks.md). */
+enum { FREES_PER_EPOCH = 64 };
+
+void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, unsigned *count)
+{
+    stream_lists->resource = resource; /* all else is zeros: the tables are large, and touched as they are needed */
+    stream_lists->count = count;
+    stream_lists->late.gone = true;
+    stream_lists->late.open = 1;
+    stream_lists->gone = &stream_lists->late;
+    resource->stream_lists = stream_lists;
+}
+
+static void stream_list_lock(const wi_stream_lists *stream_lists)
+{
+    wi_resource_lock(stream_lists->resource);
+}
+
+static void stream_list_unlock(const wi_stream_lists *stream_lists)
+{
+    wi_resource_unlock(stream_lists->resource);
+}
+
+static bool has_passed(const wi_stream_lists *stream_lists, wi_event event)
+{
+    return stream_lists->resource->driver->passed(stream_lists->resource->device, event);
+}
+
+static void free_list(wi_stream_list *stream_list, const wi_stream_list *end)
+{
+    for (wi_stream_list *next; stream_list != end; stream_list = next) {
+        next = stream_list->next_gone;
+        free(stream_list);
+    }
+}
+
+void wi_stream_lists_destroy(wi_stream_lists *stream_lists)
+{
+    for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
+        wi_assert(!stream_list->first);
+    free_list(stream_lists->gone, &stream_lists->late);
+    free_list(stream_lists->spent, NULL);
+    for (unsigned i = 0; i < stream_lists->used; i++)
+        free(stream_lists->places[i]);
+}
+
+wi_stream_list *wi_stream_lists_next(const wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
+{
+    if (stream_list && stream_list->gone)
+        return stream_list->next_gone;
+    for (unsigned i = stream_list ? stream_list->place + 1 : 0; i < stream_lists->used; i++)
+        if (stream_lists->places[i])
+            return stream_lists->places[i];
+    return stream_lists->gone;
+}
+
+wi_stream_list *wi_stream_lists_find(const wi_stream_lists *stream_lists, weir_stream stream)
+{
+    wi_stream_list *stream_list = stream_lists->places[stream.id % WI_STREAM_LIST_PLACES];
+    return stream.id != 0 && stream_list && stream_list->stream.id == stream.id ? stream_list : NULL;
+}
+
+void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent *extent, weir_stream other)
+{
+    wi_ledger *ledger = stream_lists->resource->ledger;
+    if (wi_unlikely(wi_recording(ledger)))
+        wi_record(ledger,
+                  (weir_event){.action = WEIR_ACTION_REAP,
+                               .pointer = extent->region->base + extent->offset,
+                               .bytes = extent->bytes,
+                               .stream = extent->stream_list->stream,
+                               .other = other},
+                  NULL);
+}
+
+/* What the stream list has up to the epoch becomes anyone's. */
+static uint64_t release_up_to(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t epoch)
+{
+    uint64_t bytes = 0;
+    while (stream_list->first && stream_list->first->epoch <= epoch) {
+        bytes += stream_list->first->bytes;
+        wi_stream_lists_trace(stream_lists, stream_list->first, stream_list->first->stream_list->stream);
+        wi_region_neutral(stream_list->first->region, stream_list->first);
+    }
+    stream_list->passed = epoch;
+    stream_lists->released += bytes;
+    return bytes;
+}
+
+/* Epochs ----------------------------------------------------------------------------------------------------------- */
+
+static void add_mark(wi_stream_list *stream_list, wi_epoch mark)
+{
+    if (stream_list->mark_count == WI_EPOCHS) /* the newest stands for what it stood for as well */
+        stream_list->mark_count--;
+    stream_list->stream_uses[(stream_list->first_mark + stream_list->mark_count++) % WI_EPOCHS] = mark;
+}
+
+/* Something was freed since the last event; nobody is about one. */
+static bool stream_list_is_open(const wi_stream_list *stream_list)
+{
+    return stream_list->last && stream_list->last->epoch > stream_list->recorded && !stream_list->recording;
+}
+
+static bool can_record(const wi_stream_list *stream_list)
+{
+    return stream_list->stream.id != 0 && !stream_list->gone && stream_list_is_open(stream_list);
+}
+
+static wi_epoch begin_mark(wi_stream_list *stream_list)
+{
+    stream_list->frees = 0;
+    stream_list->recording = true;
+    return (wi_epoch){.epoch = stream_list->open++, .freed = stream_list->freed};
+}
+
+static void end_mark(wi_stream_list *stream_list, const wi_epoch *mark, bool good)
+{
+    stream_list->recording = false;
+    stream_list->refused = !good;
+    if (!good)
+        return;
+    stream_list->recorded = mark->epoch;
+    add_mark(stream_list, *mark);
+}
+
+/* What cannot be recorded now, on a stream that is being captured, stays for the next time. An event of a stream that has
+ * ended meanwhile may be on another one, whose record the driver has made of its own. */
+static void close_epoch(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
+{
+    weir_stream stream = stream_list->stream;
+    void *native = stream_list->native;
+    wi_epoch mark = begin_mark(stream_list);
+    stream_list_unlock(stream_lists);
+    weir_status status = stream_lists->resource->driver->record(stream_lists->resource->device, native, &mark.event);
+    stream_list_lock(stream_lists);
+    end_mark(stream_list, &mark, status == WEIR_OK && !stream_list->gone && stream_list->stream.id == stream.id);
+}
+
+void wi_stream_lists_freed(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t bytes, uint64_t count)
+{
+    stream_list->freed += bytes;
+    stream_list->frees += count;
+    if (stream_list->frees >= FREES_PER_EPOCH && *stream_lists->count > 1 && can_record(stream_list))
+        close_epoch(stream_lists, stream_list);
+}
+
+void wi_stream_lists_returned(wi_stream_list *stream_list, uint64_t bytes)
+{
+    stream_list->freed += bytes;
+    stream_list->frees++;
+}
+
+static uint64_t stream_list_pass(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
+{
+    uint64_t passed = stream_list->passed;
+    if (wi_plant == WI_PLANT_EARLY_REUSE)
+        return release_up_to(stream_lists, stream_list, stream_list->open - 1);
+    while (stream_list->mark_count > 0) {
+        const wi_epoch *mark = &stream_list->stream_uses[stream_list->first_mark];
+        if (!has_passed(stream_lists, mark->event))
+            break;
+        passed = mark->epoch;
+        stream_list->freed_passed = mark->freed;
+        stream_list->first_mark = (stream_list->first_mark + 1) % WI_EPOCHS;
+        stream_list->mark_count--;
+    }
+    return passed > stream_list->passed ? release_up_to(stream_lists, stream_list, passed) : 0;
+}
+
+/* Streams ---------------------------------------------------------------------------------------------------------- */
+
+static uint32_t generation_of(weir_stream stream)
+{
+    return (uint32_t)(stream.id >> 16);
+}
+
+static bool stream_list_has_ended(const wi_stream_lists *stream_lists, weir_stream stream)
+{
+    return generation_of(stream) <= stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
+}
+
+static void note_end(wi_stream_lists *stream_lists, weir_stream stream)
+{
+    uint32_t *ended = &stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
+    *ended = *ended < generation_of(stream) ? generation_of(stream) : *ended;
+}
+
+static wi_stream_list *new_lane(wi_stream_lists *stream_lists)
+{
+    wi_stream_list *stream_list = stream_lists->spent;
+    if (stream_list) {
+        stream_lists->spent = stream_list->next_gone;
+        stream_list->gone = false;
+        return stream_list;
+    }
+    stream_list = calloc(1, sizeof *stream_list);
+    if (stream_list)
+        stream_list->open = 1;
+    return stream_list;
+}
+
+wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream stream, void *native)
+{
+    unsigned place = stream.id % WI_STREAM_LIST_PLACES;
+    wi_stream_list *stream_list = stream_lists->places[place];
+    if (stream_list && stream_list->stream.id == stream.id)
+        return stream_list;
+    if ((stream_list && stream_list->stream.id != 0) || stream_list_has_ended(stream_lists, stream))
+        return NULL;
+    if (!stream_list) {
+        stream_list = stream_lists->places[place] = new_lane(stream_lists);
+        if (!stream_list)
+            return NULL;
+        stream_list->place = place;
+        stream_lists->used = stream_lists->used > place ? stream_lists->used : place + 1;
+    }
+    ++*stream_lists->count;
+    stream_list->stream = stream;
+    stream_list->native = native;
+    stream_list->refused = false;
+    return stream_list;
+}
+
+wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_stream stream, void *native)
+{
+    wi_stream_list *stream_list = stream.id ? wi_stream_lists_get(stream_lists, stream, native) : NULL;
+    return stream_list ? stream_list : &stream_lists->late;
+}
+
+/* A thread that is about to record on the stream, which may be destroyed after this, is not about it for long. */
+static void let_record(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
+{
+    for (unsigned turn = 0; stream_list->recording && !wi_alone; turn++) {
+        stream_list_unlock(stream_lists);
+        wi_pause(turn);
+        stream_list_lock(stream_lists);
+    }
+}
+
+uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream stream)
+{
+    wi_stream_list *stream_list = wi_stream_lists_find(stream_lists, stream);
+    note_end(stream_lists, stream);
+    if (!stream_list)
+        return 0;
+    let_record(stream_lists, stream_list);
+    uint64_t bytes = release_up_to(stream_lists, stream_list, stream_list->open);
+    stream_list->recorded = stream_list->open++;
+    stream_list->freed_passed = stream_list->freed;
+    stream_list->frees = 0;
+    stream_list->mark_count = 0;
+    stream_list->stream.id = 0;
+    --*stream_lists->count;
+    return bytes;
+}
+
+/* Extents that are busy keep the stream list, and what was freed since the last event waits for more than its events: the next stream
+ * gets another one. */
+void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
+{
+    wi_stream_list *stream_list = wi_stream_lists_find(stream_lists, stream);
+    note_end(stream_lists, stream);
+    if (!stream_list)
+        return;
+    let_record(stream_lists, stream_list);
+    stream_list->gone = true;
+    stream_list->native = NULL;
+    stream_list->next_gone = stream_lists->gone;
+    stream_lists->gone = stream_list;
+    stream_lists->places[stream_list->place] = NULL;
+    --*stream_lists->count;
+}
+
+/* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have passed. */
+static void collect_spent(wi_stream_lists *stream_lists)
+{
+    for (wi_stream_list **link = &stream_lists->gone, *stream_list;
+         (stream_list = *link) && stream_list != &stream_lists->late;) {
+        bool spent = !stream_list->first && !stream_list->recording && stream_list->frees == 0 &&
+                     stream_list->passed == stream_list->open - 1;
+        if (!spent) {
+            link = &stream_list->next_gone;
+            continue;
+        }
+        *link = stream_list->next_gone;
+        stream_list->next_gone = stream_lists->spent;
+        stream_lists->spent = stream_list;
+    }
+}
+
+/* Something was freed that no event of the stream's will tell of. */
+static bool wants_bound(const wi_stream_list *stream_list)
+{
+    bool gone = stream_list->gone && (stream_list->recorded < stream_list->open - 1 || stream_list->frees > 0);
+    return !stream_list->recording && (gone || (stream_list->refused && stream_list_is_open(stream_list)));
+}
+
+static bool any_wants_bound(const wi_stream_lists *stream_lists)
+{
+    bool any = false;
+    for (const wi_stream_list *stream_list = NULL;
+         !any && (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
+        any = wants_bound(stream_list);
+    return any;
+}
+
+bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
+{
+    const wi_resource *r = stream_lists->resource;
+    wi_event event;
+    if (!r->driver->record_all || stream_lists->bounding || !any_wants_bound(stream_lists))
+        return false;
+    for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
+        stream_list->bound = wants_bound(stream_list) ? begin_mark(stream_list) : (wi_epoch){.epoch = 0};
+    stream_lists->bounding = true;
+    stream_list_unlock(stream_lists);
+    weir_status status = r->driver->record_all(r->device, &event);
+    stream_list_lock(stream_lists);
+    stream_lists->bounding = false;
+    for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
+        if (stream_list->bound.epoch > 0) {
+            stream_list->bound.event = event;
+            end_mark(stream_list, &stream_list->bound, status == WEIR_OK);
+            stream_list->bound.epoch = 0;
+        }
+    return status == WEIR_OK;
+}
+
+void wi_stream_lists_drain(wi_stream_lists *stream_lists)
+{
+    const wi_resource *r = stream_lists->resource;
+    (void)wi_stream_lists_bound(stream_lists);
+    if (any_wants_bound(stream_lists) && r->driver->settle)
+        (void)r->driver->settle(r->device);
+    for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));) {
+        if (stream_list->first && stream_list->mark_count > 0) {
+            const wi_epoch *last =
+                &stream_list->stream_uses[(stream_list->first_mark + stream_list->mark_count - 1) % WI_EPOCHS];
+            (void)r->driver->wait(r->device, last->event, UINT64_MAX);
+        }
+        (void)release_up_to(stream_lists, stream_list, stream_list->open);
+    }
+}
+
+/* All stream lists -------------------------------------------------------------------------------------------------------- */
+
+uint64_t wi_stream_lists_renew(wi_stream_lists *stream_lists)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < stream_lists->used; i++) {
+        wi_stream_list *stream_list = stream_lists->places[i];
+        if (!stream_list || stream_list->stream.id == 0)
+            continue;
+        if (can_record(stream_list))
+            close_epoch(stream_lists, stream_list);
+        bytes += stream_list_pass(stream_lists, stream_list);
+    }
+    for (wi_stream_list *stream_list = stream_lists->gone; stream_list; stream_list = stream_list->next_gone)
+        bytes += stream_list_pass(stream_lists, stream_list);
+    collect_spent(stream_lists);
+    return bytes;
+}
+
+uint64_t wi_stream_lists_bytes(const wi_stream_lists *stream_lists)
+{
+    uint64_t bytes = 0;
+    for (const wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
+        bytes += wi_min(stream_list->bytes, stream_list->freed - stream_list->freed_passed);
+    return bytes;
+}
+
+bool wi_stream_lists_oldest(const wi_stream_lists *stream_lists, weir_stream but, wi_event *out)
+{
+    const wi_stream_list *most = NULL;
+    for (const wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));) {
+        bool waits =
+            stream_list->first && stream_list->mark_count > 0 && (but.id == 0 || stream_list->stream.id != but.id);
+        if (waits && (!most || stream_list->bytes > most->bytes))
+            most = stream_list;
+    }
+    if (most)
+        *out = most->stream_uses[most->first_mark].event;
+    return most != NULL;
+}
+
+bool wi_stream_lists_point(const wi_extent *extent, wi_event *out)
+{
+    const wi_stream_list *stream_list = extent->stream_list;
+    for (unsigned i = 0; i < stream_list->mark_count; i++) {
+        const wi_epoch *mark = &stream_list->stream_uses[(stream_list->first_mark + i) % WI_EPOCHS];
+        if (mark->epoch >= extent->epoch) {
+            *out = mark->event;
+            return true;
+        }
+    }
+    return false;
+}

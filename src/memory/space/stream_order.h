@@ -1,0 +1,59 @@
+/* What bases share whose blocks are extents and whose frees follow the order of streams: `mapped` and `segments`.
+ *
+ * Such a base has its stream lists in resource->stream lists, and resizes through table->charge. The functions are those of
+ * wi_resource_table; a table takes them all with WI_ORDERED. */
+#ifndef WI_STREAM_ORDER_H
+#define WI_STREAM_ORDER_H
+
+#include "memory/space/stream_lists.h"
+
+enum {
+    WI_RECORDS_PER_CHANGE = 8, /* more than any one change of the extents cuts */
+    WI_MOST_RENEWALS = 8       /* that one request makes use of: others may free and use again for ever */
+};
+
+/* The block is the first member of its extent. */
+static inline wi_extent *wi_extent_of(wi_block *block)
+{
+    return (wi_extent *)block;
+}
+
+void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *placement);
+void wi_ordered_publish(wi_resource *resource, wi_block *block);
+bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
+void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream stream, void *native);
+weir_status wi_ordered_release(wi_resource *resource, wi_block *block);
+weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
+bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next);
+bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native);
+uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left);
+uint64_t wi_ordered_released(wi_resource *resource);
+bool wi_ordered_await(wi_resource *resource, uint64_t deadline);
+void wi_ordered_forget(wi_resource *resource, weir_stream stream);
+bool wi_ordered_bound(wi_resource *resource);
+void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
+
+#define WI_ORDERED                                                                                                     \
+    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
+    .retire_list = wi_ordered_retire_list, .release = wi_ordered_release, .shrink = wi_ordered_shrink,                 \
+    .follow = wi_ordered_follow, .pass = wi_ordered_pass, .released = wi_ordered_released, .await = wi_ordered_await,  \
+    .forget = wi_ordered_forget, .bound = wi_ordered_bound, .abandon = wi_ordered_abandon, .join = wi_ordered_join
+
+/* With the lock held: */
+
+/* In whose order the request may take what is not yet anyone's; NULL: in none. */
+const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *placement);
+/* The free or busy extent serves the request, which is measured. `slack`, as far as the space allows it, may stay behind. */
+wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
+/* The same of free memory in the order of another stream, in spaces of the number: the placement's stream is ordered behind
+ * what may still use it. NULL: there is none. The lock is released while the driver works; behind.c. */
+wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,
+                                uint64_t slack);
+/* The free memory behind a used extent that is anyone's becomes busy; NULL where there are not `more` bytes of it. */
+wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
+/* Why nothing could be put behind it: WEIR_ERR_NO_ROOM. */
+weir_status wi_ordered_no_room(const wi_extent *extent);
+/* The bytes that a block gains are in the ledger's books from here on. */
+void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
+
+#endif

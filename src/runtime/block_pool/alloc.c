@@ -1,0 +1,324 @@
+/* Taking blocks: one, a run, or many; waiting for pending ones; refusing with numbers; clearing on change of owner. */
+#include "runtime/block_pool/block_pool.h"
+#include "base/options.h"
+#include "base/system.h"
+
+typedef enum taking { ONE, RUN, MANY } taking;
+
+typedef struct want {
+    weir_blocks_member *member;
+    taking kind;
+    uint32_t count;
+    uint32_t *out; /* one index, or the first of a run, or `count` of them */
+    weir_stream stream;
+    void *native;
+    wi_waiting *clearing; /* NULL in a pool that does not clear; with room for `count` runs */
+} want;
+
+/* The k-th block of what was taken. */
+static uint32_t taken_at(const want *w, uint32_t k)
+{
+    return w->kind == MANY ? w->out[k] : *w->out + k;
+}
+
+/* Under the lock --------------------------------------------------------------------------------------------------- */
+
+/* The run has been taken out of the bitmap and becomes the member's. */
+static inline void block_pool_hold(weir_blocks_member *member, uint32_t first, uint32_t count)
+{
+    weir_blocks *pool = member->pool;
+    wi_blocks_hold(pool, (wi_block_run){first, count});
+    for (uint32_t i = 0; i < count; i++)
+        pool->owners[first + i] = member->slot;
+    for (uint32_t i = 0; wi_unlikely(pool->takings != NULL) && i < count; i++)
+        pool->takings[first + i]++;
+}
+
+/* The same where blocks are cleared: they are held when they are clear. The entry takes the runs that have to be. */
+static void hold_later(weir_blocks_member *member, uint32_t first, uint32_t count, wi_waiting *clearing)
+{
+    weir_blocks *pool = member->pool;
+    for (uint32_t i = first; i < first + count; i++) {
+        wi_block_run *last = clearing->run_count ? &clearing->runs[clearing->run_count - 1] : NULL;
+        if (pool->takings)
+            pool->takings[i]++;
+        if (pool->owners[i] == member->slot)
+            continue;
+        pool->owners[i] = member->slot;
+        if (last && last->first + last->count == i)
+            last->count++;
+        else
+            clearing->runs[clearing->run_count++] = (wi_block_run){i, 1};
+    }
+}
+
+static inline void count_in(weir_blocks_member *member, uint32_t count)
+{
+    weir_blocks *pool = member->pool;
+    member->taken += count;
+    member->used += count;
+    if (member->used > member->peak)
+        member->peak = member->used;
+    if (pool->free.free < pool->least_free)
+        pool->least_free = pool->free.free;
+}
+
+static inline bool under_cap(const weir_blocks_member *member, uint32_t count)
+{
+    return count <= member->cap - member->used;
+}
+
+static void hold_as(const want *w, uint32_t first, uint32_t count)
+{
+    if (w->clearing)
+        hold_later(w->member, first, count, w->clearing);
+    else
+        block_pool_hold(w->member, first, count);
+}
+
+static bool block_pool_try_once(const want *w)
+{
+    weir_blocks_member *member = w->member;
+    wi_bitmap *bitmap = &member->pool->free;
+    if (!under_cap(member, w->count) || w->count > bitmap->free)
+        return false;
+    if (w->kind == MANY) {
+        for (uint32_t i = 0; i < w->count; i++)
+            hold_as(w, w->out[i] = wi_bitmap_take(bitmap), 1);
+    } else {
+        uint32_t first = w->count == 1 ? wi_bitmap_take(bitmap) : wi_bitmap_take_run(bitmap, w->count);
+        if (first == WI_BITMAP_NONE)
+            return false;
+        hold_as(w, first, w->count);
+        *w->out = first;
+    }
+    count_in(member, w->count);
+    return true;
+}
+
+/* Whether it could be met if nothing were pending, as far as counts can tell. */
+static bool block_pool_could(const want *w)
+{
+    const weir_blocks *pool = w->member->pool;
+    return pool->pending > 0 && w->count <= w->member->cap - (w->member->used - w->member->pending) &&
+           w->count <= pool->free.free + pool->pending;
+}
+
+/* Refusing --------------------------------------------------------------------------------------------------------- */
+
+typedef struct numbers {
+    uint32_t cap, held, pending;              /* the member's */
+    uint32_t free, all_pending, longest, top; /* the pool's */
+    const char *top_name;
+} numbers;
+
+static numbers block_pool_look(const want *w)
+{
+    const weir_blocks_member *member = w->member;
+    weir_blocks *pool = member->pool;
+    numbers n = {member->cap, member->used - member->pending, member->pending, pool->free.free, pool->pending, 0, 0,
+                 ""};
+    if (w->kind == RUN && w->count <= n.free)
+        n.longest = wi_bitmap_longest(&pool->free);
+    for (const weir_blocks_member *m = pool->first; m; m = m->next)
+        if (m->used > n.top) {
+            n.top = m->used;
+            n.top_name = m->name;
+        }
+    return n;
+}
+
+static weir_status block_pool_refuse(const want *w, const numbers *n)
+{
+    const weir_blocks_member *member = w->member;
+    const weir_blocks *pool = member->pool;
+    const char *row = w->kind == RUN && w->count > 1 ? " in a row" : "", *plural = w->count == 1 ? "" : "s";
+    atomic_fetch_add(&w->member->refused, 1);
+    atomic_fetch_add(&w->member->pool->refused, 1);
+    if (w->count > n->cap - wi_min(n->cap, n->held + n->pending))
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                         "%s asked the pool %s for %u block%s of %zu bytes%s; its cap is %u, it holds %u and %u are "
+                         "pending; give blocks back, or raise the cap",
+                         member->name, pool->tag, w->count, plural, pool->bytes, row, n->cap, n->held, n->pending);
+    if (w->count <= n->free)
+        return weir_fail(
+            WEIR_ERR_OUT_OF_MEMORY,
+            "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending, but the "
+            "longest run is %u; take them one by one, or give back what lies between",
+            member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
+            n->longest);
+    return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                     "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending; %s has %u",
+                     member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
+                     n->top_name[0] ? n->top_name : "nobody", n->top);
+}
+
+/* Not at the first try: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
+static weir_status take_slowly(const want *w)
+{
+    weir_blocks *pool = w->member->pool;
+    const weir_runtime *runtime = pool->runtime;
+    uint64_t deadline = 0;
+    for (;;) {
+        wi_waiting *done = NULL;
+        wi_event event = {NULL, 0};
+        numbers n = {0};
+        wi_blocks_lock(pool);
+        (void)wi_blocks_reap(pool, &done);
+        bool taken = block_pool_try_once(w),
+             wait = !taken && block_pool_could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
+        if (wait)
+            event = wi_blocks_oldest(pool)->event;
+        if (!taken)
+            n = block_pool_look(w);
+        wi_blocks_unlock(pool);
+        wi_waiting_free(done);
+        if (taken)
+            return WEIR_OK;
+        if (deadline == 0)
+            deadline = wi_now() + wi_option_wait();
+        if (!wait || wi_now() >= deadline || runtime->driver->wait(runtime->device, event, deadline) != WEIR_OK)
+            return block_pool_refuse(w, &n);
+    }
+}
+
+/* Clearing --------------------------------------------------------------------------------------------------------- */
+
+static weir_status block_pool_fill(const want *w)
+{
+    const weir_blocks *pool = w->member->pool;
+    const weir_runtime *runtime = pool->runtime;
+    weir_status status = WEIR_OK;
+    for (uint32_t r = 0; r < w->clearing->run_count && status == WEIR_OK; r++) {
+        wi_block_run run = w->clearing->runs[r];
+        status = runtime->driver->fill(runtime->device, (char *)pool->block.pointer + run.first * pool->bytes, 0,
+                                       run.count * pool->bytes, w->native);
+    }
+    return status;
+}
+
+/* Undoes a taking whose zeros could not be queued: behind those that were. What the blocks hold is nobody's. */
+static void block_pool_untake(const want *w)
+{
+    weir_blocks *pool = w->member->pool;
+    wi_waiting *waiting = w->clearing;
+    bool wait = false;
+    /* Zeros that were queued come before the next taker's work, if need be by waiting for them here. */
+    if (w->native && wi_waiting_fence(pool, w->native, waiting, &wait) != WEIR_OK)
+        (void)!pool->runtime->driver->stream_synchronize(pool->runtime->device, w->native);
+    wi_blocks_lock(pool);
+    for (uint32_t k = 0; k < w->count; k++) {
+        waiting->runs[k] = (wi_block_run){taken_at(w, k), 1};
+        pool->owners[taken_at(w, k)] = 0;
+    }
+    w->member->taken -= w->count;
+    wi_blocks_put(w->member, waiting->runs, w->count, wait ? waiting : NULL);
+    wi_blocks_unlock(pool);
+    if (!wait)
+        wi_waiting_free(waiting);
+}
+
+static weir_status take_and_clear(want *w)
+{
+    weir_blocks *pool = w->member->pool;
+    w->clearing = wi_waiting_make(w->member, w->count); /* now, when there is nothing to undo yet */
+    if (!w->clearing)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
+    weir_status status = take_slowly(w);
+    if (status == WEIR_OK && (status = block_pool_fill(w)) != WEIR_OK) {
+        block_pool_untake(w);
+        return status;
+    }
+    wi_blocks_lock(pool);
+    for (uint32_t k = 0; status == WEIR_OK && k < w->count; k++)
+        wi_blocks_hold(pool, (wi_block_run){taken_at(w, k), 1});
+    wi_blocks_unlock(pool);
+    wi_waiting_free(w->clearing);
+    return status;
+}
+
+/* Calls ------------------------------------------------------------------------------------------------------------ */
+
+static weir_status block_pool_check_call(const want *w, const char *call)
+{
+    WI_ENTER();
+    if (!w->member || !w->out)
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+    if (w->kind != MANY)
+        *w->out = WEIR_BLOCKS_NONE;
+    if (w->count == 0)
+        return weir_fail(WEIR_ERR_INVALID, "%s: a count of 0 blocks", call);
+    if (atomic_load_explicit(&w->member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
+        return wi_client_check(w->member->client, call);
+    return WEIR_OK;
+}
+
+static weir_status block_pool_take(want *w, const char *call)
+{
+    weir_status status = block_pool_check_call(w, call);
+    if (status != WEIR_OK)
+        return status;
+    weir_blocks *pool = w->member->pool;
+    if (w->stream.id != 0 && pool->flags & WEIR_BLOCKS_CLEAR)
+        status = wi_streams_resolve_now(pool->runtime, w->stream, call, &w->native); /* zeros now, not in a graph */
+    else if (w->stream.id != 0)
+        status = wi_streams_resolve(&pool->runtime->streams, w->stream, pool->runtime->name, &w->native);
+    if (status != WEIR_OK)
+        return status;
+    if (wi_unlikely(pool->flags & WEIR_BLOCKS_CLEAR)) {
+        status = take_and_clear(w);
+    } else {
+        wi_blocks_lock(pool);
+        bool taken = block_pool_try_once(w);
+        wi_blocks_unlock(pool);
+        if (wi_unlikely(!taken))
+            status = take_slowly(w);
+    }
+    if (status != WEIR_OK)
+        for (uint32_t k = 0; k < (w->kind == MANY ? w->count : 1); k++)
+            w->out[k] = WEIR_BLOCKS_NONE;
+    return status;
+}
+
+/* What take() does in the most frequent case; false when it is another one. */
+static inline bool block_pool_take_quickly(weir_blocks_member *member, weir_stream stream, uint32_t *index)
+{
+    if (!member || !index || stream.id != 0 || atomic_load_explicit(&wi_forked, memory_order_relaxed) ||
+        member->pool->flags & WEIR_BLOCKS_CLEAR ||
+        atomic_load_explicit(&member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
+        return false;
+    weir_blocks *pool = member->pool;
+    uint32_t place = WI_BITMAP_NONE;
+    wi_blocks_lock(pool);
+    if (wi_likely(under_cap(member, 1)))
+        place = wi_bitmap_take(&pool->free);
+    if (wi_likely(place != WI_BITMAP_NONE)) {
+        block_pool_hold(member, place, 1);
+        count_in(member, 1);
+    }
+    wi_blocks_unlock(pool);
+    *index = place;
+    return place != WI_BITMAP_NONE;
+}
+
+weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uint32_t *index)
+{
+    if (wi_likely(block_pool_take_quickly(member, stream, index)))
+        return WEIR_OK;
+    want w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
+    return block_pool_take(&w, "weir_blocks_take");
+}
+
+weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *first)
+{
+    want w = {.member = member, .kind = RUN, .count = count, .stream = stream};
+    w.out = first;
+    return block_pool_take(&w, "weir_blocks_take_run");
+}
+
+weir_status weir_blocks_take_many(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *indices)
+{
+    want w = {.member = member, .kind = MANY, .count = count, .stream = stream};
+    w.out = indices;
+    return block_pool_take(&w, "weir_blocks_take_many");
+}

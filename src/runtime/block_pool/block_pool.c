@@ -1,0 +1,289 @@
+/* Pools and members: making them, ending them, and the invariant. */
+#include "runtime/block_pool/block_pool.h"
+#include "base/intern.h"
+
+#include <sched.h>
+
+void wi_light_lock_wait(wi_light_lock *lock)
+{
+    for (unsigned tries = 0;; tries++) {
+        if (!atomic_load_explicit(&lock->taken, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&lock->taken, 1, memory_order_acquire))
+            return;
+        if (tries % 32 == 31)
+            sched_yield();
+    }
+}
+
+/* Laws ------------------------------------------------------------------------------------------------------------- */
+
+void wi_blocks_check(weir_blocks *pool)
+{
+#ifdef WEIR_INVARIANTS
+    wi_assert(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
+    if (++pool->changes % (1 + pool->count / 64) != 0)
+        return;
+    uint64_t used = 0, pending = 0, held = 0, waiting = 0;
+    for (const weir_blocks_member *m = pool->first; m; m = m->next) {
+        wi_assert(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
+        used += m->used;
+        pending += m->pending;
+    }
+    for (uint32_t i = 0; i < pool->count; i++) {
+        held += wi_blocks_is_held(pool, i);
+        wi_assert(!wi_blocks_is_held(pool, i) || (!wi_bitmap_is_free(&pool->free, i) && wi_blocks_owner(pool, i)));
+    }
+    for (const wi_waiting *head = pool->heads; head; head = head->next_head)
+        for (const wi_waiting *w = head; w; w = w->next)
+            for (uint32_t r = 0; r < w->run_count; r++)
+                waiting += w->runs[r].count;
+    wi_assert(used == pool->count - pool->free.free && held <= used - pending);
+    wi_assert(held == used - pending || pool->flags & WEIR_BLOCKS_CLEAR); /* else some are being cleared */
+    wi_assert(pending == pool->pending && waiting == pending);
+#else
+    (void)pool;
+#endif
+}
+
+/* Pools ------------------------------------------------------------------------------------------------------------ */
+
+static weir_status block_pool_check_options(weir_blocks_options *o, uint64_t *total)
+{
+    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED;
+    o->alignment = o->alignment ? o->alignment : WI_UNIT;
+    o->memory_class = o->memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_KV : o->memory_class;
+    o->tag = o->tag && *o->tag ? o->tag : "blocks";
+    if (o->count == 0 || o->count > WEIR_BLOCKS_MOST)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: a count of %u; a pool has from 1 to %u blocks",
+                         o->count, WEIR_BLOCKS_MOST);
+    if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: an alignment of %zu is no power of two up to 2 MiB",
+                         o->alignment);
+    if (o->bytes == 0 || o->bytes % o->alignment != 0)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_blocks_create: blocks of %zu bytes are no multiple of the alignment of %zu", o->bytes,
+                         o->alignment);
+    if (o->flags & ~known)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: flags %x are not all known", o->flags);
+    if (__builtin_mul_overflow((uint64_t)o->count, (uint64_t)o->bytes, total) || *total > UINT64_MAX / 4)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: %u blocks of %zu bytes are no size a device could have",
+                         o->count, o->bytes);
+    return WEIR_OK;
+}
+
+static void free_pool(weir_blocks *pool)
+{
+    wi_bitmap_destroy(&pool->free);
+    wi_bitmap_destroy(&pool->slots);
+    free(pool->held);
+    free(pool->owners);
+    free(pool->takings);
+    free(pool);
+}
+
+static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_options *o)
+{
+    weir_blocks *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pool->count = pool->least_free = o->count;
+    pool->runtime = client->runtime;
+    pool->client = client;
+    pool->bytes = o->bytes;
+    pool->flags = o->flags;
+    pool->tag = wi_intern(o->tag, sizeof((weir_block_details *)0)->tag - 1);
+    pool->held = wi_table_make((o->count + 63) / 64, sizeof *pool->held);
+    pool->owners = wi_table_make(o->count, sizeof *pool->owners);
+    pool->takings = o->flags & WEIR_BLOCKS_NAMED ? wi_table_make(o->count, sizeof *pool->takings) : NULL;
+    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCKS_NAMED && !pool->takings) ||
+        !wi_bitmap_init(&pool->slots, UINT16_MAX) || !wi_bitmap_init(&pool->free, o->count)) {
+        free_pool(pool);
+        return NULL;
+    }
+    return pool;
+}
+
+weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *options, weir_blocks **out)
+{
+    weir_status status = wi_client_check(client, "weir_blocks_create");
+    if (status != WEIR_OK)
+        return status;
+    weir_blocks_options o;
+    uint64_t total = 0;
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: no place for the result");
+    status = WI_COPY_IN(weir_blocks_options, &o, options, "weir_blocks_create");
+    if (status != WEIR_OK)
+        return status;
+    *out = NULL;
+    status = block_pool_check_options(&o, &total);
+    if (status != WEIR_OK)
+        return status;
+    weir_blocks *pool = block_pool_make_pool(client, &o);
+    if (!pool)
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_create: no host memory for the books of %u blocks", o.count);
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = total,
+                            .alignment = o.alignment,
+                            .memory_class = o.memory_class,
+                            .tag = o.tag,
+                            .flags = WEIR_ALLOC_STABLE | (o.flags & WEIR_ALLOC_NO_WAIT)};
+    status = weir_alloc_with(client, &request, &pool->block);
+    if (status != WEIR_OK) {
+        free_pool(pool);
+        return status;
+    }
+    *out = pool;
+    return WEIR_OK;
+}
+
+/* The member with the most blocks; NULL when there is none. With the lock held. */
+static const weir_blocks_member *top_holder(const weir_blocks *pool)
+{
+    const weir_blocks_member *top = pool->first;
+    for (const weir_blocks_member *m = top; m; m = m->next)
+        if (m->used > top->used)
+            top = m;
+    return top;
+}
+
+weir_status weir_blocks_destroy(weir_blocks *pool)
+{
+    WI_ENTER();
+    if (!pool)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_destroy: NULL");
+    wi_blocks_flush(pool);
+    wi_blocks_lock(pool);
+    uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
+    const weir_blocks_member *top = top_holder(pool);
+    const char *name = top ? top->name : "";
+    wi_blocks_unlock(pool);
+    if (held + pending > 0)
+        return weir_fail(
+            WEIR_ERR_BUSY,
+            "of the %u blocks of the pool %s %u are held and %u pending, most of them %s's; give them back "
+            "before destroying it",
+            pool->count, pool->tag, held, pending, name);
+    weir_status status = weir_free_block(pool->client, pool->block, WEIR_STREAM_HOST);
+    if (status != WEIR_OK)
+        return status;
+    for (weir_blocks_member *m = pool->first, *next; m; m = next) {
+        next = m->next;
+        wi_client_let_go(m->client);
+        free(m);
+    }
+    free_pool(pool);
+    return WEIR_OK;
+}
+
+/* Members ---------------------------------------------------------------------------------------------------------- */
+
+static void block_pool_list(weir_blocks *pool, weir_blocks_member *member)
+{
+    member->previous = pool->last;
+    *(pool->last ? &pool->last->next : &pool->first) = member;
+    pool->last = member;
+    pool->members++;
+}
+
+weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t cap, weir_blocks_member **out)
+{
+    weir_status status = wi_client_check(client, "weir_blocks_join");
+    if (status != WEIR_OK)
+        return status;
+    if (!pool || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: NULL");
+    *out = NULL;
+    if (client->runtime != pool->runtime)
+        return weir_fail(WEIR_ERR_INVALID, "%s is a client of another runtime than the pool %s, which is on %s",
+                         client->account.name, pool->tag, pool->runtime->name);
+    weir_blocks_member *member = calloc(1, sizeof *member);
+    if (!member)
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_join: no host memory for a member");
+    if (!wi_client_hold(client)) {
+        free(member);
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: the client is closed");
+    }
+    member->pool = pool;
+    member->client = client;
+    member->name = client->account.name;
+    member->cap = cap == 0 ? pool->count : (uint32_t)wi_min(cap, pool->count);
+    wi_blocks_lock(pool);
+    uint32_t slot = wi_bitmap_take(&pool->slots);
+    if (slot != WI_BITMAP_NONE) {
+        member->slot = (uint16_t)(slot + 1);
+        block_pool_list(pool, member);
+    }
+    wi_blocks_unlock(pool);
+    if (slot == WI_BITMAP_NONE) {
+        wi_client_let_go(client);
+        free(member);
+        return weir_fail(WEIR_ERR_BUSY, "the pool %s has %u members, as many as it can tell apart; let one leave first",
+                         pool->tag, UINT16_MAX);
+    }
+    *out = member;
+    return WEIR_OK;
+}
+
+/* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the lock. */
+static void block_pool_forget(weir_blocks *pool, uint16_t slot)
+{
+    const uint32_t step = 4096;
+    for (uint32_t i = 0; pool->flags & WEIR_BLOCKS_CLEAR && i < pool->count; i += step) {
+        uint32_t end = i + (uint32_t)wi_min(step, pool->count - i);
+        wi_blocks_lock(pool);
+        for (uint32_t k = i; k < end; k++)
+            pool->owners[k] = pool->owners[k] == slot ? 0 : pool->owners[k];
+        wi_blocks_unlock(pool);
+    }
+    wi_blocks_lock(pool);
+    wi_bitmap_give(&pool->slots, slot - 1u, 1);
+    wi_blocks_unlock(pool);
+}
+
+weir_status weir_blocks_leave(weir_blocks_member *member)
+{
+    WI_ENTER();
+    if (!member)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_leave: NULL");
+    weir_blocks *pool = member->pool;
+    wi_blocks_flush(pool);
+    wi_blocks_lock(pool);
+    uint32_t pending = member->pending, held = member->used - pending;
+    if (held + pending == 0) {
+        *(member->previous ? &member->previous->next : &pool->first) = member->next;
+        *(member->next ? &member->next->previous : &pool->last) = member->previous;
+        pool->members--;
+        pool->taken += member->taken;
+    }
+    wi_blocks_unlock(pool);
+    if (held + pending > 0)
+        return weir_fail(WEIR_ERR_BUSY,
+                         "%s holds %u blocks of the pool %s and %u are pending; give them back before leaving",
+                         member->name, held, pool->tag, pending);
+    block_pool_forget(pool, member->slot);
+    wi_client_let_go(member->client);
+    free(member);
+    return WEIR_OK;
+}
+
+weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap)
+{
+    WI_ENTER();
+    if (!member)
+        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_set_cap: NULL");
+    weir_blocks *pool = member->pool;
+    cap = cap == 0 ? pool->count : (uint32_t)wi_min(cap, pool->count);
+    wi_blocks_flush(pool);
+    wi_blocks_lock(pool);
+    uint32_t pending = member->pending, held = member->used - pending;
+    bool fits = held + pending <= cap;
+    if (fits)
+        member->cap = cap;
+    wi_blocks_unlock(pool);
+    if (!fits)
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                         "%s cannot have a cap of %u blocks of the pool %s: it holds %u, and %u are pending",
+                         member->name, cap, pool->tag, held, pending);
+    return WEIR_OK;
+}

@@ -1,0 +1,139 @@
+/* Pools of equal blocks, inside.
+ *
+ * Laws, true whenever the lock is free:
+ *   a block is free, by its bit in `free`; or held, by its bit in `held`; or, with neither bit, pending or on its way to
+ *   a taker whose zeros are being queued.  While it is held, owners[] has its holder's slot
+ *   for each member  used = held + pending <= min(peak, cap);  over the members  used adds up to count - free.free, and
+ *   pending to the pool's pending
+ *   the runs of the waiting entries are exactly the pending blocks; the event of a stream's later entry
+ *   does not pass before that of an earlier one, or the earlier one is freed late
+ * Under the lock no driver is called but `passed`, which never blocks, and no host allocator. */
+#ifndef WI_BLOCK_POOL_H
+#define WI_BLOCK_POOL_H
+
+#include "base/bitmap.h"
+#include "runtime/runtime.h"
+
+#include <weir/blocks.h>
+
+/* A lock for a few nanoseconds of work: one atomic operation to take and none to release. Waiters give the processor up
+ * rather than queue, so that a holder who lost it gets it back. */
+typedef struct wi_light_lock {
+    atomic_uint taken;
+} wi_light_lock;
+
+void wi_light_lock_wait(wi_light_lock *lock);
+
+static inline void wi_light_lock_take(wi_light_lock *lock)
+{
+    if (wi_unlikely(atomic_exchange_explicit(&lock->taken, 1, memory_order_acquire)))
+        wi_light_lock_wait(lock);
+}
+static inline void wi_light_lock_release(wi_light_lock *lock)
+{
+    atomic_store_explicit(&lock->taken, 0, memory_order_release);
+}
+
+typedef struct wi_block_run {
+    uint32_t first, count;
+} wi_block_run;
+
+/* Blocks that were given together and wait for an event. The first entry of each stream is in the pool's list, the later
+ * ones hang on it in order. */
+typedef struct wi_waiting {
+    struct wi_waiting *next;      /* on the same stream; or in a list of done ones */
+    struct wi_waiting *last;      /* of the first entry: the last one of its stream */
+    struct wi_waiting *next_head; /* of the first entry: that of another stream */
+    wi_event event;
+    uint64_t order;
+    weir_blocks_member *member;
+    uint32_t run_count;
+    wi_block_run runs[];
+} wi_waiting;
+
+struct weir_blocks_member {
+    weir_blocks *pool;
+    weir_client *client;
+    const char *name;                  /* interned */
+    uint16_t slot;                     /* from 1; unique among those there are */
+    uint32_t cap, used, pending, peak; /* used: held and pending */
+    uint64_t taken;                    /* given: those that are not held any more */
+    atomic_uint_fast64_t refused;
+    weir_blocks_member *previous, *next;
+};
+
+struct weir_blocks {
+    wi_light_lock lock;
+    uint32_t count, pending, least_free;
+    uint64_t *held;
+    uint16_t *owners;  /* the slot of the last holder, which the next taker compares with its own; 0: nobody's */
+    uint32_t *takings; /* how often each was taken; NULL without WEIR_BLOCKS_NAMED */
+    wi_bitmap free;
+    uint64_t taken; /* by members that have left */
+    atomic_uint_fast64_t refused;
+
+    weir_runtime *runtime;
+    weir_client *client; /* whose allocation it is */
+    weir_block block;
+    size_t bytes;
+    const char *tag; /* interned */
+    uint32_t flags;
+    weir_blocks_member *first, *last;
+    uint32_t members;
+    wi_bitmap slots; /* slot - 1 */
+    wi_waiting *heads;
+    uint64_t last_order;
+    uint64_t changes; /* for the invariant checker */
+};
+
+/* Executes the invariant, with the lock held; nothing in builds without WEIR_INVARIANTS. */
+void wi_blocks_check(weir_blocks *pool);
+
+static inline void wi_blocks_lock(weir_blocks *pool)
+{
+    wi_light_lock_take(&pool->lock);
+}
+static inline void wi_blocks_unlock(weir_blocks *pool)
+{
+    wi_blocks_check(pool);
+    wi_light_lock_release(&pool->lock);
+}
+
+/* The next ones with the lock held. */
+
+/* Frees what streams are past and puts the entries on *done, to be freed by wi_waiting_free without the lock. Returns the
+ * number of blocks. */
+uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done);
+/* The blocks of `runs`, which are not held any more, become free; or, with an entry whose event is set, pending. */
+void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
+/* The entry that waits longest; NULL when none does. */
+const wi_waiting *wi_blocks_oldest(const weir_blocks *pool);
+/* The member that has a block, held or pending. */
+weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index);
+/* Clears the held bits of a run if all are set and the blocks the member's; else false and unchanged. */
+bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run);
+
+static inline bool wi_blocks_is_held(const weir_blocks *pool, uint32_t index)
+{
+    return pool->held[index / 64] >> index % 64 & 1;
+}
+
+/* Sets them. */
+static inline void wi_blocks_hold(weir_blocks *pool, wi_block_run run)
+{
+    for (uint32_t part; run.count > 0; run.first += part, run.count -= part) {
+        part = (uint32_t)wi_min(run.count, 64 - run.first % 64);
+        pool->held[run.first / 64] |= wi_bits(run.first % 64, part);
+    }
+}
+
+/* NULL when there is no host memory. */
+wi_waiting *wi_waiting_make(weir_blocks_member *member, uint32_t runs);
+void wi_waiting_free(wi_waiting *waiting); /* and those behind it */
+/* Records where the stream is now. *wait: the device is not past that. */
+weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waiting, bool *wait);
+
+/* Reaps with the lock taken and released. */
+void wi_blocks_flush(weir_blocks *pool);
+
+#endif

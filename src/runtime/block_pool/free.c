@@ -1,0 +1,385 @@
+/* Giving blocks back: checked as a whole, free at once or when the device is past it. */
+#include "runtime/block_pool/block_pool.h"
+
+/* Waiting ---------------------------------------------------------------------------------------------------------- */
+
+wi_waiting *wi_waiting_make(weir_blocks_member *member, uint32_t runs)
+{
+    wi_waiting *waiting = calloc(1, sizeof *waiting + (size_t)runs * sizeof waiting->runs[0]);
+    if (waiting)
+        waiting->member = member;
+    return waiting;
+}
+
+void wi_waiting_free(wi_waiting *waiting)
+{
+    while (waiting) {
+        wi_waiting *next = waiting->next;
+        free(waiting);
+        waiting = next;
+    }
+}
+
+weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waiting, bool *wait)
+{
+    weir_runtime *runtime = pool->runtime;
+    weir_status status = runtime->driver->record(runtime->device, native, &waiting->event);
+    *wait = status == WEIR_OK && !runtime->driver->passed(runtime->device, waiting->event);
+    return status;
+}
+
+/* Two threads may give on one stream and come here in another order than that of their events. The later one is then
+ * looked at first, which is late and never early: an entry is freed by its own event alone. */
+static void block_pool_hang(weir_blocks *pool, wi_waiting *waiting)
+{
+    waiting->order = ++pool->last_order;
+    waiting->next = NULL;
+    for (wi_waiting *head = pool->heads; head; head = head->next_head)
+        if (head->event.stream == waiting->event.stream) {
+            head->last->next = waiting;
+            head->last = waiting;
+            return;
+        }
+    waiting->last = waiting;
+    waiting->next_head = pool->heads;
+    pool->heads = waiting;
+}
+
+const wi_waiting *wi_blocks_oldest(const weir_blocks *pool)
+{
+    const wi_waiting *oldest = pool->heads;
+    for (const wi_waiting *head = oldest; head; head = head->next_head)
+        if (head->order < oldest->order)
+            oldest = head;
+    return oldest;
+}
+
+static uint32_t free_entry(weir_blocks *pool, const wi_waiting *waiting)
+{
+    uint32_t blocks = 0;
+    for (uint32_t r = 0; r < waiting->run_count; r++) {
+        wi_bitmap_give(&pool->free, waiting->runs[r].first, waiting->runs[r].count);
+        blocks += waiting->runs[r].count;
+    }
+    pool->pending -= blocks;
+    waiting->member->pending -= blocks;
+    waiting->member->used -= blocks;
+    return blocks;
+}
+
+uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done)
+{
+    const weir_runtime *runtime = pool->runtime;
+    uint32_t blocks = 0;
+    for (wi_waiting **link = &pool->heads; *link;) {
+        wi_waiting *head = *link, *next_head = head->next_head, *last = head->last;
+        while (head && runtime->driver->passed(runtime->device, head->event)) {
+            wi_waiting *next = head->next;
+            blocks += free_entry(pool, head);
+            head->next = *done;
+            *done = head;
+            head = next;
+        }
+        *link = head ? head : next_head;
+        if (head) {
+            head->last = last;
+            head->next_head = next_head;
+            link = &head->next_head;
+        }
+    }
+    return blocks;
+}
+
+void wi_blocks_flush(weir_blocks *pool)
+{
+    wi_waiting *done = NULL;
+    wi_blocks_lock(pool);
+    (void)wi_blocks_reap(pool, &done);
+    wi_blocks_unlock(pool);
+    wi_waiting_free(done);
+}
+
+void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting)
+{
+    weir_blocks *pool = member->pool;
+    uint32_t blocks = 0;
+    for (uint32_t r = 0; r < count; r++) {
+        if (!waiting)
+            wi_bitmap_give(&pool->free, runs[r].first, runs[r].count);
+        blocks += runs[r].count;
+    }
+    if (!waiting) {
+        member->used -= blocks;
+    } else {
+        waiting->run_count = count;
+        member->pending += blocks;
+        pool->pending += blocks;
+        block_pool_hang(pool, waiting);
+    }
+}
+
+/* Checking --------------------------------------------------------------------------------------------------------- */
+
+weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index)
+{
+    weir_blocks_member *m = pool->first;
+    while (m && m->slot != pool->owners[index])
+        m = m->next;
+    return m;
+}
+
+static bool block_pool_gives(const weir_blocks_member *member, uint32_t index)
+{
+    return wi_blocks_is_held(member->pool, index) && member->pool->owners[index] == member->slot;
+}
+
+/* What is wrong with a block that cannot be given. */
+typedef struct complaint {
+    weir_status status;
+    uint32_t index, taking;
+    const char *owner, *state;
+} complaint;
+
+static complaint block_pool_complain(const weir_blocks_member *member, uint32_t index)
+{
+    const weir_blocks *pool = member->pool;
+    const weir_blocks_member *owner = wi_blocks_owner(pool, index);
+    complaint c = {.index = index, .owner = owner ? owner->name : ""};
+    c.status = wi_blocks_is_held(pool, index) ? WEIR_ERR_FOREIGN : WEIR_ERR_DOUBLE_FREE;
+    c.state = wi_bitmap_is_free(&pool->free, index) ? "free" : "pending";
+    c.taking = pool->takings ? pool->takings[index] : 0;
+    return c;
+}
+
+/* Says it, without the lock. */
+static weir_status block_pool_say(const weir_blocks_member *member, const complaint *c)
+{
+    const weir_blocks *pool = member->pool;
+    switch (c->status) {
+    case WEIR_ERR_FOREIGN:
+        return weir_fail(c->status, "block %u (%zu bytes) of the pool %s is held by %s%s, not by %s", c->index,
+                         pool->bytes, pool->tag, strcmp(c->owner, member->name) == 0 ? "another membership of " : "",
+                         c->owner, member->name);
+    case WEIR_ERR_STALE:
+        return weir_fail(
+            c->status,
+            "block %u (%zu bytes) of the pool %s was given back; %s has taken it again since, as generation "
+            "%u",
+            c->index, pool->bytes, pool->tag, member->name, c->taking);
+    default:
+        return weir_fail(c->status,
+                         "%s gives block %u (%zu bytes) of the pool %s, which is %s already; give a block back once",
+                         member->name, c->index, pool->bytes, pool->tag, c->state);
+    }
+}
+
+/* Giving ----------------------------------------------------------------------------------------------------------- */
+
+static weir_status block_pool_check_call(const weir_blocks_member *member, const char *call)
+{
+    WI_ENTER();
+    return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
+}
+
+static weir_status out_of_range(const weir_blocks *pool, const char *call, uint64_t first, uint32_t count)
+{
+    if (count == 0)
+        return weir_fail(WEIR_ERR_INVALID, "%s: no blocks of the pool %s are named", call, pool->tag);
+    return weir_fail(WEIR_ERR_INVALID, "%s: blocks %llu to %llu are not all in the pool %s, which has %u", call,
+                     (unsigned long long)first, (unsigned long long)(first + count - 1), pool->tag, pool->count);
+}
+
+/* The fence of a giving, before the lock is taken. *waiting stays NULL when the stream has nothing to wait for. */
+static weir_status block_pool_fence(weir_blocks_member *member, weir_stream stream, uint32_t runs, wi_waiting **waiting)
+{
+    weir_blocks *pool = member->pool;
+    void *native;
+    bool wait;
+    *waiting = NULL;
+    if (wi_likely(stream.id == 0))
+        return WEIR_OK;
+    weir_status status = wi_streams_resolve_recorded(pool->runtime, stream, "weir_blocks_give", &native);
+    if (status != WEIR_OK)
+        return status;
+    *waiting = wi_waiting_make(member, runs);
+    if (!*waiting)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
+    status = wi_waiting_fence(pool, native, *waiting, &wait);
+    if (status != WEIR_OK || !wait) {
+        wi_waiting_free(*waiting);
+        *waiting = NULL;
+    }
+    return status;
+}
+
+bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run)
+{
+    weir_blocks *pool = member->pool;
+    const uint16_t *owners = pool->owners + run.first;
+    uint64_t bad = 0;
+    for (uint32_t i = 0; i < run.count; i++)
+        bad |= owners[i] ^ member->slot;
+    for (uint32_t i = 0, part; i < run.count; i += part) {
+        uint32_t at = run.first + i;
+        part = (uint32_t)wi_min(run.count - i, 64 - at % 64);
+        bad |= ~pool->held[at / 64] & wi_bits(at % 64, part);
+    }
+    if (wi_unlikely(bad))
+        return false;
+    for (uint32_t part; run.count > 0; run.first += part, run.count -= part) {
+        part = (uint32_t)wi_min(run.count, 64 - run.first % 64);
+        pool->held[run.first / 64] &= ~wi_bits(run.first % 64, part);
+    }
+    return true;
+}
+
+/* What is wrong with the run that cannot be given. */
+static complaint complain_of(const weir_blocks_member *member, wi_block_run run)
+{
+    while (block_pool_gives(member, run.first))
+        run.first++;
+    return block_pool_complain(member, run.first);
+}
+
+/* `taking`: which one of the first block is meant; NULL: whichever it is. */
+static weir_status give_run(weir_blocks_member *member, wi_block_run run, const uint32_t *taking, weir_stream stream)
+{
+    weir_blocks *pool = member->pool;
+    wi_waiting *waiting, *done = NULL;
+    complaint wrong = {WEIR_OK, 0, 0, "", ""};
+    weir_status status = block_pool_fence(member, stream, 1, &waiting);
+    if (status != WEIR_OK)
+        return status;
+    if (waiting)
+        waiting->runs[0] = run;
+    wi_blocks_lock(pool);
+    if (wi_unlikely(taking && block_pool_gives(member, run.first) && pool->takings[run.first] != *taking)) {
+        wrong = block_pool_complain(member, run.first);
+        wrong.status = WEIR_ERR_STALE;
+    } else if (wi_likely(wi_blocks_unhold(member, run))) {
+        wi_blocks_put(member, &run, 1, waiting);
+        if (waiting)
+            (void)wi_blocks_reap(pool, &done);
+        waiting = NULL;
+    } else {
+        wrong = complain_of(member, run);
+    }
+    wi_blocks_unlock(pool);
+    if (wi_unlikely(done != NULL))
+        wi_waiting_free(done);
+    if (wi_likely(wrong.status == WEIR_OK))
+        return WEIR_OK;
+    wi_waiting_free(waiting);
+    return block_pool_say(member, &wrong);
+}
+
+/* What give_run() does in the most frequent case; false when it is another one. */
+static inline bool give_quickly(weir_blocks_member *member, uint32_t index, uint32_t count, weir_stream stream)
+{
+    if (count != 1 || stream.id != 0 || !member || index >= member->pool->count ||
+        atomic_load_explicit(&wi_forked, memory_order_relaxed))
+        return false;
+    weir_blocks *pool = member->pool;
+    wi_blocks_lock(pool);
+    bool good = block_pool_gives(member, index);
+    if (wi_likely(good)) {
+        pool->held[index / 64] &= ~(UINT64_C(1) << index % 64);
+        wi_bitmap_give_one(&pool->free, index);
+        member->used--;
+    }
+    wi_blocks_unlock(pool);
+    return good;
+}
+
+weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_t count, weir_stream stream)
+{
+    if (wi_likely(give_quickly(member, first, count, stream)))
+        return WEIR_OK;
+    weir_status status = block_pool_check_call(member, "weir_blocks_give");
+    if (status != WEIR_OK)
+        return status;
+    if (count == 0 || first >= member->pool->count || count > member->pool->count - first)
+        return out_of_range(member->pool, "weir_blocks_give", first, count);
+    return give_run(member, (wi_block_run){first, count}, NULL, stream);
+}
+
+weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index, uint32_t generation, weir_stream stream)
+{
+    weir_status status = block_pool_check_call(member, "weir_blocks_give_named");
+    if (status != WEIR_OK)
+        return status;
+    if (index >= member->pool->count)
+        return out_of_range(member->pool, "weir_blocks_give_named", index, 1);
+    if (!member->pool->takings)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "the pool %s does not number its takings: make it with WEIR_BLOCKS_NAMED", member->pool->tag);
+    return give_run(member, (wi_block_run){index, 1}, &generation, stream);
+}
+
+/* Takes the held bits of all; at a bad one those before it are set again. A block that is named twice is the second time
+ * one that is not held. */
+static bool unhold_many(weir_blocks_member *member, const uint32_t *indices, uint32_t count, complaint *wrong)
+{
+    uint32_t i = 0;
+    while (i < count && wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
+        i++;
+    if (i == count)
+        return true;
+    *wrong = block_pool_complain(member, indices[i]);
+    for (uint32_t j = i; j-- > 0;) {
+        wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
+        if (indices[j] == indices[i])
+            wrong->state = "named in the same call";
+    }
+    return false;
+}
+
+/* The runs in a list of indices, as they follow one another; returns how many. */
+static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi_block_run *runs)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (found > 0 && indices[i] == runs[found - 1].first + runs[found - 1].count)
+            runs[found - 1].count++;
+        else
+            runs[found++] = (wi_block_run){indices[i], 1};
+    return found;
+}
+
+weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *indices, uint32_t count,
+                                  weir_stream stream)
+{
+    weir_status status = block_pool_check_call(member, "weir_blocks_give_many");
+    if (status != WEIR_OK)
+        return status;
+    weir_blocks *pool = member->pool;
+    if (!indices || count == 0)
+        return out_of_range(pool, "weir_blocks_give_many", 0, 0);
+    for (uint32_t i = 0; i < count; i++)
+        if (indices[i] >= pool->count)
+            return out_of_range(pool, "weir_blocks_give_many", indices[i], 1);
+    wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
+    complaint wrong = {WEIR_OK, 0, 0, "", ""};
+    if (!room)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
+    uint32_t runs = block_pool_find_runs(indices, count, room->runs);
+    status = block_pool_fence(member, stream, 0, &waiting);
+    if (status != WEIR_OK) {
+        wi_waiting_free(room);
+        return status;
+    }
+    if (waiting)
+        room->event = waiting->event;
+    wi_blocks_lock(pool);
+    bool good = unhold_many(member, indices, count, &wrong);
+    if (good) {
+        wi_blocks_put(member, room->runs, runs, waiting ? room : NULL);
+        (void)wi_blocks_reap(pool, &done);
+    }
+    wi_blocks_unlock(pool);
+    if (!good || !waiting)
+        wi_waiting_free(room);
+    wi_waiting_free(done);
+    wi_waiting_free(waiting);
+    return good ? WEIR_OK : block_pool_say(member, &wrong);
+}

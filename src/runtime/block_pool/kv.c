@@ -1,0 +1,124 @@
+/* Keys and values in blocks: geometry worked out once, with every product checked. */
+#include "runtime/block_pool/block_pool.h"
+
+static const uint64_t most_bytes = (uint64_t)INT64_MAX;
+
+static weir_status check_geometry(const weir_kv_geometry *g)
+{
+    const char *zero = g->layers == 0      ? "layers"
+                       : g->kv_heads == 0  ? "kv_heads"
+                       : g->tokens == 0    ? "tokens"
+                       : g->head_size == 0 ? "head_size"
+                                           : NULL;
+    if (zero)
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %s is 0", zero);
+    if (g->planes > 2)
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %u planes; keys and values are 2, both in one are 1",
+                         g->planes);
+    if (g->layers_in_block > g->layers)
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %u layers share a block, but the model has %u",
+                         g->layers_in_block, g->layers);
+    if ((g->type == WEIR_TYPE_NONE) == (g->bits == 0))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: say either the type of an element or its bits");
+    if (g->type != WEIR_TYPE_NONE && (weir_type_bytes(g->type) == 0 || g->type == WEIR_TYPE_TEXT))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %s (%d) is no type of elements", weir_type_name(g->type),
+                         (int)g->type);
+    return WEIR_OK;
+}
+
+/* One row of a head, as it lies in memory. */
+static weir_status row_of(const weir_kv_geometry *g, uint64_t *bytes)
+{
+    uint64_t bits = g->bits ? g->bits : weir_type_bytes(g->type) * 8;
+    uint64_t row = bits * g->head_size; /* two factors of 32 bits */
+    if (g->row_bytes == 0 && row % 8 != 0)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_kv_layout_of: a row of %u elements of %llu bits is not whole bytes; say row_bytes",
+                         g->head_size, (unsigned long long)bits);
+    if (g->row_bytes != 0 && g->row_bytes < (row + 7) / 8)
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: row_bytes is %u, but %u elements of %llu bits take %llu",
+                         g->row_bytes, g->head_size, (unsigned long long)bits, (unsigned long long)((row + 7) / 8));
+    *bytes = g->row_bytes ? g->row_bytes : row / 8;
+    return WEIR_OK;
+}
+
+/* to = a * b; false beyond what a device could have. */
+static bool block_pool_times(uint64_t a, uint64_t b, uint64_t *to)
+{
+    return !__builtin_mul_overflow(a, b, to) && *to <= most_bytes;
+}
+
+weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *out)
+{
+    WI_ENTER();
+    weir_kv_layout l = {.struct_size = sizeof l};
+    weir_kv_geometry *g = &l.geometry;
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: no place for the result, or its struct_size is not set");
+    weir_status status = WI_COPY_IN(weir_kv_geometry, g, geometry, "weir_kv_layout_of");
+    if (status != WEIR_OK)
+        return status;
+    g->struct_size = sizeof *g;
+    status = check_geometry(g);
+    if (status == WEIR_OK)
+        status = row_of(g, &l.token);
+    if (status != WEIR_OK)
+        return status;
+    g->layers_in_block = g->layers_in_block ? g->layers_in_block : 1;
+    g->planes = g->planes ? g->planes : 2;
+    l.parts = (uint32_t)(((uint64_t)g->layers + g->layers_in_block - 1) / g->layers_in_block);
+    l.blocks = (uint64_t)l.parts * g->blocks_per_layer;
+    bool fits = block_pool_times(l.token, g->tokens, &l.head) && block_pool_times(l.head, g->kv_heads, &l.plane) &&
+                block_pool_times(l.plane, g->planes, &l.layer) &&
+                block_pool_times(l.layer, g->layers_in_block, &l.bytes);
+    /* An element takes at least a bit of those bytes. */
+    fits = fits && block_pool_times((uint64_t)g->head_size * g->tokens, g->kv_heads, &l.elements) &&
+           block_pool_times(l.elements, (uint64_t)g->planes, &l.elements) &&
+           block_pool_times(l.elements, g->layers_in_block, &l.elements);
+    if (!fits)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_kv_layout_of: a block of %u layers x %u planes x %u heads x %u tokens x %llu bytes is "
+                         "beyond 2^63 bytes",
+                         g->layers_in_block, g->planes, g->kv_heads, g->tokens, (unsigned long long)l.token);
+    wi_copy_out(out, out->struct_size, &l, sizeof l);
+    return WEIR_OK;
+}
+
+weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout, uint64_t *waste)
+{
+    WI_ENTER();
+    if (!pool || !layout || layout->struct_size < sizeof *layout || layout->bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_fits: NULL, or a layout that weir_kv_layout_of has not made");
+    if (layout->bytes > pool->bytes)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "a block of the pool %s has %zu bytes; this geometry needs %llu",
+                         pool->tag, pool->bytes, (unsigned long long)layout->bytes);
+    if (layout->blocks > pool->count)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "the pool %s has %u blocks; %u parts of %u blocks each need %llu",
+                         pool->tag, pool->count, layout->parts, layout->geometry.blocks_per_layer,
+                         (unsigned long long)layout->blocks);
+    if (waste)
+        *waste = pool->bytes - layout->bytes;
+    return WEIR_OK;
+}
+
+weir_status weir_kv_address(const weir_blocks *pool, const weir_kv_layout *layout, uint32_t layer, uint32_t block,
+                            weir_kv_plane plane, uint32_t head, uint32_t token, void **out)
+{
+    weir_status status = weir_kv_fits(pool, layout, NULL);
+    if (status != WEIR_OK)
+        return status;
+    const weir_kv_geometry *g = &layout->geometry;
+    uint32_t blocks = g->blocks_per_layer ? g->blocks_per_layer : pool->count;
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_address: no place for the result");
+    if (layer >= g->layers || block >= blocks || (unsigned)plane >= g->planes || head >= g->kv_heads ||
+        token >= g->tokens)
+        return weir_fail(
+            WEIR_ERR_INVALID,
+            "layer %u, block %u, plane %d, head %u, token %u: there are %u layers, %u blocks, %u planes, %u "
+            "heads and %u tokens, each counted from 0",
+            layer, block, (int)plane, head, token, g->layers, blocks, g->planes, g->kv_heads, g->tokens);
+    *out = (char *)pool->block.pointer + (size_t)weir_kv_index(layout, layer, block) * pool->bytes +
+           weir_kv_offset(layout, layer, plane, head, token);
+    return WEIR_OK;
+}

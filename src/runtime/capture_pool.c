@@ -1,0 +1,487 @@
+/* Graphs: private pools of memory for captures. */
+#include "memory/space/stream_uses.h"
+#include "runtime/runtime.h"
+
+struct weir_graph {
+    pthread_mutex_t lock;
+    atomic_uint users; /* the handle, allocations under way, live blocks */
+    uint64_t number;
+    weir_client *client;
+    weir_graph *next;   /* of the client's; under the runtime's clients_lock */
+    weir_stream stream; /* being captured; WEIR_STREAM_HOST: none */
+    bool closed;
+    wi_event end;    /* while closed: the launches are done then */
+    wi_block *first; /* what it holds, linked by pending_next */
+    uint64_t held, held_blocks, live_blocks;
+};
+
+static weir_runtime *runtime_of(const weir_graph *graph)
+{
+    return graph->client->runtime;
+}
+
+static void capture_pool_lock(weir_graph *graph)
+{
+    pthread_mutex_lock(&graph->lock);
+}
+
+static void capture_pool_unlock(weir_graph *graph)
+{
+    pthread_mutex_unlock(&graph->lock);
+}
+
+void wi_graph_hold(weir_graph *graph)
+{
+    atomic_fetch_add_explicit(&graph->users, 1, memory_order_relaxed);
+}
+
+void wi_graph_drop(weir_graph *graph)
+{
+    if (atomic_fetch_sub_explicit(&graph->users, 1, memory_order_acq_rel) > 1)
+        return;
+    pthread_mutex_destroy(&graph->lock);
+    free(graph);
+}
+
+const weir_client *wi_graph_client(const weir_graph *graph)
+{
+    return graph->client;
+}
+
+weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *runtime, weir_stream stream,
+                                   const char *call)
+{
+    if (runtime_of(graph) == runtime)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx is of %s, but graph %llu is of %s on %s", call,
+                     (unsigned long long)stream.id, runtime->name, (unsigned long long)graph->number,
+                     graph->client->account.name, runtime_of(graph)->name);
+}
+
+/* What it holds, with the lock held -------------------------------------------------------------------------------- */
+
+static bool capture_pool_is_past(const wi_block *block)
+{
+    const wi_resource *base = block->stack->base;
+    wi_event ignored;
+    return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
+}
+
+/* The second one is no more then. */
+static bool capture_pool_join(wi_block *block, wi_block *next)
+{
+    wi_resource *base = block->stack->base;
+    const wi_block was = wi_block_copy(next);
+    if ((char *)block->pointer + block->charged != was.pointer || !base->table->join || !capture_pool_is_past(block) ||
+        !capture_pool_is_past(next) || !base->table->join(base, block, next))
+        return false;
+    wi_ledger_let_go(base->ledger, &was, block->memory_class);
+    wi_ledger_keep(base->ledger, &was);
+    return true;
+}
+
+static wi_block *capture_pool_take_out(weir_graph *graph, wi_block **link)
+{
+    wi_block *block = *link;
+    *link = block->pending_next;
+    graph->held -= block->charged;
+    graph->held_blocks--;
+    return block;
+}
+
+/* Joined with what adjoins it. */
+static void capture_pool_put_in(weir_graph *graph, wi_block *block)
+{
+    for (wi_block **link = &graph->first; *link;) {
+        wi_block *other = *link, *behind = other->pending_next;
+        uint64_t bytes = other->charged;
+        if (capture_pool_join(block, other) || (capture_pool_join(other, block) && (block = other))) {
+            *link = behind;
+            graph->held -= bytes;
+            graph->held_blocks--;
+        } else {
+            link = &other->pending_next;
+        }
+    }
+    block->pending_next = graph->first;
+    graph->first = block;
+    graph->held += block->charged;
+    graph->held_blocks++;
+}
+
+/* What could not be joined when it was freed. */
+static void capture_pool_join_all(weir_graph *graph)
+{
+    wi_block *list = graph->first;
+    graph->first = NULL;
+    graph->held = graph->held_blocks = 0;
+    for (wi_block *block = list, *next; block; block = next) {
+        next = block->pending_next;
+        capture_pool_put_in(graph, block);
+    }
+}
+
+static bool capture_pool_suits(const wi_block *block, const wi_placement *p, bool cuts)
+{
+    return (block->charged == p->charged || (cuts && block->charged > p->charged)) &&
+           (uintptr_t)block->pointer % p->alignment == 0;
+}
+
+/* The smallest that will do and that the device is past. NULL: there is none. */
+static wi_block *take_best(weir_graph *graph, const wi_resource *base, const wi_placement *p)
+{
+    wi_block **best = NULL;
+    for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
+        if (capture_pool_suits(*link, p, base->table->join) && (!best || (*link)->charged < (*best)->charged) &&
+            capture_pool_is_past(*link))
+            best = link;
+    return best ? capture_pool_take_out(graph, best) : NULL;
+}
+
+/* Giving back ------------------------------------------------------------------------------------------------------ */
+
+/* The block, which nobody holds any more, is pending like any other, behind `end` and its marks. */
+static void capture_pool_give_back(weir_graph *graph, wi_block *block, wi_event end)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    wi_event ignored;
+    bool past = runtime->driver->passed(runtime->device, end) &&
+                wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
+    block->graph = NULL;
+    wi_ledger_let_go(&runtime->ledger, block, block->memory_class);
+    wi_pending_add(&runtime->pending, block->stack, block, past ? NULL : &end);
+}
+
+/* A block that is pending and in hand, and kept in the ledger. */
+static void keep_or_give_back(weir_graph *graph, wi_block *block)
+{
+    capture_pool_lock(graph);
+    bool closed = graph->closed;
+    wi_event end = graph->end;
+    if (!closed)
+        capture_pool_put_in(graph, block);
+    capture_pool_unlock(graph);
+    if (closed)
+        capture_pool_give_back(graph, block, end);
+}
+
+/* Allocating ------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *p, wi_block **out)
+{
+    wi_shortage ignored;
+    capture_pool_lock(graph);
+    wi_block *held = take_best(graph, stack->base, p);
+    capture_pool_unlock(graph);
+    if (!held)
+        return WEIR_ERR_NO_ROOM;
+    p->held = held;
+    weir_status status = wi_allocate(stack, p, out, &ignored);
+    p->held = NULL;
+    wi_block *left = status == WEIR_OK ? p->rest : held;
+    if (left)
+        keep_or_give_back(graph, left);
+    return status;
+}
+
+void wi_graph_adopt(weir_graph *graph, wi_block *block)
+{
+    capture_pool_lock(graph);
+    block->graph = graph->closed ? NULL : graph;
+    if (block->graph) {
+        graph->live_blocks++;
+        wi_graph_hold(graph);
+    }
+    capture_pool_unlock(graph);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_graph_note(wi_block *block, wi_event event)
+{
+    bool opened;
+    weir_status status =
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* of a taken block nobody has a ticket */
+    if (opened)
+        wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, &event);
+    return status;
+}
+
+/* Zeros that a growth has queued since the capture are behind it in no stream's order that a later capture would know. */
+static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
+{
+    wi_event event;
+    if (!wi_block_is_behind(block))
+        return WEIR_OK;
+    weir_status status = wi_streams_point(runtime, block->stream, &event);
+    if (status == WEIR_OK)
+        status = wi_stream_uses_first_write(&block->stream_uses, event);
+    if (status == WEIR_OK)
+        wi_block_came_behind(block);
+    return status;
+}
+
+/* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in order. */
+static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stream stream, void **native)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    wi_event event;
+    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
+    if (status == WEIR_OK)
+        status = note_zeros(runtime, block);
+    if (status != WEIR_OK || !*native)
+        return status;
+    weir_graph *captured = wi_streams_graph(&runtime->streams, stream);
+    if (captured)
+        wi_graph_drop(captured);
+    if (captured == graph)
+        return WEIR_OK;
+    status = wi_streams_resolve_recorded(runtime, stream, "weir_free", native);
+    if (status == WEIR_OK)
+        status = runtime->driver->record(runtime->device, *native, &event);
+    if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
+        return status;
+    return wi_graph_note(block, event);
+}
+
+/* False: it was closed. In one step with the list: who closes it finds the block here. */
+static bool capture_pool_retire(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream,
+                                void *native)
+{
+    capture_pool_lock(graph);
+    bool open = !graph->closed;
+    graph->live_blocks--;
+    if (open) {
+        block->stack = stack;
+        if (!wi_retire(stack, block, stream, native, WI_UNPASSED)) {
+            wi_ledger_keep(stack->ledger, block);
+            capture_pool_put_in(graph, block);
+        }
+    } else {
+        block->graph = NULL;
+    }
+    capture_pool_unlock(graph);
+    wi_graph_drop(graph);
+    return open;
+}
+
+static bool is_closed(weir_graph *graph)
+{
+    capture_pool_lock(graph);
+    bool closed = graph->closed;
+    capture_pool_unlock(graph);
+    return closed;
+}
+
+weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    void *native = NULL;
+    weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
+    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
+        status = wi_free_claimed(runtime, stack, block, stream);
+    return status;
+}
+
+bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail)
+{
+    capture_pool_lock(graph);
+    bool open = !graph->closed;
+    if (open) {
+        tail->stack = stack;
+        wi_ledger_keep(stack->ledger, tail);
+        capture_pool_put_in(graph, tail);
+    } else {
+        tail->graph = NULL;
+    }
+    capture_pool_unlock(graph);
+    return open;
+}
+
+/* Opening and closing ---------------------------------------------------------------------------------------------- */
+
+static weir_status is_null(const char *call)
+{
+    return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+}
+
+static void capture_pool_enlist(weir_graph *graph)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    pthread_mutex_lock(&runtime->clients_lock);
+    graph->next = graph->client->graphs;
+    graph->client->graphs = graph;
+    pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+static void capture_pool_unlist(weir_graph *graph)
+{
+    weir_runtime *runtime = runtime_of(graph);
+    pthread_mutex_lock(&runtime->clients_lock);
+    weir_graph **link = &graph->client->graphs;
+    while (*link != graph)
+        link = &(*link)->next;
+    *link = graph->next;
+    pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+weir_status weir_graph_open(weir_client *client, weir_graph **out)
+{
+    static atomic_uint_fast64_t last_number;
+    char text[WI_STACK_BYTES];
+    weir_status status = wi_client_check(client, "weir_graph_open");
+    if (status != WEIR_OK)
+        return status;
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_graph_open: no place for the result");
+    *out = NULL;
+    weir_runtime *runtime = client->runtime;
+    if (!(wi_resource_features(runtime->resource) & WEIR_FEATURE_CAPTURABLE))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "weir_graph_open: %s of %s allocates nothing in captures; use cache or blocks",
+                         weir_runtime_resource(runtime, text, sizeof text), runtime->name);
+    weir_graph *graph = calloc(1, sizeof *graph);
+    if (!graph)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a graph");
+    pthread_mutex_init(&graph->lock, NULL);
+    atomic_init(&graph->users, 1);
+    graph->number = atomic_fetch_add(&last_number, 1) + 1;
+    graph->client = client;
+    capture_pool_enlist(graph);
+    status = wi_client_check(client, "weir_graph_open"); /* a close looks for graphs after it has closed */
+    if (status == WEIR_OK) {
+        *out = graph;
+        return WEIR_OK;
+    }
+    capture_pool_unlist(graph);
+    wi_graph_drop(graph);
+    return status;
+}
+
+weir_status wi_graphs_check_none(const weir_client *client)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_graph_details details = {.number = 0};
+    char text[24];
+    pthread_mutex_lock(&runtime->clients_lock);
+    weir_graph *graph = client->graphs;
+    if (graph) {
+        capture_pool_lock(graph);
+        details = (weir_graph_details){.number = graph->number, .held = graph->held};
+        capture_pool_unlock(graph);
+    }
+    pthread_mutex_unlock(&runtime->clients_lock);
+    if (details.number == 0)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_BUSY, "%s has graph %llu open, which holds %s; close it before closing the client",
+                     client->account.name, (unsigned long long)details.number,
+                     weir_size_format(details.held, text, sizeof text));
+}
+
+static weir_status capture_pool_capturing(const weir_graph *graph, const char *call, weir_stream stream)
+{
+    return weir_fail(WEIR_ERR_BUSY, "%s: graph %llu of %s is capturing stream %llx; end that with weir_graph_end first",
+                     call, (unsigned long long)graph->number, graph->client->account.name,
+                     (unsigned long long)stream.id);
+}
+
+/* Ends it, unless it captures. *list: what it held. */
+static weir_status capture_pool_shut(weir_graph *graph, wi_event end, wi_block **list)
+{
+    capture_pool_lock(graph);
+    weir_stream stream = graph->stream;
+    if (stream.id == 0) {
+        graph->closed = true;
+        graph->end = end;
+        *list = graph->first;
+        graph->first = NULL;
+        graph->held = graph->held_blocks = 0;
+    }
+    capture_pool_unlock(graph);
+    return stream.id == 0 ? WEIR_OK : capture_pool_capturing(graph, "weir_graph_close", stream);
+}
+
+weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
+{
+    WI_ENTER();
+    if (!graph)
+        return WEIR_OK;
+    weir_runtime *runtime = runtime_of(graph);
+    wi_event end = {0};
+    wi_block *list = NULL;
+    void *native;
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_graph_close", &native);
+    if (status == WEIR_OK && native)
+        status = runtime->driver->record(runtime->device, native, &end);
+    if (status == WEIR_OK)
+        status = capture_pool_shut(graph, end, &list);
+    if (status != WEIR_OK)
+        return status;
+    for (wi_block *block = list, *next; block; block = next) {
+        next = block->pending_next;
+        capture_pool_give_back(graph, block, end);
+    }
+    capture_pool_unlist(graph); /* the client may be closed from here on */
+    wi_graph_drop(graph);
+    return WEIR_OK;
+}
+
+/* Capturing -------------------------------------------------------------------------------------------------------- */
+
+weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
+{
+    WI_ENTER();
+    if (!graph)
+        return is_null("weir_graph_begin");
+    capture_pool_lock(graph);
+    weir_stream other = graph->stream;
+    if (other.id == 0) {
+        graph->stream = stream;
+        capture_pool_join_all(graph);
+    }
+    capture_pool_unlock(graph);
+    if (other.id != 0)
+        return capture_pool_capturing(graph, "weir_graph_begin", other);
+    weir_status status = wi_capture_begin(stream, graph, "weir_graph_begin");
+    if (status != WEIR_OK) {
+        capture_pool_lock(graph);
+        graph->stream = WEIR_STREAM_HOST;
+        capture_pool_unlock(graph);
+    }
+    return status;
+}
+
+weir_status weir_graph_end(weir_graph *graph, weir_stream stream)
+{
+    WI_ENTER();
+    if (!graph)
+        return is_null("weir_graph_end");
+    capture_pool_lock(graph);
+    bool mine = stream.id != 0 && graph->stream.id == stream.id;
+    if (mine) {
+        wi_streams_end_graph(&runtime_of(graph)->streams, stream, graph);
+        graph->stream = WEIR_STREAM_HOST;
+    }
+    capture_pool_unlock(graph);
+    if (mine)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_INVALID, "weir_graph_end: graph %llu of %s is not capturing stream %llx",
+                     (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
+}
+
+weir_status weir_graph_info(weir_graph *graph, weir_graph_details *out)
+{
+    WI_ENTER();
+    if (!graph || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_graph_info: NULL, or member struct_size is not set");
+    capture_pool_lock(graph);
+    weir_graph_details details = {.struct_size = sizeof details,
+                                  .number = graph->number,
+                                  .held = graph->held,
+                                  .held_blocks = graph->held_blocks,
+                                  .live_blocks = graph->live_blocks,
+                                  .stream = graph->stream};
+    capture_pool_unlock(graph);
+    wi_copy_out(out, out->struct_size, &details, sizeof details);
+    return WEIR_OK;
+}

@@ -1,0 +1,102 @@
+"""Stands for PyTorch where bench/torch_programs.py and scripts/gpu-torch are tested: the calls that choose an allocator
+and ask it, and a program whose steps have 16 blocks of 1 MiB and free every other one. A pluggable allocator is called
+as PyTorch calls it; PyTorch's own holds 1.25 of what is live, and 1.0625 with expandable segments."""
+
+import ctypes
+import os
+import sys
+import types
+
+MIB = 1 << 20
+BLOCKS = 16
+TOTAL = 1 << 30
+
+__version__ = "0.0"
+version = types.SimpleNamespace(cuda="0.0")
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+class Own:
+    """PyTorch's own allocator."""
+
+    def __init__(self):
+        self.expandable = "expandable_segments:True" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+        self.cap, self.live, self.peak, self.allocations = TOTAL, 0, 0, 0
+
+    def held(self, live):
+        return live * 17 // 16 if self.expandable else live * 5 // 4
+
+    def allocate(self, size):
+        if self.held(self.live + size) > self.cap:
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate\nand more lines")
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        self.allocations += 1
+        return self.allocations
+
+    def free(self, _, size):
+        self.live -= size
+
+    def stats(self):
+        return {"requested_bytes.all.peak": self.peak, "allocated_bytes.all.peak": self.peak,
+                "allocated_bytes.all.current": self.live, "reserved_bytes.all.peak": self.held(self.peak),
+                "reserved_bytes.all.current": self.held(self.peak), "allocation.all.allocated": self.allocations,
+                "num_device_alloc": 3, "num_device_free": 1, "num_alloc_retries": 0}
+
+
+class Pluggable:
+    def __init__(self, path, allocate, free):
+        library = ctypes.CDLL(path)
+        self.functions = getattr(library, allocate), getattr(library, free)
+        self.functions[0].argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.functions[0].restype = ctypes.c_void_p
+        self.functions[1].argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+
+    def allocate(self, size):
+        pointer = self.functions[0](size, 0, None)
+        assert pointer, "a kernel would write to address 0"
+        return pointer
+
+    def free(self, pointer, size):
+        self.functions[1](pointer, size, 0, None)
+
+
+chosen = Own()
+
+
+def choose(allocator):
+    global chosen
+    chosen = allocator
+
+
+def limit(fraction):
+    chosen.cap = int(fraction * TOTAL)
+
+
+cuda = types.SimpleNamespace(
+    is_available=lambda: os.environ.get("FAKE_GPU") != "none", init=lambda: None, get_device_name=lambda: "fake",
+    mem_get_info=lambda: (TOTAL, TOTAL), set_per_process_memory_fraction=limit, memory_stats=lambda: chosen.stats(),
+    memory_snapshot=lambda: [{"is_expandable": chosen.expandable}],
+    memory=types.SimpleNamespace(CUDAPluggableAllocator=Pluggable, change_current_allocator=choose))
+
+
+class Program:
+    def __init__(self, name):
+        self.kept, self.name = [], name
+
+    def step(self):
+        if self.name == os.environ.get("FAKE_BROKEN"):
+            raise RuntimeError("this program is broken")
+        while len(self.kept) < BLOCKS:
+            self.kept.append(chosen.allocate(MIB))
+        for pointer in self.kept[1::2]:
+            chosen.free(pointer, MIB)
+        del self.kept[1::2]
+
+
+models = types.ModuleType("torch_models")
+models.begin = lambda name, device, small, seed: Program(name)
+sys.modules["torch_models"] = models
