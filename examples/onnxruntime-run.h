@@ -147,7 +147,7 @@ static weir_client *make_client(weir_runtime *runtime, const char *name)
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_client *client = NULL;
     options.name = name;
-    if (weir_client_open(runtime, &options, &client) != WEIR_OK)
+    if (weir_client_create(runtime, &options, &client) != WEIR_OK)
         fprintf(stderr, "%s\n", weir_detail());
     return client;
 }

@@ -43,13 +43,13 @@ WEIR_API uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, 
 /* Opens an arena and allocates its memory. Errors: WEIR_ERR_INVALID (no plan and no room, a pool or parameters of another
  * runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any device), WEIR_ERR_CORRUPT (weir_plan_check refuses a
  * plan), WEIR_ERR_OUT_OF_MEMORY and the others of weir_alloc_with; WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_arena_open(weir_client *client, const weir_arena_options *options,
-                                                    weir_arena **out);
+WEIR_API WEIR_NODISCARD weir_status weir_arena_create(weir_client *client, const weir_arena_options *options,
+                                                      weir_arena **out);
 
 /* Gives the memory back, to the pool or freed, behind all runs and the work on `stream`. WEIR_ERR_BUSY within a run; the errors of
  * weir_free, with which the arena stays, to be closed again and nothing else, as some of its blocks may be gone. NULL is
  * nothing. */
-WEIR_API WEIR_NODISCARD weir_status weir_arena_close(weir_arena *arena, weir_stream stream);
+WEIR_API WEIR_NODISCARD weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream);
 
 /* One bucket more; the plan outlives the arena. Where it is longer than all before, the blocks grow in place, in the order of
  * `stream`; `bucket` (may be NULL) gets its number. Errors: WEIR_ERR_NO_ROOM, naming what stands behind the block: open the arena
@@ -76,8 +76,8 @@ typedef struct weir_arena_tensor {
 /* Where a tensor is. A tensor that has neither slot nor parameter is empty, or looks at one that the plan has elsewhere: of
  * that the plan has no bytes, so that weir_parameters_alias has to say where it begins there. WEIR_ERR_INVALID for NULL and for
  * a bucket or tensor that is none. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t tensor,
-                                                    weir_arena_tensor *out);
+WEIR_API WEIR_NODISCARD weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uint32_t tensor,
+                                                           weir_arena_tensor *out);
 
 /* How much of its slot the tensor has from now on: a batch that is not full, a text that is shorter. WEIR_ERR_INVALID, naming both,
  * for more than the slot. */

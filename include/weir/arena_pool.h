@@ -28,12 +28,13 @@ typedef struct weir_arena_pool_options {
 /* The runtime's pool, which the first get makes; `options` NULL: the defaults, or what it has. Each get is put back once,
  * before the runtime ends. Errors: WEIR_ERR_INVALID (NULL, a waste beyond 1000), WEIR_ERR_CONFLICT naming both (it is there with
  * other options), WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_options *options,
-                                                        weir_arena_pool **out);
+WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_acquire(weir_runtime *runtime,
+                                                            const weir_arena_pool_options *options,
+                                                            weir_arena_pool **out);
 
 /* With the last put, which counts open arenas in, all that is kept is freed and the pool is gone. Errors as weir_free: it
  * stays. NULL is nothing. Any thread, and not from a pressure callback. */
-WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_put(weir_arena_pool *pool);
+WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_release(weir_arena_pool *pool);
 
 /* Frees kept blocks, those idle longest first, until at most `keep` bytes are left: the client's alone (a client has to have
  * none before it can be closed), or, with NULL, everybody's. `freed` (may be NULL) gets how many. Errors: WEIR_ERR_INVALID, and as

@@ -1,7 +1,7 @@
 /* weir/choice.h: which engine, provider and device a model gets, and why not the others.
  *
  * A candidate is an engine, one of its providers, and a device. Every one is looked at and has a verdict; the accepted ones
- * have a rank, which is the order in which weir_model_open tries them. The choice depends on what is given and on what
+ * have a rank, which is the order in which weir_model_create_chosen tries them. The choice depends on what is given and on what
  * the machine has, not on the order in which anything was found, and it touches no device memory.
  *
  * Providers: "tensorrt" (with cuda behind it), "cuda", "rocm", "coreml" or "metal" (with cpu behind it), "directml",
@@ -93,7 +93,7 @@ typedef struct weir_choice_options {
     /* As the manifest's WEIR_CPU_FORBIDDEN: no candidate is the processor's. Parts of the model that another provider leaves to
      * it are told after the load; the manifest's min_provider_coverage refuses those. */
     bool no_cpu;
-    const weir_hardware *hardware; /* NULL: weir_hardware_look */
+    const weir_hardware *hardware; /* NULL: weir_hardware_create */
     const weir_obtainable *obtainable;
     size_t obtainable_count;
     const weir_setting *settings; /* before the manifest's of the same key */
@@ -104,9 +104,9 @@ typedef struct weir_choice_options {
  * WEIR_ERR_INVALID for an unknown framework, engine, provider, policy, strategy or level (with the allowed ones) and for a model
  * that is to be split over several devices, WEIR_ERR_NOT_FOUND for the model file, WEIR_ERR_SYSTEM. *out is the caller's. Opens plug-ins
  * and their libraries, reads the model file's structure, makes no context. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_options *options,
-                                                     weir_choice **out);
-WEIR_API void weir_choice_release(weir_choice *choice); /* NULL is nothing */
+WEIR_API WEIR_NODISCARD weir_status weir_choice_create(const weir_manifest *manifest,
+                                                       const weir_choice_options *options, weir_choice **out);
+WEIR_API void weir_choice_destroy(weir_choice *choice); /* NULL is nothing */
 
 /* "ACCEPTED", "LITTLE_VRAM"; "?" for a number that is none. */
 WEIR_API const char *weir_verdict_name(weir_verdict verdict);

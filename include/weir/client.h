@@ -34,13 +34,13 @@ typedef struct weir_client_options {
  * client's, and so does what is taken from the driver after some was given back to it. What cannot be zeroed is not given
  * out: the allocation fails as the zeros did (WEIR_ERR_DRIVER), and with WEIR_ERR_STREAM_MISUSE on a stream that is being captured.
  * Other runtimes and programs get what the driver gives them. */
-WEIR_API WEIR_NODISCARD weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options,
-                                                     weir_client **out);
+WEIR_API WEIR_NODISCARD weir_status weir_client_create(weir_runtime *runtime, const weir_client_options *options,
+                                                       weir_client **out);
 
 /* Closes it. Pending frees are waited for; meanwhile other threads may free and look, while what would take more for the
  * client, or close it, is WEIR_ERR_INVALID. WEIR_ERR_BUSY while it has blocks, naming how many, how many bytes and the largest
  * one's tag; the client stays open. Closing a closed client is WEIR_ERR_INVALID. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_client_close(weir_client *client);
+WEIR_API WEIR_NODISCARD weir_status weir_client_destroy(weir_client *client);
 
 /* Changes the limits while in use. A maximum below what is live, pending and promised, or a guarantee that the others
  * leave no room for, is refused with numbers (WEIR_ERR_OUT_OF_MEMORY), and nothing changes. maximum 0: the budget. */

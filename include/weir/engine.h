@@ -97,7 +97,7 @@ typedef struct weir_port {
 } weir_port;
 
 /* Valid until the model is unloaded. */
-typedef struct weir_model_info {
+typedef struct weir_model_details {
     size_t struct_size;
     const char *engine, *version, *provider;
     const char *architecture; /* "bert", "llama", "onnx graph of 214 nodes" */
@@ -109,7 +109,7 @@ typedef struct weir_model_info {
     const char *remarks;               /* one line on what stays outside the client's account and why; "" if nothing */
     const weir_provider_share *shares; /* since 2: by provider, the most parts first */
     size_t share_count;                /* 0: the engine cannot tell */
-} weir_model_info;
+} weir_model_details;
 
 typedef struct weir_inference {
     size_t struct_size;
@@ -193,7 +193,7 @@ typedef struct weir_engine {
     /* Optional. */
     weir_status (*metrics)(weir_engine_model *model, weir_engine_metrics *out);
     /* What the model is. */
-    weir_status (*info)(weir_engine_model *model, weir_model_info *out);
+    weir_status (*info)(weir_engine_model *model, weir_model_details *out);
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
     /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from 0;
@@ -208,7 +208,7 @@ typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
  * was looked for and how to get it; WEIR_ERR_ENGINE when the file is there and no plug-in, or links to another libweir than
  * the one that is running; WEIR_ERR_CONFLICT when a plug-in asks, while it is being opened, for itself or for one that waits for it. Any
  * thread: several that ask for one plug-in at once open it once, and hold up nobody who asks for another. */
-WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const weir_engine **out);
+WEIR_API WEIR_NODISCARD weir_status weir_engine_get(const char *name, const weir_engine **out);
 
 /* Registers an engine that is linked into the program. The table must stay valid. WEIR_ERR_CONFLICT if the name is taken; a
  * plug-in of that name that is being opened gives way to it. */

@@ -81,11 +81,11 @@ typedef struct weir_hardware_options {
  * CUDA_DEVICE_ORDER, and where CUDA's order is its own secret (different devices, the fastest first) the remark calls them a guess.
  * Free bytes of CUDA's are told by NVML alone, without which they are unknown: asking the driver would make a context.
  *
- * `options` may be NULL. *out is the caller's, to be given back with weir_hardware_release. It always has the processor; what could
+ * `options` may be NULL. *out is the caller's, to be given back with weir_hardware_destroy. It always has the processor; what could
  * not be learnt is said in remarks, not by a status. Errors: WEIR_ERR_NOT_FOUND (a sysroot that is no directory), WEIR_ERR_INVALID
  * (options without a size), WEIR_ERR_SYSTEM. May block for the time limit. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardware **out);
-WEIR_API void weir_hardware_release(weir_hardware *hardware); /* NULL is nothing */
+WEIR_API WEIR_NODISCARD weir_status weir_hardware_create(const weir_hardware_options *options, weir_hardware **out);
+WEIR_API void weir_hardware_destroy(weir_hardware *hardware); /* NULL is nothing */
 
 /* "cpu", "cuda", "rocm", "intel", "metal", "directml"; "?" for a number that is none. */
 WEIR_API const char *weir_hardware_kind_name(weir_hardware_kind kind);

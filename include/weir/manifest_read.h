@@ -48,7 +48,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const w
                                                        weir_manifest **out);
 /* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. A model that was opened from one in a package
  * may still need its files when it moves: release the manifest after it. */
-WEIR_API void weir_manifest_release(weir_manifest *manifest);
+WEIR_API void weir_manifest_destroy(weir_manifest *manifest);
 
 /* What has become of the packages that are unpacked in a store. Bytes are those of their files. */
 typedef struct weir_manifest_cleared {
@@ -73,7 +73,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_manifest_clear(const weir_manifest_opti
  * as weir_manifest_read, but for problems. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_check(const char *path, const weir_manifest_options *options,
                                                         weir_manifest_problems **out);
-WEIR_API void weir_manifest_problems_release(weir_manifest_problems *problems); /* NULL is nothing */
+WEIR_API void weir_manifest_problems_destroy(weir_manifest_problems *problems); /* NULL is nothing */
 
 WEIR_END
 #endif

@@ -24,13 +24,13 @@ typedef struct weir_model_options {
 /* Loads the model at `path`. `options` may be NULL. On failure nothing is left of it. Errors: WEIR_ERR_NOT_FOUND (file,
  * engine, device), WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_ENGINE, WEIR_ERR_INVALID. Any thread; loads of
  * several models may run at once. */
-WEIR_API WEIR_NODISCARD weir_status weir_model_load(const char *path, const weir_model_options *options,
-                                                    weir_model **out);
+WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const weir_model_options *options,
+                                                      weir_model **out);
 
 /* Unloads it and closes its client. WEIR_ERR_BUSY while a run or a warm-up is under way or outputs are not released: nothing has
  * changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named; of a model that has moved
  * also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
-WEIR_API WEIR_NODISCARD weir_status weir_model_unload(weir_model *model);
+WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
 /* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are
  * to be released before the model is unloaded. */
@@ -40,16 +40,16 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, c
                                                             weir_piece_fn piece, void *user, weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
 /* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or between two
- * candidates of a weir_model_open. WEIR_OK: there was one, and each of them answers WEIR_ERR_CANCELLED, at the latest when the engine
+ * candidates of a weir_model_create_chosen. WEIR_OK: there was one, and each of them answers WEIR_ERR_CANCELLED, at the latest when the engine
  * would have answered. WEIR_ERR_NOT_FOUND: no such run has begun, or all have ended. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_cancel(weir_model *model, uint64_t id);
-/* A run without inputs and outputs: of a model that weir_model_open made it falls back as a first run does. */
+/* A run without inputs and outputs: of a model that weir_model_create_chosen made it falls back as a first run does. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_warm_up(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
-WEIR_API WEIR_NODISCARD weir_status weir_model_info_get(weir_model *model, weir_model_info *out);
+WEIR_API WEIR_NODISCARD weir_status weir_model_info(weir_model *model, weir_model_details *out);
 
-/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_open made until it moves:
+/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_create_chosen made until it moves:
  * NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
 WEIR_API const weir_engine *weir_model_engine(const weir_model *model);

@@ -6,7 +6,7 @@
  * environment; a session keeps the bridge it began with for life. Two ways:
  *
  *   one client for a device     weir_onnxruntime_register, then sessions at will, and weir_onnxruntime_unregister
- *   a client for each session   weir_onnxruntime_open; enter, CreateSession, leave; …; weir_onnxruntime_close
+ *   a client for each session   weir_onnxruntime_create; enter, CreateSession, leave; …; weir_onnxruntime_destroy
  *
  * No header of ONNX Runtime's is needed here; its own names are used as they are, so that a program passes what it has.
  *
@@ -25,7 +25,7 @@
  * a free without a stream wait for the device. Runs with disable_synchronize_execution_providers are the caller's to order:
  * values are to be released when the device is past their use, as with ONNX Runtime's own allocator.
  *
- * Addresses of captured CUDA graphs stay when the capture is between weir_graph_begin and weir_graph_end of the known stream
+ * Addresses of captured CUDA graphs stay when the capture is between weir_capture_pool_begin and weir_capture_pool_end of the known stream
  * (weir/graph.h), on the thread that runs the session: then what its kernels ask for without a stream is the graph's, too.
  * Otherwise, and with a pool of blocks, a request or a free on a captured stream is refused or stays, with a word in the log.
  *
@@ -55,7 +55,7 @@ typedef struct weir_onnxruntime_options {
     uint32_t version;         /* and the version it was asked for: ORT_API_VERSION, WEIR_ONNXRUNTIME_OLDEST or more */
     struct OrtEnv *env;
     weir_client *client; /* who is charged, of a runtime of host or cuda */
-    weir_blocks_member
+    weir_block_pool_member
         *blocks;        /* NULL: the client's runtime serves. Else device memory is taken from this member's pool
                                    in runs of blocks; the member is the client's, and its blocks are multiples of 256 bytes */
     weir_stream stream; /* of the sessions; WEIR_STREAM_HOST: weir knows none */
@@ -93,8 +93,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_unregister(const struct Ort
 /* A client for each session ----------------------------------------------------------------------------------------- */
 
 /* Makes a bridge. Errors as for weir_onnxruntime_register, but for conflicts. The environment is pinned until the close. */
-WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_open(const weir_onnxruntime_options *options,
-                                                          weir_onnxruntime **out);
+WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_create(const weir_onnxruntime_options *options,
+                                                            weir_onnxruntime **out);
 
 /* Sessions that are created between these two get the bridge, whatever else is registered for the device; leave puts back
  * what weir had there before. One thread at a time is between them, in the whole process; others wait in enter. Leave is
@@ -108,7 +108,7 @@ WEIR_API void weir_onnxruntime_leave(weir_onnxruntime *bridge);
  * of it are live, and for one that is registered or entered. NULL is nothing. Where ONNX Runtime did not give its allocator up
  * in leave, which was logged, a few thousand bytes stay for that, as a second warning says: it refuses memory from then on.
  * Both may be called inside a pressure callback (weir/pressure.h); the bridge's own is waited for, if another thread is in it. */
-WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_close(weir_onnxruntime *bridge);
+WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge);
 
 /* The OrtAllocator itself, to be called or passed on, as to CreateTensorAsOrtValue: of kind WEIR_KIND_DEVICE or
  * WEIR_KIND_PINNED; NULL for a kind that the bridge has not. Lives as long as the bridge. */
@@ -128,7 +128,7 @@ typedef struct weir_onnxruntime_stats {
 } weir_onnxruntime_stats;
 
 /* Each number is exact at rest. WEIR_ERR_INVALID for NULL or a size that is not set. */
-WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_stats_get(weir_onnxruntime *bridge, weir_onnxruntime_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_stats *out);
 
 /* A call of ONNX Runtime has failed with the words in `text`. If that was because a request of this thread, or of one that
  * worked for it, was refused since `refused` was as given: writes the refusal's words there instead and answers true. */

@@ -1,6 +1,6 @@
 /* weir/opening.h: a model that was chosen for, and that moves on to the next candidate when one fails.
  *
- * weir_model_load (weir/model.h) loads exactly what it is told. weir_model_open asks weir/choice.h and tries the accepted
+ * weir_model_create (weir/model.h) loads exactly what it is told. weir_model_create_chosen asks weir/choice.h and tries the accepted
  * candidates by rank. A model that it made is used by the functions of weir/model.h as any other. What happens when a run fails:
  *
  *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says
@@ -26,7 +26,7 @@
  * request, or could not answer it, is not tried again for requests that fail with the same status; and one that a model has left
  * for a request, for none; but both may take over a model that has lost its place. A model does not go back to a better
  * candidate by itself. After a move weir_model_client, weir_model_engine and
- * weir_model_info_get tell of the present candidate. What the last two told before stays readable until the model is unloaded;
+ * weir_model_info tell of the present candidate. What the last two told before stays readable until the model is unloaded;
  * the client from before is closed, and its record may serve another client later. A model on no device has no client, and its
  * health and info are WEIR_ERR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed on one
  * and was answered by the next counts as a run and as a failure; sessions are those that there are now. */
@@ -89,15 +89,15 @@ typedef struct weir_opening_options {
 } weir_opening_options;
 
 /* Opens a model. `options` may be NULL. On failure nothing is left of it, the ledgers are as before, and the detail names
- * every candidate with its reason. Errors: those of weir_choice_make; WEIR_ERR_UNSUPPORTED when no candidate was accepted, else what
+ * every candidate with its reason. Errors: those of weir_choice_create; WEIR_ERR_UNSUPPORTED when no candidate was accepted, else what
  * the last one failed with. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_options *options,
-                                                    weir_model **out);
+WEIR_API WEIR_NODISCARD weir_status weir_model_create_chosen(const weir_manifest *manifest,
+                                                             const weir_opening_options *options, weir_model **out);
 
 /* How the model came to be where it is, up to now. What is handed out stays as it is until the model is unloaded: each look after
  * a change of the attempts leaves a copy of them (about 100 bytes and its reason for each), and one without a change none.
  * A program that lives long looks when it is told of something (`notice`), not by the clock. WEIR_ERR_UNSUPPORTED for one of
- * weir_model_load's. Any thread. */
+ * weir_model_create's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
 
 /* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */

@@ -35,11 +35,11 @@ typedef struct weir_parameters_options {
 
 /* Opens a store, which takes no memory before the first parameter, and has one holder. `options` NULL: the defaults. Its blocks
  * are the client's, of the class WEIR_CLASS_WEIGHTS. Errors: WEIR_ERR_INVALID, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_parameters_open(weir_client *client, const weir_parameters_options *options,
-                                                         weir_parameters **out);
+WEIR_API WEIR_NODISCARD weir_status weir_parameters_create(weir_client *client, const weir_parameters_options *options,
+                                                           weir_parameters **out);
 
 /* One holder more: another engine or arena that reads the store. WEIR_ERR_INVALID for NULL. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_parameters_share(weir_parameters *store);
+WEIR_API WEIR_NODISCARD weir_status weir_parameters_acquire(weir_parameters *store);
 
 /* One holder less. With the last one the blocks are freed, behind every run that was declared (weir_arena_begin) and all that
  * weir_parameters_add queued, and the store is gone. WEIR_ERR_BUSY where the last one goes within such a run, and the errors of

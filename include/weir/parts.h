@@ -3,7 +3,7 @@
  * An embedder that partitions a device, or chooses what serves its memory and how many streams there are, makes the parts
  * and composes a runtime of them:
  *
- *   weir_device_open("cuda:0", &device);
+ *   weir_device_create("cuda:0", &device);
  *   weir_stream_pool_create(device, 4, &streams);
  *   weir_resource_create(device, "guard(direct)", &resource);
  *   weir_runtime_compose(&(weir_parts){sizeof(weir_parts), device, streams, resource}, NULL, &runtime);
@@ -23,10 +23,10 @@ typedef struct weir_resource weir_resource;
 
 /* Opens a device by its name, as for weir_runtime_get, and with its errors. Opened twice it is two, whose parts do not go
  * together. */
-WEIR_API WEIR_NODISCARD weir_status weir_device_open(const char *name, weir_device **out);
+WEIR_API WEIR_NODISCARD weir_status weir_device_create(const char *name, weir_device **out);
 
 /* Closes it. WEIR_ERR_BUSY while a pool or a resource made of it is there, or a runtime has it. NULL: WEIR_OK. */
-WEIR_API WEIR_NODISCARD weir_status weir_device_close(weir_device *device);
+WEIR_API WEIR_NODISCARD weir_status weir_device_destroy(weir_device *device);
 
 /* Makes `capacity` streams, from 1 to 1024. The runtime that they become part of hands out those and makes no others:
  * weir_stream_acquire is WEIR_ERR_BUSY when all are acquired. Errors: WEIR_ERR_INVALID, WEIR_ERR_CONFLICT (a runtime has the device),

@@ -49,7 +49,7 @@ typedef struct weir_plan_options {
     void *user;
 } weir_plan_options;
 
-typedef struct weir_plan_summary {
+typedef struct weir_plan_details {
     size_t struct_size;
     uint64_t arena;       /* bytes, all kinds together; so are the next two */
     uint64_t lower_bound; /* no plan of these buffers is smaller */
@@ -64,7 +64,7 @@ typedef struct weir_plan_summary {
     double seconds;
     const char *found_by; /* which part of the planner: static storage */
     bool said_proven;     /* of a plan that was loaded, and is above the bound: its file says that it was proven */
-} weir_plan_summary;
+} weir_plan_details;
 
 typedef struct weir_slot {
     size_t struct_size;
@@ -79,14 +79,14 @@ typedef struct weir_slot {
  * WEIR_ERR_INVALID (an alignment that is no power of two, sizes whose sum does not fit, a view that comes to lie beside the
  * alignment it wants, named), WEIR_ERR_CONFLICT (two fixed buffers in each other's way, named), WEIR_ERR_SYSTEM without host memory.
  * Any thread; several lists may be planned at once. */
-WEIR_API WEIR_NODISCARD weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options *options,
-                                                   weir_plan **out);
+WEIR_API WEIR_NODISCARD weir_status weir_plan_create(const weir_buffers *buffers, const weir_plan_options *options,
+                                                     weir_plan **out);
 
 /* NULL is fine. */
 WEIR_API void weir_plan_destroy(weir_plan *plan);
 
 /* A plan does not change: any thread may read it. WEIR_ERR_INVALID for NULL and for a number that is none. */
-WEIR_API WEIR_NODISCARD weir_status weir_plan_summarize(const weir_plan *plan, weir_plan_summary *out);
+WEIR_API WEIR_NODISCARD weir_status weir_plan_info(const weir_plan *plan, weir_plan_details *out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out);
 /* The arena of one kind of memory; 0 where it has no buffers. */
 WEIR_API uint64_t weir_plan_arena(const weir_plan *plan, weir_kind kind);

@@ -28,16 +28,16 @@ typedef void (*weir_pressure_fn)(const weir_pressure *pressure, void *user);
 
 /* Registers the function with the runtime whose memory it can make room in: "host" for pinned and pageable memory. The lowest
  * priority is asked first, of equal ones the one registered first. One that made room is asked again, up to 64 times, before
- * the next is. Called for weir_alloc, weir_alloc_with and weir_reserve, after free and freed memory of everybody was looked
+ * the next is. Called for weir_alloc, weir_alloc_with and weir_reservation_create, after free and freed memory of everybody was looked
  * at, moved and given up by other threads, and before pending frees are waited for. Not for requests with WEIR_ALLOC_NO_WAIT, on a
  * stream that is being captured, nor for weir_resize. Errors: WEIR_ERR_INVALID for NULL, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_pressure_add(weir_runtime *runtime, int priority, weir_pressure_fn fn,
-                                                      void *user, uint64_t *id);
+WEIR_API WEIR_NODISCARD weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn,
+                                                           void *user, uint64_t *id);
 
 /* Ends that: the function is called no more. Waits for calls of it on other threads to end, except when called inside a
  * pressure callback, this or another one: then such calls may still be running. WEIR_ERR_NOT_FOUND for an id that is none or was
  * removed; other errors as above. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_pressure_remove(weir_runtime *runtime, uint64_t id);
+WEIR_API WEIR_NODISCARD weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id);
 
 WEIR_END
 #endif

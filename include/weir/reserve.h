@@ -19,8 +19,8 @@ WEIR_BEGIN
  * (NULL, a closed client, no bytes, a size that no device could have, a flag other than WEIR_ALLOC_NO_WAIT), WEIR_ERR_SYSTEM,
  * WEIR_ERR_FORKED. Without WEIR_ALLOC_NO_WAIT it waits for pending frees up to the option `wait`, where they would be enough. The
  * peaks of statistics do not rise with it, those are of blocks. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_reserve(weir_client *client, uint64_t bytes, uint32_t flags,
-                                                 weir_reservation **out);
+WEIR_API WEIR_NODISCARD weir_status weir_reservation_create(weir_client *client, uint64_t bytes, uint32_t flags,
+                                                            weir_reservation **out);
 
 /* Allocating from it is weir_alloc_with with the request's member `reservation`. Of a block that is charged more than what
  * is left: WEIR_ERR_OUT_OF_MEMORY with the cause WEIR_CAUSE_RESERVATION. Where the bytes cannot be placed (WEIR_ERR_DRIVER, or the
@@ -32,7 +32,7 @@ WEIR_API uint64_t weir_reservation_left(const weir_reservation *reservation);
 /* Ends it: what is left goes back to the budget, what blocks have taken is theirs, also where one of them is freed later.
  * A client with an open reservation, be there anything left of it or not, cannot be closed (WEIR_ERR_BUSY). NULL is nothing.
  * The reservation is gone afterwards: no call may be using it, and none may name it again. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_reservation_release(weir_reservation *reservation);
+WEIR_API WEIR_NODISCARD weir_status weir_reservation_destroy(weir_reservation *reservation);
 
 WEIR_END
 #endif

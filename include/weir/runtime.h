@@ -21,17 +21,17 @@ typedef struct weir_runtime_options {
                              which stays until this one is destroyed; NULL: the process's. Of weir_runtime_create alone */
 } weir_runtime_options;
 
-/* The runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0 alone). The
- * first call makes it, under a lock of that device's, so concurrent first callers get the same one and those of other
- * devices do not wait for it; afterwards it is a table look-up without one. A failed start leaves nothing behind and the next call tries again. Errors: WEIR_ERR_INVALID (a text that is no device),
- * WEIR_ERR_NOT_FOUND (no such driver or ordinal here; the detail says what is missing), WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Any
- * thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, weir_runtime **out);
-
-/* The same with options. If the runtime exists with another budget or resource: WEIR_ERR_CONFLICT, naming both; members that
- * are 0 or NULL agree with everything. The budget can be changed later with weir_runtime_set_budget. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options,
-                                                          weir_runtime **out);
+/* The process's runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host" has 0
+ * alone). The first call makes it, and it stays until the process ends; nobody gives it back. `options` may be NULL. Later
+ * calls find it: members of the options that are 0 or NULL agree with what it has, and another budget or resource is
+ * WEIR_ERR_CONFLICT, naming both. The budget can be changed later with weir_runtime_set_budget.
+ *
+ * First callers of one device wait for each other and get the same runtime; those of other devices do not wait. Later calls are
+ * a table look-up without a lock. A failed start leaves nothing behind, and the next call tries again. Other errors:
+ * WEIR_ERR_INVALID (a text that is no device), WEIR_ERR_NOT_FOUND (no such driver or ordinal here; the detail says what is
+ * missing), WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, const weir_runtime_options *options,
+                                                     weir_runtime **out);
 
 /* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
  * purpose. The caller owns it. weir_runtime_destroy waits for queued work and gives everything back to the driver;
@@ -60,10 +60,6 @@ WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
 /* Changes the budget while in use. Cached memory is given up as far as needed; below what clients have live, pending,
  * promised or guaranteed: WEIR_ERR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
-
-/* Gives cached and spare memory back to the driver until at most `keep` bytes of it are left; `released` (may be NULL)
- * gets the bytes given back. What a live block shares a handle with stays. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released);
 
 /* Makes frees final. At return, what was freed before the call and is known to have passed is nobody's: no thread keeps it
  * parked, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may be NULL) gets the

@@ -94,7 +94,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_st
                                                   size_t capacity, size_t *count);
 
 /* One client's line of it. */
-WEIR_API WEIR_NODISCARD weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
 
 /* Peaks start again from what is live and pending now: the runtime's and every client's, and those of weir_memory_stats.
  * Any thread. */
@@ -132,7 +132,7 @@ typedef struct weir_memory_stats {
 /* One moment of it, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the peaks of what several
  * threads park and take back may be off as is said there, and requested_bytes.peak is that of a moment at which some
  * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out);
 
 /* What came and went, retries and refusals start again from 0 in weir_memory_stats; weir_stats goes on. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_reset_accumulated(weir_runtime *runtime);

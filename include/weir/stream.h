@@ -70,7 +70,7 @@ WEIR_API void *weir_stream_native(weir_stream stream);
  * a block on it, launches (declare them around the launch of the graph), weir_use_record, waiting for it, releasing it,
  * and allocations for which something must be queued (zeros, and all of a resource that allocates in stream order). Other
  * allocations serve without waiting; weir_copy, weir_fill and weir_call become part of the graph, on drivers that capture.
- * weir_graph_begin (weir/graph.h) does the same and gives the graph memory of its own, which can be freed within.
+ * weir_capture_pool_begin (weir/graph.h) does the same and gives the graph memory of its own, which can be freed within.
  * weir also looks itself whether a stream is being captured, where the driver can tell, but not each time for what a thread
  * frees and allocates there again and again; begin says so beforehand, and works on every driver. The caller starts and ends the driver's own capture, inside. begin is WEIR_ERR_BUSY while the stream
  * is captured already, WEIR_ERR_INVALID for WEIR_STREAM_HOST, WEIR_ERR_STREAM_MISUSE for CUDA's legacy stream, which cannot be

@@ -123,13 +123,12 @@ typedef struct weir_trace_options {
     size_t sink_count;
 } weir_trace_options;
 
-/* Starts recording on `runtime`, keeping at most `capacity` unread events (0: 1,048,576); later ones are counted as lost
- * until somebody reads. One trace per runtime beside that of the option `trace`: WEIR_ERR_BUSY otherwise. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out);
-
-/* The same with everything said. The sinks are the trace's when it answers WEIR_OK, and still the caller's otherwise. */
-WEIR_API WEIR_NODISCARD weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options *options,
-                                                         weir_trace **out);
+/* Starts recording on `runtime`. `options` may be NULL: no sinks, 1,048,576 unread events; those beyond are counted as lost
+ * until somebody reads. The sinks are the trace's when it answers WEIR_OK, and still the caller's otherwise. One trace per
+ * runtime beside that of the option `trace`: WEIR_ERR_BUSY otherwise. Other errors: WEIR_ERR_INVALID, WEIR_ERR_SYSTEM,
+ * WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *options,
+                                                      weir_trace **out);
 
 /* One sink more; it gets the events that have not been read or handed out yet. It is the trace's from here on, which
  * closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
@@ -152,7 +151,7 @@ WEIR_API uint64_t weir_trace_lost(const weir_trace *trace);
 WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
 
 /* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
-WEIR_API void weir_trace_close(weir_trace *trace);
+WEIR_API void weir_trace_destroy(weir_trace *trace);
 
 /* The trace of the adaptor "log" in the runtime's stack (weir/resource.h), to read from, flush or add sinks to: what
  * reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their

@@ -45,17 +45,21 @@ typedef struct weir_trim_report {
     weir_pin pin[WEIR_TRIM_PINS];
 } weir_trim_report;
 
-/* Gives wholly free segments back until at most `keep` cached and spare bytes are left. `out` (may be NULL) says how much
- * that was and what stays why; making that costs what weir_layout_walk costs. Errors: WEIR_ERR_INVALID; WEIR_ERR_SYSTEM without
- * host memory for the report, when the memory has been given back all the same; WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim_to(weir_runtime *runtime, uint64_t keep, weir_trim_report *out);
+typedef struct weir_trim_options {
+    size_t struct_size;
+    uint64_t keep; /* bytes of cached and spare memory that may be left */
+    bool
+        idle_only; /* instead: wholly free segments go until at most WEIR_IDLE_KEPT bytes of such are left, however much
+                       else is cached. weir does so by itself when the driver has no more memory although the budget
+                       allows it, and when the budget is lowered */
+} weir_trim_options;
 
-/* The same, with nothing kept. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_empty_cache(weir_runtime *runtime, weir_trim_report *out);
-
-/* Gives wholly free segments back until at most WEIR_IDLE_KEPT bytes of such are left, however much else is cached. weir does
- * so by itself when the driver has no more memory although the budget allows it, and when the budget is lowered. */
-WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out);
+/* Gives cached and spare memory back to the driver. `options` NULL: all that can go. `out` (may be NULL) says how much that
+ * was, and what stays why. Making the report costs what weir_layout_walk costs; one whose struct_size ends before the
+ * member `left` gets `released` alone, and costs nothing. Errors: WEIR_ERR_INVALID; WEIR_ERR_SYSTEM without host memory for
+ * the report, when the memory has been given back all the same; WEIR_ERR_FORKED. Waits for no work. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *options,
+                                                      weir_trim_report *out);
 
 WEIR_END
 #endif

@@ -151,13 +151,13 @@ static weir_status write_record(wi_world *world, weir_choice **out)
     return WEIR_OK;
 }
 
-weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
+weir_status weir_choice_create(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
 {
     WI_ENTER();
     wi_world world = {.count = 0};
     weir_hardware *looked = NULL;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_choice_create: no place for the result");
     *out = NULL;
     weir_status status = wi_wish_read(manifest, options, &world.wish);
     if (status == WEIR_OK)
@@ -169,19 +169,19 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
     world.hardware = world.wish.options.hardware;
     if (status == WEIR_OK && !world.hardware) {
         const weir_hardware_options patient = {.struct_size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
-        status = weir_hardware_look(&patient, &looked);
+        status = weir_hardware_create(&patient, &looked);
         world.hardware = looked;
     }
     if (status == WEIR_OK)
         status = wi_decide(&world);
     if (status == WEIR_OK)
         status = write_record(&world, out);
-    weir_hardware_release(looked);
+    weir_hardware_destroy(looked);
     wi_world_end(&world);
     return status;
 }
 
-void weir_choice_release(weir_choice *choice)
+void weir_choice_destroy(weir_choice *choice)
 {
     record *made = (record *)choice;
     if (!made)

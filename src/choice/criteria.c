@@ -267,9 +267,9 @@ weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_option
     wi_provider only = WI_CPU;
     wi_sequence given = {.count = 0};
     *out = (wi_fit_request){.policy = WI_FASTEST};
-    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_choice_make");
+    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_choice_create");
     if (status == WEIR_OK)
-        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->options, options, "weir_choice_make");
+        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->options, options, "weir_choice_create");
     if (status != WEIR_OK)
         return status;
     weir_choice_options *o = &out->options;

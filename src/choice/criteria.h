@@ -35,7 +35,7 @@ typedef struct wi_fit_request {
     wi_device_name device;
 } wi_fit_request;
 
-/* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The wish points into the
+/* Errors as weir_choice_create's, for words alone. Engines are looked at by whoever knows them. The wish points into the
  * manifest and the options. */
 weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_fit_request *out);
 

@@ -27,7 +27,7 @@ const weir_engine *engine_for_file(const char *path)
     const char *name;
     const weir_engine *engine;
     for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++)
-        if (weir_engine_open(name, &engine) == WEIR_OK && takes(engine, path))
+        if (weir_engine_get(name, &engine) == WEIR_OK && takes(engine, path))
             return engine;
     return NULL;
 }

@@ -9,7 +9,7 @@ weir_status manifest_read(const char *path, weir_manifest **out)
 
 void manifest_release(weir_manifest *manifest)
 {
-    weir_manifest_release(manifest);
+    weir_manifest_destroy(manifest);
 }
 
 weir_status manifest_check(const char *path, weir_manifest_problems **out)
@@ -19,7 +19,7 @@ weir_status manifest_check(const char *path, weir_manifest_problems **out)
 
 void manifest_problems_release(weir_manifest_problems *problems)
 {
-    weir_manifest_problems_release(problems);
+    weir_manifest_problems_destroy(problems);
 }
 
 weir_status manifest_clear(weir_manifest_cleared *out)

@@ -162,7 +162,7 @@ weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer
     place *p = find_place(root);
     memset(answers, 0, WI_SOURCES * sizeof *answers);
     if (!p)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
     uint64_t now = wi_now();
     bool good = true;
     pthread_mutex_lock(&p->lock);
@@ -177,7 +177,7 @@ weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer
     if (good)
         return WEIR_OK;
     wi_answers_clear(answers);
-    return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
+    return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
 }
 
 void wi_answers_clear(wi_answer answers[WI_SOURCES])

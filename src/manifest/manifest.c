@@ -156,7 +156,7 @@ weir_status weir_manifest_read(const char *path, const weir_manifest_options *op
     return status;
 }
 
-void weir_manifest_release(weir_manifest *manifest)
+void weir_manifest_destroy(weir_manifest *manifest)
 {
     wi_held_release((wi_held *)manifest);
 }
@@ -176,7 +176,7 @@ weir_status weir_manifest_check(const char *path, const weir_manifest_options *o
     return status;
 }
 
-void weir_manifest_problems_release(weir_manifest_problems *problems)
+void weir_manifest_problems_destroy(weir_manifest_problems *problems)
 {
     free(problems);
 }

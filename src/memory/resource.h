@@ -41,7 +41,7 @@ typedef struct wi_placement {
     bool hit;                           /* set by the base: no driver call was needed */
     uint32_t handles;                   /* … else on how many handles the driver worked, if it is known */
     bool ordered;                       /* … and it has bytes that are in the order of the stream */
-    struct weir_graph *graph;           /* of whose pool the block will be; NULL: of none; for the runtime */
+    struct weir_capture_pool *graph;    /* of whose pool the block will be; NULL: of none; for the runtime */
     wi_block *held;                     /* a pending block in hand, which becomes the block; NULL: none */
     wi_block *rest;                     /* set where `held` is: what it was longer, a pending block in hand, or NULL */
 } wi_placement;

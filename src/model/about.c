@@ -2,7 +2,7 @@
 #include "model/model.h"
 
 struct wi_about {
-    weir_model_info info;
+    weir_model_details info;
     size_t rank; /* of the candidate */
     bool answered;
     struct wi_about *next;
@@ -39,7 +39,7 @@ static void pack_names(packer *to, weir_port *ports, const weir_port *from, size
 }
 
 /* Arrays first, for their alignment. */
-static void pack_info(packer *to, const weir_model_info *from, weir_model_info *out)
+static void pack_info(packer *to, const weir_model_details *from, weir_model_details *out)
 {
     weir_port *inputs = pack(to, from->inputs, from->input_count * sizeof *from->inputs);
     weir_port *outputs = pack(to, from->outputs, from->output_count * sizeof *from->outputs);
@@ -62,10 +62,10 @@ static void pack_info(packer *to, const weir_model_info *from, weir_model_info *
     out->remarks = pack_text(to, from->remarks);
 }
 
-wi_about *wi_about_copy(const weir_model_info *info, size_t rank, bool answered)
+wi_about *wi_about_copy(const weir_model_details *info, size_t rank, bool answered)
 {
     packer to = {NULL, 0};
-    weir_model_info counted;
+    weir_model_details counted;
     pack_info(&to, info, &counted);
     wi_about *about = malloc(sizeof *about + to.used);
     if (!about)
@@ -91,7 +91,7 @@ void wi_about_add(wi_about **list, wi_about *about)
     *list = about;
 }
 
-const weir_model_info *wi_about_info(const wi_about *about)
+const weir_model_details *wi_about_info(const wi_about *about)
 {
     return &about->info;
 }

@@ -13,7 +13,7 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
     if (!instance)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     instance->engine = engine;
-    weir_status status = weir_client_open(runtime, options, &instance->client);
+    weir_status status = weir_client_create(runtime, options, &instance->client);
     if (status != WEIR_OK)
         free(instance);
     else
@@ -40,7 +40,7 @@ weir_status wi_instance_close(wi_instance *instance)
     instance->loaded = NULL;
     if (loaded)
         instance->engine->unload(loaded);
-    if (weir_client_close(instance->client) == WEIR_OK)
+    if (weir_client_destroy(instance->client) == WEIR_OK)
         return WEIR_OK;
     weir_log(WEIR_LOG_ERROR, "after %s: %s", loaded ? "unloading" : "a failed load", weir_detail());
     /* Not WEIR_ERR_BUSY, which says that the model is still there. */
@@ -51,7 +51,7 @@ weir_status wi_instance_close(wi_instance *instance)
 uint64_t wi_instance_peak(const wi_instance *instance)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    return weir_client_snapshot(instance->client, &stats) == WEIR_OK ? stats.peak : 0;
+    return weir_client_info(instance->client, &stats) == WEIR_OK ? stats.peak : 0;
 }
 
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what)

@@ -1,7 +1,7 @@
 /* A model, inside: its instances, of which one takes new runs, and what is under way on each.
  *
- * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for its
- * whole life. One of weir_model_open (src/choice/open.h) may get another when a run fails; an instance that is the model's no
+ * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_create has one for its
+ * whole life. One of weir_model_create_chosen (src/choice/open.h) may get another when a run fails; an instance that is the model's no
  * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until there is
  * another. No lock is held while an engine works. */
 #ifndef WI_MODEL_H
@@ -19,7 +19,7 @@ typedef struct wi_instance {
     const weir_engine *engine;
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
-    size_t rank, attempt; /* weir_model_open's: of its candidate, and in the record */
+    size_t rank, attempt; /* weir_model_create_chosen's: of its candidate, and in the record */
     uint64_t on_cpu, of;  /* and the parts that its provider leaves to the processor; 0: none, or not told */
 
     /* Under the model's lock. */
@@ -52,7 +52,7 @@ typedef struct wi_run {
     struct wi_run *next, **link;
 } wi_run;
 
-/* What weir_model_open adds to a model. Called with no lock held. */
+/* What weir_model_create_chosen adds to a model. Called with no lock held. */
 typedef struct wi_route {
     /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail set.
      * Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
@@ -63,7 +63,7 @@ typedef struct wi_route {
 } wi_route;
 
 struct weir_model {
-    const wi_route *route; /* NULL: of weir_model_load */
+    const wi_route *route; /* NULL: of weir_model_create */
     const char *name;      /* with a route: as the manifest has it */
     struct wi_opening *opening;
     pthread_mutex_t lock;
@@ -132,8 +132,8 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference);
 /* ---- what engines say; about.c ---- */
 
 /* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
-wi_about *wi_about_copy(const weir_model_info *info, size_t rank, bool answered);
-const weir_model_info *wi_about_info(const wi_about *about);
+wi_about *wi_about_copy(const weir_model_details *info, size_t rank, bool answered);
+const weir_model_details *wi_about_info(const wi_about *about);
 /* In a list; NULL: not there. */
 const wi_about *wi_about_find(const wi_about *list, size_t rank, bool answered);
 void wi_about_add(wi_about **list, wi_about *about);

@@ -57,7 +57,7 @@ static void end_opening(wi_opening *opening)
     free_settings(opening->manifest.settings, opening->manifest.setting_count);
     free_settings(opening->asked.settings, opening->asked.setting_count);
     wi_record_clear(opening);
-    weir_choice_release(opening->choice);
+    weir_choice_destroy(opening->choice);
     pthread_mutex_destroy(&opening->lock);
     free(opening->chances);
     free(opening);
@@ -80,11 +80,11 @@ typedef struct wants {
 static weir_status read_wants(const weir_manifest *manifest, const weir_opening_options *options, wants *out)
 {
     *out = (wants){0};
-    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_model_open");
+    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_model_create_chosen");
     if (status == WEIR_OK)
-        status = WI_COPY_OPTIONS_IN(weir_opening_options, &out->options, options, "weir_model_open");
+        status = WI_COPY_OPTIONS_IN(weir_opening_options, &out->options, options, "weir_model_create_chosen");
     if (status == WEIR_OK)
-        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->choice, out->options.choice, "weir_model_open");
+        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->choice, out->options.choice, "weir_model_create_chosen");
     if (status != WEIR_OK)
         return status;
     out->choice.struct_size = sizeof out->choice;
@@ -110,7 +110,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
 {
     wi_opening *opening = calloc(1, sizeof *opening);
     if (!opening) {
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     }
     const weir_requirements *needs = &w->manifest.requirements;
@@ -227,22 +227,23 @@ static weir_status open_chosen(const wants *w, weir_choice *choice, weir_model *
     return status;
 }
 
-weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_options *options, weir_model **out)
+weir_status weir_model_create_chosen(const weir_manifest *manifest, const weir_opening_options *options,
+                                     weir_model **out)
 {
     WI_ENTER();
     wants w;
     weir_choice *choice = NULL;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_create_chosen: NULL");
     *out = NULL;
     weir_status status = read_wants(manifest, options, &w);
     if (status == WEIR_OK)
-        status = weir_choice_make(&w.manifest, &w.choice, &choice);
+        status = weir_choice_create(&w.manifest, &w.choice, &choice);
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {
         status = weir_fail(WEIR_ERR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
         return status;
     }
     return open_chosen(&w, choice, out);

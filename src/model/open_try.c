@@ -52,10 +52,10 @@ static weir_status detect(const trial *it)
     if (!it->opening->looks || !it->candidate->device[0])
         return WEIR_OK;
     weir_hardware *hardware = NULL;
-    weir_status status = weir_hardware_look(NULL, &hardware);
+    weir_status status = weir_hardware_create(NULL, &hardware);
     if (status == WEIR_OK)
         status = find(hardware, it->candidate);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     return status;
 }
 
@@ -68,9 +68,9 @@ static weir_status construct(trial *it)
                                    .name = opening->manifest.name,
                                    .guaranteed = opening->guaranteed,
                                    .maximum = opening->maximum};
-    weir_status status = weir_engine_open(it->candidate->engine, &engine);
+    weir_status status = weir_engine_get(it->candidate->engine, &engine);
     if (status == WEIR_OK)
-        status = weir_runtime_get(it->candidate->runtime, &runtime);
+        status = weir_runtime_get(it->candidate->runtime, NULL, &runtime);
     return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, &it->instance) : status;
 }
 
@@ -95,7 +95,7 @@ static weir_status load(const trial *it)
     return status;
 }
 
-static const weir_provider_share *share_of(const weir_model_info *info, const char *provider)
+static const weir_provider_share *share_of(const weir_model_details *info, const char *provider)
 {
     for (size_t i = 0; i < info->share_count; i++)
         if (strcmp(info->shares[i].provider, provider) == 0)
@@ -104,7 +104,7 @@ static const weir_provider_share *share_of(const weir_model_info *info, const ch
 }
 
 /* "cuda 94, cpu 6 of 100 parts" */
-static const char *write_shares(const weir_model_info *info, char *text, size_t capacity)
+static const char *write_shares(const weir_model_details *info, char *text, size_t capacity)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -122,7 +122,7 @@ static weir_status covers(trial *it)
     const char *provider = it->candidate->provider;
     double wanted = it->opening->coverage;
     char shares[160];
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     bool elsewhere = strcmp(provider, "cpu") != 0, demands = wanted > 0 && elsewhere;
     weir_status status = it->instance->engine->info(it->instance->loaded, &info);
     if (status != WEIR_OK)

@@ -18,8 +18,8 @@ typedef struct wi_ort_table {
 
 /* Runs of blocks of a pool, by their first block: how many. */
 typedef struct wi_ort_runs {
-    weir_blocks_member *member; /* NULL: the client's runtime serves */
-    weir_blocks_view view;
+    weir_block_pool_member *member; /* NULL: the client's runtime serves */
+    weir_block_pool_view view;
     struct wi_ort_run {
         _Atomic(uint32_t) length; /* 0: no run begins there */
         weir_stream stream;       /* which it was taken on */
@@ -126,7 +126,7 @@ weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream str
 void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status status);
 
 /* onnxruntime_blocks.c: the same as runs of blocks of a pool. */
-weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member);
+weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member);
 void wi_ort_runs_destroy(wi_ort_runs *runs);
 weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
 weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream stream);

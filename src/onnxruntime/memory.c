@@ -70,7 +70,7 @@ static bool watched(weir_onnxruntime *bridge)
     pthread_mutex_unlock(&pinned->lock);
     if (already)
         return true;
-    if (!host || weir_pressure_add(host, 0, on_pressure, bridge, &id) != WEIR_OK)
+    if (!host || weir_pressure_register(host, 0, on_pressure, bridge, &id) != WEIR_OK)
         return false;
     pthread_mutex_lock(&pinned->lock);
     bool first = pinned->pressure == 0;

@@ -62,7 +62,7 @@ static weir_status again(const weir_onnxruntime *bridge, const weir_onnxruntime_
                          weir_client_name(bridge->client), device);
     return weir_fail(WEIR_ERR_CONFLICT,
                      "%s: %s is registered for %s already, and %s cannot be, too: unregister that first, or give each "
-                     "session a client of its own (weir_onnxruntime_open)",
+                     "session a client of its own (weir_onnxruntime_create)",
                      registering, weir_client_name(bridge->client), device, weir_client_name(options->client));
 }
 

@@ -94,7 +94,7 @@ static weir_status watch_pressure(weir_onnxruntime *bridge)
     pthread_mutex_lock(&all->lock);
     bool watched = all->pressure != 0;
     pthread_mutex_unlock(&all->lock);
-    weir_status status = watched ? WEIR_OK : weir_pressure_add(bridge->runtime, 0, on_pressure, bridge, &id);
+    weir_status status = watched ? WEIR_OK : weir_pressure_register(bridge->runtime, 0, on_pressure, bridge, &id);
     if (watched || status != WEIR_OK)
         return status;
     pthread_mutex_lock(&all->lock);

@@ -181,12 +181,12 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
 }
 
 /* Of the captured stream, when the block shall be of its pool. */
-static weir_graph *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
+static weir_capture_pool *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
 {
     weir_runtime *runtime = client->runtime;
-    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
-                            ? wi_streams_graph(&runtime->streams, request->stream)
-                            : NULL;
+    weir_capture_pool *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
+                                   ? wi_streams_graph(&runtime->streams, request->stream)
+                                   : NULL;
     if (!graph || wi_graph_client(graph) == client)
         return graph;
     wi_graph_drop(graph);

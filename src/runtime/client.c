@@ -77,24 +77,24 @@ static uint64_t client_release_kept(weir_runtime *runtime)
     return bytes + wi_release_kept(runtime->resource);
 }
 
-weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
+weir_status weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
 {
     WI_ENTER();
     weir_client_options o;
     if (!runtime || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: no runtime, or no place for the result");
-    weir_status status = WI_COPY_IN(weir_client_options, &o, options, "weir_client_open");
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: no runtime, or no place for the result");
+    weir_status status = WI_COPY_IN(weir_client_options, &o, options, "weir_client_create");
     if (status != WEIR_OK)
         return status;
     *out = NULL;
     if (!o.name || !*o.name)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: a client needs a name that people can read");
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: a client needs a name that people can read");
     if (o.maximum != 0 && o.guaranteed > o.maximum)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_client_open: %s is guaranteed %llu bytes, more than its maximum of %llu", o.name,
+                         "weir_client_create: %s is guaranteed %llu bytes, more than its maximum of %llu", o.name,
                          (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
     if ((unsigned)o.scrub >= WEIR_SCRUB_COUNT)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: %d is no way to scrub; see weir_scrub", (int)o.scrub);
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: %d is no way to scrub; see weir_scrub", (int)o.scrub);
     weir_client *client = client_take_record(runtime);
     if (!client)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a client");
@@ -170,9 +170,9 @@ static weir_status has_reservations(const weir_client *client, unsigned open, ui
                      client->account.name, open, open == 1 ? "" : "s", weir_size_format(bytes, text, sizeof text));
 }
 
-weir_status weir_client_close(weir_client *client)
+weir_status weir_client_destroy(weir_client *client)
 {
-    weir_status status = wi_client_check(client, "weir_client_close");
+    weir_status status = wi_client_check(client, "weir_client_destroy");
     if (status != WEIR_OK)
         return status;
     weir_runtime *runtime = client->runtime;
@@ -193,7 +193,7 @@ weir_status weir_client_close(weir_client *client)
      * still give back. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
-        return client_check(client, "weir_client_close", false);
+        return client_check(client, "weir_client_destroy", false);
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
@@ -244,13 +244,13 @@ weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const 
     return status;
 }
 
-weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
+weir_status weir_client_info(weir_client *client, weir_client_stats *out)
 {
-    weir_status status = wi_client_check_giving(client, "weir_client_snapshot");
+    weir_status status = wi_client_check_giving(client, "weir_client_info");
     if (status != WEIR_OK)
         return status;
     if (!out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_snapshot: NULL, or member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_info: NULL, or member struct_size is not set");
     (void)wi_runtime_reap(client->runtime);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);

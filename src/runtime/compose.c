@@ -72,19 +72,19 @@ weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_devic
     return WEIR_OK;
 }
 
-weir_status weir_device_open(const char *name, weir_device **out)
+weir_status weir_device_create(const char *name, weir_device **out)
 {
     WI_ENTER();
     const wi_driver *driver;
     int ordinal;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_device_open: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_device_create: no place for the result");
     *out = NULL;
     weir_status status = wi_driver_find(name, &driver, &ordinal);
     return status == WEIR_OK ? wi_device_open_over(driver, ordinal, out) : status;
 }
 
-weir_status weir_device_close(weir_device *device)
+weir_status weir_device_destroy(weir_device *device)
 {
     WI_ENTER();
     if (!device)

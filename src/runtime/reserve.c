@@ -5,19 +5,21 @@ static weir_status reservation_check(uint64_t bytes, uint32_t flags)
 {
     if (bytes == 0)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_reserve: no bytes; reserve the sum of what the blocks will be charged");
+                         "weir_reservation_create: no bytes; reserve the sum of what the blocks will be charged");
     if (bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: %llu bytes is no size a device could have",
+        return weir_fail(WEIR_ERR_INVALID, "weir_reservation_create: %llu bytes is no size a device could have",
                          (unsigned long long)bytes);
     if (flags & ~(uint32_t)WEIR_ALLOC_NO_WAIT)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: flags %x; it knows WEIR_ALLOC_NO_WAIT alone", flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_reservation_create: flags %x; it knows WEIR_ALLOC_NO_WAIT alone",
+                         flags);
     return WEIR_OK;
 }
 
 /* The client's, which is counted already. */
 static weir_status reservation_claim(weir_client *client, uint64_t total, bool may_wait, weir_reservation **out)
 {
-    weir_status status = wi_client_check(client, "weir_reserve"); /* a close looks at the count after it has closed */
+    weir_status status =
+        wi_client_check(client, "weir_reservation_create"); /* a close looks at the count after it has closed */
     if (status != WEIR_OK)
         return status;
     weir_reservation *reservation = malloc(sizeof *reservation);
@@ -34,13 +36,13 @@ static weir_status reservation_claim(weir_client *client, uint64_t total, bool m
     return WEIR_OK;
 }
 
-weir_status weir_reserve(weir_client *client, uint64_t bytes, uint32_t flags, weir_reservation **out)
+weir_status weir_reservation_create(weir_client *client, uint64_t bytes, uint32_t flags, weir_reservation **out)
 {
-    weir_status status = wi_client_check(client, "weir_reserve");
+    weir_status status = wi_client_check(client, "weir_reservation_create");
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_reservation_create: no place for the result");
     *out = NULL;
     status = reservation_check(bytes, flags);
     if (status != WEIR_OK)
@@ -57,7 +59,7 @@ uint64_t weir_reservation_left(const weir_reservation *reservation)
     return reservation ? atomic_load(&reservation->claim.left) : 0;
 }
 
-weir_status weir_reservation_release(weir_reservation *reservation)
+weir_status weir_reservation_destroy(weir_reservation *reservation)
 {
     WI_ENTER();
     if (!reservation)

@@ -188,7 +188,7 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
     return WEIR_OK;
 }
 
-weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options, weir_runtime **out)
+weir_status weir_runtime_get(const char *device, const weir_runtime_options *options, weir_runtime **out)
 {
     WI_ENTER();
     weir_runtime_options given = {0};
@@ -227,11 +227,6 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     if (status == WEIR_OK)
         *out = runtime;
     return status;
-}
-
-weir_status weir_runtime_get(const char *device, weir_runtime **out)
-{
-    return weir_runtime_get_with(device, NULL, out);
 }
 
 weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,

@@ -113,20 +113,14 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
     return status;
 }
 
-weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options *options, weir_trace **out)
+weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *options, weir_trace **out)
 {
     WI_ENTER();
     weir_trace_options given = {0};
     if (!runtime || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_trace_open: no runtime, or no place for the result");
-    weir_status status = WI_COPY_OPTIONS_IN(weir_trace_options, &given, options, "weir_trace_open");
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_create: no runtime, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_trace_options, &given, options, "weir_trace_create");
     return status != WEIR_OK ? status : wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
-}
-
-weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out)
-{
-    weir_trace_options options = {.struct_size = sizeof options, .capacity = capacity};
-    return weir_trace_open_with(runtime, &options, out);
 }
 
 /* Using ------------------------------------------------------------------------------------------------------------ */
@@ -232,7 +226,7 @@ void wi_trace_close(weir_trace *trace)
     trace_destroy(trace);
 }
 
-void weir_trace_close(weir_trace *trace)
+void weir_trace_destroy(weir_trace *trace)
 {
     if (trace && trace->place != WI_TRACE_OF_LOG)
         wi_trace_close(trace);

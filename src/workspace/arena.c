@@ -21,8 +21,8 @@ uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind
 static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
 {
     const weir_buffers *buffers = weir_plan_buffers(plan);
-    weir_plan_summary summary = {.struct_size = sizeof summary};
-    uint64_t most = weir_plan_summarize(plan, &summary) == WEIR_OK ? wi_max(summary.alignment, 1) : 1;
+    weir_plan_details summary = {.struct_size = sizeof summary};
+    uint64_t most = weir_plan_info(plan, &summary) == WEIR_OK ? wi_max(summary.alignment, 1) : 1;
     for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
         weir_buffer buffer = {.struct_size = sizeof buffer};
         if (weir_buffers_get(buffers, i, &buffer) == WEIR_OK && buffer.kind == kind)
@@ -173,24 +173,24 @@ static weir_status fill_in(weir_arena *arena, const weir_arena_options *o)
 static weir_status check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: %zu plans at NULL", o->plan_count);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
     if (o->pool && wi_arena_pool_runtime(o->pool) != client->runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: the pool is not of %s's runtime", client->account.name);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime", client->account.name);
     if (o->parameters && o->parameters->client->runtime != client->runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: the parameters are not of %s's runtime",
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the parameters are not of %s's runtime",
                          client->account.name);
     return WEIR_OK;
 }
 
-weir_status weir_arena_open(weir_client *client, const weir_arena_options *options, weir_arena **out)
+weir_status weir_arena_create(weir_client *client, const weir_arena_options *options, weir_arena **out)
 {
-    weir_status status = wi_client_check(client, "weir_arena_open");
+    weir_status status = wi_client_check(client, "weir_arena_create");
     if (status != WEIR_OK)
         return status;
     weir_arena_options o;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: no place for the result");
-    status = WI_COPY_IN(weir_arena_options, &o, options, "weir_arena_open");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: no place for the result");
+    status = WI_COPY_IN(weir_arena_options, &o, options, "weir_arena_create");
     if (status != WEIR_OK)
         return status;
     *out = NULL;
@@ -208,7 +208,7 @@ weir_status weir_arena_open(weir_client *client, const weir_arena_options *optio
     snprintf(arena->tag, sizeof arena->tag, "%s", o.tag && *o.tag ? o.tag : "arena");
     status = fill_in(arena, &o);
     if (status == WEIR_OK && o.parameters)
-        status = weir_parameters_share(o.parameters);
+        status = weir_parameters_acquire(o.parameters);
     if (status != WEIR_OK) {
         free_arena(arena);
         return status;
@@ -219,7 +219,7 @@ weir_status weir_arena_open(weir_client *client, const weir_arena_options *optio
     return WEIR_OK;
 }
 
-weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
+weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream)
 {
     WI_ENTER();
     if (!arena)
@@ -232,7 +232,7 @@ weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
         arena->parameters = status == WEIR_OK ? NULL : arena->parameters;
     }
     if (status == WEIR_OK)
-        status = weir_arena_pool_put(arena->pool);
+        status = weir_arena_pool_release(arena->pool);
     if (status == WEIR_OK)
         free_arena(arena);
     return status;

@@ -266,7 +266,7 @@ static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o,
     if (status == WEIR_OK && !o->cap)
         pool->cap = stats.budget / 8;
     if (status == WEIR_OK)
-        status = weir_pressure_add(runtime, o->priority, on_pressure, pool, &pool->pressure);
+        status = weir_pressure_register(runtime, o->priority, on_pressure, pool, &pool->pressure);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&pool->lock);
         free(pool);
@@ -290,18 +290,19 @@ static weir_status compare(const weir_arena_pool *pool, const weir_arena_pool_op
                      o->priority);
 }
 
-weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_options *options, weir_arena_pool **out)
+weir_status weir_arena_pool_acquire(weir_runtime *runtime, const weir_arena_pool_options *options,
+                                    weir_arena_pool **out)
 {
     WI_ENTER();
     weir_arena_pool_options o = {.struct_size = 0};
     if (!runtime || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: no runtime, or no place for the result");
-    weir_status status = WI_COPY_OPTIONS_IN(weir_arena_pool_options, &o, options, "weir_arena_pool_get");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_acquire: no runtime, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_arena_pool_options, &o, options, "weir_arena_pool_acquire");
     if (status != WEIR_OK)
         return status;
     *out = NULL;
     if (o.waste > 1000)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: a waste of %u %% is more than 1000 %%", o.waste);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_acquire: a waste of %u %% is more than 1000 %%", o.waste);
     pthread_mutex_lock(&pools_lock);
     weir_arena_pool *pool = pools;
     while (pool && pool->runtime != runtime)
@@ -345,7 +346,7 @@ static bool leave(weir_arena_pool *pool)
     return last;
 }
 
-weir_status weir_arena_pool_put(weir_arena_pool *pool)
+weir_status weir_arena_pool_release(weir_arena_pool *pool)
 {
     WI_ENTER();
     if (!pool || !leave(pool))
@@ -353,7 +354,7 @@ weir_status weir_arena_pool_put(weir_arena_pool *pool)
     uint64_t freed = 0;
     weir_status status = trim(pool, NULL, 0, &freed, &freed);
     if (status == WEIR_OK)
-        status = weir_pressure_remove(pool->runtime, pool->pressure);
+        status = weir_pressure_unregister(pool->runtime, pool->pressure);
     if (status != WEIR_OK) {
         pthread_mutex_lock(&pools_lock);
         pool->users++;

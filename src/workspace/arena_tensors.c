@@ -64,10 +64,10 @@ static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint3
         *out = found;
 }
 
-weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t tensor, weir_arena_tensor *out)
+weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uint32_t tensor, weir_arena_tensor *out)
 {
     weir_slot slot;
-    weir_status status = wi_arena_slot(arena, bucket, tensor, "weir_arena_look", &slot);
+    weir_status status = wi_arena_slot(arena, bucket, tensor, "weir_arena_tensor_info", &slot);
     if (status != WEIR_OK)
         return status;
     weir_arena_tensor found = {.pointer = address(arena, &slot),
@@ -78,7 +78,7 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
                                .parameter = {.struct_size = sizeof found.parameter}};
     find_parameter(arena, arena->buckets[bucket].plan, tensor, &slot, &found.parameter);
     if (!out || !wi_copy_out(out, out->struct_size, &found, sizeof found))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_look: NULL, or a structure without its size");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_tensor_info: NULL, or a structure without its size");
     return WEIR_OK;
 }
 

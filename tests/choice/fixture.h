@@ -24,7 +24,7 @@ static inline int set_up(void **state)
 static inline int tear_down(void **state)
 {
     (void)state;
-    weir_choice_release(made);
+    weir_choice_destroy(made);
     return 0;
 }
 
@@ -35,7 +35,7 @@ static inline weir_requirements *needs(void)
 
 static inline void choose_here(void)
 {
-    weir_choice_release(made);
+    weir_choice_destroy(made);
     made = choose(&manifest, &options);
 }
 
@@ -72,7 +72,7 @@ static inline void list_providers(const char *preferred, const char *const *fall
 static inline void cannot_choose(weir_status status, const char *text)
 {
     weir_choice *choice = (weir_choice *)&here;
-    fails(status, weir_choice_make(&manifest, &options, &choice));
+    fails(status, weir_choice_create(&manifest, &options, &choice));
     assert_null(choice);
     detail_names(text);
 }

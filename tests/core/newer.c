@@ -17,7 +17,7 @@ static weir_client *client;
 static weir_status of_runtime_get(const void *s)
 {
     weir_runtime *out;
-    return weir_runtime_get_with("nowhere", s, &out);
+    return weir_runtime_get("nowhere", s, &out);
 }
 static weir_status of_runtime_create(const void *s)
 {
@@ -38,7 +38,7 @@ static weir_status of_compose_options(const void *s)
 static weir_status of_client(const void *s)
 {
     weir_client *out;
-    return weir_client_open(runtime, s, &out);
+    return weir_client_create(runtime, s, &out);
 }
 static weir_status of_request(const void *s)
 {
@@ -48,17 +48,17 @@ static weir_status of_request(const void *s)
 static weir_status of_trace(const void *s)
 {
     weir_trace *out;
-    weir_status status = weir_trace_open_with(runtime, s, &out);
+    weir_status status = weir_trace_create(runtime, s, &out);
     if (status == WEIR_OK)
-        weir_trace_close(out);
+        weir_trace_destroy(out);
     return status;
 }
 static weir_status of_sink(const void *s)
 {
     weir_trace *trace;
-    ok(weir_trace_open(runtime, 0, &trace));
+    ok(weir_trace_create(runtime, NULL, &trace));
     weir_status status = weir_trace_add_sink(trace, s);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
     return status;
 }
 static weir_status of_sinks(const void *s)
@@ -68,8 +68,8 @@ static weir_status of_sinks(const void *s)
 }
 static weir_status of_blocks(const void *s)
 {
-    weir_blocks *out;
-    return weir_blocks_create(client, s, &out);
+    weir_block_pool *out;
+    return weir_block_pool_create(client, s, &out);
 }
 static weir_status of_geometry(const void *s)
 {
@@ -79,18 +79,18 @@ static weir_status of_geometry(const void *s)
 static weir_status of_arena(const void *s)
 {
     weir_arena *out;
-    return weir_arena_open(client, s, &out);
+    return weir_arena_create(client, s, &out);
 }
 static weir_status of_arena_pool(const void *s)
 {
     weir_arena_pool *out;
-    weir_status status = weir_arena_pool_get(runtime, s, &out);
-    return status == WEIR_OK ? weir_arena_pool_put(out) : status;
+    weir_status status = weir_arena_pool_acquire(runtime, s, &out);
+    return status == WEIR_OK ? weir_arena_pool_release(out) : status;
 }
 static weir_status of_parameters(const void *s)
 {
     weir_parameters *out;
-    weir_status status = weir_parameters_open(client, s, &out);
+    weir_status status = weir_parameters_create(client, s, &out);
     return status == WEIR_OK ? weir_parameters_release(out) : status;
 }
 static weir_status of_plan(const void *s)
@@ -98,7 +98,7 @@ static weir_status of_plan(const void *s)
     weir_buffers *list;
     weir_plan *out;
     ok(weir_buffers_create(&list));
-    weir_status status = weir_plan_make(list, s, &out);
+    weir_status status = weir_plan_create(list, s, &out);
     if (status == WEIR_OK)
         weir_plan_destroy(out);
     weir_buffers_destroy(list);
@@ -131,35 +131,35 @@ static weir_status of_node_rules(const void *s)
 static weir_status of_model(const void *s)
 {
     weir_model *out;
-    return weir_model_load("/there/is/no/such.model", s, &out);
+    return weir_model_create("/there/is/no/such.model", s, &out);
 }
 static weir_status of_manifest(const void *s)
 {
     weir_choice *out;
-    weir_status status = weir_choice_make(s, NULL, &out);
+    weir_status status = weir_choice_create(s, NULL, &out);
     if (status == WEIR_OK)
-        weir_choice_release(out);
+        weir_choice_destroy(out);
     return status;
 }
 static weir_status of_choice(const void *s)
 {
     weir_manifest manifest = WEIR_INIT(weir_manifest);
     weir_choice *out;
-    weir_status status = weir_choice_make(&manifest, s, &out);
+    weir_status status = weir_choice_create(&manifest, s, &out);
     if (status == WEIR_OK)
-        weir_choice_release(out);
+        weir_choice_destroy(out);
     return status;
 }
 static weir_status of_opening_manifest(const void *s)
 {
     weir_model *out;
-    return weir_model_open(s, NULL, &out);
+    return weir_model_create_chosen(s, NULL, &out);
 }
 static weir_status of_opening(const void *s)
 {
     weir_manifest manifest = WEIR_INIT(weir_manifest);
     weir_model *out;
-    return weir_model_open(&manifest, s, &out);
+    return weir_model_create_chosen(&manifest, s, &out);
 }
 static weir_status of_opening_choice(const void *s)
 {
@@ -169,15 +169,15 @@ static weir_status of_opening_choice(const void *s)
 static weir_status of_hardware(const void *s)
 {
     weir_hardware *out;
-    weir_status status = weir_hardware_look(s, &out);
+    weir_status status = weir_hardware_create(s, &out);
     if (status == WEIR_OK)
-        weir_hardware_release(out);
+        weir_hardware_destroy(out);
     return status;
 }
 static weir_status of_bridge(const void *s)
 {
     weir_onnxruntime *out;
-    return weir_onnxruntime_open(s, &out);
+    return weir_onnxruntime_create(s, &out);
 }
 
 static const struct {
@@ -198,7 +198,7 @@ static const struct {
     ROW(weir_trace_options, of_trace),
     ROW(weir_sink, of_sink),
     ROW(weir_sink, of_sinks),
-    ROW(weir_blocks_options, of_blocks),
+    ROW(weir_block_pool_options, of_blocks),
     ROW(weir_kv_geometry, of_geometry),
     ROW(weir_arena_options, of_arena),
     ROW(weir_arena_pool_options, of_arena_pool),
@@ -282,7 +282,7 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     (void)state;
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     return 0;
 }

@@ -41,14 +41,16 @@ static void structures_that_are_filled(void **state)
     ALL_SIZES(weir_option, weir_option_at(0, out));
     ALL_SIZES(weir_option, weir_option_get("log", out));
     ALL_SIZES(weir_stats, weir_snapshot(runtime, out, NULL, 0, NULL));
-    ALL_SIZES(weir_client_stats, weir_client_snapshot(client, out));
-    ALL_SIZES(weir_memory_stats, weir_memory_stats_read(runtime, out));
+    ALL_SIZES(weir_client_stats, weir_client_info(client, out));
+    ALL_SIZES(weir_memory_stats, weir_memory_stats_info(runtime, out));
     ALL_SIZES(weir_layout_totals, weir_layout_walk(runtime, NULL, NULL, out));
-    ALL_SIZES(weir_trim_report, weir_runtime_trim_to(runtime, UINT64_MAX, out));
+    ALL_SIZES(weir_trim_report,
+              weir_runtime_trim(
+                  runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX}, out));
     ALL_SIZES(weir_block_details, weir_block_info(p, out));
     ALL_SIZES(weir_refusal, weir_refusal_last(out));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -83,7 +85,7 @@ static void arrays_that_are_filled(void **state)
     for (size_t k = 0; k < 3; k++) {
         _Alignas(16) unsigned char raw[ROOM];
         size_t stride = events[k], count;
-        ok(weir_trace_open(runtime, 0, &trace));
+        ok(weir_trace_create(runtime, NULL, &trace));
         void *p = allocate(clients[0], 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_free(clients[0], p, WEIR_STREAM_HOST));
         memset(raw, 0x5a, sizeof raw);
@@ -95,10 +97,10 @@ static void arrays_that_are_filled(void **state)
         assert_int_equal(last->action, WEIR_ACTION_DEALLOCATE);
         assert_int_equal(last->order, count);
         assert_int_equal(raw[count * stride], 0x5a);
-        weir_trace_close(trace);
+        weir_trace_destroy(trace);
     }
     for (int i = 0; i < 3; i++)
-        ok(weir_client_close(clients[i]));
+        ok(weir_client_destroy(clients[i]));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -127,11 +129,11 @@ static void structures_that_are_taken(void **state)
 
     u.client =
         (weir_client_options){.struct_size = offsetof(weir_client_options, maximum), .name = "old", .maximum = 1};
-    ok(weir_client_open(runtime, &u.client, &client));
+    ok(weir_client_create(runtime, &u.client, &client));
     ok(weir_free(client, allocate(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     u.client = (weir_client_options){.struct_size = 2 * sizeof(size_t), .name = "older", .guaranteed = 64 * MIB};
-    ok(weir_client_open(runtime, &u.client, &client));
+    ok(weir_client_create(runtime, &u.client, &client));
 
     u.request = (weir_request){.struct_size = offsetof(weir_request, memory_class), .bytes = 100};
     u.request.memory_class = (weir_class)99;
@@ -149,10 +151,10 @@ static void structures_that_are_taken(void **state)
     weir_model *model;
     u.model =
         (weir_model_options){.struct_size = offsetof(weir_model_options, engine), .engine = (const char *)(uintptr_t)1};
-    fails(WEIR_ERR_NOT_FOUND, weir_model_load("/there/is/no/such.model", &u.model, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create("/there/is/no/such.model", &u.model, &model));
     u.model.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_model_load("/there/is/no/such.model", &u.model, &model));
-    ok(weir_client_close(client));
+    fails(WEIR_ERR_INVALID, weir_model_create("/there/is/no/such.model", &u.model, &model));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 

@@ -25,7 +25,7 @@ static void print_look(const char *list)
     weir_hardware *hardware;
     o.limit_ms = PATIENT;
     o.visible = list;
-    ok(weir_hardware_look(&o, &hardware));
+    ok(weir_hardware_create(&o, &hardware));
     for (size_t i = 0; i < hardware->device_count; i++) {
         const weir_hardware_device *d = &hardware->devices[i];
         if (d->kind != WEIR_HARDWARE_CUDA || d->ordinal < 0)
@@ -36,7 +36,7 @@ static void print_look(const char *list)
         putchar(' ');
     }
     putchar('\n');
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 static int print_seen(void)
@@ -64,9 +64,9 @@ static double look_ms(void)
     struct timespec from, to;
     weir_hardware *hardware;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    ok(weir_hardware_look(NULL, &hardware));
+    ok(weir_hardware_create(NULL, &hardware));
     clock_gettime(CLOCK_MONOTONIC, &to);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
 }
 
@@ -91,8 +91,8 @@ static int leave(const char *limit)
     weir_hardware_options o = WEIR_INIT(weir_hardware_options);
     weir_hardware *hardware;
     o.limit_ms = (uint32_t)strtoul(limit, NULL, 10);
-    ok(weir_hardware_look(&o, &hardware));
-    weir_hardware_release(hardware);
+    ok(weir_hardware_create(&o, &hardware));
+    weir_hardware_destroy(hardware);
     return 0;
 }
 
@@ -111,11 +111,11 @@ static int hold_on(void)
     weir_runtime *runtime;
     o.limit_ms = PATIENT;
     for (int i = 0; i < 3; i++) {
-        ok(weir_hardware_look(&o, &hardware));
-        weir_hardware_release(hardware);
+        ok(weir_hardware_create(&o, &hardware));
+        weir_hardware_destroy(hardware);
     }
     tell("looked");
-    tell(weir_runtime_get("cuda:0", &runtime) == WEIR_OK ? "runtime" : weir_detail());
+    tell(weir_runtime_get("cuda:0", NULL, &runtime) == WEIR_OK ? "runtime" : weir_detail());
     return 0;
 }
 

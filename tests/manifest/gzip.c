@@ -40,7 +40,7 @@ static void reads(const char *path)
     snprintf(weights, sizeof weights, "%.*sw", (int)(strrchr(m->model_file, '/') + 1 - m->model_file), m->model_file);
     assert_int_equal(stat(weights, &found), 0);
     assert_int_equal(found.st_size, 1 << 20);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void is_refused(const char *path, weir_status status, const char *named)

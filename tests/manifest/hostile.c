@@ -110,7 +110,7 @@ static const char *first_problem(const char *text)
     weir_manifest_problems *list = check_path("hostile.json");
     assert_in_range(list->count, 1, 100);
     snprintf(said, sizeof said, "%s", list->problems[0].text);
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
     return said;
 }
 
@@ -145,7 +145,7 @@ static void size_is_bounded(void **state)
     weir_manifest_problems *list = check_path("many.json");
     assert_int_equal(list->count, 100);
     assert_int_equal(list->more, 2 * many + 2 - 100); /* unknown, twice, and model_file */
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
     free(text);
 }
 

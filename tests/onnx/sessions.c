@@ -71,7 +71,7 @@ static void load_and_go(const char *setting)
 static uint64_t nodes_with(const char *setting)
 {
     loaded l = load_model("folded", (const char *const[]){setting, NULL});
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l.engine->info(l.model, &info));
     uint64_t nodes = info.share_count ? info.shares[0].of : 0;
     unload_model(&l);

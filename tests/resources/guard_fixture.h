@@ -48,7 +48,7 @@ static inline int tear_down(void **state)
     fixture *f = *state;
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     check_empty(f->runtime);
     ok(weir_runtime_destroy(f->runtime));
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
@@ -118,7 +118,7 @@ static inline uint64_t pending(fixture *f)
 
 static inline void trim(fixture *f)
 {
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
 }
 
 static inline int set_up_small(void **state)

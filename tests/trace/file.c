@@ -158,11 +158,11 @@ static void a_trace_and_its_file_say_the_same(void **state)
     weir_sink sink = WEIR_INIT(weir_sink);
     ok(weir_sink_binary(path, &sink));
     weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
     void *p = allocate(f->client, 1000, f->a, WEIR_CLASS_KV);
     ok(weir_launch_end(begin(f, f->b, p, WEIR_ACCESS_READ)));
     ok(weir_free(f->client, p, f->a));
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     f->trace = NULL;
     reader *r;
     weir_event e;

@@ -159,7 +159,7 @@ static weir_status check_engine_look(const weir_manifest *manifest, check_engine
     *out = (check_engine){.name = NULL};
     if (manifest->framework) {
         out->name = text_copy(manifest->framework);
-        if (weir_engine_open(out->name, &engine) != WEIR_OK) {
+        if (weir_engine_get(out->name, &engine) != WEIR_OK) {
             remark(out, "%s", weir_detail());
             return WEIR_OK;
         }

@@ -70,7 +70,7 @@ typedef struct plan_answer {
     const plan_args *args;
     const plan_source *source;
     weir_plan *plan;
-    weir_plan_summary summary;
+    weir_plan_details summary;
 } plan_answer;
 
 void plan_print(const plan_answer *answer);

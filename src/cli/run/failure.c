@@ -73,7 +73,7 @@ static bool predict_total(const model_run *m, uint64_t *total)
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
     options.name = m->args->name;
     *total = 0;
-    if (engine == NULL || engine->plan == NULL || weir_client_open(m->runtime, &options, &place.client) != WEIR_OK)
+    if (engine == NULL || engine->plan == NULL || weir_client_create(m->runtime, &options, &place.client) != WEIR_OK)
         return false;
     weir_engine_load load = WEIR_INIT(weir_engine_load);
     load.path = m->path;
@@ -86,7 +86,7 @@ static bool predict_total(const model_run *m, uint64_t *total)
         exact = exact && plan.exact[i];
         *total += plan.bytes[i];
     }
-    return weir_client_close(place.client) == WEIR_OK && exact;
+    return weir_client_destroy(place.client) == WEIR_OK && exact;
 }
 
 /* Physical memory comes in chunks: a suggestion that is a few bytes short would be useless. */

@@ -7,7 +7,7 @@
 #include <weir/memory.h>
 
 typedef struct wi_account wi_account;
-struct weir_graph;
+struct weir_capture_pool;
 struct wi_stream_uses;
 struct wi_resource;
 
@@ -70,7 +70,7 @@ typedef struct wi_block {
     bool untouched;                     /* they still are: the account never had them to itself */
     void *heap;                         /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
     bool marked;                        /* the tool has the block, too */
-    struct weir_graph *graph;           /* of whose pool it is; NULL: of none; runtime/graph.h */
+    struct weir_capture_pool *graph;    /* of whose pool it is; NULL: of none; runtime/graph.h */
 
     /* While it is pending; pending.h. */
     struct wi_resource *stack;

@@ -17,14 +17,14 @@ void wi_light_lock_wait(wi_light_lock *lock)
 
 /* Laws ------------------------------------------------------------------------------------------------------------- */
 
-void wi_blocks_check(weir_blocks *pool)
+void wi_blocks_check(weir_block_pool *pool)
 {
 #ifdef WEIR_INVARIANTS
     wi_assert(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
     if (++pool->changes % (1 + pool->count / 64) != 0)
         return;
     uint64_t used = 0, pending = 0, held = 0, waiting = 0;
-    for (const weir_blocks_member *m = pool->first; m; m = m->next) {
+    for (const weir_block_pool_member *m = pool->first; m; m = m->next) {
         wi_assert(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
         used += m->used;
         pending += m->pending;
@@ -38,7 +38,7 @@ void wi_blocks_check(weir_blocks *pool)
             for (uint32_t r = 0; r < w->run_count; r++)
                 waiting += w->runs[r].count;
     wi_assert(used == pool->count - pool->free.free && held <= used - pending);
-    wi_assert(held == used - pending || pool->flags & WEIR_BLOCKS_CLEAR); /* else some are being cleared */
+    wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* else some are being cleared */
     wi_assert(pending == pool->pending && waiting == pending);
 #else
     (void)pool;
@@ -47,31 +47,32 @@ void wi_blocks_check(weir_blocks *pool)
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status block_pool_check_options(weir_blocks_options *o, uint64_t *total)
+static weir_status block_pool_check_options(weir_block_pool_options *o, uint64_t *total)
 {
-    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED;
+    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED;
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
     o->memory_class = o->memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_KV : o->memory_class;
     o->tag = o->tag && *o->tag ? o->tag : "blocks";
-    if (o->count == 0 || o->count > WEIR_BLOCKS_MOST)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: a count of %u; a pool has from 1 to %u blocks",
-                         o->count, WEIR_BLOCKS_MOST);
+    if (o->count == 0 || o->count > WEIR_BLOCK_POOL_MOST)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: a count of %u; a pool has from 1 to %u blocks",
+                         o->count, WEIR_BLOCK_POOL_MOST);
     if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: an alignment of %zu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: an alignment of %zu is no power of two up to 2 MiB",
                          o->alignment);
     if (o->bytes == 0 || o->bytes % o->alignment != 0)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_blocks_create: blocks of %zu bytes are no multiple of the alignment of %zu", o->bytes,
-                         o->alignment);
+                         "weir_block_pool_create: blocks of %zu bytes are no multiple of the alignment of %zu",
+                         o->bytes, o->alignment);
     if (o->flags & ~known)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: flags %x are not all known", o->flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: flags %x are not all known", o->flags);
     if (__builtin_mul_overflow((uint64_t)o->count, (uint64_t)o->bytes, total) || *total > UINT64_MAX / 4)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: %u blocks of %zu bytes are no size a device could have",
-                         o->count, o->bytes);
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_block_pool_create: %u blocks of %zu bytes are no size a device could have", o->count,
+                         o->bytes);
     return WEIR_OK;
 }
 
-static void free_pool(weir_blocks *pool)
+static void free_pool(weir_block_pool *pool)
 {
     wi_bitmap_destroy(&pool->free);
     wi_bitmap_destroy(&pool->slots);
@@ -81,9 +82,9 @@ static void free_pool(weir_blocks *pool)
     free(pool);
 }
 
-static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_options *o)
+static weir_block_pool *block_pool_make_pool(weir_client *client, const weir_block_pool_options *o)
 {
-    weir_blocks *pool = calloc(1, sizeof *pool);
+    weir_block_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
     pool->count = pool->least_free = o->count;
@@ -94,8 +95,8 @@ static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_
     pool->tag = wi_intern(o->tag, sizeof((weir_block_details *)0)->tag - 1);
     pool->held = wi_table_make((o->count + 63) / 64, sizeof *pool->held);
     pool->owners = wi_table_make(o->count, sizeof *pool->owners);
-    pool->takings = o->flags & WEIR_BLOCKS_NAMED ? wi_table_make(o->count, sizeof *pool->takings) : NULL;
-    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCKS_NAMED && !pool->takings) ||
+    pool->takings = o->flags & WEIR_BLOCK_POOL_NAMED ? wi_table_make(o->count, sizeof *pool->takings) : NULL;
+    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCK_POOL_NAMED && !pool->takings) ||
         !wi_bitmap_init(&pool->slots, UINT16_MAX) || !wi_bitmap_init(&pool->free, o->count)) {
         free_pool(pool);
         return NULL;
@@ -103,25 +104,25 @@ static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_
     return pool;
 }
 
-weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *options, weir_blocks **out)
+weir_status weir_block_pool_create(weir_client *client, const weir_block_pool_options *options, weir_block_pool **out)
 {
-    weir_status status = wi_client_check(client, "weir_blocks_create");
+    weir_status status = wi_client_check(client, "weir_block_pool_create");
     if (status != WEIR_OK)
         return status;
-    weir_blocks_options o;
+    weir_block_pool_options o;
     uint64_t total = 0;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: no place for the result");
-    status = WI_COPY_IN(weir_blocks_options, &o, options, "weir_blocks_create");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: no place for the result");
+    status = WI_COPY_IN(weir_block_pool_options, &o, options, "weir_block_pool_create");
     if (status != WEIR_OK)
         return status;
     *out = NULL;
     status = block_pool_check_options(&o, &total);
     if (status != WEIR_OK)
         return status;
-    weir_blocks *pool = block_pool_make_pool(client, &o);
+    weir_block_pool *pool = block_pool_make_pool(client, &o);
     if (!pool)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_create: no host memory for the books of %u blocks", o.count);
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_block_pool_create: no host memory for the books of %u blocks", o.count);
     weir_request request = {.struct_size = sizeof request,
                             .bytes = total,
                             .alignment = o.alignment,
@@ -138,24 +139,24 @@ weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *o
 }
 
 /* The member with the most blocks; NULL when there is none. With the lock held. */
-static const weir_blocks_member *top_holder(const weir_blocks *pool)
+static const weir_block_pool_member *top_holder(const weir_block_pool *pool)
 {
-    const weir_blocks_member *top = pool->first;
-    for (const weir_blocks_member *m = top; m; m = m->next)
+    const weir_block_pool_member *top = pool->first;
+    for (const weir_block_pool_member *m = top; m; m = m->next)
         if (m->used > top->used)
             top = m;
     return top;
 }
 
-weir_status weir_blocks_destroy(weir_blocks *pool)
+weir_status weir_block_pool_destroy(weir_block_pool *pool)
 {
     WI_ENTER();
     if (!pool)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_destroy: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_destroy: NULL");
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
-    const weir_blocks_member *top = top_holder(pool);
+    const weir_block_pool_member *top = top_holder(pool);
     const char *name = top ? top->name : "";
     wi_blocks_unlock(pool);
     if (held + pending > 0)
@@ -167,7 +168,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
     weir_status status = weir_free_block(pool->client, pool->block, WEIR_STREAM_HOST);
     if (status != WEIR_OK)
         return status;
-    for (weir_blocks_member *m = pool->first, *next; m; m = next) {
+    for (weir_block_pool_member *m = pool->first, *next; m; m = next) {
         next = m->next;
         wi_client_let_go(m->client);
         free(m);
@@ -178,7 +179,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
 
 /* Members ---------------------------------------------------------------------------------------------------------- */
 
-static void block_pool_list(weir_blocks *pool, weir_blocks_member *member)
+static void block_pool_list(weir_block_pool *pool, weir_block_pool_member *member)
 {
     member->previous = pool->last;
     *(pool->last ? &pool->last->next : &pool->first) = member;
@@ -186,23 +187,24 @@ static void block_pool_list(weir_blocks *pool, weir_blocks_member *member)
     pool->members++;
 }
 
-weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t cap, weir_blocks_member **out)
+weir_status weir_block_pool_member_create(weir_block_pool *pool, weir_client *client, uint32_t cap,
+                                          weir_block_pool_member **out)
 {
-    weir_status status = wi_client_check(client, "weir_blocks_join");
+    weir_status status = wi_client_check(client, "weir_block_pool_member_create");
     if (status != WEIR_OK)
         return status;
     if (!pool || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_create: NULL");
     *out = NULL;
     if (client->runtime != pool->runtime)
         return weir_fail(WEIR_ERR_INVALID, "%s is a client of another runtime than the pool %s, which is on %s",
                          client->account.name, pool->tag, pool->runtime->name);
-    weir_blocks_member *member = calloc(1, sizeof *member);
+    weir_block_pool_member *member = calloc(1, sizeof *member);
     if (!member)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_join: no host memory for a member");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_block_pool_member_create: no host memory for a member");
     if (!wi_client_hold(client)) {
         free(member);
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: the client is closed");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_create: the client is closed");
     }
     member->pool = pool;
     member->client = client;
@@ -226,10 +228,10 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
 }
 
 /* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the lock. */
-static void block_pool_forget(weir_blocks *pool, uint16_t slot)
+static void block_pool_forget(weir_block_pool *pool, uint16_t slot)
 {
     const uint32_t step = 4096;
-    for (uint32_t i = 0; pool->flags & WEIR_BLOCKS_CLEAR && i < pool->count; i += step) {
+    for (uint32_t i = 0; pool->flags & WEIR_BLOCK_POOL_CLEAR && i < pool->count; i += step) {
         uint32_t end = i + (uint32_t)wi_min(step, pool->count - i);
         wi_blocks_lock(pool);
         for (uint32_t k = i; k < end; k++)
@@ -241,12 +243,12 @@ static void block_pool_forget(weir_blocks *pool, uint16_t slot)
     wi_blocks_unlock(pool);
 }
 
-weir_status weir_blocks_leave(weir_blocks_member *member)
+weir_status weir_block_pool_member_destroy(weir_block_pool_member *member)
 {
     WI_ENTER();
     if (!member)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_leave: NULL");
-    weir_blocks *pool = member->pool;
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_destroy: NULL");
+    weir_block_pool *pool = member->pool;
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;
@@ -267,12 +269,12 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
     return WEIR_OK;
 }
 
-weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap)
+weir_status weir_block_pool_member_set_cap(weir_block_pool_member *member, uint32_t cap)
 {
     WI_ENTER();
     if (!member)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_set_cap: NULL");
-    weir_blocks *pool = member->pool;
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_set_cap: NULL");
+    weir_block_pool *pool = member->pool;
     cap = cap == 0 ? pool->count : (uint32_t)wi_min(cap, pool->count);
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);

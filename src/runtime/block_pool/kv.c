@@ -84,7 +84,7 @@ weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *
     return WEIR_OK;
 }
 
-weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout, uint64_t *waste)
+weir_status weir_kv_fits(const weir_block_pool *pool, const weir_kv_layout *layout, uint64_t *waste)
 {
     WI_ENTER();
     if (!pool || !layout || layout->struct_size < sizeof *layout || layout->bytes == 0)
@@ -101,7 +101,7 @@ weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout, 
     return WEIR_OK;
 }
 
-weir_status weir_kv_address(const weir_blocks *pool, const weir_kv_layout *layout, uint32_t layer, uint32_t block,
+weir_status weir_kv_address(const weir_block_pool *pool, const weir_kv_layout *layout, uint32_t layer, uint32_t block,
                             weir_kv_plane plane, uint32_t head, uint32_t token, void **out)
 {
     weir_status status = weir_kv_fits(pool, layout, NULL);
