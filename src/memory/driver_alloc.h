@@ -1,4 +1,4 @@
-/* The resources "direct" and "async": one allocation of the driver's per block. */
+/* The resources "direct" and "async", and a program's own bases: one allocation of the driver's, or of theirs, per block. */
 #ifndef WI_DRIVER_ALLOC_H
 #define WI_DRIVER_ALLOC_H
 
@@ -8,6 +8,9 @@
 weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_kind kind, wi_resource **out);
 /* Device memory of the driver's pool, which goes back in the order of a stream where nothing else is waited for. */
 weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out);
+
+/* Memory of the program's own functions: as the first, or as the second where they follow streams and the device has any. */
+weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, wi_resource **out);
 
 /* The same for a stack: device memory, and no arguments are taken. */
 weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,

@@ -17,9 +17,34 @@ static void driver_alloc_adjust(wi_single *s, uint64_t held)
     s->kept = kept;
 }
 
-bool wi_single_follow(wi_single *s, bool trim, uint64_t keep, uint64_t *given)
+weir_status wi_single_held(wi_single *s, uint64_t *held)
 {
     wi_resource *r = &s->resource;
+    if (!s->own)
+        return r->driver->pool_held(r->device, held);
+    weir_status status = wi_single_enter(s);
+    if (status != WEIR_OK)
+        return status;
+    status = s->own->held(s->state, held);
+    wi_single_leave(s);
+    return status;
+}
+
+weir_status wi_single_trim(wi_single *s, uint64_t keep, uint64_t *held)
+{
+    wi_resource *r = &s->resource;
+    if (!s->own)
+        return r->driver->pool_trim(r->device, keep, held);
+    weir_status status = wi_single_enter(s);
+    if (status != WEIR_OK)
+        return status;
+    status = s->own->trim(s->state, keep, held);
+    wi_single_leave(s);
+    return status;
+}
+
+bool wi_single_follow(wi_single *s, bool trim, uint64_t keep, uint64_t *given)
+{
     uint64_t held = 0;
     wi_resource_lock(&s->resource);
     uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
@@ -27,7 +52,7 @@ bool wi_single_follow(wi_single *s, bool trim, uint64_t keep, uint64_t *given)
     wi_resource_unlock(&s->resource);
     if (!last && !trim)
         return false;
-    weir_status status = trim ? r->driver->pool_trim(r->device, most, &held) : r->driver->pool_held(r->device, &held);
+    weir_status status = trim ? wi_single_trim(s, most, &held) : wi_single_held(s, &held);
     wi_resource_lock(&s->resource);
     uint64_t before = s->kept;
     bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
@@ -43,6 +68,6 @@ bool wi_single_follow(wi_single *s, bool trim, uint64_t keep, uint64_t *given)
 
 void wi_single_follow_pool(wi_single *s)
 {
-    if (s->pooled && wi_single_follow(s, false, 0, NULL))
+    if (wi_single_keeps(s) && wi_single_follow(s, false, 0, NULL))
         (void)wi_single_follow(s, true, 0, NULL);
 }

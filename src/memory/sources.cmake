@@ -1,5 +1,5 @@
 foreach(file
-  driver_alloc driver_alloc_pool resource segments segments_pool stack
+  driver_alloc own_base driver_alloc_pool resource segments segments_pool stack
   adaptors/budget adaptors/guard adaptors/guard_check adaptors/guard_look adaptors/guard_set adaptors/log
   adaptors/nvtx
   ledger/events ledger/ledger ledger/members ledger/pressure ledger/record ledger/refusal ledger/snapshot

@@ -21,6 +21,8 @@ weir_status wi_argument_size(const wi_arguments *arguments, const char *name, ui
 /* WEIR_ERR_INVALID for arguments other than those of `known`, a list that ends with NULL, and for one that is given twice. */
 weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known);
 
+/* Whether a part has that name. */
+bool wi_stack_has(const char *name);
 /* Whether the text could be a stack: its grammar and its names. WEIR_ERR_INVALID or WEIR_ERR_NOT_FOUND say what is wrong. */
 weir_status wi_stack_check(const char *text);
 /* Makes it; a budget is put around it if it has none. */

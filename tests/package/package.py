@@ -185,6 +185,19 @@ def plugin():
         sys.exit("it was built and is not there")
 
 
+def own_base():
+    """A base of the program's own, built from the example outside of the tree, and run."""
+    build = SCRATCH / "own-base"
+    shutil.rmtree(build, ignore_errors=True)
+    environment = clean_environment()
+    run("cmake", "-S", HERE.parent.parent / "examples/own-base", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+        f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_C_FLAGS={shlex.join(STRICT)}", env=environment)
+    run("cmake", "--build", build, env=environment)
+    said = run(build / "own-base", env=environment)
+    if "refused without asking the base: mine needs" not in said or "the base has 0 bytes" not in said:
+        sys.exit(f"own-base said:\n{said}")
+
+
 def uninstall():
     """Removes every file it installed, and nothing else."""
     root = SCRATCH / "undo"
@@ -204,5 +217,5 @@ def uninstall():
 
 CASES = {"install": install, "cmake-shared": lambda: cmake(False), "cmake-static": lambda: cmake(True),
          "pkgconfig-shared": lambda: pkgconfig(False), "pkgconfig-static": lambda: pkgconfig(True),
-         "symbols": symbols, "files": files, "plugin": plugin, "uninstall": uninstall}
+         "symbols": symbols, "files": files, "plugin": plugin, "own-base": own_base, "uninstall": uninstall}
 CASES[sys.argv[2]]()

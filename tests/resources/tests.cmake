@@ -81,3 +81,5 @@ endforeach()
 # The tests of single bases and adaptors.
 include(${CMAKE_CURRENT_LIST_DIR}/bases.cmake OPTIONAL)
 include(${CMAKE_CURRENT_LIST_DIR}/adaptors.cmake OPTIONAL)
+
+weir_test(resources-own-base resources/own_base.c)
