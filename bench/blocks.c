@@ -1,6 +1,7 @@
 /* What a block costs: one taken and given, runs of up to 64 out of a million blocks broken up like a comb, and beside
  * them what an ordered set of free indices takes for the same, scanned first fit. Prints nanoseconds. */
 #include <weir/weir.h>
+#include <weir/block_pool.h>
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "plain.h"
 

@@ -1,5 +1,5 @@
 /* How long a look at the hardware takes: in processes that never looked, and again in one that has. */
-#include <weir/hardware.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "plain.h"
 

@@ -6,6 +6,10 @@
  * Only weights are allocated beside the arena. It prints what the plan promised and what was taken, and where the engine onnx
  * is found, the largest difference between the two; it fails when that is more than floats explain. */
 #include "encoder.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include "onnx_file/check.h"
 #include "onnx_shapes/contents.h"

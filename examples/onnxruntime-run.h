@@ -5,6 +5,7 @@
 
 #include <onnxruntime_c_api.h>
 #include <weir/weir.h>
+#include <weir/onnxruntime.h>
 
 #include <stdbool.h>
 #include <stdio.h>

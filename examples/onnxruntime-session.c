@@ -3,6 +3,7 @@
  *     onnxruntime-session model.onnx          on the CPU
  *     onnxruntime-session model.onnx cuda     on a GPU, with ONNX Runtime's build for CUDA */
 #include "onnxruntime-run.h"
+#include <weir/onnxruntime.h>
 
 #include <string.h>
 

@@ -3,6 +3,9 @@
  *
  *     onnxruntime-shared model.onnx model.gguf "a sentence" */
 #include "onnxruntime-run.h"
+#include <weir/engine.h>
+#include <weir/model.h>
+#include <weir/onnxruntime.h>
 
 #include <pthread.h>
 #include <string.h>

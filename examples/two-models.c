@@ -2,6 +2,8 @@
  *
  *     two-models "a sentence" minilm.gguf minilm.gguf */
 #include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <pthread.h>
 #include <stdio.h>

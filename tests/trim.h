@@ -2,7 +2,7 @@
 #ifndef TESTS_TRIM_H
 #define TESTS_TRIM_H
 
-#include <weir/trim.h>
+#include <weir/pressure.h>
 
 #include <stddef.h>
 

@@ -4,6 +4,7 @@
  * element by element. Weights and results live in the client's memory, so that weir's budget holds for them and its
  * reports show them. docs/guide/engines.md walks through it. */
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,7 +14,6 @@
 #define WEIR_ENGINE_H
 
 #include <weir/memory.h>
-#include <weir/tensor.h>
 
 WEIR_BEGIN
 
@@ -66,7 +65,7 @@ typedef enum weir_provider_state {
 
 typedef struct weir_engine_provider {
     size_t struct_size;
-    char name[32]; /* "cuda", "cpu"; weir/choice.h has them all */
+    char name[32]; /* "cuda", "cpu"; weir/select.h has them all */
     weir_provider_state state;
     char library[512]; /* the file that serves it; "" if none */
     char version[64];

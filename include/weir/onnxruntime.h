@@ -26,7 +26,7 @@
  * values are to be released when the device is past their use, as with ONNX Runtime's own allocator.
  *
  * Addresses of captured CUDA graphs stay when the capture is between weir_capture_pool_begin and weir_capture_pool_end of the known stream
- * (weir/graph.h), on the thread that runs the session: then what its kernels ask for without a stream is the graph's, too.
+ * (weir/stream.h), on the thread that runs the session: then what its kernels ask for without a stream is the graph's, too.
  * Otherwise, and with a pool of blocks, a request or a free on a captured stream is refused or stays, with a word in the log.
  *
  * The client, and the pool of blocks and the stream if there are such, are closed and released after the bridge. ONNX Runtime
@@ -35,7 +35,7 @@
 #ifndef WEIR_ONNXRUNTIME_H
 #define WEIR_ONNXRUNTIME_H
 
-#include <weir/blocks.h>
+#include <weir/block_pool.h>
 
 /* ONNX Runtime's. */
 struct OrtApi;

@@ -1,6 +1,6 @@
 #include "base/intern.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
 
 enum { BUCKETS = 1 << 14 };
 

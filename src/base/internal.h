@@ -2,7 +2,7 @@
 #ifndef WI_INTERNAL_H
 #define WI_INTERNAL_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
 #include "base/keywords.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <strings.h>

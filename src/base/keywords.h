@@ -4,7 +4,7 @@
 
 #include "base/internal.h"
 
-#include <weir/hardware.h>
+#include <weir/select.h>
 
 typedef enum wi_provider {
     WI_TENSORRT,

@@ -1,5 +1,7 @@
 /* Which candidates there are. */
 #include "choice/context.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #define NOBODY SIZE_MAX
 

@@ -1,5 +1,8 @@
 /* The choice as callers see it: what is looked at, and the record of it. */
 #include "choice/context.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <dirent.h>
 #include <fcntl.h>

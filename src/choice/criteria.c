@@ -1,6 +1,9 @@
 #include "choice/criteria.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,7 +4,8 @@
 
 #include "base/keywords.h"
 
-#include <weir/choice.h>
+#include <weir/select.h>
+#include <weir/manifest.h>
 
 /* A device as it was named. */
 typedef enum wi_naming { WI_ANY_DEVICE, WI_BY_KEY, WI_BY_KIND, WI_BY_ORDINAL } wi_naming;

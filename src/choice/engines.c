@@ -1,4 +1,5 @@
 #include "choice/engines.h"
+#include <weir/engine.h>
 #include "engines/registry.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* What can be had of a device: not what it has, and not all of what is free. */
 #include "base/options.h"
+#include <weir/select.h>
 #include "choice/context.h"
 #include "runtime/runtime.h"
 

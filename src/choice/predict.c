@@ -1,5 +1,8 @@
 /* What an engine says beforehand. */
 #include "choice/settings.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 #include "choice/context.h"
 
 /* Since version 2 of the table an engine is asked without a place. */

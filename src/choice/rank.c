@@ -1,7 +1,10 @@
 /* The order of what was accepted, and of the record. It depends on names and numbers alone, never on where a thing was found. */
 #include "choice/context.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 

@@ -1,4 +1,7 @@
 #include "choice/settings.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #define LEVEL    "optimization"
 #define FALLBACK "cpu_fallback"

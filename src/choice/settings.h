@@ -4,7 +4,9 @@
 
 #include "base/internal.h"
 
-#include <weir/choice.h>
+#include <weir/select.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
 
 typedef struct wi_settings {
     weir_setting *all; /* texts are the manifest's and the options' */

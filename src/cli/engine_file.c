@@ -1,7 +1,8 @@
 #include "engine_file.h"
 #include "text.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 #include <stddef.h>
 #include <stdio.h>

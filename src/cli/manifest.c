@@ -1,4 +1,5 @@
 #include "manifest.h"
+#include <weir/manifest.h>
 
 #ifdef WEIR_MANIFESTS
 

@@ -1,7 +1,8 @@
 #include "engines/registry.h"
 #include "base/own.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 #include <weir/runtime.h>
 
 #include <ctype.h>

@@ -1,5 +1,6 @@
 /* A look at the hardware: the processor, and what the sources tell. */
 #include "hardware/merge.h"
+#include <weir/select.h>
 
 #include "base/system.h"
 

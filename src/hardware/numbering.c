@@ -6,6 +6,7 @@
  * from driver 570 on one of each GPU instance, beside anything else; before, one slice and nothing beside it. Which slices a
  * number in the list stands for the guide does not say: taken is the first, which is a guess from 570 on. */
 #include "hardware/merge.h"
+#include <weir/select.h>
 #include "hardware/visible.h"
 
 #include <stdarg.h>

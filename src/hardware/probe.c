@@ -1,4 +1,5 @@
 #include "hardware/probe.h"
+#include <weir/select.h>
 
 #include "base/system.h"
 

@@ -1,5 +1,6 @@
 /* The processor, and what sources have in common. */
 #include "base/cgroup.h"
+#include <weir/select.h>
 #include "base/sysfs.h"
 #include "hardware/source.h"
 

@@ -1,5 +1,6 @@
 /* The keys: what they are called, who takes their values, and where those go. */
 #include "manifest/parse.h"
+#include <weir/manifest.h>
 #include "manifest/locations.h"
 #include "manifest/words.h"
 

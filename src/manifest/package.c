@@ -3,7 +3,8 @@
 #include "manifest/package_clear.h"
 #include "manifest/package_store.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/manifest.h>
 
 #include <nettle/sha2.h>
 

@@ -2,7 +2,7 @@
 #ifndef WI_MANIFEST_PACKAGE_CLEAR_H
 #define WI_MANIFEST_PACKAGE_CLEAR_H
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 typedef struct wi_bounds {
     uint64_t bytes;   /* that may stay */

@@ -1,5 +1,6 @@
 /* In the place of package.c where there is no libarchive. */
 #include "manifest/package.h"
+#include <weir/manifest.h>
 
 weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder, int *use)
 {

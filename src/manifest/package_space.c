@@ -1,7 +1,7 @@
 /* How much a package will take, and whether there is room for it. */
 #include "manifest/package.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
 
 #include <errno.h>
 #include <string.h>

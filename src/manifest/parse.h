@@ -3,6 +3,7 @@
 #define WI_MANIFEST_READING_H
 
 #include "manifest/problems.h"
+#include <weir/manifest.h>
 
 #include <jansson.h>
 

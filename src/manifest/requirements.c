@@ -1,5 +1,6 @@
 /* What hardware_requirements ask for, key by key: enforced, or refused in words. */
 #include "base/keywords.h"
+#include <weir/manifest.h>
 #include "manifest/locations.h"
 #include "manifest/words.h"
 

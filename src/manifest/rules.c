@@ -1,5 +1,6 @@
 /* What the keys of a manifest mean together, and whether its model is there. */
 #include "manifest/files.h"
+#include <weir/manifest.h>
 #include "manifest/locations.h"
 #include "manifest/words.h"
 

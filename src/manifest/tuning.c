@@ -1,6 +1,8 @@
 /* Settings for the model's engine: those of Kapsl's names become the engine onnx's own, which do the same; what would have no meaning for
  * the engine is a problem, as the load would refuse it. */
 #include "base/keywords.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
 #include "manifest/locations.h"
 #include "manifest/words.h"
 

@@ -2,7 +2,9 @@
 #include "manifest/locations.h"
 #include "manifest/words.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
 
 #include <inttypes.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "driver/driver.h"
 #include "memory/ledger/ledger.h"
 
-#include <weir/resource.h>
+#include <weir/runtime.h>
 
 typedef struct wi_resource wi_resource;
 struct wi_reservation;
@@ -53,7 +53,7 @@ static inline void wi_climbed(wi_placement *placement, weir_rung rung)
 
 typedef struct wi_resource_table {
     const char *name;
-    uint32_t features; /* weir/resource.h: what a base can, or what an adaptor adds */
+    uint32_t features; /* weir/runtime.h: what a base can, or what an adaptor adds */
     uint32_t hides;    /* what an adaptor takes away from that */
 
     /* Of any resource; NULL in an adaptor: as the one below does. */

@@ -2,7 +2,7 @@
 #include "memory/segments.h"
 #include "memory/space/layout.h"
 
-#include <weir/trim.h>
+#include <weir/pressure.h>
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* Stacks of resources by their text form, "budget(log(csv=PATH, async))"; weir/resource.h has the grammar. */
+/* Stacks of resources by their text form, "budget(log(csv=PATH, async))"; weir/runtime.h has the grammar. */
 #ifndef WI_STACK_H
 #define WI_STACK_H
 

@@ -1,5 +1,6 @@
 /* Copies of what engines say of their models, which outlive the instance that said it. */
 #include "model/model.h"
+#include <weir/engine.h>
 
 struct wi_about {
     weir_model_details info;

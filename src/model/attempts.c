@@ -1,5 +1,7 @@
 /* What became of the candidates of a model. Lists that were handed out stay as they were until the model is unloaded. */
 #include "model/open.h"
+#include <weir/select.h>
+#include <weir/model.h>
 
 struct wi_attempt_list {
     wi_attempt_list *next;

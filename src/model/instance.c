@@ -1,7 +1,8 @@
 /* An instance of a model: its client and what the engine has loaded. */
 #include "model/model.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 #include <weir/stats.h>
 
 #include <stdio.h>

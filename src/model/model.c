@@ -2,7 +2,9 @@
 #include "model/model.h"
 #include "engines/registry.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdio.h>
 #include <unistd.h>

@@ -10,6 +10,7 @@
 #include "base/internal.h"
 
 #include <weir/model.h>
+#include <weir/engine.h>
 
 #include <stdatomic.h>
 

@@ -1,5 +1,9 @@
 /* Opening a model: the candidates by rank, until one has loaded it. */
 #include "model/open.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 #include "choice/criteria.h"
 
 #include <stdio.h>

@@ -9,7 +9,9 @@
 
 #include "model/model.h"
 
-#include <weir/opening.h>
+#include <weir/model.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 /* Of an accepted candidate. Looked at by whoever opens or moves the model, alone. */
 typedef struct wi_chance {

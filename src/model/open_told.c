@@ -1,5 +1,7 @@
 /* Sentences about candidates: for the detail, for the record, for whoever is told as it happens. */
 #include "model/open.h"
+#include <weir/select.h>
+#include <weir/model.h>
 
 #include <stdarg.h>
 #include <stdio.h>

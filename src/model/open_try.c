@@ -3,6 +3,9 @@
 #include "choice/settings.h"
 
 #include <weir/stats.h>
+#include <weir/engine.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 #include <stdio.h>
 #include <time.h>

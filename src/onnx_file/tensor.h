@@ -2,7 +2,7 @@
 #ifndef WEIR_ONNX_TENSOR_H
 #define WEIR_ONNX_TENSOR_H
 
-#include <weir/tensor.h>
+#include <weir/base.h>
 
 #include "onnx_file/file.h"
 

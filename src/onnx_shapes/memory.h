@@ -2,7 +2,7 @@
 #ifndef WEIR_GRAPH_MEMORY_H
 #define WEIR_GRAPH_MEMORY_H
 
-#include <weir/plan_buffers.h>
+#include <weir/plan.h>
 
 #include "onnx_shapes/graph.h"
 

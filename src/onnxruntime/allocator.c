@@ -2,6 +2,7 @@
  * a refusal leaves here as std::bad_alloc, which it turns into a clean status; this file is compiled with -fexceptions for
  * that, and no lock is held when it is thrown. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 #include "base/own.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* Device memory as runs of blocks of a pool: what ONNX Runtime asks for, rounded up to whole blocks. */
 #include "onnxruntime/bridge.h"
+#include <weir/block_pool.h>
 #include "runtime/block_pool/block_pool.h"
 
 weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member)

@@ -1,5 +1,7 @@
 /* A bridge: what it is made of, and its end. */
 #include "onnxruntime/bridge.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 #include "runtime/block_pool/block_pool.h"
 
 #include <dlfcn.h>

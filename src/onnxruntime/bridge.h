@@ -6,6 +6,7 @@
 #include "runtime/runtime.h"
 
 #include <weir/onnxruntime.h>
+#include <weir/block_pool.h>
 
 /* One OrtAllocator, for one kind of memory. */
 typedef struct wi_ort_table {

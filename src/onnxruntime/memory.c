@@ -3,6 +3,7 @@
  * itself, in no stream's order, so that one serves again when the device is past its free. They go when ONNX Runtime has
  * nothing of the bridge's any more, and when there is no memory. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 
 static weir_status allocate(weir_onnxruntime *bridge, size_t bytes, void **out)
 {

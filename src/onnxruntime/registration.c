@@ -1,6 +1,7 @@
 /* Which allocators an environment of ONNX Runtime's has for a device. ONNX Runtime replaces one silently when another is
  * registered, so that each step here looks first whose it is; and a session keeps the one that it finds when it is created. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* The bridges that are registered for a device with an environment, for as long as a program wants. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 
 /* Bridges that were registered. Those that have ended stay: a session that outlives the registration still calls them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -13,6 +13,7 @@
  * A free that does not tell which stream used the block (it was asked for without one, or is pinned) waits for the device;
  * what is in hand goes back with it. So it does when somebody needs memory, when there are many followers, and in the end. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 
 typedef struct wi_ort_follower {
     struct wi_ort_follower *next;

@@ -1,4 +1,5 @@
 #include "planner/buffers.h"
+#include <weir/plan.h>
 #include "base/internal.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "planner/buffers.h"
 #include "base/internal.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
 
 typedef struct builder {
     const weir_node *nodes;

@@ -4,6 +4,7 @@
  * What is read goes through the same doors as what a program makes: lists by weir_buffers_add and its like, the plan by
  * weir_plan_check. */
 #include "base/internal.h"
+#include <weir/plan.h>
 #include "planner/lines.h"
 #include "planner/plan.h"
 #include "planner/problem.h"

@@ -1,6 +1,7 @@
 /* Allocation and free: a request is checked, placed by the runtime's stack of resources, zeroed where it must be, and
  * published; a free is ordered and handed to the list of pending ones. */
 #include "runtime/runtime.h"
+#include <weir/trace.h>
 #include "base/intern.h"
 #include "base/window.h"
 #include "memory/space/stream_uses.h"

@@ -10,7 +10,7 @@
 
 #include "memory/resource.h"
 
-#include <weir/graph.h>
+#include <weir/stream.h>
 
 /* One more who has it in hand, or one less. */
 void wi_graph_hold(weir_capture_pool *graph);

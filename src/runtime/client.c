@@ -3,7 +3,7 @@
 #include "base/intern.h"
 #include "memory/adaptors/guard.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
 
 /* `gives`: the call takes nothing for the client. */
 static weir_status client_check(const weir_client *client, const char *call, bool gives)

@@ -1,5 +1,6 @@
 /* Devices, pools of streams and resources as parts of their own, and runtimes that are composed of them. */
 #include "runtime/runtime.h"
+#include <weir/experimental/compose.h>
 #include "base/options.h"
 #include "memory/stack.h"
 

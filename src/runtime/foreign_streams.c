@@ -1,5 +1,6 @@
 /* Streams that somebody else made: known to the runtime from register to unregister. */
 #include "base/system.h"
+#include <weir/trace.h>
 #include "base/window.h"
 #include "runtime/runtime.h"
 

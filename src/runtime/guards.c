@@ -1,5 +1,6 @@
 /* weir/guard.h: finds the guard in a runtime's stack, and asks it. */
 #include "memory/adaptors/guard.h"
+#include <weir/guard.h>
 #include "runtime/runtime.h"
 
 static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard **out)

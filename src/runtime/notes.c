@@ -1,5 +1,6 @@
 /* Notes: what a program says of work that weir does not see. */
 #include "runtime/runtime.h"
+#include <weir/trace.h>
 
 static weir_status notes_note(weir_runtime *runtime, weir_event event)
 {

@@ -1,5 +1,6 @@
 /* The end of a recorded call. */
 #include "runtime/runtime.h"
+#include <weir/trace.h>
 #include "base/intern.h"
 #include "runtime/trace.h"
 

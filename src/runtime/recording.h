@@ -8,6 +8,7 @@
 #define WI_RECORDING_H
 
 #include "memory/ledger/record.h"
+#include <weir/trace.h>
 
 typedef enum wi_trace_place { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_OF_LOG, WI_TRACE_PLACES } wi_trace_place;
 

@@ -11,6 +11,7 @@
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
+#include <weir/experimental/compose.h>
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */

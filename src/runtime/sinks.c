@@ -1,5 +1,6 @@
 /* Handing a trace's events to its sinks. */
 #include "runtime/runtime.h"
+#include <weir/trace.h>
 #include "runtime/trace.h"
 
 #include <stdio.h>

@@ -3,7 +3,8 @@
 #include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/trace.h>
 
 const char *weir_action_name(weir_action action)
 {

@@ -3,6 +3,7 @@
 #define WI_TRACE_H
 
 #include "runtime/recording.h"
+#include <weir/trace.h>
 
 enum { WI_TRACE_BATCH = 256 };
 

@@ -1,5 +1,6 @@
 /* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
 #include "base/plant.h"
+#include <weir/trace.h>
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 

@@ -1,6 +1,7 @@
 /* What else happens to a runtime: its device works and stalls, streams and clients come and go, limits change, somebody
  * looks or makes a mistake, and calls fail. */
 #include "sim/world.h"
+#include <weir/guard.h>
 
 #include "runtime/runtime.h"
 

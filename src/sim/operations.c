@@ -1,6 +1,7 @@
 /* The operations, and how chance picks them and their numbers. A new one is a line of the table, a function that runs it
  * and one that chooses. */
 #include "sim/world.h"
+#include <weir/block_pool.h>
 
 static bool chance(world *w, unsigned percent)
 {

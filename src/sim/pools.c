@@ -1,5 +1,6 @@
 /* Pools of equal blocks: made and ended, joined and left, their pieces taken, used and given back. */
 #include "runtime/runtime.h"
+#include <weir/block_pool.h>
 #include "sim/world.h"
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)

@@ -1,5 +1,6 @@
 /* Worlds: made, moved and ended. */
 #include "sim/world.h"
+#include <weir/guard.h>
 #include "base/system.h"
 #include "runtime/runtime.h"
 #include "sim/between.h"

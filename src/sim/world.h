@@ -12,6 +12,7 @@
 #include "sim/oracle.h"
 
 #include <weir/weir.h>
+#include <weir/block_pool.h>
 
 enum {
     WORLD_SLOTS = 256,

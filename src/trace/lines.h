@@ -2,7 +2,7 @@
 #ifndef WEIR_TRACE_LINES_H
 #define WEIR_TRACE_LINES_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 typedef struct lines lines;
 

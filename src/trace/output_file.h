@@ -2,7 +2,7 @@
 #ifndef WEIR_TRACE_SINK_H
 #define WEIR_TRACE_SINK_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 #include <stdio.h>
 

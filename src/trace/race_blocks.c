@@ -1,5 +1,6 @@
 /* Blocks: who may touch them, and what their free must be behind. */
 #include "trace/race_state.h"
+#include <weir/trace.h>
 
 #include <stdio.h>
 #include <stdlib.h>

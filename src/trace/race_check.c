@@ -1,5 +1,6 @@
 /* Streams, launches and notes: what is known to be done before what. */
 #include "trace/race_state.h"
+#include <weir/trace.h>
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef SIM_REPLAY_CLOCK_H
 #define SIM_REPLAY_CLOCK_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 typedef struct clock_vector {
     uint64_t *at; /* beyond width: 0 */

@@ -3,6 +3,7 @@
 #define SIM_REPLAY_STATE_H
 
 #include "trace/race_check.h"
+#include <weir/trace.h>
 #include "trace/race_clock.h"
 #include "base/treap.h"
 

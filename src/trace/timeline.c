@@ -1,4 +1,5 @@
 #include "timeline.h"
+#include <weir/trace.h>
 
 #include <errno.h>
 #include <pthread.h>

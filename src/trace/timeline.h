@@ -5,6 +5,7 @@
 #define WEIR_TRACE_TIMELINE_H
 
 #include "fold.h"
+#include <weir/trace.h>
 
 typedef struct timeline timeline;
 

@@ -1,4 +1,5 @@
 #include "trace/timeline_csv.h"
+#include <weir/trace.h>
 
 #include <stdio.h>
 #include <sys/stat.h>

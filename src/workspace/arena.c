@@ -4,7 +4,8 @@
 #include "workspace/parameters.h"
 #include "runtime/runtime.h"
 
-#include <weir/plan_buffers.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 #include <stdio.h>
 
 /* What plans want ---------------------------------------------------------------------------------------------------- */

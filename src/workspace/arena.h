@@ -4,7 +4,8 @@
 
 #include "base/internal.h"
 
-#include <weir/arena.h>
+#include <weir/workspace.h>
+#include <weir/plan.h>
 #include <weir/uses.h>
 
 typedef struct wi_bucket {

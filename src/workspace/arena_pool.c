@@ -4,6 +4,7 @@
 #include "memory/space/block.h"
 
 #include <weir/pressure.h>
+#include <weir/workspace.h>
 #include <weir/stats.h>
 
 struct weir_arena_pool {

@@ -11,7 +11,7 @@
 
 #include "base/internal.h"
 
-#include <weir/arena_pool.h>
+#include <weir/workspace.h>
 
 typedef struct wi_idle {
     weir_client *client;

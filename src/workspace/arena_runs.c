@@ -1,5 +1,6 @@
 /* Runs: one launch that writes the arena's blocks and reads the parameters'. */
 #include "workspace/arena.h"
+#include <weir/workspace.h>
 #include "workspace/parameters.h"
 
 static weir_status begin(weir_arena *arena, weir_stream stream)

@@ -1,5 +1,7 @@
 /* The tensors of an arena: where they are, and copies that keep to them. */
 #include "workspace/arena.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 weir_status wi_arena_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call, weir_slot *slot)
 {

@@ -1,5 +1,6 @@
 /* Stores of parameters: holders, and what runs and reports ask. Adding is parameters_add.c's. */
 #include "workspace/parameters.h"
+#include <weir/workspace.h>
 #include "runtime/runtime.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Adding a parameter: a place in a chunk, which grows in place where it can, and the copy into it. */
 #include "workspace/order.h"
+#include <weir/workspace.h>
 #include "workspace/parameters.h"
 #include "runtime/runtime.h"
 

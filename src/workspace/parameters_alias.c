@@ -1,5 +1,6 @@
 /* Further names: what they stand for is a part of what is there. */
 #include "workspace/parameters.h"
+#include <weir/workspace.h>
 
 /* The next two with the lock held. */
 static weir_status part_of(const weir_parameters *store, const char *of, uint64_t at, uint64_t elements,

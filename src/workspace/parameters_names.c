@@ -1,5 +1,6 @@
 /* The table of a store's parameters: by number, and by name over open addressing. */
 #include "workspace/parameters.h"
+#include <weir/workspace.h>
 
 static uint64_t hash(const char *name)
 {

@@ -3,6 +3,7 @@
 #define TESTS_BLOCKS_H
 
 #include "core/core.h"
+#include <weir/block_pool.h>
 
 enum { BLOCK = 256 };
 

@@ -1,5 +1,6 @@
 /* Clearing on change of owner: nobody reads what another left, and one's own stays. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 static bool is_filled(const weir_block_pool_view *v, uint32_t index, unsigned char value)
 {

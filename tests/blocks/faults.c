@@ -1,6 +1,7 @@
 /* A fault at every driver call and at every malloc of a life of a pool: a clean status, exact counts, and nothing that a
  * member could read of another's. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"

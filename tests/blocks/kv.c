@@ -1,5 +1,7 @@
 /* Geometry of keys and values: known models, every kind of element, addresses, what does not fit, what overflows. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
+#include <weir/experimental/kv.h>
 
 static weir_kv_geometry geometry(weir_type type, uint32_t layers, uint32_t heads, uint32_t tokens, uint32_t size)
 {

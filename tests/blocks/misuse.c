@@ -1,5 +1,6 @@
 /* Bad calls: each answers with its status, names what it is about, and changes nothing. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 typedef struct scene {
     weir_block_pool *pool;

@@ -1,6 +1,7 @@
 /* Pools against a plain array: members with caps, singles, runs, lists, parts of runs, three streams that stand and go on,
  * bad calls in between. After every step the pool says what the array says. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 enum { MEMBERS = 4, STREAMS = 3, MOST = 700, FREE = 0, HELD = 1, PENDING = 2 };
 

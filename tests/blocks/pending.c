@@ -1,5 +1,6 @@
 /* Gives behind work that is not done: pending, counted under the cap, nobody's before their time, waited for. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 static void a_given_block_is_pending_until_the_stream_is_past_it(void **state)
 {

@@ -1,5 +1,6 @@
 /* Pools, members, singles and runs as they should be, and what statistics say of them. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 static void a_pool_is_one_block_of_its_client(void **state)
 {

@@ -1,5 +1,6 @@
 /* Sixteen threads on one pool: no block has two owners, the counts are exact at the end. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 enum { THREADS = 16, COUNT = 1000, STEPS = UNDER_TSAN ? 1500 : 20000 };
 

@@ -1,5 +1,8 @@
 /* The choice: every verdict, memory, policies, orders, and words that are none. */
 #include "choice/fixture.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 /* Verdicts --------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,8 @@
 /* The choice with the real engines and the demo's models: what they predict, and how long it takes. */
 #include "core/core.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 

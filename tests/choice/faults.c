@@ -1,5 +1,8 @@
 /* Without host memory a choice is refused as a whole: whichever allocation fails, nothing is left and nothing is made up. */
 #include "choice/machine.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);

@@ -3,6 +3,8 @@
 #define TESTS_CHOICE_FIXTURE_H
 
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 static const char *model;
 static machine here;

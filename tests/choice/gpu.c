@@ -3,6 +3,10 @@
  *
  * The tests go on from each other. WEIR_TEST_DEVICE has to name the device; without it they are skipped. */
 #include "core/core.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 #include "hardware/witness.h"
 
 enum { SMALL = 1 << 20 };

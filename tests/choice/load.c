@@ -1,6 +1,10 @@
 /* What is explained is what is done: random machines and manifests over real runtimes (the host, and CUDA over the stub), whose
  * budgets and residents decide what can be had. Loads take what was predicted; some fail, as they were told to. */
 #include "choice/situation.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 enum { CASES = UNDER_TSAN ? 300 : 10000, RUNTIMES = 7, RESIDENTS = 2, STEP = 16 << 20 };
 

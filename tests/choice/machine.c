@@ -1,4 +1,7 @@
 #include "choice/machine.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 double_engine doubles[DOUBLES];
 weir_status (*double_loads)(const double_engine *engine, const weir_engine_load *load, weir_engine_model **out);

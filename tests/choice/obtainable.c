@@ -1,5 +1,7 @@
 /* What can be had of a device on which the process has a runtime, and of one on which it will have one. */
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 enum { BUDGET = 64 << 20 };
 

@@ -1,6 +1,7 @@
 /* Random machines, manifests and residents: the choice against an oracle, and against itself with everything found in another
  * order. */
 #include "choice/oracle.h"
+#include <weir/select.h>
 #include "choice/situation.h"
 #include "choice/context.h"
 

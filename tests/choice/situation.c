@@ -1,4 +1,7 @@
 #include "choice/situation.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 static uint64_t seed;
 static const uint64_t *amounts;

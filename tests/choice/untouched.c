@@ -1,5 +1,7 @@
 /* The choice looks at a CUDA device, here the stub's, and makes no context and takes no memory there. */
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <dlfcn.h>
 

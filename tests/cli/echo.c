@@ -5,6 +5,7 @@
  *     generate TEXT             the answer of infer_stream       exact           `plan` knows everything
  *     leak                      one block is never freed         twice           outputs get two names that one file has */
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include <stdatomic.h>
 #include <stdio.h>

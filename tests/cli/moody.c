@@ -3,6 +3,7 @@
  *     fail PROVIDER load|run STATUS   fails there with the status of that number, each time
  *     share PARTS OF                  what the provider runs of it */
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>

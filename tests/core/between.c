@@ -1,6 +1,8 @@
 /* What holds beforehand: the log hears of a change before it happens, parts are taken before their runtime is made, and one
  * capture begins. The linker leads some of the library's own calls through here. */
 #include "core.h"
+#include <weir/trace.h>
+#include <weir/experimental/compose.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"

@@ -1,6 +1,7 @@
 /* Blocks that one thread frees and another allocates: how they get there, who may take them away, and what the ledger says
  * meanwhile. */
 #include "core.h"
+#include <weir/trace.h>
 
 #include <stdatomic.h>
 

@@ -1,6 +1,7 @@
 /* A fault at every call: of the driver, and of malloc. Each is answered with a clean status, the books stay exact, nothing
  * leaks, and everything can still be used. */
 #include "core.h"
+#include <weir/trace.h>
 #include "trim.h"
 #include "core/faulty.h"
 

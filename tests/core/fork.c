@@ -1,6 +1,9 @@
 /* In a forked child every call answers WEIR_ERR_FORKED, or its neutral value, and none of them waits for a lock that a thread
  * of the parent held. */
 #include "core.h"
+#include <weir/trace.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 #include <sys/wait.h>

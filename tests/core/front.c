@@ -1,5 +1,6 @@
 /* Blocks that threads keep for themselves: who gets them, who may take them away, and what the ledger says meanwhile. */
 #include "core.h"
+#include <weir/trace.h>
 #include "trim.h"
 
 #include <stdatomic.h>

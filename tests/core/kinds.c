@@ -1,5 +1,6 @@
 /* Pinned and pageable memory: where it counts, which is the host's ledger. */
 #include "kinds.h"
+#include <weir/trace.h>
 
 /* Where it counts -------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* Pinned and pageable memory: ordered on the device's streams; resized, closed over, misused; failures and threads. */
 #include "kinds.h"
+#include <weir/trace.h>
 
 /* In the order of streams ------------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,7 @@
 /* What happens between two steps of a call: another thread has been there, or is there. The linker leads some of the
  * library's own calls through here, so that it happens every time. */
 #include "core.h"
+#include <weir/trace.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"

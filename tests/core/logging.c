@@ -1,5 +1,6 @@
 /* The adaptor "log": what reaches it, in which order, and what does not. */
 #include "core/core.h"
+#include <weir/trace.h>
 
 enum { MOST = 64 };
 

@@ -1,5 +1,7 @@
 /* Engines and models: an engine that is linked in and does what the test tells it to, and plug-ins, good and bad. */
 #include "core.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <sys/stat.h>
 

@@ -1,12 +1,16 @@
 /* Options of callers that were compiled against a newer header: what this library does not know of is 0, or refused. */
 #include "core.h"
 
-#include <weir/arena.h>
-#include <weir/parameters.h>
-#include <weir/plan_nodes.h>
-#include <weir/parts.h>
+#include <weir/workspace.h>
+#include <weir/trace.h>
+#include <weir/block_pool.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/experimental/kv.h>
+#include <weir/plan.h>
+#include <weir/experimental/compose.h>
 #include <weir/onnxruntime.h>
-#include <weir/opening.h>
+#include <weir/model.h>
 
 enum { ROOM = 16384, LATER = 4096 };
 

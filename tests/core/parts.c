@@ -1,6 +1,7 @@
 /* Runtimes composed of parts: what goes together, who has it, how it ends; and that a failure leaves the parts as they
  * were. */
 #include "core.h"
+#include <weir/experimental/compose.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"

@@ -1,6 +1,7 @@
 /* One block, freed by several threads at once while others shrink it and allocate where it was: one of them frees it, and
  * nobody reads what another thread writes into its record (ThreadSanitizer sees to that). */
 #include "core.h"
+#include <weir/trace.h>
 
 #include <stdatomic.h>
 

@@ -1,5 +1,6 @@
 /* The rung of blocks behind a stream wait: who gets them, what goes back, and what happens when the driver does not order. */
 #include "rungs.h"
+#include <weir/trace.h>
 
 /* Behind a stream wait --------------------------------------------------------------------------------------------- */
 

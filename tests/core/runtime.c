@@ -1,5 +1,6 @@
 /* The runtimes: found by device, made once, created and destroyed; and what happens at exit. */
 #include "core.h"
+#include <weir/trace.h>
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 /* Bytes that pass from one client to another are zeroed where one of the two asks for it, and only there. On the device
  * that WEIR_TEST_DEVICE names, or the host. */
 #include "core.h"
+#include <weir/block_pool.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"

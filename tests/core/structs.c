@@ -1,6 +1,13 @@
 /* Structures of callers that were compiled against an older header, or a newer one: weir reads and writes as much as they
  * have, and no more. And tensors' sizes, which are arithmetic alone. */
 #include "core.h"
+#include <weir/trace.h>
+#include <weir/workspace.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
+#include <weir/experimental/kv.h>
 
 enum { ROOM = 4096 };
 

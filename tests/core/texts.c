@@ -1,6 +1,7 @@
 /* Tags and names without end: what is kept is bounded, what is not is counted and told, clients keep their names, and a tag
  * that is not kept costs no lock. */
 #include "core.h"
+#include <weir/trace.h>
 #include "base/intern.h"
 
 enum { MOST = 65536, MORE = 1000 };

@@ -1,5 +1,6 @@
 /* The trace: every change of the ledger, in its order; replaying it gives the ledger. */
 #include "core.h"
+#include <weir/trace.h>
 
 typedef struct fixture {
     weir_runtime *runtime;

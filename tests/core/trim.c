@@ -7,7 +7,7 @@
 #include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 
-#include <weir/trim.h>
+#include <weir/pressure.h>
 
 enum { BUDGET = 1 << 30, BLOCKS = 64 };
 

@@ -1,6 +1,7 @@
 /* Bridges of two CUDA devices at once, to an ONNX Runtime of a few functions: whose memory each gives, in whose order, and that
  * nothing that one does is seen by the other. */
 #include "devices/two.h"
+#include <weir/onnxruntime.h>
 
 #include "onnxruntime/fake.h"
 #include "onnxruntime/bridge.h"

@@ -1,5 +1,6 @@
 /* Runtimes of two CUDA devices at once: whose the memory is, whose the streams are, and that nothing of one touches the other. */
 #include "devices/two.h"
+#include <weir/block_pool.h>
 #include "trim.h"
 
 #include "core/core.h"

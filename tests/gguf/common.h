@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "writer.h"
 

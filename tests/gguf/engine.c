@@ -1,6 +1,7 @@
 /* engine.c: answers. They are llama.cpp's own, bit by bit, whole or piece by piece, from one thread or several; wrong
  * questions are refused in words. */
 #include "common.h"
+#include <weir/engine.h>
 #include "plain.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
  *   test-gguf-hostile each FILE…                   files as they are
  * HOSTILE_VERBOSE in the environment shows every step with its refusal. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* library.c: which llama.cpp is taken and which refused. In a process of its own, since the first one taken stays. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* memory.c: where the bytes of a model go: classes, the plan, failing allocations, what stays outside. */
 #include "common.h"
+#include <weir/engine.h>
 #include "plain.h"
 
 #include <malloc.h>

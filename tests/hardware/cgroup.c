@@ -1,5 +1,6 @@
 /* What a process may have of its machine: cgroups of both versions, affinity, quotas. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <string.h>

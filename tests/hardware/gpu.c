@@ -8,6 +8,7 @@
  *     test-hardware-gpu leave MS         ends while sources may still be asked
  *     test-hardware-gpu hold             looks, waits for a line, makes a runtime, waits again */
 #include "core/core.h"
+#include <weir/select.h>
 
 #include <ctype.h>
 #include <sys/wait.h>

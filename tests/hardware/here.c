@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <weir/weir.h>
+#include <weir/select.h>
 
 static const weir_hardware_device *find(const weir_hardware *hardware, const char *runtime)
 {

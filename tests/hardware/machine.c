@@ -1,4 +1,5 @@
 #include "machine.h"
+#include <weir/select.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* Machines on which others have found the wrong devices or none: the whole list of each. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Devices of AMD's and Intel's, and memory that is the host's: counted once. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Sources that are slow, fail, hang and come back. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* A source that cannot be asked this time: what is shown is of before, and said to be. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <errno.h>
 #include <pthread.h>

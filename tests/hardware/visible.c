@@ -1,5 +1,6 @@
 /* Which devices a process sees, and as which ordinals: by CUDA's driver, and by CUDA's rules where the driver has not answered. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Unpacked packages are cleared away by age and bytes, never under somebody who uses them, in however many processes. */
 #include "manifest/disk.h"
+#include <weir/manifest.h>
 #include "manifest/packing.h"
 
 #include <fcntl.h>

@@ -2,6 +2,7 @@
  * never content with a part of the manifest. Those of jansson do not: where it has no memory, 2.14 loses letters of texts
  * without a word and leaves a hash table broken. */
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 static long left = -1; /* allocations until one fails; below 0: none does */
 static long taken;     /* blocks that nobody has given back */

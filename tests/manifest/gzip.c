@@ -1,5 +1,6 @@
 /* Gzip files as packages come in: of several members, with something behind their end, beyond what 32 bits of length tell. */
 #include "manifest/package.h"
+#include <weir/manifest.h>
 #include "manifest/disk.h"
 #include "manifest/packing.h"
 

@@ -1,5 +1,6 @@
 /* Manifests that nobody meant well with: deep, huge, and damaged in every way that a seeded hand comes to. */
 #include "manifest/hostile.h"
+#include <weir/manifest.h>
 #include "manifest/manifest.h"
 
 #include <dirent.h>

@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 #include <stdio.h>
 #include <stdlib.h>

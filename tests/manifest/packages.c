@@ -1,5 +1,6 @@
 /* Packages: unpacked once for each content, whole or not at all, and nothing of a bad one. */
 #include "manifest/disk.h"
+#include <weir/manifest.h>
 #include "manifest/packing.h"
 
 #include <locale.h>

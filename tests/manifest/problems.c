@@ -1,5 +1,6 @@
 /* What is wrong with manifests: every problem, with its line and column. */
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 #define IN(keys)      "{\"model_file\": \"m.onnx\",\n" keys "}"
 #define WANTED(keys)  IN("\"hardware_requirements\": {\n" keys "}")

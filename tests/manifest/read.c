@@ -1,5 +1,6 @@
 /* What good manifests, model files and folders become. */
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 /* Every key of weir's and of Kapsl's (its crate kapsl-core), and where it goes. */
 static void every_key_has_its_place(void **state)

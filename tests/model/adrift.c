@@ -1,5 +1,7 @@
 /* A model that is on no device any more: what can still be asked of it, and what its record and its failures say. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 /* Its first candidate is lost, and no other takes it. */
 static void lose(weir_model *model)

@@ -1,4 +1,8 @@
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 #include <strings.h>

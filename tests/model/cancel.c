@@ -1,5 +1,7 @@
 /* Requests that are stopped while a model moves: wherever one is, a cancel reaches it, and one that does not has missed it. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 #include <time.h>

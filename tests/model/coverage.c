@@ -1,5 +1,9 @@
 /* How much of a model its provider runs: what the manifest wants of it, after the load, and what a forbidden processor leaves. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 /* Opens on cuda, or else on rocm; answers why it is not on cuda, "" where it is. */
 static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double share)

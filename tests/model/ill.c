@@ -1,5 +1,7 @@
 /* Failures of an engine's own, after which it calls itself unhealthy: it may be the request that is bad, or the instance. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 /* A request that nobody can answer costs nobody anything, however often it comes. */
 static void a_bad_request_moves_nothing(void **state)

@@ -1,5 +1,7 @@
 /* A device that is really lost, as far as weir can tell: CUDA's stub answers every call with 719 from then on. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <dlfcn.h>
 

@@ -1,6 +1,9 @@
 /* Opening without host memory, at each place where some is asked for: it works all the same, or nothing is left. And a model that
  * lives for long takes no more of it with every request. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 

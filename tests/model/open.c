@@ -1,5 +1,9 @@
 /* Opening: what is asked for, exactly or as far as it goes; the last resort; what is left of what could not be. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 static weir_status open_with(const weir_manifest *manifest, const weir_choice_options *choice, weir_model **out)
 {

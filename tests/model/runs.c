@@ -1,5 +1,7 @@
 /* Requests on a model that moves: answered or failed once, whatever is held, streamed or ordered meanwhile. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 /* What would be the same anywhere --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,9 @@
 /* Seven providers, five stages: what fails goes on with the right candidate, once, and leaves the ledgers as they were.
  * That D30 does not come back: a fallback is not for what is constructed alone. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 /* The providers in their usual order, `first` before the others. */
 static const char *listed(const char *first, char text[200])

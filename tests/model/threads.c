@@ -1,5 +1,8 @@
 /* Many requests at once on a model that moves: each is answered once, and the model moves once for all of them. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/model.h>
 
 #include <sched.h>
 #include <time.h>

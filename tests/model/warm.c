@@ -1,5 +1,6 @@
 /* Warming a model up: it falls back as a first run does, and the record says what an engine has really done. */
 #include "model/bed.h"
+#include <weir/model.h>
 
 static void a_warm_up_goes_on_with_the_next(void **state)
 {

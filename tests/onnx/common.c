@@ -1,5 +1,6 @@
 /* See common.h. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <errno.h>
 #include <sys/stat.h>

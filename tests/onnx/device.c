@@ -2,7 +2,8 @@
  * the stub of CUDA everything but the kernels' results is real. */
 #include "common.h"
 
-#include <weir/graph.h>
+#include <weir/stream.h>
+#include <weir/engine.h>
 #include <weir/onnxruntime.h>
 #include <weir/pressure.h>
 

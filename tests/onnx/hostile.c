@@ -4,7 +4,8 @@
 
 #include <unistd.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 static uint64_t random_state = 0x2545f4914f6cdd1dull;
 

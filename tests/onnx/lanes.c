@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <weir/model.h>
+#include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/buckets.h"

@@ -1,5 +1,6 @@
 /* Bytes: whose they are, of which class, back to zero; and what happens when there are none. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include "engines/onnx/model.h"
 

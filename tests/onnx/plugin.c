@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 static void assert_ok(weir_status status)
 {

@@ -1,5 +1,6 @@
 /* Providers: which are here and what the others lack, one model by several of them in one process, and who runs which nodes. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <dlfcn.h>
 #include <math.h>

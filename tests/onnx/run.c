@@ -1,5 +1,6 @@
 /* Answers: bit-equal to ONNX Runtime alone, for every type and shape; and wrong questions refused in words. */
 #include "common.h"
+#include <weir/engine.h>
 
 static const onnx_library *library;
 

@@ -1,5 +1,6 @@
 /* What settings do to sessions, seen at the calls that reach ONNX Runtime and at what comes of them; runs at a time. */
 #include "watch.h"
+#include <weir/engine.h>
 
 #include <pthread.h>
 #include <unistd.h>

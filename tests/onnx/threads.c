@@ -1,5 +1,6 @@
 /* Several threads on one model, on several models, loading at once; and stopping a run from another thread. */
 #include "watch.h"
+#include <weir/engine.h>
 
 #include <pthread.h>
 #include <time.h>

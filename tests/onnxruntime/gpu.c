@@ -4,6 +4,7 @@
  *
  *     test-onnxruntime-gpu MODEL EXTENT PAIRS */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 enum { PLAIN, KNOWN, THEIRS, MODES, MOST_PAIRS = 2000 };
 

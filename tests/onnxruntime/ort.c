@@ -1,5 +1,6 @@
 /* See ort.h. */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 

@@ -1,6 +1,7 @@
 /* ONNX Runtime's own CUDA provider, unmodified, over the stub of CUDA: its allocations, copies, streams and frees are real,
  * its kernels do nothing but take time. Models of copies alone answer truly. */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 

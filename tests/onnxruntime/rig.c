@@ -1,5 +1,6 @@
 /* See rig.h. */
 #include "rig.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 

@@ -1,5 +1,7 @@
 /* A program's own sessions of ONNX Runtime on the CPU, drawing from weir. */
 #include "ort.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 
 static const char *const models[] = {"mlp", "conv", "loop", "branch", "folded"};
 enum { MODELS = sizeof models / sizeof *models };

@@ -1,6 +1,8 @@
 /* Registering, step by step over a fake ONNX Runtime: every error, and that it changes nothing. On host, and on cuda over the
  * stub (WEIR_TEST_DEVICE). */
 #include "fake.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 #include <stdatomic.h>

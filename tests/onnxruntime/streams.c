@@ -2,6 +2,7 @@
  * Runtime made it itself. Streams are held by gates, so that work is truly late. On cuda over the stub, which tells when a
  * stream is named that has been destroyed. */
 #include "rig.h"
+#include <weir/onnxruntime.h>
 
 #include <stdatomic.h>
 #include <unistd.h>

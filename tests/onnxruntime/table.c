@@ -1,6 +1,8 @@
 /* What a bridge answers ONNX Runtime on a device: sizes, classes and kinds, pointers that are not its own, refusals, failures of
  * the driver, pinned memory, runs of blocks. On cuda over the stub. */
 #include "rig.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 
 static void foreign_pointers(bool known)
 {

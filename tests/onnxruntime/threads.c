@@ -1,5 +1,6 @@
 /* Sessions on threads, and over and over again: nothing mixes, nothing is left behind. */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 enum { RUNS = 200, THREADS = 2 };
 

@@ -101,9 +101,10 @@ def header_version():
     return re.search(r'WEIR_VERSION_STRING\s+"([^"]+)"', (HEADERS / "base.h").read_text())[1]
 
 
-def declared(header):
-    """The functions that a header, and those that it includes, declare WEIR_API."""
-    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, HEADERS / header)
+def declared():
+    """The functions that the headers declare WEIR_API."""
+    every = "".join(f"#include <{path.relative_to(HEADERS.parent)}>\n" for path in sorted(HEADERS.rglob("*.h")))
+    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, "-", input=every)
     exported = re.findall(r'__attribute__\(\(visibility\("default"\)\)\)([^;{]*);', text)
     return {re.search(r"\b(weir_\w+)\s*\(", declaration)[1] for declaration in exported}
 
@@ -135,12 +136,13 @@ def symbols_of(name, wanted):
 
 
 def symbols():
-    libweir = declared("weir.h")
+    all_of_them = declared()
+    libweir = {function for function in all_of_them if not function.startswith("weir_manifest_")}
     needed = {name for name in symbols_of("libweir", libweir) if not re.match(r"libc\.|ld-linux|libpthread|libdl|libgcc_s", name)}
     if needed:
         sys.exit(f"libweir needs {', '.join(sorted(needed))}")
     if has_manifests():
-        symbols_of("libweir-manifest", declared("manifest_read.h") - libweir)
+        symbols_of("libweir-manifest", all_of_them - libweir)
 
 
 def has_manifests():
@@ -152,8 +154,8 @@ def files():
     for pattern in ("include/weir/weir.h", f"**/libweir.so.{header_version()}", "**/libweir.a", "**/cmake/weir/weirConfig.cmake",
                     "**/cmake/weir/weirTargets.cmake", "**/pkgconfig/weir.pc", "share/doc/weir/LICENSE"):
         one(pattern)
-    installed = {path.name for path in (PREFIX / "include/weir").iterdir()}
-    if installed != {path.name for path in HEADERS.glob("*.h")}:
+    installed = {str(path.relative_to(PREFIX / "include/weir")) for path in (PREFIX / "include/weir").rglob("*.h")}
+    if installed != {str(path.relative_to(HEADERS)) for path in HEADERS.rglob("*.h")}:
         sys.exit(f"the installed headers are {sorted(installed)}")
     foreign = [str(BUILD), str(SCRATCH / "prefix"), str(HERE.parent.parent)]
     for path in PREFIX.rglob("*"):

@@ -1,5 +1,6 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
 #include "planner/plan.h"
+#include <weir/plan.h>
 #include "planner/random.h"
 
 #include <pthread.h>

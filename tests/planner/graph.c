@@ -2,7 +2,7 @@
  * arena, whose outputs have to be those of a run in which nothing is shared. */
 #include "planner/random.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
 
 enum { NODES = 64, WORDS = 24 };
 

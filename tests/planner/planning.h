@@ -3,6 +3,7 @@
 #define TESTS_PLANNING_H
 
 #include "core/core.h"
+#include <weir/plan.h>
 
 static inline weir_buffers *empty_list(void)
 {

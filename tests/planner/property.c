@@ -1,6 +1,7 @@
 /* Random lists: every plan is checked by the library's checker and by brute force here, proven ones against all orders of
  * placement. */
 #include "planner/random.h"
+#include <weir/plan.h>
 
 typedef struct placed {
     uint64_t begin, end, low, high;

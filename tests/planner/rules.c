@@ -1,5 +1,6 @@
 /* What a plan may and must do: reuse, views, in place, fixed buffers, gaps, conflicts, kinds, limits of 64 bits. */
 #include "planner/random.h"
+#include <weir/plan.h>
 
 #include "base/system.h"
 

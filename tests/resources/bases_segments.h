@@ -6,7 +6,7 @@
 
 #include "memory/segments.h"
 
-#include <weir/layout.h>
+#include <weir/stats.h>
 #include <weir/uses.h>
 
 /* A driver that cannot map memory: the faulty one, with what it is asked for written down. */

@@ -1,5 +1,6 @@
 /* The guard: damage is found and told, what is freed is kept back, and stacks are read. */
 #include "resources/guard_fixture.h"
+#include <weir/guard.h>
 
 /* Damage ----------------------------------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #define GUARD_FIXTURE_H
 
 #include "resources/guard.h"
+#include <weir/guard.h>
 
 #include <stdatomic.h>
 

@@ -1,5 +1,6 @@
 /* The guard's own work is ordered; beside much else it finds nothing where nothing is wrong. */
 #include "resources/guard_fixture.h"
+#include <weir/guard.h>
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 

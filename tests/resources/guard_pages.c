@@ -1,5 +1,6 @@
 /* guard(unmapped): behind each block stands a page that is mapped nowhere. */
 #include "resources/guard.h"
+#include <weir/guard.h>
 
 #include <signal.h>
 #include <spawn.h>

@@ -1,5 +1,6 @@
 /* Events one by one: what each call leaves in a trace, and in which order. */
 #include "trace.h"
+#include <weir/trace.h>
 
 static int set_up(void **state)
 {

@@ -1,5 +1,6 @@
 /* The binary file: what goes in comes out; what is cut off or damaged is told, and never believed. */
 #include "trace.h"
+#include <weir/trace.h>
 
 #include "trace/format.h"
 #include "trace/read_binary.h"

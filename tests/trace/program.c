@@ -2,6 +2,7 @@
  * on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's function
  * while the exit closes traces. */
 #include <weir/weir.h>
+#include <weir/trace.h>
 
 #include <stdio.h>
 #include <stdlib.h>

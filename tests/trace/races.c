@@ -1,6 +1,7 @@
 /* The check of recorded programs: what is planted is found, by name, and what is ordered is not. The programs run on the
  * host driver; their work is what they say it is. */
 #include "trace.h"
+#include <weir/trace.h>
 
 #include "trace/race_check.h"
 

@@ -1,5 +1,6 @@
 /* Sinks: who is called, when, in which order, and that nothing they do reaches the caller. */
 #include "trace.h"
+#include <weir/trace.h>
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -3,6 +3,7 @@
 #define TESTS_TRACE_H
 
 #include "core.h"
+#include <weir/trace.h>
 
 typedef struct fixture {
     weir_runtime *runtime;

@@ -1,5 +1,6 @@
 /* Pools of graphs: whose bytes they are, and when. */
 #include "graph.h"
+#include <weir/trace.h>
 #include "trim.h"
 
 /* A capture that allocates a block and frees it. */

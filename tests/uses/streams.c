@@ -1,6 +1,7 @@
 /* Streams that are captured, streams of others, default streams, on the device that WEIR_TEST_DEVICE names, or the host.
  * What only CUDA has is left out elsewhere; tests/uses/others.c has the same on a driver of its own. */
 #include "core.h"
+#include <weir/block_pool.h>
 
 #include <dlfcn.h>
 

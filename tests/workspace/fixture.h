@@ -3,6 +3,8 @@
 #define TESTS_ARENA_FIXTURE_H
 
 #include "planner/planning.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
 #include "sim/device/device.h"
 
 typedef struct fixture {

@@ -2,7 +2,8 @@
  * the byte in what they look at, and what is not aligned as it wants is refused. */
 #include "workspace/fixture.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 enum { CHAIN = 12, ELEMENTS = 300 };
 

@@ -1,5 +1,6 @@
 /* Stores of parameters: they grow without moving anything, keep every byte, and refuse without a trace. */
 #include "workspace/fixture.h"
+#include <weir/workspace.h>
 
 enum { MOST = 64 };
 

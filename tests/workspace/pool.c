@@ -1,5 +1,7 @@
 /* The pool of arenas' memory: what fits best, what is kept and for how long, whose bytes are seen, and in which order. */
 #include "workspace/fixture.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 static int set_up(void **state)
 {

@@ -2,6 +2,8 @@
 #include "workspace/fixture.h"
 
 #include <weir/pressure.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 #include <weir/uses.h>
 #include <dlfcn.h>
 

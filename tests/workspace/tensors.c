@@ -2,7 +2,8 @@
  * by tensor and by slot, runs in order. */
 #include "workspace/fixture.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 static int set_up(void **state)
 {

@@ -1,5 +1,6 @@
 /* part_plans.c: how long static plans take, and how near to the lower bound they come. */
 #include "bench.h"
+#include <weir/plan.h>
 
 #include "cli/text.h"
 

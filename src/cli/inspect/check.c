@@ -1,5 +1,7 @@
 /* check.c: the verb check: everything that is wrong with a manifest, with its place. */
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"

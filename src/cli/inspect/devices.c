@@ -1,5 +1,6 @@
 /* devices.c: the verb devices: the hardware, and what engines and their providers lack. */
 #include <weir/engine.h>
+#include <weir/select.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"

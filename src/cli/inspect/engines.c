@@ -1,5 +1,6 @@
 /* engines.c: the verb engines: the engine plug-ins, and what is missing of them. */
 #include "cli/args.h"
+#include <weir/engine.h>
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"

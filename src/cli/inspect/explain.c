@@ -1,5 +1,7 @@
 /* explain.c: the verb explain: what would be selected for a model, and why not the others. */
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"

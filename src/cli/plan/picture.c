@@ -1,6 +1,7 @@
 /* picture.c: the arena as a picture: time across, address up, a rectangle for each tensor. It is one self-contained SVG
  * file; where scripts may run, it names the tensor under the pointer. */
 #include "plan.h"
+#include <weir/plan.h>
 
 #include "cli/text.h"
 #include "trace/output_file.h"

@@ -1,5 +1,6 @@
 /* plan.c: the verb plan. */
 #include "plan.h"
+#include <weir/plan.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"

@@ -3,6 +3,7 @@
 #define WEIR_CLI_PLAN_PLAN_H
 
 #include <weir/weir.h>
+#include <weir/plan.h>
 
 #include <jansson.h>
 

@@ -1,5 +1,6 @@
 /* print.c: the answer of weir plan as text, as JSON and as rows of a table. */
 #include "plan.h"
+#include <weir/plan.h>
 
 #include "cli/table.h"
 #include "cli/terminal.h"

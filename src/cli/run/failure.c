@@ -1,5 +1,7 @@
 /* failure.c: what went wrong with a model, and which limit would have avoided it. */
 #include "run.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include "cli/cli.h"
 #include "cli/engine_file.h"

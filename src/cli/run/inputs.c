@@ -1,5 +1,6 @@
 /* inputs.c: what goes into a model: the arguments, and synthetic inputs for the rest. */
 #include "tensors.h"
+#include <weir/engine.h>
 
 #include "cli/text.h"
 

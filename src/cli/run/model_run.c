@@ -1,5 +1,7 @@
 /* model_run.c: one model of a run, from its load to its unload. */
 #include "measure.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 #include "run.h"
 
 #include "cli/engine_file.h"

@@ -1,5 +1,7 @@
 /* run.c: the verb run: prepares, loads models one after another, runs them at once, unloads them, answers. */
 #include "run.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include "cli/cli.h"
 #include "cli/text.h"

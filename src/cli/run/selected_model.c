@@ -1,5 +1,8 @@
 /* selected_model.c: models whose engine, provider and device are selected: manifests, and what an option selects. */
 #include "measure.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 #include "run.h"
 
 #include "cli/cli.h"

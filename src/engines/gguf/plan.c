@@ -1,5 +1,6 @@
 /* plan.c: what a model will take, by letting llama.cpp lay everything out without allocating it. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <inttypes.h>
 #include <pthread.h>

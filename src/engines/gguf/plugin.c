@@ -1,5 +1,6 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <string.h>

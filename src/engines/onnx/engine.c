@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/log.h>
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 #include "buckets.h"
 #include "onnx_file/check.h"

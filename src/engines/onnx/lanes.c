@@ -1,7 +1,9 @@
 /* What sessions that work at the same time do not share: a stream, and a bridge that frees in its order. */
 #include "model.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
 
 static weir_status open_bridge(weir_engine_model *model, onnx_lane *lane)
 {

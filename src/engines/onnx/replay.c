@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/graph.h>
-#include <weir/log.h>
+#include <weir/stream.h>
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
+#include <weir/base.h>
 
 /* An input or output of a graph. */
 typedef struct part {

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
 
 #include "packed.h"
 #include "replay.h"

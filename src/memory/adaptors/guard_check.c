@@ -1,7 +1,8 @@
 /* Reading guarded memory back, and saying what was found. */
 #include "memory/adaptors/guard.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/guard.h>
 
 #include <stdio.h>
 

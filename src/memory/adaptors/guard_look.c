@@ -1,7 +1,8 @@
 /* What a guard has found, and what is live: copies for callers, and lines for the log. */
 #include "memory/adaptors/guard.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/guard.h>
 
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 #include "memory/adaptors/log.h"
+#include <weir/trace.h>
 #include "memory/ledger/record.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #include "memory/ledger/events.h"
+#include <weir/trace.h>
 
 /* Invariants: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up to the
  * capacity, so that a short trace costs little. */

@@ -1,5 +1,6 @@
 /* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
 #include "memory/ledger/ledger.h"
+#include <weir/trace.h>
 #include "memory/ledger/gauges.h"
 #include "memory/ledger/record.h"
 

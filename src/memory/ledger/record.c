@@ -1,4 +1,5 @@
 #include "memory/ledger/record.h"
+#include <weir/trace.h>
 #include "base/system.h"
 #include "memory/ledger/members.h"
 

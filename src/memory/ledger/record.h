@@ -4,6 +4,7 @@
 #define WI_RECORD_H
 
 #include "memory/ledger/ledger.h"
+#include <weir/trace.h>
 #include "memory/resource.h"
 
 /* A look without the lock: a trace that is opened meanwhile misses this event, which came before it. */

@@ -1,5 +1,6 @@
 /* Why there was no memory: the numbers are gathered under the ledger's lock, the words are made after it. */
 #include "memory/ledger/record.h"
+#include <weir/trace.h>
 #include "base/options.h"
 #include "base/own.h"
 

@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "base/system.h"
 
-#include <weir/trim.h>
+#include <weir/pressure.h>
 
 static wi_mapped *mapped_of(wi_resource *resource)
 {

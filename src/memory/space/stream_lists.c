@@ -1,4 +1,5 @@
 #include "memory/space/stream_lists.h"
+#include <weir/trace.h>
 #include "base/plant.h"
 #include "base/system.h"
 #include "memory/ledger/record.h"

@@ -1,5 +1,6 @@
 /* Taking blocks: one, a run, or many; waiting for pending ones; refusing with numbers; clearing on change of owner. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 #include "base/options.h"
 #include "base/system.h"
 

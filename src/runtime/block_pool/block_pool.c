@@ -1,5 +1,6 @@
 /* Pools and members: making them, ending them, and the invariant. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 #include "base/intern.h"
 
 #include <sched.h>

@@ -14,7 +14,7 @@
 #include "base/bitmap.h"
 #include "runtime/runtime.h"
 
-#include <weir/blocks.h>
+#include <weir/block_pool.h>
 
 /* A lock for a few nanoseconds of work: one atomic operation to take and none to release. Waiters give the processor up
  * rather than queue, so that a holder who lost it gets it back. */

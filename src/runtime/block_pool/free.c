@@ -1,5 +1,6 @@
 /* Giving blocks back: checked as a whole, free at once or when the device is past it. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,7 @@
 /* Keys and values in blocks: geometry worked out once, with every product checked. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
+#include <weir/experimental/kv.h>
 
 static const uint64_t most_bytes = (uint64_t)INT64_MAX;
 

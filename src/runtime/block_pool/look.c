@@ -1,5 +1,6 @@
 /* Looking at pools: addresses, owners, statistics. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 
 static bool block_pool_sized(const void *structure, size_t size)
 {

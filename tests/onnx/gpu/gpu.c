@@ -2,6 +2,7 @@
  *
  *     test-onnx-gpu DEVICE weir|plain PART WORD… */
 #include "gpu.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A program outside the tree that reads a manifest. */
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 #include <weir/weir.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* weir/parts.h: a runtime of one's own, put together from parts.
+/* weir/experimental/compose.h: a runtime of one's own, put together from parts.
  *
  * An embedder that partitions a device, or chooses what serves its memory and how many streams there are, makes the parts
  * and composes a runtime of them:
@@ -10,8 +10,8 @@
  *
  * Such a runtime is the caller's, as those of weir_runtime_create are: weir_runtime_get never finds it, and it has a budget
  * of its own, which the process's runtime of that device knows nothing of. Parts may be made and ended on any thread. */
-#ifndef WEIR_PARTS_H
-#define WEIR_PARTS_H
+#ifndef WEIR_EXPERIMENTAL_COMPOSE_H
+#define WEIR_EXPERIMENTAL_COMPOSE_H
 
 #include <weir/runtime.h>
 
@@ -36,7 +36,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_pool_create(weir_device *device,
 /* WEIR_ERR_BUSY while a runtime has it. NULL: WEIR_OK. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_pool_destroy(weir_stream_pool *streams);
 
-/* Makes the stack of resources that `text` describes (weir/resource.h has the grammar). Errors: WEIR_ERR_INVALID (the grammar,
+/* Makes the stack of resources that `text` describes (weir/runtime.h has the grammar). Errors: WEIR_ERR_INVALID (the grammar,
  * an argument, two budgets), WEIR_ERR_NOT_FOUND (a resource that there is none of), WEIR_ERR_CONFLICT (a runtime has the device),
  * WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. */
 WEIR_API WEIR_NODISCARD weir_status weir_resource_create(weir_device *device, const char *text, weir_resource **out);
