@@ -196,7 +196,7 @@ def own_base():
         f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_C_FLAGS={shlex.join(STRICT)}", env=environment)
     run("cmake", "--build", build, env=environment)
     said = run(build / "own-base", env=environment)
-    if "refused without asking the base: mine needs" not in said or "the base has 0 bytes" not in said:
+    if "refused without asking the base: mine asked for 2 MiB" not in said or "the base has 0 bytes" not in said:
         sys.exit(f"own-base said:\n{said}")
 
 
