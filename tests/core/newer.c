@@ -178,6 +178,14 @@ static weir_status of_hardware(const void *s)
         weir_hardware_destroy(out);
     return status;
 }
+static weir_status of_trim(const void *s)
+{
+    return weir_runtime_trim(runtime, s, NULL);
+}
+static weir_status of_base(const void *s)
+{
+    return weir_base_register(s);
+}
 static weir_status of_bridge(const void *s)
 {
     weir_onnxruntime *out;
@@ -219,6 +227,8 @@ static const struct {
     ROW(weir_choice_options, of_opening_choice),
     ROW(weir_hardware_options, of_hardware),
     ROW(weir_onnxruntime_options, of_bridge),
+    ROW(weir_trim_options, of_trim),
+    ROW(weir_base_table, of_base),
 };
 enum { KINDS = sizeof table / sizeof table[0] };
 

@@ -280,6 +280,14 @@ static void what_is_not_cleared(void **state)
     fails(WEIR_ERR_INVALID, weir_manifest_clear(&options, 0, 0, NULL));
     cleared.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_manifest_clear(&options, 0, 0, &cleared));
+    struct {
+        weir_manifest_options options;
+        uint64_t later; /* a member of a later version */
+    } newer = {.options = {.struct_size = sizeof newer}, .later = 1};
+    cleared = WEIR_INIT(weir_manifest_cleared);
+    fails(WEIR_ERR_UNSUPPORTED, weir_manifest_clear(&newer.options, 0, 0, &cleared));
+    weir_manifest *read;
+    fails(WEIR_ERR_UNSUPPORTED, weir_manifest_read("file", &newer.options, &read));
     write_text("file", "");
     options.store = "file";
     cleared = WEIR_INIT(weir_manifest_cleared);
