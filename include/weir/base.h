@@ -1,8 +1,11 @@
-/* weir/base.h: what every other header needs: version, visibility, attributes.
+/* weir/base.h: what every other header needs: version, visibility, statuses, the log, options, versions, kinds of memory,
+ * element types.
  *
- * All structures that callers fill or receive begin with a member `struct_size`, set by the caller to sizeof the structure as
- * it was compiled. A later libweir reads and writes only that much, so programs built against this header keep working.
- * Use WEIR_INIT for it: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
+ * All structures that callers fill or receive begin with a member `struct_size`. The caller sets it to sizeof the structure
+ * as it was compiled. libweir reads and writes only that much, so programs built against an older header keep working. What
+ * a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED, because an option is obeyed
+ * or refused, never dropped. A struct_size that is not set, or that no header ever had, is WEIR_ERR_INVALID.
+ * Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
  */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
@@ -104,9 +107,9 @@ typedef enum weir_log_level {
  * threads at once. */
 typedef void (*weir_log_fn)(weir_log_level level, const char *text, void *user);
 
-/* Sends messages of `level` and more urgent ones to `fn`; NULL restores the default, which is silence, or standard error
- * when the option `log` (WEIR_LOG=error|warning|info|debug) asks for it. Any thread; when it returns, the former
- * function may still be running in another thread. */
+/* Sends messages of `level` and more urgent ones to `fn`; NULL restores the default, which is silence, or standard
+ * error when the option `log` (WEIR_LOG=error|warning|info|debug) asks for it. Any thread; when it returns, the
+ * former function may still be running in another thread. */
 WEIR_API weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level);
 
 /* Writes one message into the log; for engines and embedders. Any thread. */
@@ -140,14 +143,14 @@ WEIR_API WEIR_NODISCARD weir_status weir_option_at(size_t index, weir_option *ou
 /* The option called `name`. WEIR_ERR_NOT_FOUND names the nearest one. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_option_get(const char *name, weir_option *out);
 
-/* Gives an option a value from now on; NULL takes the given value back. WEIR_ERR_INVALID says what values are taken, and
- * leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that runtime. */
+/* Gives an option a value from now on; NULL takes the given value back. WEIR_ERR_INVALID says what values are taken,
+ * and leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that runtime. */
 WEIR_API WEIR_NODISCARD weir_status weir_option_set(const char *name, const char *value);
 
 /* Reads a size: digits with an optional fraction, then a unit: none or B (bytes), k, KiB, m, MiB, g, GiB, t, TiB and
  * kB, MB, GB, TB, in any case. All of them are powers of 1024: memory comes in those, and "1gb" that means something
- * else than "1g" has never helped anyone. What a fraction leaves of a byte is dropped ("1.7GiB"). Fractions of
- * bytes ("1.5") or of less than one, a sign, an empty text, trailing text and more than 2^64-1 bytes are WEIR_ERR_INVALID.
+ * else than "1g" has never helped anyone. What a fraction leaves of a byte is dropped ("1.7GiB"). Fractions of bytes
+ * ("1.5") or of less than one, a sign, an empty text, trailing text and more than 2^64-1 bytes are WEIR_ERR_INVALID.
  * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_size_parse(const char *text, uint64_t *bytes);
 
@@ -165,13 +168,13 @@ typedef struct weir_version_number {
     uint32_t count;
 } weir_version_number;
 
-/* Reads "12", "12.4", "v12.4.1", "535.129.03": one to four decimal numbers below 2^32 between points; leading zeros count for
- * nothing ("12.08" is 12.8). What follows behind the numbers is only taken if it begins with '-' or '+' and is then left
- * out. WEIR_ERR_INVALID otherwise, with *out unchanged. Any thread. */
+/* Reads "12", "12.4", "v12.4.1", "535.129.03": one to four decimal numbers below 2^32 between points; leading zeros
+ * count for nothing ("12.08" is 12.8). What follows behind the numbers is only taken if it begins with '-' or '+' and
+ * is then left out. WEIR_ERR_INVALID otherwise, with *out unchanged. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_version_read(const char *text, weir_version_number *out);
 
-/* Less than 0, 0 or more than 0 as `a` is earlier than, the same as or later than `b`. One that is not known is earlier than
- * all others, and the same as another such. Any thread. */
+/* Less than 0, 0 or more than 0 as `a` is earlier than, the same as or later than `b`. One that is not known is
+ * earlier than all others, and the same as another such. Any thread. */
 WEIR_API int weir_version_compare(weir_version_number a, weir_version_number b);
 
 /* "12.4"; "unknown" for one that is not. Cut at `capacity`, always terminated; 48 bytes are enough. Answers `text`. */
@@ -193,8 +196,8 @@ enum { WEIR_KIND_MOST = 8 }; /* places by kind in structures, so that kinds can 
 /* "device", "pinned", "host"; "?" for a number that is none. */
 WEIR_API const char *weir_kind_name(weir_kind kind);
 
-/* The two streams that CUDA gives every program: the legacy one, which waits for all blocking streams and they for it, and
- * one per host thread. */
+/* The two streams that CUDA gives every program: the legacy one, which waits for all blocking streams and they for
+ * it, and one per host thread. */
 typedef enum weir_default_stream {
     WEIR_DEFAULT_STREAM_LEGACY = 0,
     WEIR_DEFAULT_STREAM_PER_THREAD = 1
@@ -234,8 +237,8 @@ WEIR_API size_t weir_type_bytes(weir_type type);
 
 enum { WEIR_MAX_RANK = 16 };
 
-/* A dense tensor in row-major order. Rank 0 is a scalar with one element; a dimension of 0 makes it empty (data may then
- * be NULL). In an array of tensors the first one's `struct_size` is the stride. */
+/* A dense tensor in row-major order. Rank 0 is a scalar with one element; a dimension of 0 makes it empty (data may
+ * then be NULL). In an array of tensors the first one's `struct_size` is the stride. */
 typedef struct weir_tensor {
     size_t struct_size;
     const char *name;
@@ -249,8 +252,8 @@ typedef struct weir_tensor {
                        in the order of the engine's stream, so uses on others are declared (weir/uses.h) */
 } weir_tensor;
 
-/* Bytes a dense tensor of this type and shape takes. WEIR_ERR_INVALID for a negative dimension, a rank above WEIR_MAX_RANK, a
- * type that is none, or a product beyond SIZE_MAX. */
+/* Bytes a dense tensor of this type and shape takes. WEIR_ERR_INVALID for a negative dimension, a rank above
+ * WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
 WEIR_API WEIR_NODISCARD weir_status weir_tensor_bytes(weir_type type, uint32_t rank, const int64_t *shape,
                                                       size_t *bytes);
 

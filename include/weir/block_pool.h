@@ -1,17 +1,19 @@
-/* weir/block_pool.h: pools of equal blocks over one allocation, for what comes and goes in pieces of one size: KV caches.
+/* weir/block_pool.h: pools of equal blocks over one allocation, for what comes and goes in pieces of one size: KV
+ * caches.
  *
  * A pool is one block of a client's (weir_alloc_with), cut into `count` blocks of `bytes` bytes. Blocks are called by
- * their index, from 0, and block i lies at base + i * bytes for the life of the pool. Clients of the same runtime join a
- * pool as members, each with a cap, and take and give blocks; the bytes stay charged to the pool's client.
+ * their index, from 0, and block i lies at base + i * bytes for the life of the pool. Clients of the same runtime
+ * join a pool as members, each with a cap, and take and give blocks; the bytes stay charged to the pool's client.
  *
- * A block is free, held by one member, or pending: given back on a stream that is not past that yet. Taking and giving
- * are in stream order as in weir/memory.h: a taken block may be used by work put on that stream afterwards, and a given
- * block becomes free, for whichever member, when the stream is past the work queued on it before. Whoever uses or gives
- * a block on another stream than the one he took it on orders that behind the taking. While a stream is being captured
- * (weir_capture_begin) giving on it is WEIR_ERR_STREAM_MISUSE, and so is taking from a pool that clears.
+ * A block is free, held by one member, or pending: given back on a stream that is not past that yet. Taking and
+ * giving are in stream order as in weir/memory.h: a taken block may be used by work put on that stream afterwards,
+ * and a given block becomes free, for whichever member, when the stream is past the work queued on it before. Whoever
+ * uses or gives a block on another stream than the one he took it on orders that behind the taking. While a stream is
+ * being captured (weir_capture_begin) giving on it is WEIR_ERR_STREAM_MISUSE, and so is taking from a pool that
+ * clears.
  *
- * Taking one block and giving it back on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are in
- * bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */
+ * Taking one block and giving it back on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are
+ * in bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */
 #ifndef WEIR_BLOCK_POOL_H
 #define WEIR_BLOCK_POOL_H
 
@@ -45,22 +47,25 @@ typedef struct weir_block_pool_options {
     uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: takes never wait for pending blocks; WEIR_BLOCK_POOL_… */
 } weir_block_pool_options;
 
-/* Makes a pool with all its blocks free. The bytes are one WEIR_ALLOC_STABLE block of `client`: under its limits and the
- * budget, refused as any allocation (weir/memory.h), and not to be freed by anyone but weir_block_pool_destroy. Errors also:
- * WEIR_ERR_INVALID names the member at fault, WEIR_ERR_SYSTEM for want of host memory (less than 3 bytes a block). Any thread. */
+/* Makes a pool with all its blocks free. The bytes are one WEIR_ALLOC_STABLE block of `client`: under its limits and
+ * the budget, refused as any allocation (weir/memory.h), and not to be freed by anyone but weir_block_pool_destroy.
+ * Errors also: WEIR_ERR_INVALID names the member at fault, WEIR_ERR_SYSTEM for want of host memory (less than 3 bytes
+ * a block). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_create(weir_client *client, const weir_block_pool_options *options,
                                                            weir_block_pool **out);
 
-/* Frees the pool, its members and its bytes. WEIR_ERR_BUSY while blocks are held or pending, naming how many and whose; the
- * pool stays. To be called by one thread, when no other uses the pool; `pool` and its members are gone afterwards. */
+/* Frees the pool, its members and its bytes. WEIR_ERR_BUSY while blocks are held or pending, naming how many and
+ * whose; the pool stays. To be called by one thread, when no other uses the pool; `pool` and its members are gone
+ * afterwards. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_destroy(weir_block_pool *pool);
 
 /* Members ---------------------------------------------------------------------------------------------------------- */
 
-/* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up to
- * more than the pool has. A client may join several times; each membership counts by itself, and is another owner to
- * WEIR_BLOCK_POOL_CLEAR. WEIR_ERR_INVALID when the client is another runtime's, WEIR_ERR_BUSY beyond 65535 members at once. A client
- * that is closed while it is a member can no longer take; its blocks can still be given back. Any thread. */
+/* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up
+ * to more than the pool has. A client may join several times; each membership counts by itself, and is another owner
+ * to WEIR_BLOCK_POOL_CLEAR. WEIR_ERR_INVALID when the client is another runtime's, WEIR_ERR_BUSY beyond 65535 members
+ * at once. A client that is closed while it is a member can no longer take; its blocks can still be given back. Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_create(weir_block_pool *pool, weir_client *client,
                                                                   uint32_t cap, weir_block_pool_member **out);
 
@@ -73,17 +78,18 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_po
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes one block. WEIR_ERR_OUT_OF_MEMORY when none is free or the cap is reached; the detail names the member, its cap, and
- * what is free, held and pending. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks that
- * would do. *index is WEIR_BLOCK_POOL_NONE on failure. Which block it is, is the pool's choice: it fills up gaps between
- * held blocks, the shortest gaps first, and lower indices before higher ones. Other errors: WEIR_ERR_STREAM_MISUSE,
- * WEIR_ERR_INVALID, and from clearing WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST. Any thread. */
+/* Takes one block. WEIR_ERR_OUT_OF_MEMORY when none is free or the cap is reached; the detail names the member, its
+ * cap, and what is free, held and pending. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for
+ * pending blocks that would do. *index is WEIR_BLOCK_POOL_NONE on failure. Which block it is, is the pool's choice:
+ * it fills up gaps between held blocks, the shortest gaps first, and lower indices before higher ones. Other errors:
+ * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID, and from clearing WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member *member, weir_stream stream,
                                                           uint32_t *index);
 
-/* Takes `count` blocks in a row, *first being the first: the same errors, and WEIR_ERR_OUT_OF_MEMORY naming the longest free
- * run when enough blocks are free but not in a row. Up to 64 blocks it is found in constant time, best fit by words of
- * 64 blocks; longer runs are first fit, in time that grows with the pool. A count of 0 is WEIR_ERR_INVALID. */
+/* Takes `count` blocks in a row, *first being the first: the same errors, and WEIR_ERR_OUT_OF_MEMORY naming the
+ * longest free run when enough blocks are free but not in a row. Up to 64 blocks it is found in constant time, best
+ * fit by words of 64 blocks; longer runs are first fit, in time that grows with the pool. A count of 0 is
+ * WEIR_ERR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc_run(weir_block_pool_member *member, uint32_t count,
                                                               weir_stream stream, uint32_t *first);
 
@@ -93,10 +99,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc_many(weir_block_pool_m
 
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
-/* Gives the blocks [first, first + count) back, ordered behind the work on `stream`. Blocks are given one by one as it
- * were: a run may be given back in parts, and runs taken separately together. Errors, each of which changes nothing:
- * WEIR_ERR_INVALID (out of range, a count of 0), WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN (another member's; the
- * detail names it), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any thread. */
+/* Gives the blocks [first, first + count) back, ordered behind the work on `stream`. Blocks are given one by one as
+ * it were: a run may be given back in parts, and runs taken separately together. Errors, each of which changes
+ * nothing: WEIR_ERR_INVALID (out of range, a count of 0), WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN
+ * (another member's; the detail names it), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free(weir_block_pool_member *member, uint32_t first, uint32_t count,
                                                          weir_stream stream);
 

@@ -1,8 +1,8 @@
 /* weir/manifest.h: what a model is and what it wants, as plain data.
  *
- * A manifest is written by hand (fill the structure), or read from a JSON file, a package or a model file by libweir-manifest
- * (weir/manifest.h). Every member but `version` is enforced by the choice (weir/select.h) or the load; what weir cannot
- * enforce is refused where the manifest is read. */
+ * A manifest is written by hand (fill the structure), or read from a JSON file, a package or a model file by
+ * libweir-manifest (weir/manifest.h). Every member but `version` is enforced by the choice (weir/select.h) or the
+ * load; what weir cannot enforce is refused where the manifest is read. */
 #ifndef WEIR_MANIFEST_H
 #define WEIR_MANIFEST_H
 
@@ -55,15 +55,15 @@ typedef struct weir_manifest {
 
 /* Manifests, packages and model files, read into the plain data of weir/manifest.h.
  *
- * These functions are in a library of their own, libweir-manifest (pkg-config weir-manifest, CMake weir::weir_manifest), so
- * that libweir needs no reader of JSON. What can be read:
+ * These functions are in a library of their own, libweir-manifest (pkg-config weir-manifest, CMake
+ * weir::weir_manifest), so that libweir needs no reader of JSON. What can be read:
  *   a manifest   a JSON object in a file, up to 4 MiB; docs/guide/factory.md has its keys
  *   a package    a gzip tar (".aimod") with metadata.json, which is a manifest, and the model. It is unpacked once, into
  *                packages/ below the store, under the SHA-256 of its content; that folder is whole or not there. It is in use
  *                until the manifest is released: until then no process clears it away
  *   a model      a file .onnx or .gguf, or one with such a file's first bytes, or a folder with genai_config.json
- * A key that is not known, given twice or of another type than it should be, a value out of its range, and what weir cannot do
- * are problems: every one is found, with its place, and a manifest with one is not read. */
+ * A key that is not known, given twice or of another type than it should be, a value out of its range, and what weir
+ * cannot do are problems: every one is found, with its place, and a manifest with one is not read. */
 
 typedef struct weir_manifest_options {
     size_t struct_size;
@@ -86,17 +86,17 @@ typedef struct weir_manifest_problems {
     size_t more;                           /* that were found beyond those */
 } weir_manifest_problems;
 
-/* Reads the manifest, package or model at `path`. `options` may be NULL. model_file and path in *out can be opened as they
- * are, from this process's working directory at the time of the call; `framework` is set where the file tells it, and NULL where
- * it is for the engines that are here to tell. *out is the caller's. Errors: WEIR_ERR_NOT_FOUND (nothing there), WEIR_ERR_INVALID (the
- * first problem and how many there are), WEIR_ERR_UNSUPPORTED (a format of models that weir does not read, or a package in a
- * build without libarchive), WEIR_ERR_CORRUPT (a package that is none, is damaged, or names or holds what no package may),
- * WEIR_ERR_BUSY (a package that changes while it is read), WEIR_ERR_SYSTEM (files; no room on the disk). Any thread; several processes
- * may read one package at once. */
+/* Reads the manifest, package or model at `path`. `options` may be NULL. model_file and path in *out can be opened as
+ * they are, from this process's working directory at the time of the call; `framework` is set where the file tells
+ * it, and NULL where it is for the engines that are here to tell. *out is the caller's. Errors: WEIR_ERR_NOT_FOUND
+ * (nothing there), WEIR_ERR_INVALID (the first problem and how many there are), WEIR_ERR_UNSUPPORTED (a format of
+ * models that weir does not read, or a package in a build without libarchive), WEIR_ERR_CORRUPT (a package that is
+ * none, is damaged, or names or holds what no package may), WEIR_ERR_BUSY (a package that changes while it is read),
+ * WEIR_ERR_SYSTEM (files; no room on the disk). Any thread; several processes may read one package at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const weir_manifest_options *options,
                                                        weir_manifest **out);
-/* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. A model that was opened from one in a package
- * may still need its files when it moves: release the manifest after it. */
+/* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. A model that was opened from one
+ * in a package may still need its files when it moves: release the manifest after it. */
 WEIR_API void weir_manifest_destroy(weir_manifest *manifest);
 
 /* What has become of the packages that are unpacked in a store. Bytes are those of their files. */
@@ -107,14 +107,15 @@ typedef struct weir_manifest_cleared {
     size_t in_use; /* of those kept: they would have gone, but some process has a manifest of theirs */
 } weir_manifest_cleared;
 
-/* Clears packages away that were last used more than `seconds` ago, and then, while what is left has more than `bytes`, the one
- * that was used longest ago; never one that is in use. 0 and 0 leave only those. What is cleared is unpacked again when it is
- * next read. When a package has been unpacked and is good the same is done to the others with the options `unpacked`
- * (WEIR_UNPACKED, 64 GiB) and `unpacked_age` (WEIR_UNPACKED_AGE, 30d). Where the disk has no room for it, those that were used
- * longest ago are cleared before, as many as it takes, if that can be enough: so what is refused has cleared nothing.
+/* Clears packages away that were last used more than `seconds` ago, and then, while what is left has more than
+ * `bytes`, the one that was used longest ago; never one that is in use. 0 and 0 leave only those. What is cleared is
+ * unpacked again when it is next read. When a package has been unpacked and is good the same is done to the others
+ * with the options `unpacked` (WEIR_UNPACKED, 64 GiB) and `unpacked_age` (WEIR_UNPACKED_AGE, 30d). Where the disk has
+ * no room for it, those that were used longest ago are cleared before, as many as it takes, if that can be enough: so
+ * what is refused has cleared nothing.
  *
- * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_ERR_INVALID, WEIR_ERR_UNSUPPORTED (a build without
- * libarchive), WEIR_ERR_SYSTEM (files). Any thread, and in any number of processes at once. */
+ * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_ERR_INVALID, WEIR_ERR_UNSUPPORTED (a
+ * build without libarchive), WEIR_ERR_SYSTEM (files). Any thread, and in any number of processes at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t bytes,
                                                         uint64_t seconds, weir_manifest_cleared *out);
 

@@ -1,11 +1,12 @@
 /* weir/memory.h: allocation and free, in stream order.
  *
  * A block allocated on a stream may be used by work put on that stream afterwards. A free is ordered on its stream:
- * work queued there before it still finds the block. The next block on the same stream may have the bytes at once, as its work
- * comes behind; on any other stream, or on none, they are somebody's only when the device is past the free, or when that stream
- * has been ordered behind it. Sizes are bytes. The charge of a block is its size rounded up to 256 (the alignment that CUDA's own
- * allocator and ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc; onnxruntime 1.31 kAllocAlignment), and to what else a
- * resource rounds (weir/runtime.h); it is stored in the block and returned exactly. */
+ * work queued there before it still finds the block. The next block on the same stream may have the bytes at once, as
+ * its work comes behind; on any other stream, or on none, they are somebody's only when the device is past the free,
+ * or when that stream has been ordered behind it. Sizes are bytes. The charge of a block is its size rounded up to
+ * 256 (the alignment that CUDA's own allocator and ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc;
+ * onnxruntime 1.31 kAllocAlignment), and to what else a resource rounds (weir/runtime.h); it is stored in the block
+ * and returned exactly. */
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
 
@@ -53,52 +54,53 @@ typedef struct weir_request {
     weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */
 } weir_request;
 
-/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
- * nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir/memory.h has the numbers), WEIR_ERR_INVALID (a class or client that
- * is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_FORKED. May block while the driver
- * maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to the option `wait` (default 1 s) before it would be refused; and
- * 10 ms at most, where other streams have freed something, before more memory would be held than was in use (the option
- * `patience`: percent of the time). Any thread. */
+/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL
+ * and nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir/memory.h has the numbers), WEIR_ERR_INVALID (a class
+ * or client that is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER,
+ * WEIR_ERR_FORKED. May block while the driver maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to
+ * the option `wait` (default 1 s) before it would be refused; and 10 ms at most, where other streams have freed
+ * something, before more memory would be held than was in use (the option `patience`: percent of the time). Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
 
 /* The same with everything said; flags that are none and alignments that are no power of two are WEIR_ERR_INVALID.
  *
- * Pinned and pageable memory for work with a device is one allocation of the driver's per block. It counts in the ledger of
- * the host's runtime (weir/runtime.h, `host`), in an account of the client's name, which is opened with the first such
- * block and closed with the client: the host's budget bounds it, refusals name the host, and the client's limits are not
- * asked. Everything else is as for device memory: it is ordered on the device's streams, freed, resized (within the 256
- * that a charge is rounded to) and found by its pointer with the same calls. The first use of it in a process starts the
- * host's runtime. Reservations are of device memory. A host's runtime has memory of one kind, which serves for all three.
- * Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
+ * Pinned and pageable memory for work with a device is one allocation of the driver's per block. It counts in the
+ * ledger of the host's runtime (weir/runtime.h, `host`), in an account of the client's name, which is opened with the
+ * first such block and closed with the client: the host's budget bounds it, refusals name the host, and the client's
+ * limits are not asked. Everything else is as for device memory: it is ordered on the device's streams, freed,
+ * resized (within the 256 that a charge is rounded to) and found by its pointer with the same calls. The first use of
+ * it in a process starts the host's runtime. Reservations are of device memory. A host's runtime has memory of one
+ * kind, which serves for all three. Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
 /* Allocates a block and copies `bytes` from `from` into it, in the order of the stream: as weir_alloc and weir_copy
- * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL; should that fail, too, the
- * block is the client's and *out tells where it is. What is behind `from` stays as
- * it is until the stream has come to the copy (without a stream: the return). */
+ * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL;
+ * should that fail, too, the block is the client's and *out tells where it is. What is behind `from` stays as it is
+ * until the stream has come to the copy (without a stream: the return). */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
                                                     weir_stream stream, weir_class memory_class, void **out);
 
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
- * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has not ended,
- * weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the runtime's, or one that is captured:
- * weir/stream.h says what of that is seen), WEIR_ERR_FORKED. Any thread, not only the
- * one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct, pinned
- * and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for the device
- * (cuMemFree does). */
+ * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has
+ * not ended, weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the
+ * runtime's, or one that is captured: weir/stream.h says what of that is seen), WEIR_ERR_FORKED. Any thread, not only
+ * the one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct,
+ * pinned and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for
+ * the device (cuMemFree does). */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
 WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream);
 
-/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works; a
- * resource whose memory has no parts keeps the tail for the block (weir/runtime.h, WEIR_FEATURE_SHRINKS). Growing works where the
- * range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there, WEIR_ERR_OUT_OF_MEMORY the limit; the
- * block is unchanged in both cases. What the client's scrub policy asks for is done to the new part alone, on `stream`, or
- * at once where another stream has used the block; if it cannot be, the block keeps its length. Zero bytes is WEIR_ERR_INVALID
- * (free it instead). Other errors as weir_free. */
+/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works;
+ * a resource whose memory has no parts keeps the tail for the block (weir/runtime.h, WEIR_FEATURE_SHRINKS). Growing
+ * works where the range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there,
+ * WEIR_ERR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. What the client's scrub policy asks for is
+ * done to the new part alone, on `stream`, or at once where another stream has used the block; if it cannot be, the
+ * block keeps its length. Zero bytes is WEIR_ERR_INVALID (free it instead). Other errors as weir_free. */
 WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
 
 typedef enum weir_block_state {
@@ -136,8 +138,8 @@ typedef struct weir_block_details {
     weir_block_wait wait[WEIR_BLOCK_WAITS];
 } weir_block_details;
 
-/* Tells what `pointer`, which may point into a block, belongs to. WEIR_ERR_FOREIGN when it is no memory of weir's. A look at
- * a moment: another thread may free the block before the caller reads the answer. Any thread. */
+/* Tells what `pointer`, which may point into a block, belongs to. WEIR_ERR_FOREIGN when it is no memory of weir's. A
+ * look at a moment: another thread may free the block before the caller reads the answer. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_info(const void *pointer, weir_block_details *out);
 
 /* ------------------------------------------------------------------------------------------------------------------ */

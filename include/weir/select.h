@@ -1,8 +1,9 @@
 /* weir/select.h: what this machine has: its processor and its GPUs, with the memory that can be had of each.
  *
- * Asked are the system's own files (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are opened when
- * they are there: NVML and CUDA's driver. No command is run, and no context is made on a device. Each source has a time limit
- * of its own: one that is slow or fails hides nothing of the others, and is asked again the next time. */
+ * Asked are the system's own files (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are
+ * opened when they are there: NVML and CUDA's driver. No command is run, and no context is made on a device. Each
+ * source has a time limit of its own: one that is slow or fails hides nothing of the others, and is asked again the
+ * next time. */
 #ifndef WEIR_SELECT_H
 #define WEIR_SELECT_H
 
@@ -57,8 +58,8 @@ typedef struct weir_hardware {
     double seconds;      /* that the look took */
 } weir_hardware;
 
-/* The limit with which a choice looks: what it decides stays, and a GPU whose driver takes a second to start is no reason for it
- * to be made on the processor. One that hangs costs this once in a process. */
+/* The limit with which a choice looks: what it decides stays, and a GPU whose driver takes a second to start is no
+ * reason for it to be made on the processor. One that hangs costs this once in a process. */
 enum { WEIR_HARDWARE_PATIENT_MS = 5000 };
 
 typedef struct weir_hardware_options {
@@ -72,18 +73,20 @@ typedef struct weir_hardware_options {
     bool anew;         /* ask every source, also one that failed slowly a moment ago */
 } weir_hardware_options;
 
-/* Looks. Sources are asked side by side, each until its limit: what answers later is taken by a later look, which does not wait
- * for it again. Libraries that were opened stay open, so that looks after the first are short; bytes that are free are of the
- * moment. A source that failed is asked again at the next look, and after up to 5 s where failing took it long. What is of a look
- * before is said to be, with its age.
+/* Looks. Sources are asked side by side, each until its limit: what answers later is taken by a later look, which
+ * does not wait for it again. Libraries that were opened stay open, so that looks after the first are short; bytes
+ * that are free are of the moment. A source that failed is asked again at the next look, and after up to 5 s where
+ * failing took it long. What is of a look before is said to be, with its age.
  *
- * Ordinals of CUDA are told by its driver, once cuInit has answered; until then they follow from CUDA_VISIBLE_DEVICES and
- * CUDA_DEVICE_ORDER, and where CUDA's order is its own secret (different devices, the fastest first) the remark calls them a guess.
- * Free bytes of CUDA's are told by NVML alone, without which they are unknown: asking the driver would make a context.
+ * Ordinals of CUDA are told by its driver, once cuInit has answered; until then they follow from CUDA_VISIBLE_DEVICES
+ * and CUDA_DEVICE_ORDER, and where CUDA's order is its own secret (different devices, the fastest first) the remark
+ * calls them a guess. Free bytes of CUDA's are told by NVML alone, without which they are unknown: asking the driver
+ * would make a context.
  *
- * `options` may be NULL. *out is the caller's, to be given back with weir_hardware_destroy. It always has the processor; what could
- * not be learnt is said in remarks, not by a status. Errors: WEIR_ERR_NOT_FOUND (a sysroot that is no directory), WEIR_ERR_INVALID
- * (options without a size), WEIR_ERR_SYSTEM. May block for the time limit. Any thread. */
+ * `options` may be NULL. *out is the caller's, to be given back with weir_hardware_destroy. It always has the
+ * processor; what could not be learnt is said in remarks, not by a status. Errors: WEIR_ERR_NOT_FOUND (a sysroot that
+ * is no directory), WEIR_ERR_INVALID (options without a size), WEIR_ERR_SYSTEM. May block for the time limit. Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_hardware_create(const weir_hardware_options *options, weir_hardware **out);
 WEIR_API void weir_hardware_destroy(weir_hardware *hardware); /* NULL is nothing */
 
@@ -94,9 +97,10 @@ WEIR_API const char *weir_hardware_kind_name(weir_hardware_kind kind);
 
 /* Which engine, provider and device a model gets, and why not the others.
  *
- * A candidate is an engine, one of its providers, and a device. Every one is looked at and has a verdict; the accepted ones
- * have a rank, which is the order in which weir_model_create_chosen tries them. The choice depends on what is given and on what
- * the machine has, not on the order in which anything was found, and it touches no device memory.
+ * A candidate is an engine, one of its providers, and a device. Every one is looked at and has a verdict; the
+ * accepted ones have a rank, which is the order in which weir_model_create_chosen tries them. The choice depends on
+ * what is given and on what the machine has, not on the order in which anything was found, and it touches no device
+ * memory.
  *
  * Providers: "tensorrt" (with cuda behind it), "cuda", "rocm", "coreml" or "metal" (with cpu behind it), "directml",
  * "openvino", "cpu". Case does not matter in what is given.
@@ -113,9 +117,10 @@ WEIR_API const char *weir_hardware_kind_name(weir_hardware_kind kind);
  *      "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel", "tensor-parallel" and "auto" (in any case) all that
  *      qualify, those of the ordinals first. Then the most bytes to be had, then by ordinal. A model runs on one device.
  *
- * What a candidate wants of memory is the most of what its engine predicts (else the size of the model's file), the manifest's
- * min_vram (of the host: min_memory) and what its client is guaranteed. It is tested against what can be had, never against the total; on
- * a device whose memory is the host's, both wants together. A version that is not known is older than any. */
+ * What a candidate wants of memory is the most of what its engine predicts (else the size of the model's file), the
+ * manifest's min_vram (of the host: min_memory) and what its client is guaranteed. It is tested against what can be
+ * had, never against the total; on a device whose memory is the host's, both wants together. A version that is not
+ * known is older than any. */
 
 typedef enum weir_verdict {
     WEIR_VERDICT_ACCEPTED = 0,
@@ -162,8 +167,8 @@ typedef struct weir_choice {
     const char *rule; /* a sentence: what decided */
 } weir_choice;
 
-/* What can be had of a device, instead of what weir finds out (what is free, less the larger of 10 % and 512 MiB; where the
- * process has a runtime on it, what its budget leaves above guarantees). */
+/* What can be had of a device, instead of what weir finds out (what is free, less the larger of 10 % and 512 MiB;
+ * where the process has a runtime on it, what its budget leaves above guarantees). */
 typedef struct weir_obtainable {
     const char *device; /* its key */
     uint64_t bytes;
@@ -187,10 +192,11 @@ typedef struct weir_choice_options {
     size_t setting_count;
 } weir_choice_options;
 
-/* Chooses. `options` may be NULL. Answers WEIR_OK also where nothing is accepted: then accepted is 0 and the rule says why. Errors:
- * WEIR_ERR_INVALID for an unknown framework, engine, provider, policy, strategy or level (with the allowed ones) and for a model
- * that is to be split over several devices, WEIR_ERR_NOT_FOUND for the model file, WEIR_ERR_SYSTEM. *out is the caller's. Opens plug-ins
- * and their libraries, reads the model file's structure, makes no context. Any thread. */
+/* Chooses. `options` may be NULL. Answers WEIR_OK also where nothing is accepted: then accepted is 0 and the rule
+ * says why. Errors: WEIR_ERR_INVALID for an unknown framework, engine, provider, policy, strategy or level (with the
+ * allowed ones) and for a model that is to be split over several devices, WEIR_ERR_NOT_FOUND for the model file,
+ * WEIR_ERR_SYSTEM. *out is the caller's. Opens plug-ins and their libraries, reads the model file's structure, makes
+ * no context. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_choice_create(const weir_manifest *manifest,
                                                        const weir_choice_options *options, weir_choice **out);
 WEIR_API void weir_choice_destroy(weir_choice *choice); /* NULL is nothing */

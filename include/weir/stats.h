@@ -3,11 +3,11 @@
  * Every byte of the device that weir holds is in exactly one state:
  *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
  *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
- * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past it;
- * parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on the same
- * stream: they count against that client's maximum until somebody needs them, who gets them,
- * and promised bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the
- * driver has given out, and never exceeds the budget. Bytes, all of them. */
+ * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
+ * it; parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
+ * the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
+ * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver
+ * has given out, and never exceeds the budget. Bytes, all of them. */
 #ifndef WEIR_STATS_H
 #define WEIR_STATS_H
 
@@ -32,8 +32,8 @@ typedef enum weir_rung {
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 
-/* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number that
- * is none. */
+/* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number
+ * that is none. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
 typedef struct weir_stats {
@@ -86,18 +86,18 @@ typedef struct weir_client_stats {
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
- * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in clients[0].struct_size; `count` (may
- * be NULL) gets how many there are. Exact at every moment: no state is counted twice or missed. Peaks are exact where one
- * thread allocates for a client, or while nothing is parked; where several do, a peak may be off by no more than the bytes
- * that were parked for the client at that moment. Any thread. */
+ * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in
+ * clients[0].struct_size; `count` (may be NULL) gets how many there are. Exact at every moment: no state is counted
+ * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is parked; where several
+ * do, a peak may be off by no more than the bytes that were parked for the client at that moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
 /* One client's line of it. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
 
-/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of weir_memory_stats.
- * Any thread. */
+/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of
+ * weir_memory_stats. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_reset_peaks(weir_runtime *runtime);
 
 /* The same book in the names of torch.cuda.memory_stats, for those who know that. */
@@ -199,13 +199,12 @@ typedef struct weir_layout_totals {
 typedef void (*weir_layout_fn)(const weir_segment *segment, const weir_span *span, void *user);
 
 /* Tells `fn` (NULL: nobody) every span of what counts in the runtime's ledger: segment by segment, and in each by
- * address. `out` (may be NULL) gets the sums. On the host, the pinned and pageable memory of other
- * runtimes is in it.
+ * address. `out` (may be NULL) gets the sums. On the host, the pinned and pageable memory of other runtimes is in it.
  *
- * One moment: everything is copied with the resources locked, and told afterwards with no lock held, so that `fn` may call
- * weir, and what it is told may be past. Only what threads park and take back meanwhile (weir/stats.h) is of a moment a
- * little later. Takes host memory for the copy and, while allocations wait, some 50 ns a span. Errors: WEIR_ERR_INVALID,
- * WEIR_ERR_SYSTEM without host memory, WEIR_ERR_FORKED; nothing was told then. Any thread. */
+ * One moment: everything is copied with the resources locked, and told afterwards with no lock held, so that `fn` may
+ * call weir, and what it is told may be past. Only what threads park and take back meanwhile (weir/stats.h) is of a
+ * moment a little later. Takes host memory for the copy and, while allocations wait, some 50 ns a span. Errors:
+ * WEIR_ERR_INVALID, WEIR_ERR_SYSTEM without host memory, WEIR_ERR_FORKED; nothing was told then. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *user,
                                                      weir_layout_totals *out);
 

@@ -40,13 +40,13 @@ typedef struct weir_kv_layout {
     weir_kv_geometry geometry; /* with its defaults filled in; the last member, so that both structures can grow */
 } weir_kv_layout;
 
-/* Works a geometry out. WEIR_ERR_INVALID names the member that is 0, the row that is not whole bytes, a type without a fixed
- * size, or the product that is beyond 2^63 bytes. */
+/* Works a geometry out. WEIR_ERR_INVALID names the member that is 0, the row that is not whole bytes, a type without
+ * a fixed size, or the product that is beyond 2^63 bytes. */
 WEIR_API WEIR_NODISCARD weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *out);
 
 /* Whether blocks of this layout fit into the pool's: *waste (may be NULL) gets the bytes of each pool block that stay
- * unused; 0 means the same geometry as far as bytes can tell. WEIR_ERR_UNSUPPORTED names both sizes, or both counts, when
- * they do not. */
+ * unused; 0 means the same geometry as far as bytes can tell. WEIR_ERR_UNSUPPORTED names both sizes, or both counts,
+ * when they do not. */
 WEIR_API WEIR_NODISCARD weir_status weir_kv_fits(const weir_block_pool *pool, const weir_kv_layout *layout,
                                                  uint64_t *waste);
 
@@ -63,8 +63,8 @@ static inline uint64_t weir_kv_offset(const weir_kv_layout *layout, uint32_t lay
            head * layout->head + token * layout->token;
 }
 
-/* The address of that row in the pool, everything checked: WEIR_ERR_INVALID names what is out of range, WEIR_ERR_UNSUPPORTED as
- * weir_kv_fits. That the block is held is the caller's business. */
+/* The address of that row in the pool, everything checked: WEIR_ERR_INVALID names what is out of range,
+ * WEIR_ERR_UNSUPPORTED as weir_kv_fits. That the block is held is the caller's business. */
 WEIR_API WEIR_NODISCARD weir_status weir_kv_address(const weir_block_pool *pool, const weir_kv_layout *layout,
                                                     uint32_t layer, uint32_t block, weir_kv_plane plane, uint32_t head,
                                                     uint32_t token, void **out);
