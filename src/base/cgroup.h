@@ -2,8 +2,8 @@
  * in both versions of cgroups, and within its affinity.
  *
  * `root` is what stands before every path: "", or the directory of another machine's files. */
-#ifndef WI_LIMITS_H
-#define WI_LIMITS_H
+#ifndef WI_CGROUP_H
+#define WI_CGROUP_H
 
 #include "base/internal.h"
 

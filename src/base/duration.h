@@ -1,6 +1,6 @@
 /* Durations as options have them. */
-#ifndef WI_AGE_H
-#define WI_AGE_H
+#ifndef WI_DURATION_H
+#define WI_DURATION_H
 
 #include <stdbool.h>
 #include <stdint.h>

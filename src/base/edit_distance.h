@@ -1,6 +1,6 @@
 /* How far apart two words are. */
-#ifndef WI_NEAREST_H
-#define WI_NEAREST_H
+#ifndef WI_EDIT_DISTANCE_H
+#define WI_EDIT_DISTANCE_H
 
 #include <stddef.h>
 

@@ -1,4 +1,5 @@
 #include "base/intern.h"
+#include "base/hash.h"
 
 #include <weir/base.h>
 
@@ -17,14 +18,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 WI_FREE_AFTER_FORKS(lock)
 static atomic_size_t counts[WI_TEXTS]; /* each grows under the lock */
 static atomic_uint_fast64_t lost[WI_TEXTS];
-
-static uint64_t hash_of(const char *text, size_t length)
-{
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a's offset basis and prime (Fowler, Noll, Vo) */
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-    return h ^ (h >> 32);
-}
 
 static const char *look_up(uint64_t hash, const char *text, size_t length)
 {
@@ -54,7 +47,7 @@ static const char *add(wi_text_kind kind, uint64_t hash, const char *text, size_
 static const char *keep(wi_text_kind kind, const char *text, size_t most)
 {
     size_t length = strnlen(text, most);
-    uint64_t hash = hash_of(text, length);
+    uint64_t hash = wi_hash(text, length);
     const char *found = look_up(hash, text, length);
     if (found || atomic_load_explicit(&counts[kind], memory_order_relaxed) == WI_TEXTS_MOST)
         return found;

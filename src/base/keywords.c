@@ -1,26 +1,11 @@
 #include "base/keywords.h"
-#include <weir/select.h>
 
 #include <stdio.h>
 #include <strings.h>
 
-#define KIND(kind) (1u << (WEIR_HARDWARE_##kind))
-
-/* What each runs on, in the order of wi_provider. */
-static const struct {
-    const char *name, *wants;
-    unsigned kinds;
-    bool elsewhere;
-} providers[WI_PROVIDERS] = {
-    {"tensorrt", "a CUDA device", KIND(CUDA), false},
-    {"cuda", "a CUDA device", KIND(CUDA), false},
-    {"rocm", "a ROCm device", KIND(ROCM), false},
-    {"coreml", "a Metal device", KIND(METAL), true},
-    {"directml", "a DirectML device", KIND(DIRECTML), true},
-    {"openvino", "a processor or an Intel device", KIND(CPU) | KIND(INTEL), false},
-    {"cpu", "a processor", KIND(CPU), false},
-};
-
+/* In the order of wi_provider. */
+static const char *const providers[WI_PROVIDERS] = {"tensorrt", "cuda",     "rocm", "coreml",
+                                                    "directml", "openvino", "cpu"};
 static const char *const policies[] = {"fastest", "manifest", "memory"};
 static const char *const strategies[] = {"pool", "round-robin",       "data-parallel",   "pipeline",
                                          "auto", "pipeline-parallel", "tensor-parallel", NULL};
@@ -29,7 +14,7 @@ static const char *const levels[] = {"disable", "0", "basic", "1", "extended", "
 
 const char *wi_provider_name(wi_provider provider)
 {
-    return providers[provider].name;
+    return providers[provider];
 }
 
 const char *wi_policy_name(wi_policy policy)
@@ -37,25 +22,10 @@ const char *wi_policy_name(wi_policy policy)
     return policies[policy];
 }
 
-bool wi_provider_on(wi_provider provider, weir_hardware_kind kind)
-{
-    return (unsigned)kind < WEIR_HARDWARE_COUNT && (providers[provider].kinds & (1u << kind)) != 0;
-}
-
-bool wi_provider_elsewhere(wi_provider provider)
-{
-    return providers[provider].elsewhere;
-}
-
-const char *wi_provider_wants(wi_provider provider)
-{
-    return providers[provider].wants;
-}
-
 weir_status wi_provider_read(const char *what, const char *word, wi_provider *out)
 {
     for (int i = 0; i < WI_PROVIDERS; i++)
-        if (strcasecmp(word, providers[i].name) == 0) {
+        if (strcasecmp(word, providers[i]) == 0) {
             *out = (wi_provider)i;
             return WEIR_OK;
         }

@@ -1,10 +1,8 @@
-/* The words of manifests and options that the choice knows: each list once, for reading and for errors that name it. */
-#ifndef WI_CHOICE_WORDS_H
-#define WI_CHOICE_WORDS_H
+/* Keywords of manifests and options: each list once, for reading and for errors that name it. */
+#ifndef WI_KEYWORDS_H
+#define WI_KEYWORDS_H
 
 #include "base/internal.h"
-
-#include <weir/select.h>
 
 typedef enum wi_provider {
     WI_TENSORRT,
@@ -31,12 +29,5 @@ weir_status wi_strategy_check(const char *what, const char *word);
 weir_status wi_level_check(const char *what, const char *word);
 /* "all" and its other names. */
 bool wi_level_is_all(const char *word);
-
-/* Whether the provider runs on devices of the kind. */
-bool wi_provider_on(wi_provider provider, weir_hardware_kind kind);
-/* Whether weir runs on no platform that has the provider. */
-bool wi_provider_elsewhere(wi_provider provider);
-/* "a CUDA device" */
-const char *wi_provider_wants(wi_provider provider);
 
 #endif

@@ -1,6 +1,6 @@
 /* The small files below /proc and /sys. */
-#ifndef WI_SMALL_FILES_H
-#define WI_SMALL_FILES_H
+#ifndef WI_SYSFS_H
+#define WI_SYSFS_H
 
 #include "base/internal.h"
 

@@ -1,44 +1,82 @@
-/* Which candidates there are. */
-#include "choice/context.h"
+/* The candidates: which there are, what each is predicted to take, and what can be had of its device. */
+#include "base/options.h"
+#include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
+#include "choice/context.h"
+#include "runtime/runtime.h"
+
+/* Providers and their devices -------------------------------------------------------------------------------------- */
+
+#define KIND(kind) (1u << (WEIR_HARDWARE_##kind))
+
+static const struct {
+    const char *wants;
+    unsigned kinds;
+    bool elsewhere;
+} devices[WI_PROVIDERS] = {
+    [WI_TENSORRT] = {"a CUDA device", KIND(CUDA), false},
+    [WI_CUDA] = {"a CUDA device", KIND(CUDA), false},
+    [WI_ROCM] = {"a ROCm device", KIND(ROCM), false},
+    [WI_COREML] = {"a Metal device", KIND(METAL), true},
+    [WI_DIRECTML] = {"a DirectML device", KIND(DIRECTML), true},
+    [WI_OPENVINO] = {"a processor or an Intel device", KIND(CPU) | KIND(INTEL), false},
+    [WI_CPU] = {"a processor", KIND(CPU), false},
+};
+
+bool wi_provider_on(wi_provider provider, weir_hardware_kind kind)
+{
+    return (unsigned)kind < WEIR_HARDWARE_COUNT && (devices[provider].kinds & (1u << kind)) != 0;
+}
+
+bool wi_provider_elsewhere(wi_provider provider)
+{
+    return devices[provider].elsewhere;
+}
+
+const char *wi_provider_wants(wi_provider provider)
+{
+    return devices[provider].wants;
+}
+
+/* Lists ------------------------------------------------------------------------------------------------------------ */
 
 #define NOBODY SIZE_MAX
 
 typedef struct listing {
-    wi_world *world;
+    wi_context *context;
     size_t room;
 } listing;
 
 /* `device`: its number, or NOBODY. */
-static bool add(listing *list, wi_engine_facts *engine, wi_provider provider, size_t device)
+static bool add(listing *list, wi_engine_info *engine, wi_provider provider, size_t device)
 {
-    wi_world *world = list->world;
-    if (world->count == list->room) {
+    wi_context *context = list->context;
+    if (context->count == list->room) {
         size_t room = list->room ? 2 * list->room : 64;
-        wi_candidate *more = realloc(world->candidates, room * sizeof *more);
+        wi_candidate *more = realloc(context->candidates, room * sizeof *more);
         if (!more)
             return false;
-        world->candidates = more;
+        context->candidates = more;
         list->room = room;
     }
-    size_t at = (size_t)(engine - world->engines.all) * WI_PROVIDERS + (size_t)provider;
-    world->candidates[world->count++] =
+    size_t at = (size_t)(engine - context->engines.all) * WI_PROVIDERS + (size_t)provider;
+    context->candidates[context->count++] =
         (wi_candidate){.engine = engine,
                        .provider = provider,
-                       .device = device == NOBODY ? NULL : world->devices[device],
-                       .prediction = &world->predictions[at],
-                       .obtainable = device == NOBODY ? WEIR_BYTES_UNKNOWN : world->obtainable[device],
+                       .device = device == NOBODY ? NULL : context->devices[device],
+                       .prediction = &context->predictions[at],
+                       .obtainable = device == NOBODY ? WEIR_BYTES_UNKNOWN : context->obtainable[device],
                        .reason = ""};
     return true;
 }
 
 /* Whether an ordinal is named, of the provider's kinds, that no device has. Ordinals of the processor are nobody's. */
-static bool is_missing(const wi_world *world, wi_provider provider, int32_t ordinal)
+static bool is_missing(const wi_context *context, wi_provider provider, int32_t ordinal)
 {
     bool any = false;
-    for (size_t i = 0; i < world->hardware->device_count; i++) {
-        const weir_hardware_device *device = world->devices[i];
+    for (size_t i = 0; i < context->hardware->device_count; i++) {
+        const weir_hardware_device *device = context->devices[i];
         if (device->kind == WEIR_HARDWARE_CPU || !wi_provider_on(provider, device->kind))
             continue;
         if (device->ordinal == ordinal)
@@ -48,39 +86,40 @@ static bool is_missing(const wi_world *world, wi_provider provider, int32_t ordi
     return any;
 }
 
-static bool names_a_missing_one(const wi_world *world, wi_provider provider)
+static bool names_a_missing_one(const wi_context *context, wi_provider provider)
 {
-    const wi_device_name *name = &world->wish.device;
-    const weir_requirements *needs = &world->wish.manifest.requirements;
+    const wi_device_name *name = &context->criteria.device;
+    const weir_requirements *needs = &context->criteria.manifest.requirements;
     if (name->by == WI_BY_ORDINAL || (name->by == WI_BY_KIND && wi_provider_on(provider, name->kind)))
-        return name->kind != WEIR_HARDWARE_CPU || name->by == WI_BY_ORDINAL ? is_missing(world, provider, name->ordinal)
-                                                                            : false;
+        return name->kind != WEIR_HARDWARE_CPU || name->by == WI_BY_ORDINAL
+                   ? is_missing(context, provider, name->ordinal)
+                   : false;
     for (size_t i = 0; name->by == WI_ANY_DEVICE && !needs->strategy && i < needs->device_count; i++)
-        if (is_missing(world, provider, needs->device_ids[i]))
+        if (is_missing(context, provider, needs->device_ids[i]))
             return true;
     return false;
 }
 
-static bool list_provider(listing *list, wi_engine_facts *engine, wi_provider provider)
+static bool list_provider(listing *list, wi_engine_info *engine, wi_provider provider)
 {
-    const wi_world *world = list->world;
+    const wi_context *context = list->context;
     bool good = true, any = false;
-    for (size_t i = 0; good && i < world->hardware->device_count; i++)
-        if (wi_provider_on(provider, world->devices[i]->kind)) {
+    for (size_t i = 0; good && i < context->hardware->device_count; i++)
+        if (wi_provider_on(provider, context->devices[i]->kind)) {
             good = add(list, engine, provider, i);
             any = true;
         }
-    if (good && (!any || names_a_missing_one(world, provider)))
+    if (good && (!any || names_a_missing_one(context, provider)))
         good = add(list, engine, provider, NOBODY);
     return good;
 }
 
-weir_status wi_candidates_list(wi_world *world)
+weir_status wi_candidates_list(wi_context *context)
 {
-    listing list = {.world = world};
-    for (size_t i = 0; i < world->engines.count; i++)
+    listing list = {.context = context};
+    for (size_t i = 0; i < context->engines.count; i++)
         for (int provider = 0; provider < WI_PROVIDERS; provider++)
-            if (!list_provider(&list, &world->engines.all[i], (wi_provider)provider))
+            if (!list_provider(&list, &context->engines.all[i], (wi_provider)provider))
                 return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of candidates");
     return WEIR_OK;
 }
@@ -88,4 +127,113 @@ weir_status wi_candidates_list(wi_world *world)
 const char *wi_candidate_runtime(const wi_candidate *candidate)
 {
     return candidate->device && candidate->device->runtime[0] ? candidate->device->runtime : "host";
+}
+
+/* What an engine says beforehand ----------------------------------------------------------------------------------- */
+
+/* Since version 2 of the table an engine is asked without a place. */
+static bool can_predict(const weir_engine *table)
+{
+    return table->abi >= 2 && table->plan != NULL;
+}
+
+static void take(wi_context *context, wi_prediction *prediction, weir_status status)
+{
+    prediction->known = status == WEIR_OK;
+    if (status == WEIR_OK) {
+        for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+            if (__builtin_add_overflow(prediction->bytes, prediction->plan.bytes[i], &prediction->bytes))
+                prediction->bytes = UINT64_MAX - 1; /* which nothing has; the maximum means that nobody knows */
+        return;
+    }
+    if (status == WEIR_ERR_INVALID)
+        prediction->verdict = WEIR_VERDICT_BAD_SETTING;
+    else if (status == WEIR_ERR_CORRUPT || status == WEIR_ERR_UNSUPPORTED)
+        prediction->verdict = WEIR_VERDICT_OTHER_FORMAT;
+    prediction->reason = wi_string_pool_print(&context->strings, "%s", weir_detail());
+}
+
+void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction)
+{
+    const weir_manifest *manifest = &context->criteria.manifest;
+    wi_settings settings;
+    wi_kept_detail kept;
+    if (prediction->asked)
+        return;
+    *prediction = (wi_prediction){.asked = true, .reason = "", .plan = {.struct_size = sizeof prediction->plan}};
+    if (!can_predict(engine->table)) {
+        prediction->reason = wi_string_pool_print(&context->strings, "the engine %s does not predict", engine->name);
+        return;
+    }
+    wi_detail_keep(&kept);
+    weir_status status = wi_settings_merge(manifest, &context->criteria.options, engine->name, &settings);
+    context->strings.failed |= status != WEIR_OK;
+    if (status == WEIR_OK) {
+        weir_engine_load load = {.struct_size = sizeof load,
+                                 .path = manifest->model_file,
+                                 .settings = settings.all,
+                                 .setting_count = settings.count,
+                                 .provider = wi_provider_name(provider)};
+        status = engine->table->plan(&load, &prediction->plan);
+    }
+    take(context, prediction, status);
+    wi_settings_free(&settings);
+    wi_detail_restore(&kept);
+}
+
+/* What can be had of a device: not what it has, and not all of what is free ---------------------------------------- */
+
+/* The margin that a runtime leaves by default, for what others on the machine may want. */
+static uint64_t less_margin(uint64_t bytes)
+{
+    return bytes - wi_min(bytes, wi_max(bytes / 10, 512 * WI_MIB));
+}
+
+/* Where the process has a runtime, its budget decides, as far as the device can still give what is not held already. */
+static uint64_t of_runtime(weir_runtime *runtime, uint64_t available)
+{
+    uint64_t idle, left = wi_ledger_left_for_another(&runtime->ledger, &idle);
+    return available == WEIR_BYTES_UNKNOWN ? left : wi_min(left, idle + available);
+}
+
+/* Where it will have one, its budget is the option's, else what is free less the margin. */
+static uint64_t of_device(const char *runtime, uint64_t available)
+{
+    uint64_t budget = 0;
+    if (runtime[0] && wi_option_budget(runtime, &budget) == WEIR_OK && budget > 0)
+        return wi_min(budget, available);
+    return available == WEIR_BYTES_UNKNOWN ? available : less_margin(available);
+}
+
+static bool is_given(const wi_context *context, const weir_hardware_device *device, uint64_t *bytes)
+{
+    const weir_choice_options *options = &context->criteria.options;
+    for (size_t i = 0; i < options->obtainable_count; i++)
+        if (options->obtainable[i].device && strcmp(options->obtainable[i].device, device->key) == 0) {
+            *bytes = options->obtainable[i].bytes;
+            return true;
+        }
+    return false;
+}
+
+static uint64_t of_one(const wi_context *context, const weir_hardware_device *device)
+{
+    uint64_t bytes;
+    if (is_given(context, device, &bytes))
+        return bytes;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    weir_runtime *runtime = device->runtime[0] ? wi_runtime_there(device->runtime) : NULL;
+    bytes = runtime ? of_runtime(runtime, device->free) : of_device(device->runtime, device->free);
+    wi_detail_restore(&kept);
+    return bytes;
+}
+
+/* Memory that is the processor's as well can be had once. */
+uint64_t wi_obtainable(const wi_context *context, const weir_hardware_device *device)
+{
+    uint64_t bytes = of_one(context, device);
+    if (device->shares_host && device->kind != WEIR_HARDWARE_CPU && context->processor)
+        bytes = wi_min(bytes, of_one(context, context->processor));
+    return bytes;
 }

@@ -12,7 +12,7 @@
 
 typedef struct record {
     weir_choice choice; /* first: callers have its address */
-    wi_string_pool texts;
+    wi_string_pool strings;
     weir_candidate *candidates;
 } record;
 
@@ -41,11 +41,12 @@ static weir_status look_at_file(const char *path, uint64_t *bytes)
     return WEIR_OK;
 }
 
-static weir_status check_engines(const wi_world *world)
+static weir_status check_engines(const wi_context *context)
 {
-    const char *framework = world->wish.manifest.framework, *engine = world->wish.options.engine;
-    weir_status status = framework ? wi_engines_check(&world->engines, "the manifest's framework", framework) : WEIR_OK;
-    return status == WEIR_OK && engine ? wi_engines_check(&world->engines, "engine", engine) : status;
+    const char *framework = context->criteria.manifest.framework, *engine = context->criteria.options.engine;
+    weir_status status =
+        framework ? wi_engines_check(&context->engines, "the manifest's framework", framework) : WEIR_OK;
+    return status == WEIR_OK && engine ? wi_engines_check(&context->engines, "engine", engine) : status;
 }
 
 static int by_kind(const void *x, const void *y)
@@ -58,85 +59,86 @@ static int by_kind(const void *x, const void *y)
     return left != right ? (left < right ? -1 : 1) : strcmp(a->key, b->key);
 }
 
-static weir_status look_at_devices(wi_world *world)
+static weir_status look_at_devices(wi_context *context)
 {
-    size_t count = world->hardware->device_count;
-    world->devices = calloc(count + 1, sizeof(void *));
-    world->obtainable = calloc(count + 1, sizeof *world->obtainable);
-    if (!world->devices || !world->obtainable)
+    size_t count = context->hardware->device_count;
+    context->devices = calloc(count + 1, sizeof(void *));
+    context->obtainable = calloc(count + 1, sizeof *context->obtainable);
+    if (!context->devices || !context->obtainable)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of devices");
     for (size_t i = 0; i < count; i++)
-        world->devices[i] = &world->hardware->devices[i];
-    qsort(world->devices, count, sizeof(void *), by_kind);
-    if (count > 0 && world->devices[0]->kind == WEIR_HARDWARE_CPU)
-        world->processor = world->devices[0];
+        context->devices[i] = &context->hardware->devices[i];
+    qsort(context->devices, count, sizeof(void *), by_kind);
+    if (count > 0 && context->devices[0]->kind == WEIR_HARDWARE_CPU)
+        context->processor = context->devices[0];
     for (size_t i = 0; i < count; i++)
-        world->obtainable[i] = wi_obtainable(world, world->devices[i]);
-    world->host = world->processor ? world->obtainable[0] : WEIR_BYTES_UNKNOWN;
+        context->obtainable[i] = wi_obtainable(context, context->devices[i]);
+    context->host = context->processor ? context->obtainable[0] : WEIR_BYTES_UNKNOWN;
     return WEIR_OK;
 }
 
-weir_status wi_decide(wi_world *world)
+weir_status wi_decide(wi_context *context)
 {
-    weir_status status = look_at_devices(world);
-    world->predictions = calloc(world->engines.count * WI_PROVIDERS + 1, sizeof *world->predictions);
-    if (status == WEIR_OK && !world->predictions)
+    weir_status status = look_at_devices(context);
+    context->predictions = calloc(context->engines.count * WI_PROVIDERS + 1, sizeof *context->predictions);
+    if (status == WEIR_OK && !context->predictions)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for predictions");
     if (status == WEIR_OK)
-        status = wi_candidates_list(world);
+        status = wi_candidates_list(context);
     if (status != WEIR_OK)
         return status;
-    for (size_t i = 0; i < world->count; i++)
-        wi_judge(world, &world->candidates[i]);
-    wi_rank(world);
+    for (size_t i = 0; i < context->count; i++)
+        wi_judge(context, &context->candidates[i]);
+    wi_rank(context);
     return WEIR_OK;
 }
 
-void wi_world_end(wi_world *world)
+void wi_context_clear(wi_context *context)
 {
-    wi_engines_free(&world->engines);
-    wi_string_pool_free(&world->texts);
-    free(world->candidates);
-    free(world->devices);
-    free(world->obtainable);
-    free(world->predictions);
+    wi_engines_free(&context->engines);
+    wi_string_pool_free(&context->strings);
+    free(context->candidates);
+    free(context->devices);
+    free(context->obtainable);
+    free(context->predictions);
 }
 
 /* The record ------------------------------------------------------------------------------------------------------- */
 
-static weir_candidate write_candidate(wi_world *world, wi_candidate *c, int32_t rank)
+static weir_candidate write_candidate(wi_context *context, wi_candidate *c, int32_t rank)
 {
-    const weir_engine_provider *told = &c->engine->providers[c->provider];
+    const weir_engine_provider *provider = &c->engine->providers[c->provider];
     weir_candidate out = {.struct_size = sizeof out,
-                          .engine = wi_string_pool_print(&world->texts, "%s", c->engine->name),
+                          .engine = wi_string_pool_print(&context->strings, "%s", c->engine->name),
                           .provider = wi_provider_name(c->provider),
-                          .device = c->device ? wi_string_pool_print(&world->texts, "%s", c->device->key) : "",
+                          .device = c->device ? wi_string_pool_print(&context->strings, "%s", c->device->key) : "",
                           .runtime =
-                              c->device ? wi_string_pool_print(&world->texts, "%s", wi_candidate_runtime(c)) : "",
-                          .library = wi_string_pool_print(&world->texts, "%s", told->library),
-                          .version = wi_string_pool_print(&world->texts, "%s", told->version),
+                              c->device ? wi_string_pool_print(&context->strings, "%s", wi_candidate_runtime(c)) : "",
+                          .library = wi_string_pool_print(&context->strings, "%s", provider->library),
+                          .version = wi_string_pool_print(&context->strings, "%s", provider->version),
                           .verdict = c->verdict,
                           .reason = c->reason,
                           .rank = rank,
-                          .predicted = c->prediction->told,
+                          .predicted = c->prediction->known,
                           .obtainable = c->obtainable};
-    if (c->prediction->told && c->device) {
+    if (c->prediction->known && c->device) {
         memcpy(out.bytes, c->prediction->plan.bytes, sizeof out.bytes);
         memcpy(out.exact, c->prediction->plan.exact, sizeof out.exact);
     }
     return out;
 }
 
-static weir_status write_record(wi_world *world, weir_choice **out)
+static weir_status write_record(wi_context *context, weir_choice **out)
 {
     record *made = calloc(1, sizeof *made);
     if (made)
-        made->candidates = calloc(world->count + 1, sizeof *made->candidates);
+        made->candidates = calloc(context->count + 1, sizeof *made->candidates);
     if (made && made->candidates)
-        for (size_t i = 0; i < world->count; i++)
-            made->candidates[i] = write_candidate(world, &world->candidates[i], i < world->accepted ? (int32_t)i : -1);
-    const char *rule = wi_rule(world);
-    if (!made || !made->candidates || world->texts.failed) {
+        for (size_t i = 0; i < context->count; i++)
+            made->candidates[i] =
+                write_candidate(context, &context->candidates[i], i < context->accepted ? (int32_t)i : -1);
+    const char *rule = wi_explain(context);
+    if (!made || !made->candidates || context->strings.failed) {
         if (made)
             free(made->candidates);
         free(made);
@@ -144,12 +146,12 @@ static weir_status write_record(wi_world *world, weir_choice **out)
     }
     made->choice = (weir_choice){.struct_size = sizeof made->choice,
                                  .candidates = made->candidates,
-                                 .count = world->count,
-                                 .accepted = world->accepted,
-                                 .policy = wi_policy_name(world->wish.policy),
+                                 .count = context->count,
+                                 .accepted = context->accepted,
+                                 .policy = wi_policy_name(context->criteria.policy),
                                  .rule = rule};
-    made->texts = world->texts;
-    world->texts = (wi_string_pool){.last = NULL};
+    made->strings = context->strings;
+    context->strings = (wi_string_pool){.last = NULL};
     *out = &made->choice;
     return WEIR_OK;
 }
@@ -157,30 +159,30 @@ static weir_status write_record(wi_world *world, weir_choice **out)
 weir_status weir_choice_create(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
 {
     WI_ENTER();
-    wi_world world = {.count = 0};
+    wi_context context = {.count = 0};
     weir_hardware *looked = NULL;
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_choice_create: no place for the result");
     *out = NULL;
-    weir_status status = wi_wish_read(manifest, options, &world.wish);
+    weir_status status = wi_criteria_read(manifest, options, &context.criteria);
     if (status == WEIR_OK)
-        status = look_at_file(world.wish.manifest.model_file, &world.file_bytes);
+        status = look_at_file(context.criteria.manifest.model_file, &context.file_bytes);
     if (status == WEIR_OK)
-        status = wi_engines_find(world.wish.manifest.model_file, &world.engines);
+        status = wi_engines_find(context.criteria.manifest.model_file, &context.engines);
     if (status == WEIR_OK)
-        status = check_engines(&world);
-    world.hardware = world.wish.options.hardware;
-    if (status == WEIR_OK && !world.hardware) {
+        status = check_engines(&context);
+    context.hardware = context.criteria.options.hardware;
+    if (status == WEIR_OK && !context.hardware) {
         const weir_hardware_options patient = {.struct_size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
         status = weir_hardware_create(&patient, &looked);
-        world.hardware = looked;
+        context.hardware = looked;
     }
     if (status == WEIR_OK)
-        status = wi_decide(&world);
+        status = wi_decide(&context);
     if (status == WEIR_OK)
-        status = write_record(&world, out);
+        status = write_record(&context, out);
     weir_hardware_destroy(looked);
-    wi_world_end(&world);
+    wi_context_clear(&context);
     return status;
 }
 
@@ -189,7 +191,7 @@ void weir_choice_destroy(weir_choice *choice)
     record *made = (record *)choice;
     if (!made)
         return;
-    wi_string_pool_free(&made->texts);
+    wi_string_pool_free(&made->strings);
     free(made->candidates);
     free(made);
 }

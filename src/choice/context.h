@@ -1,6 +1,7 @@
-/* Everything that the choice looks at, and what it makes of it. Rules, ranks and the record are functions of this alone. */
-#ifndef WI_CHOICE_WORLD_H
-#define WI_CHOICE_WORLD_H
+/* The context of a choice: all that it looks at, and what it makes of it. Verdicts, ranks and the record are functions of this
+ * alone. */
+#ifndef WI_CHOICE_CONTEXT_H
+#define WI_CHOICE_CONTEXT_H
 
 #include "choice/engines.h"
 #include <weir/engine.h>
@@ -10,15 +11,15 @@
 
 /* What an engine says a model will take with one of its providers. */
 typedef struct wi_prediction {
-    bool asked, told;     /* told: `plan` is filled */
+    bool asked, known;    /* known: `plan` is filled */
     weir_verdict verdict; /* of an engine that cannot read the file, or does not take the settings */
-    const char *reason;   /* the same, or why nothing was told */
+    const char *reason;   /* the same, or why nothing is known */
     weir_engine_plan plan;
     uint64_t bytes; /* of all classes */
 } wi_prediction;
 
 typedef struct wi_candidate {
-    wi_engine_facts *engine;
+    wi_engine_info *engine;
     wi_provider provider;
     const weir_hardware_device *device; /* NULL: there is none of the kind, or of the ordinal */
     wi_prediction *prediction;          /* the engine's, with this provider */
@@ -27,8 +28,8 @@ typedef struct wi_candidate {
     const char *reason;
 } wi_candidate;
 
-typedef struct wi_world {
-    wi_fit_request wish;
+typedef struct wi_context {
+    wi_criteria criteria;
     const weir_hardware *hardware;
     const weir_hardware_device *
         *devices; /* the hardware's by kind, ordinal and key, whatever order they were found in */
@@ -40,37 +41,44 @@ typedef struct wi_world {
     uint64_t file_bytes;        /* of the model; of a folder, of the files in it */
     wi_candidate *candidates;
     size_t count, accepted;
-    wi_string_pool texts; /* what candidates say */
-} wi_world;
+    wi_string_pool strings; /* what candidates say */
+} wi_context;
 
 /* Bytes that could be had of a device, less margins. */
-uint64_t wi_obtainable(const wi_world *world, const weir_hardware_device *device);
+uint64_t wi_obtainable(const wi_context *context, const weir_hardware_device *device);
 
 /* Asks once. The detail is left alone. */
-void wi_predict(wi_world *world, const wi_engine_facts *engine, wi_provider provider, wi_prediction *prediction);
+void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction);
+
+/* Whether the provider runs on devices of the kind. */
+bool wi_provider_on(wi_provider provider, weir_hardware_kind kind);
+/* Whether weir runs on no platform that has the provider. */
+bool wi_provider_elsewhere(wi_provider provider);
+/* "a CUDA device" */
+const char *wi_provider_wants(wi_provider provider);
 
 /* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where there is none.
  * WEIR_ERR_SYSTEM. */
-weir_status wi_candidates_list(wi_world *world);
+weir_status wi_candidates_list(wi_context *context);
 
 /* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */
 const char *wi_candidate_runtime(const wi_candidate *candidate);
 
 /* The first rule that refuses it, or that there is none. */
-void wi_judge(wi_world *world, wi_candidate *candidate);
+void wi_judge(wi_context *context, wi_candidate *candidate);
 
 /* What is predicted, or what the file alone says. */
-uint64_t wi_candidate_bytes(const wi_world *world, const wi_candidate *candidate);
+uint64_t wi_candidate_bytes(const wi_context *context, const wi_candidate *candidate);
 
 /* Sorts: accepted ones by rank, then the refused ones. Says for each accepted one what gave it its rank. */
-void wi_rank(wi_world *world);
+void wi_rank(wi_context *context);
 
-/* What decided, as a sentence; a text of the world's. */
-const char *wi_rule(wi_world *world);
+/* What decided, as a sentence; a string of the context's. */
+const char *wi_explain(wi_context *context);
 
 /* Lists, judges and ranks the candidates. WEIR_ERR_SYSTEM. */
-weir_status wi_decide(wi_world *world);
-/* Frees what the world holds, but for the wish and the hardware. */
-void wi_world_end(wi_world *world);
+weir_status wi_decide(wi_context *context);
+/* Frees what it holds, but for the criteria and the hardware. */
+void wi_context_clear(wi_context *context);
 
 #endif

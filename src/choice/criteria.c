@@ -1,3 +1,4 @@
+/* See criteria.h. */
 #include "choice/criteria.h"
 
 #include <weir/base.h>
@@ -120,9 +121,9 @@ static weir_status read_device(const char *text, wi_device_name *out)
     return WEIR_OK;
 }
 
-bool wi_wish_names(const wi_fit_request *wish, const weir_hardware_device *device)
+bool wi_criteria_name(const wi_criteria *criteria, const weir_hardware_device *device)
 {
-    const wi_device_name *name = &wish->device;
+    const wi_device_name *name = &criteria->device;
     switch (name->by) {
     case WI_ANY_DEVICE:
         return true;
@@ -136,9 +137,9 @@ bool wi_wish_names(const wi_fit_request *wish, const weir_hardware_device *devic
     return false;
 }
 
-bool wi_wish_lists(const wi_fit_request *wish, const weir_hardware_device *device)
+bool wi_criteria_list(const wi_criteria *criteria, const weir_hardware_device *device)
 {
-    const weir_requirements *needs = &wish->manifest.requirements;
+    const weir_requirements *needs = &criteria->manifest.requirements;
     if (needs->device_count == 0 || device->kind == WEIR_HARDWARE_CPU)
         return true;
     for (size_t i = 0; i < needs->device_count; i++)
@@ -186,18 +187,18 @@ static weir_status check_settings(const weir_setting *settings, size_t count)
     return WEIR_OK;
 }
 
-static weir_status read_manifest(wi_fit_request *wish)
+static weir_status read_manifest(wi_criteria *criteria)
 {
-    weir_requirements *needs = &wish->manifest.requirements;
-    empty_is_none(&wish->manifest.framework);
+    weir_requirements *needs = &criteria->manifest.requirements;
+    empty_is_none(&criteria->manifest.framework);
     empty_is_none(&needs->preferred_provider);
     empty_is_none(&needs->strategy);
     empty_is_none(&needs->graph_optimization_level);
-    if (!wish->manifest.model_file || !wish->manifest.model_file[0])
+    if (!criteria->manifest.model_file || !criteria->manifest.model_file[0])
         return weir_fail(WEIR_ERR_INVALID, "the manifest names no model file");
-    weir_status status = add_word("the manifest's preferred provider", needs->preferred_provider, &wish->listed);
+    weir_status status = add_word("the manifest's preferred provider", needs->preferred_provider, &criteria->listed);
     for (size_t i = 0; status == WEIR_OK && i < needs->fallback_count; i++)
-        status = add_word("the manifest's fallback provider", needs->fallback_providers[i], &wish->listed);
+        status = add_word("the manifest's fallback provider", needs->fallback_providers[i], &criteria->listed);
     if (status == WEIR_OK && needs->strategy)
         status = wi_strategy_check("the manifest's strategy", needs->strategy);
     if (status == WEIR_OK && needs->graph_optimization_level)
@@ -205,7 +206,7 @@ static weir_status read_manifest(wi_fit_request *wish)
     if (status == WEIR_OK)
         status = check_numbers(needs);
     if (status == WEIR_OK)
-        status = check_settings(wish->manifest.settings, wish->manifest.setting_count);
+        status = check_settings(criteria->manifest.settings, criteria->manifest.setting_count);
     return status;
 }
 
@@ -220,19 +221,19 @@ static weir_status read_text(const char *given, const char *name, weir_option *o
     return status;
 }
 
-static weir_status read_policy(wi_fit_request *wish)
+static weir_status read_policy(wi_criteria *criteria)
 {
     weir_option option = {.struct_size = sizeof option};
-    const char *given = wish->options.policy;
+    const char *given = criteria->options.policy;
     weir_status status = read_text(given, "policy", &option);
-    return status == WEIR_OK ? wi_policy_read("policy", given ? given : option.value, &wish->policy) : status;
+    return status == WEIR_OK ? wi_policy_read("policy", given ? given : option.value, &criteria->policy) : status;
 }
 
 /* The order is checked even where the manifest's list is taken instead: a mistake in it must not wait for another model. */
-static weir_status read_given_order(const wi_fit_request *wish, wi_sequence *order)
+static weir_status read_given_order(const wi_criteria *criteria, wi_sequence *order)
 {
     weir_option option = {.struct_size = sizeof option};
-    const char *given = wish->options.order;
+    const char *given = criteria->options.order;
     weir_status status = read_text(given, "providers", &option);
     if (status != WEIR_OK)
         return status;
@@ -240,36 +241,36 @@ static weir_status read_given_order(const wi_fit_request *wish, wi_sequence *ord
 }
 
 /* Which providers are tried, and where the processor comes. */
-static void put_in_order(wi_fit_request *wish, wi_provider only, const wi_sequence *given)
+static void put_in_order(wi_criteria *criteria, wi_provider only, const wi_sequence *given)
 {
-    bool accelerators = wish->listed.count > (wi_sequence_place(&wish->listed, WI_CPU) >= 0 ? 1u : 0u);
-    if (wish->one_provider) {
-        wish->taken = (wi_sequence){.of = {only}, .count = 1};
-        wish->cpu_named = only == WI_CPU;
+    bool accelerators = criteria->listed.count > (wi_sequence_place(&criteria->listed, WI_CPU) >= 0 ? 1u : 0u);
+    if (criteria->one_provider) {
+        criteria->order = (wi_sequence){.of = {only}, .count = 1};
+        criteria->cpu_named = only == WI_CPU;
         return;
     }
-    wish->cpu_named = wi_sequence_place(&wish->listed, WI_CPU) >= 0;
-    wish->by_order = wish->policy != WI_MANIFEST && !accelerators;
-    wish->taken = wish->listed;
-    if (wish->by_order) {
-        wish->taken = *given;
+    criteria->cpu_named = wi_sequence_place(&criteria->listed, WI_CPU) >= 0;
+    criteria->by_order = criteria->policy != WI_MANIFEST && !accelerators;
+    criteria->order = criteria->listed;
+    if (criteria->by_order) {
+        criteria->order = *given;
         if (given->count == 0)
-            (void)read_order(DEFAULT_ORDER, &wish->taken);
-        wish->cpu_named |= wi_sequence_place(given, WI_CPU) >= 0;
+            (void)read_order(DEFAULT_ORDER, &criteria->order);
+        criteria->cpu_named |= wi_sequence_place(given, WI_CPU) >= 0;
     }
-    bool in_its_place = wish->policy == WI_MANIFEST || (wish->by_order && given->count > 0);
-    wish->cpu_last = !in_its_place || wi_sequence_place(&wish->taken, WI_CPU) < 0;
-    if (wish->cpu_last) {
-        take_out(&wish->taken, WI_CPU);
-        add(&wish->taken, WI_CPU);
+    bool in_its_place = criteria->policy == WI_MANIFEST || (criteria->by_order && given->count > 0);
+    criteria->cpu_last = !in_its_place || wi_sequence_place(&criteria->order, WI_CPU) < 0;
+    if (criteria->cpu_last) {
+        take_out(&criteria->order, WI_CPU);
+        add(&criteria->order, WI_CPU);
     }
 }
 
-weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_fit_request *out)
+weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_options *options, wi_criteria *out)
 {
     wi_provider only = WI_CPU;
     wi_sequence given = {.count = 0};
-    *out = (wi_fit_request){.policy = WI_FASTEST};
+    *out = (wi_criteria){.policy = WI_FASTEST};
     weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_choice_create");
     if (status == WEIR_OK)
         status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->options, options, "weir_choice_create");
@@ -299,4 +300,53 @@ weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_option
     out->cpu = o->no_cpu ? WEIR_CPU_FORBIDDEN : out->manifest.requirements.cpu;
     put_in_order(out, only, &given);
     return WEIR_OK;
+}
+
+/* Settings --------------------------------------------------------------------------------------------------------- */
+
+#define LEVEL    "optimization"
+#define FALLBACK "cpu_fallback"
+
+bool wi_engine_has_levels(const char *engine)
+{
+    return strcmp(engine, "onnx") == 0;
+}
+
+static bool has(const wi_settings *settings, const char *key)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        if (strcmp(settings->all[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_options *options, const char *engine,
+                              wi_settings *out)
+{
+    size_t most = options->setting_count + manifest->setting_count + 2;
+    const char *level = manifest->requirements.graph_optimization_level;
+    *out = (wi_settings){.all = calloc(most, sizeof *out->all)};
+    if (!out->all)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %zu settings", most);
+    for (size_t i = 0; i < options->setting_count; i++)
+        out->all[out->count++] = options->settings[i];
+    for (size_t i = 0; i < manifest->setting_count; i++)
+        if (!has(out, manifest->settings[i].key))
+            out->all[out->count++] = manifest->settings[i];
+    if (level && *level && wi_engine_has_levels(engine) && !has(out, LEVEL))
+        out->all[out->count++] = (weir_setting){LEVEL, level};
+    return WEIR_OK;
+}
+
+/* Refused before anything is loaded, and by the library itself. */
+void wi_settings_forbid_cpu(wi_settings *settings, const char *engine)
+{
+    if (strcmp(engine, "onnx") == 0 && !has(settings, FALLBACK))
+        settings->all[settings->count++] = (weir_setting){FALLBACK, "off"};
+}
+
+void wi_settings_free(wi_settings *settings)
+{
+    free(settings->all);
+    *settings = (wi_settings){.count = 0};
 }

@@ -1,10 +1,11 @@
 /* What a manifest and options ask for, read and checked: words are numbers here, and defaults are filled in. */
-#ifndef WI_CHOICE_WISH_H
-#define WI_CHOICE_WISH_H
+#ifndef WI_CHOICE_CRITERIA_H
+#define WI_CHOICE_CRITERIA_H
 
 #include "base/keywords.h"
 
 #include <weir/select.h>
+#include <weir/engine.h>
 #include <weir/manifest.h>
 
 /* A device as it was named. */
@@ -22,23 +23,23 @@ typedef struct wi_sequence {
     size_t count;
 } wi_sequence;
 
-typedef struct wi_fit_request {
-    weir_manifest manifest; /* texts that are empty are NULL */
+typedef struct wi_criteria {
+    weir_manifest manifest; /* strings that are empty are NULL */
     weir_choice_options options;
     wi_policy policy;
     bool one_provider;  /* the options name it */
     wi_sequence listed; /* by the manifest */
-    wi_sequence taken;  /* in which they are tried */
+    wi_sequence order;  /* in which they are tried */
     bool by_order;      /* that is the option's or the default order, not the manifest's */
     bool cpu_named;     /* by the manifest, the option or the given order */
     bool cpu_last;      /* it is tried after all others, whatever they need */
     weir_cpu_use cpu;
     wi_device_name device;
-} wi_fit_request;
+} wi_criteria;
 
-/* Errors as weir_choice_create's, for words alone. Engines are looked at by whoever knows them. The wish points into the
+/* Errors as weir_choice_create's, for words alone. Engines are looked at by whoever knows them. The criteria points into the
  * manifest and the options. */
-weir_status wi_wish_read(const weir_manifest *manifest, const weir_choice_options *options, wi_fit_request *out);
+weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_options *options, wi_criteria *out);
 
 /* Its place in an order; -1: none. */
 int wi_sequence_place(const wi_sequence *order, wi_provider provider);
@@ -46,7 +47,24 @@ int wi_sequence_place(const wi_sequence *order, wi_provider provider);
 const char *wi_sequence_write(const wi_sequence *order, char *text, size_t capacity);
 
 /* Whether a device is meant by the option, and by the manifest's ordinals; every one is where none is named. */
-bool wi_wish_names(const wi_fit_request *wish, const weir_hardware_device *device);
-bool wi_wish_lists(const wi_fit_request *wish, const weir_hardware_device *device);
+bool wi_criteria_name(const wi_criteria *criteria, const weir_hardware_device *device);
+bool wi_criteria_list(const wi_criteria *criteria, const weir_hardware_device *device);
+
+/* The settings that a model is loaded with. */
+typedef struct wi_settings {
+    weir_setting *all; /* strings are the manifest's and the options' */
+    size_t count;
+} wi_settings;
+
+/* The options' settings, the manifest's of other keys, and for an engine that has levels the manifest's level as `optimization`,
+ * where no setting says it. WEIR_ERR_SYSTEM. The structures are of this library's size; to be freed with wi_settings_free. */
+weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_options *options, const char *engine,
+                              wi_settings *out);
+/* Once, for a provider beside cpu that has to run every part of the model. */
+void wi_settings_forbid_cpu(wi_settings *settings, const char *engine);
+void wi_settings_free(wi_settings *settings);
+
+/* Whether the engine has levels of optimization. */
+bool wi_engine_has_levels(const char *engine);
 
 #endif

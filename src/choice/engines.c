@@ -12,7 +12,7 @@ static const struct {
 } known[] = {{"onnx", ".onnx"}, {"gguf", ".gguf"}, {"llm", ""}};
 enum { KNOWN = sizeof known / sizeof known[0] };
 
-static const char *suffixes_of(const wi_engine_facts *engine)
+static const char *suffixes_of(const wi_engine_info *engine)
 {
     if (engine->table)
         return engine->table->suffixes;
@@ -22,15 +22,23 @@ static const char *suffixes_of(const wi_engine_facts *engine)
     return "";
 }
 
+static const wi_engine_info *find_named(const wi_engines *engines, const char *name)
+{
+    for (size_t i = 0; i < engines->count; i++)
+        if (strcasecmp(engines->all[i].name, name) == 0)
+            return &engines->all[i];
+    return NULL;
+}
+
 static weir_status add(wi_engines *engines, const char *name)
 {
-    if (wi_engines_named(engines, name))
+    if (find_named(engines, name))
         return WEIR_OK;
-    wi_engine_facts *more = realloc(engines->all, (engines->count + 1) * sizeof *more);
+    wi_engine_info *more = realloc(engines->all, (engines->count + 1) * sizeof *more);
     if (!more)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the list of engines");
     engines->all = more;
-    wi_engine_facts *engine = &more[engines->count];
+    wi_engine_info *engine = &more[engines->count];
     memset(engine, 0, sizeof *engine);
     engine->name = strdup(name);
     if (!engine->name)
@@ -93,14 +101,6 @@ void wi_engines_free(wi_engines *engines)
     *engines = (wi_engines){.count = 0};
 }
 
-const wi_engine_facts *wi_engines_named(const wi_engines *engines, const char *name)
-{
-    for (size_t i = 0; i < engines->count; i++)
-        if (strcasecmp(engines->all[i].name, name) == 0)
-            return &engines->all[i];
-    return NULL;
-}
-
 /* The first name behind `last`; NULL past the last one. */
 static const char *next_name(const wi_engines *engines, const char *last)
 {
@@ -116,7 +116,7 @@ static const char *next_name(const wi_engines *engines, const char *last)
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name)
 {
     char list[512] = "";
-    if (wi_engines_named(engines, name))
+    if (find_named(engines, name))
         return WEIR_OK;
     for (const char *one = ""; (one = next_name(engines, one));) {
         size_t length = strlen(list);
@@ -128,47 +128,47 @@ weir_status wi_engines_check(const wi_engines *engines, const char *what, const 
 /* Providers -------------------------------------------------------------------------------------------------------- */
 
 /* Whether the table reaches as far as `provider`: one of version 1 does not. */
-static bool tells_providers(const weir_engine *table)
+static bool reports_providers(const weir_engine *table)
 {
     return table->struct_size >= offsetof(weir_engine, provider) + sizeof table->provider && table->provider;
 }
 
 /* Without a word on providers an engine runs on the processor, if its library is here. */
-static void take_probe(wi_engine_facts *engine)
+static void ask_probe(wi_engine_info *engine)
 {
     weir_engine_probe probe = {.struct_size = sizeof probe};
     weir_engine_provider *cpu = &engine->providers[WI_CPU];
-    bool told = engine->table->probe(&probe) == WEIR_OK;
+    bool answered = engine->table->probe(&probe) == WEIR_OK;
     snprintf(cpu->name, sizeof cpu->name, "cpu");
-    cpu->state = told && probe.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
+    cpu->state = answered && probe.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
     snprintf(cpu->library, sizeof cpu->library, "%s", probe.library);
     snprintf(cpu->version, sizeof cpu->version, "%s", probe.version);
-    snprintf(cpu->missing, sizeof cpu->missing, "%s", told ? probe.missing : weir_detail());
+    snprintf(cpu->missing, sizeof cpu->missing, "%s", answered ? probe.missing : weir_detail());
 }
 
-static void take_providers(wi_engine_facts *engine)
+static void ask_providers(wi_engine_info *engine)
 {
     enum { MOST = 64 };
     for (size_t i = 0; i < MOST; i++) {
-        weir_engine_provider told = {.struct_size = sizeof told};
+        weir_engine_provider reported = {.struct_size = sizeof reported};
         wi_provider provider;
-        if (engine->table->provider(i, &told) != WEIR_OK)
+        if (engine->table->provider(i, &reported) != WEIR_OK)
             return;
-        if (wi_provider_read("", told.name, &provider) == WEIR_OK && !engine->providers[provider].name[0])
-            engine->providers[provider] = told;
+        if (wi_provider_read("", reported.name, &provider) == WEIR_OK && !engine->providers[provider].name[0])
+            engine->providers[provider] = reported;
     }
 }
 
-void wi_engine_ask(wi_engine_facts *engine)
+void wi_engine_ask(wi_engine_info *engine)
 {
     if (engine->asked || !engine->table)
         return;
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     engine->asked = true;
-    if (tells_providers(engine->table))
-        take_providers(engine);
+    if (reports_providers(engine->table))
+        ask_providers(engine);
     else
-        take_probe(engine);
+        ask_probe(engine);
     wi_detail_restore(&kept);
 }

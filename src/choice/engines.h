@@ -1,22 +1,22 @@
 /* What engines tell of themselves. */
-#ifndef WI_CHOICE_FACTS_H
-#define WI_CHOICE_FACTS_H
+#ifndef WI_CHOICE_ENGINES_H
+#define WI_CHOICE_ENGINES_H
 
 #include "base/keywords.h"
 
 #include <weir/engine.h>
 
-typedef struct wi_engine_facts {
+typedef struct wi_engine_info {
     const char *name;
     const weir_engine *table; /* NULL: the plug-in is not here */
     char missing[1024];       /* if it is not: why, and how to get it */
     bool takes_file;
     bool asked;                                   /* whether it was asked for its providers */
     weir_engine_provider providers[WI_PROVIDERS]; /* `name` "": the engine has no such provider */
-} wi_engine_facts;
+} wi_engine_info;
 
 typedef struct wi_engines {
-    wi_engine_facts *all;
+    wi_engine_info *all;
     size_t count;
 } wi_engines;
 
@@ -24,10 +24,9 @@ typedef struct wi_engines {
  * else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure. WEIR_ERR_SYSTEM. */
 weir_status wi_engines_find(const char *path, wi_engines *out);
 /* Asks an engine for its providers, if that has not been done. Opens its libraries. */
-void wi_engine_ask(wi_engine_facts *engine);
+void wi_engine_ask(wi_engine_info *engine);
 void wi_engines_free(wi_engines *engines);
 
-const wi_engine_facts *wi_engines_named(const wi_engines *engines, const char *name);
 /* WEIR_ERR_INVALID with the names that there are. */
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name);
 

@@ -36,37 +36,37 @@ static uint64_t bytes_to_be_had(const wi_candidate *c)
     return c->obtainable == WEIR_BYTES_UNKNOWN ? 0 : c->obtainable;
 }
 
-static bool is_last_resort(const wi_world *world, const wi_candidate *c)
+static bool is_last_resort(const wi_context *context, const wi_candidate *c)
 {
-    return c->provider == WI_CPU && world->wish.cpu_last;
+    return c->provider == WI_CPU && context->criteria.cpu_last;
 }
 
-static uint64_t cost(const wi_world *world, const wi_candidate *c)
+static uint64_t cost(const wi_context *context, const wi_candidate *c)
 {
-    if (world->wish.policy != WI_MEMORY)
+    if (context->criteria.policy != WI_MEMORY)
         return 0;
-    return c->prediction->told ? c->prediction->bytes : UINT64_MAX;
+    return c->prediction->known ? c->prediction->bytes : UINT64_MAX;
 }
 
 /* With a strategy, the manifest's ordinals are no limits, and come first. */
-static bool is_preferred(const wi_world *world, const wi_candidate *c)
+static bool is_preferred(const wi_context *context, const wi_candidate *c)
 {
-    const weir_requirements *needs = &world->wish.manifest.requirements;
-    return needs->strategy && needs->device_count > 0 && wi_wish_lists(&world->wish, c->device);
+    const weir_requirements *needs = &context->criteria.manifest.requirements;
+    return needs->strategy && needs->device_count > 0 && wi_criteria_list(&context->criteria, c->device);
 }
 
-static int by_rank(const wi_world *world, const wi_candidate *a, const wi_candidate *b)
+static int by_rank(const wi_context *context, const wi_candidate *a, const wi_candidate *b)
 {
-    const wi_sequence *order = &world->wish.taken;
-    int differs = compare(is_last_resort(world, a), is_last_resort(world, b));
+    const wi_sequence *order = &context->criteria.order;
+    int differs = compare(is_last_resort(context, a), is_last_resort(context, b));
     if (differs == 0)
-        differs = compare(cost(world, a), cost(world, b));
+        differs = compare(cost(context, a), cost(context, b));
     if (differs == 0)
         differs = wi_sequence_place(order, a->provider) - wi_sequence_place(order, b->provider);
     if (differs == 0)
         differs = strcmp(a->engine->name, b->engine->name);
     if (differs == 0)
-        differs = compare(is_preferred(world, b), is_preferred(world, a));
+        differs = compare(is_preferred(context, b), is_preferred(context, a));
     if (differs == 0)
         differs = compare(bytes_to_be_had(b), bytes_to_be_had(a));
     return differs ? differs : by_device(a, b);
@@ -83,17 +83,17 @@ static int in_order(const void *x, const void *y, void *user)
 
 /* Reasons ---------------------------------------------------------------------------------------------------------- */
 
-static const char *place_in_order(const wi_world *world, const wi_candidate *c, char *text, size_t capacity)
+static const char *place_in_order(const wi_context *context, const wi_candidate *c, char *text, size_t capacity)
 {
-    const wi_fit_request *wish = &world->wish;
-    if (is_last_resort(world, c))
-        snprintf(text, capacity, wish->cpu_named ? "the processor comes last" : "the processor is the last resort");
-    else if (wish->one_provider)
+    const wi_criteria *criteria = &context->criteria;
+    if (is_last_resort(context, c))
+        snprintf(text, capacity, criteria->cpu_named ? "the processor comes last" : "the processor is the last resort");
+    else if (criteria->one_provider)
         snprintf(text, capacity, "%s was asked for", wi_provider_name(c->provider));
     else
         snprintf(text, capacity, "%s is number %d of %s", wi_provider_name(c->provider),
-                 wi_sequence_place(&wish->taken, c->provider) + 1,
-                 wish->by_order ? "the order" : "the manifest's providers");
+                 wi_sequence_place(&criteria->order, c->provider) + 1,
+                 criteria->by_order ? "the order" : "the manifest's providers");
     return text;
 }
 
@@ -105,30 +105,31 @@ static bool all_exact(const weir_engine_plan *plan)
     return true;
 }
 
-static void say_rank(wi_world *world, wi_candidate *c)
+static void say_rank(wi_context *context, wi_candidate *c)
 {
     char place[96], wanted[24], there[24];
-    const wi_prediction *told = c->prediction;
-    place_in_order(world, c, place, sizeof place);
-    weir_size_format(wi_candidate_bytes(world, c), wanted, sizeof wanted);
+    const wi_prediction *prediction = c->prediction;
+    place_in_order(context, c, place, sizeof place);
+    weir_size_format(wi_candidate_bytes(context, c), wanted, sizeof wanted);
     if (c->obtainable == WEIR_BYTES_UNKNOWN)
         snprintf(there, sizeof there, "nobody knows how much");
     else
         weir_size_format(c->obtainable, there, sizeof there);
-    if (told->told)
-        c->reason = wi_string_pool_print(&world->texts, "%s; %s%s predicted, %s can be had", place,
-                                         all_exact(&told->plan) ? "" : "at least ", wanted, there);
+    if (prediction->known)
+        c->reason = wi_string_pool_print(&context->strings, "%s; %s%s predicted, %s can be had", place,
+                                         all_exact(&prediction->plan) ? "" : "at least ", wanted, there);
     else
         c->reason =
-            wi_string_pool_print(&world->texts, "%s; %s can be had, the file has %s and no prediction is made: %s",
-                                 place, there, wanted, told->reason);
+            wi_string_pool_print(&context->strings, "%s; %s can be had, the file has %s and no prediction is made: %s",
+                                 place, there, wanted, prediction->reason);
 }
 
-void wi_rank(wi_world *world)
+void wi_rank(wi_context *context)
 {
-    if (world->count > 0)
-        qsort_r(world->candidates, world->count, sizeof world->candidates[0], in_order, world);
-    world->accepted = 0;
-    while (world->accepted < world->count && world->candidates[world->accepted].verdict == WEIR_VERDICT_ACCEPTED)
-        say_rank(world, &world->candidates[world->accepted++]);
+    if (context->count > 0)
+        qsort_r(context->candidates, context->count, sizeof context->candidates[0], in_order, context);
+    context->accepted = 0;
+    while (context->accepted < context->count &&
+           context->candidates[context->accepted].verdict == WEIR_VERDICT_ACCEPTED)
+        say_rank(context, &context->candidates[context->accepted++]);
 }

@@ -1,6 +1,6 @@
 /* The engines that are known: linked in, or found as plug-ins. */
-#ifndef WI_REGISTRY_H
-#define WI_REGISTRY_H
+#ifndef WI_ENGINES_REGISTRY_H
+#define WI_ENGINES_REGISTRY_H
 
 #include "base/internal.h"
 

@@ -114,7 +114,7 @@ weir_status weir_hardware_create(const weir_hardware_options *options, weir_hard
         return status;
     wi_watch_forks();
     wi_answer answers[WI_SOURCES];
-    status = wi_places_ask(root, o.limit_ms * MS, o.anew, answers);
+    status = wi_probe(root, o.limit_ms * MS, o.anew, answers);
     if (status != WEIR_OK)
         return status;
     wi_visibility visibility = {.given = o.visible,

@@ -1,6 +1,6 @@
 /* Putting together what the sources have found: each device once, with its ordinal as this process would use it. */
-#ifndef WI_MERGE_H
-#define WI_MERGE_H
+#ifndef WI_HARDWARE_MERGE_H
+#define WI_HARDWARE_MERGE_H
 
 #include "hardware/probe.h"
 

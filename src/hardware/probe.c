@@ -16,33 +16,33 @@ static const wi_source *const sources[WI_SOURCES] = {
 #define SLOW (50 * MS)             /* a failure that took longer is not tried again at once, */
 #define MOST (UINT64_C(5000) * MS) /* but after ten times as long, and after this at the latest */
 
-/* A source at one root. All members but `kept`, which is its thread's, are under the place's lock. */
-typedef struct asked {
+/* A source at one root. All members but `kept`, which is its thread's, are under the root's lock. */
+typedef struct probe {
     const wi_source *source;
-    struct place *place;
+    struct probed_root *at;
     void *kept;
     wi_found *latest;
     bool running, failed; /* the last start or thread had no room */
     uint64_t begun;       /* when it was asked last */
     uint64_t told;        /* when `latest` was asked for */
     uint64_t again;       /* it is not asked before */
-} asked;
+} probe;
 
-/* A root that was asked for. Places stay for the life of the process, as threads may still be at work for them. */
-typedef struct place {
-    struct place *next;
+/* A root that was asked for. They stay for the life of the process, as threads may still be at work for them. */
+typedef struct probed_root {
+    struct probed_root *next;
     char *root;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    asked asked[WI_SOURCES];
-} place;
+    probe probes[WI_SOURCES];
+} probed_root;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
-static place *places;
+static probed_root *roots;
 
-static place *make_place(const char *root)
+static probed_root *make_root(const char *root)
 {
-    place *p = calloc(1, sizeof *p);
+    probed_root *p = calloc(1, sizeof *p);
     char *copy = strdup(root);
     if (!p || !copy) {
         free(p);
@@ -57,22 +57,22 @@ static place *make_place(const char *root)
     pthread_mutex_init(&p->lock, NULL);
     p->root = copy;
     for (size_t i = 0; i < WI_SOURCES; i++) {
-        p->asked[i].source = sources[i];
-        p->asked[i].place = p;
+        p->probes[i].source = sources[i];
+        p->probes[i].at = p;
     }
-    p->next = places;
-    places = p;
+    p->next = roots;
+    roots = p;
     return p;
 }
 
-static place *find_place(const char *root)
+static probed_root *find_root(const char *root)
 {
     pthread_mutex_lock(&lock);
-    place *p = places;
+    probed_root *p = roots;
     while (p && strcmp(p->root, root) != 0)
         p = p->next;
     if (!p)
-        p = make_place(root);
+        p = make_root(root);
     pthread_mutex_unlock(&lock);
     return p;
 }
@@ -88,11 +88,11 @@ static void clear(wi_found *found)
 
 static void *ask(void *user)
 {
-    asked *a = user;
+    probe *a = user;
     wi_found *found = calloc(1, sizeof *found);
     if (found)
-        a->source->ask(a->place->root, &a->kept, found);
-    pthread_mutex_lock(&a->place->lock);
+        a->source->ask(a->at->root, &a->kept, found);
+    pthread_mutex_lock(&a->at->lock);
     uint64_t now = wi_now(), took = now - a->begun;
     wi_found *old = a->latest;
     a->failed = !found;
@@ -103,15 +103,15 @@ static void *ask(void *user)
     if (found && !found->told && took > SLOW)
         a->again = now + wi_min(10 * took, MOST);
     a->running = false;
-    pthread_cond_broadcast(&a->place->changed);
-    pthread_mutex_unlock(&a->place->lock);
+    pthread_cond_broadcast(&a->at->changed);
+    pthread_mutex_unlock(&a->at->lock);
     if (found)
         clear(old);
     return NULL;
 }
 
 /* With the lock held. The thread takes no signals: they are the program's. */
-static void start(asked *a)
+static void start(probe *a)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -128,16 +128,16 @@ static void start(asked *a)
 }
 
 /* With the lock held. */
-static void wait_for(const asked *a, uint64_t deadline)
+static void wait_for(const probe *a, uint64_t deadline)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline / (1000 * MS)), .tv_nsec = (long)(deadline % (1000 * MS))};
     int result = 0;
     while (a->running && result != ETIMEDOUT)
-        result = pthread_cond_timedwait(&a->place->changed, &a->place->lock, &until);
+        result = pthread_cond_timedwait(&a->at->changed, &a->at->lock, &until);
 }
 
 /* With the lock held; `now`: when this look began. */
-static bool copy_answer(const asked *a, uint64_t now, wi_answer *out)
+static bool copy_answer(const probe *a, uint64_t now, wi_answer *out)
 {
     uint64_t since = a->failed ? a->told : a->begun;
     *out = (wi_answer){.source = a->source->name,
@@ -158,9 +158,9 @@ static bool copy_answer(const asked *a, uint64_t now, wi_answer *out)
     return true;
 }
 
-weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES])
+weir_status wi_probe(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES])
 {
-    place *p = find_place(root);
+    probed_root *p = find_root(root);
     memset(answers, 0, WI_SOURCES * sizeof *answers);
     if (!p)
         return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
@@ -168,12 +168,12 @@ weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer
     bool good = true;
     pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        if (!p->asked[i].running && (anew || now >= p->asked[i].again))
-            start(&p->asked[i]);
+        if (!p->probes[i].running && (anew || now >= p->probes[i].again))
+            start(&p->probes[i]);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        wait_for(&p->asked[i], (anew ? now : p->asked[i].begun) + limit);
+        wait_for(&p->probes[i], (anew ? now : p->probes[i].begun) + limit);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        good = copy_answer(&p->asked[i], now, &answers[i]) && good;
+        good = copy_answer(&p->probes[i], now, &answers[i]) && good;
     pthread_mutex_unlock(&p->lock);
     if (good)
         return WEIR_OK;

@@ -1,7 +1,7 @@
-/* Asking the sources of a root, each in a thread of its own and with a time limit: one that hangs keeps nobody waiting twice, and
+/* Probe threads: each source of a root is asked in a thread of its own, with a time limit. One that hangs keeps nobody waiting twice, and
  * its answer, when it comes, serves the next look. */
-#ifndef WI_PLACES_H
-#define WI_PLACES_H
+#ifndef WI_HARDWARE_PROBE_H
+#define WI_HARDWARE_PROBE_H
 
 #include "hardware/source.h"
 
@@ -18,7 +18,7 @@ typedef struct wi_answer {
 /* Asks all sources and waits for each until `limit` nanoseconds after it was asked; for one that was asked before and has been
  * silent for longer not at all, unless `anew`. A source that failed slowly is left alone for up to 5 s, unless `anew`. Errors:
  * WEIR_ERR_SYSTEM, with nothing to clear. */
-weir_status wi_places_ask(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES]);
+weir_status wi_probe(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES]);
 void wi_answers_clear(wi_answer answers[WI_SOURCES]);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * A source that opens libraries keeps them, and what else it needs again, in a record of its own, which is the source's alone:
  * it is never asked twice at the same time for one root. */
-#ifndef WI_SOURCE_H
-#define WI_SOURCE_H
+#ifndef WI_HARDWARE_SOURCE_H
+#define WI_HARDWARE_SOURCE_H
 
 #include "base/internal.h"
 

@@ -12,8 +12,8 @@
  * CUDA's are of NVIDIA's CUDA Programming Guide, and where that is silent of what driver 580 made of 86 lists on a machine with
  * one H200 (tests/hardware/gpu.c asks whatever driver there is); ROCR's and HIP's of their sources (amd_filter_device.cpp,
  * rocdevice.cpp). */
-#ifndef WI_VISIBLE_H
-#define WI_VISIBLE_H
+#ifndef WI_HARDWARE_VISIBLE_H
+#define WI_HARDWARE_VISIBLE_H
 
 #include "base/internal.h"
 

@@ -1,14 +1,12 @@
-/* The keys: what they are called, who takes their values, and where those go. */
+/* The keys: what they are called, what parses their values, and where those go. */
 #include "manifest/parse.h"
 #include <weir/manifest.h>
-#include "manifest/locations.h"
-#include "manifest/words.h"
 
 #include <string.h>
 
 typedef struct entry {
     const char *name;
-    wi_claim *take;
+    wi_parse_value *parse;
     size_t to; /* of weir_manifest */
 } entry;
 
@@ -17,42 +15,42 @@ typedef struct entry {
 enum { FIRST_REQUIREMENT = WI_PREFERRED_PROVIDER };
 
 static const entry entries[WI_FIELDS] = {
-    [WI_FRAMEWORK] = {"framework", wi_take_framework, TOP(framework)},
-    [WI_MODEL_FILE] = {"model_file", wi_take_text, TOP(model_file)},
-    [WI_NAME] = {"name", wi_take_text, TOP(name)},
-    [WI_PROJECT_NAME] = {"project_name", wi_take_text, TOP(name)},
-    [WI_VERSION] = {"version", wi_take_text, TOP(version)},
-    [WI_FORMAT] = {"format", wi_take_format, 0},
-    [WI_CREATED_AT] = {"created_at", wi_take_described, 0},
-    [WI_MODEL_TYPE] = {"model_type", wi_take_described, 0},
-    [WI_TASK] = {"task", wi_take_described, 0},
+    [WI_FRAMEWORK] = {"framework", wi_parse_framework, TOP(framework)},
+    [WI_MODEL_FILE] = {"model_file", wi_parse_text, TOP(model_file)},
+    [WI_NAME] = {"name", wi_parse_text, TOP(name)},
+    [WI_PROJECT_NAME] = {"project_name", wi_parse_text, TOP(name)},
+    [WI_VERSION] = {"version", wi_parse_text, TOP(version)},
+    [WI_FORMAT] = {"format", wi_parse_format, 0},
+    [WI_CREATED_AT] = {"created_at", wi_parse_described, 0},
+    [WI_MODEL_TYPE] = {"model_type", wi_parse_described, 0},
+    [WI_TASK] = {"task", wi_parse_described, 0},
     [WI_METADATA] = {"metadata", NULL, 0},
-    [WI_CRON_JOBS] = {"cron_jobs", wi_take_jobs, 0},
-    [WI_REQUIREMENTS] = {"hardware_requirements", wi_take_requirements, 0},
-    [WI_TUNING] = {"tuning", wi_take_tuning, 0},
-    [WI_PREFERRED_PROVIDER] = {"preferred_provider", wi_take_provider, WANTED(preferred_provider)},
-    [WI_FALLBACK_PROVIDERS] = {"fallback_providers", wi_take_providers, 0},
-    [WI_MIN_MEMORY] = {"min_memory", wi_take_bytes, WANTED(min_memory)},
-    [WI_MIN_MEMORY_MB] = {"min_memory_mb", wi_take_mib, WANTED(min_memory)},
-    [WI_MIN_VRAM] = {"min_vram", wi_take_bytes, WANTED(min_vram)},
-    [WI_MIN_VRAM_MB] = {"min_vram_mb", wi_take_mib, WANTED(min_vram)},
-    [WI_RESERVATION] = {"gpu_memory_reservation", wi_take_bytes, WANTED(guaranteed)},
-    [WI_RESERVATION_MB] = {"gpu_memory_reservation_mb", wi_take_mib, WANTED(guaranteed)},
-    [WI_LIMIT] = {"gpu_memory_limit", wi_take_bytes, WANTED(maximum)},
-    [WI_LIMIT_MB] = {"gpu_memory_limit_mb", wi_take_mib, WANTED(maximum)},
-    [WI_MIN_CUDA] = {"min_cuda_version", wi_take_version, WANTED(min_cuda_version)},
-    [WI_MIN_DRIVER] = {"min_driver_version", wi_take_version, WANTED(min_driver_version)},
-    [WI_MIN_CAPABILITY] = {"min_compute_capability", wi_take_version, WANTED(min_compute_capability)},
-    [WI_PRECISION] = {"required_precision", wi_take_precision, 0},
-    [WI_OPTIMIZED_FOR] = {"optimized_for", wi_take_texts, 0},
-    [WI_LEVEL] = {"graph_optimization_level", wi_take_level, WANTED(graph_optimization_level)},
-    [WI_DEVICE_ID] = {"device_id", wi_take_device, 0},
-    [WI_DEVICE_IDS] = {"gpu_device_ids", wi_take_devices, 0},
-    [WI_STRATEGY] = {"strategy", wi_take_strategy, WANTED(strategy)},
-    [WI_COMPUTE_SHARE] = {"gpu_compute_share_milli", wi_take_share, 0},
-    [WI_ISOLATION] = {"isolation_mode", wi_take_isolation, 0},
-    [WI_ALLOW_CPU] = {"allow_cpu", wi_take_cpu, WANTED(cpu)},
-    [WI_COVERAGE] = {"min_provider_coverage", wi_take_coverage, WANTED(min_coverage)},
+    [WI_CRON_JOBS] = {"cron_jobs", wi_parse_jobs, 0},
+    [WI_REQUIREMENTS] = {"hardware_requirements", wi_parse_requirements, 0},
+    [WI_TUNING] = {"tuning", wi_parse_tuning, 0},
+    [WI_PREFERRED_PROVIDER] = {"preferred_provider", wi_parse_provider, WANTED(preferred_provider)},
+    [WI_FALLBACK_PROVIDERS] = {"fallback_providers", wi_parse_providers, 0},
+    [WI_MIN_MEMORY] = {"min_memory", wi_parse_bytes, WANTED(min_memory)},
+    [WI_MIN_MEMORY_MB] = {"min_memory_mb", wi_parse_mib, WANTED(min_memory)},
+    [WI_MIN_VRAM] = {"min_vram", wi_parse_bytes, WANTED(min_vram)},
+    [WI_MIN_VRAM_MB] = {"min_vram_mb", wi_parse_mib, WANTED(min_vram)},
+    [WI_RESERVATION] = {"gpu_memory_reservation", wi_parse_bytes, WANTED(guaranteed)},
+    [WI_RESERVATION_MB] = {"gpu_memory_reservation_mb", wi_parse_mib, WANTED(guaranteed)},
+    [WI_LIMIT] = {"gpu_memory_limit", wi_parse_bytes, WANTED(maximum)},
+    [WI_LIMIT_MB] = {"gpu_memory_limit_mb", wi_parse_mib, WANTED(maximum)},
+    [WI_MIN_CUDA] = {"min_cuda_version", wi_parse_version, WANTED(min_cuda_version)},
+    [WI_MIN_DRIVER] = {"min_driver_version", wi_parse_version, WANTED(min_driver_version)},
+    [WI_MIN_CAPABILITY] = {"min_compute_capability", wi_parse_version, WANTED(min_compute_capability)},
+    [WI_PRECISION] = {"required_precision", wi_parse_precision, 0},
+    [WI_OPTIMIZED_FOR] = {"optimized_for", wi_parse_texts, 0},
+    [WI_LEVEL] = {"graph_optimization_level", wi_parse_level, WANTED(graph_optimization_level)},
+    [WI_DEVICE_ID] = {"device_id", wi_parse_device, 0},
+    [WI_DEVICE_IDS] = {"gpu_device_ids", wi_parse_devices, 0},
+    [WI_STRATEGY] = {"strategy", wi_parse_strategy, WANTED(strategy)},
+    [WI_COMPUTE_SHARE] = {"gpu_compute_share_milli", wi_parse_share, 0},
+    [WI_ISOLATION] = {"isolation_mode", wi_parse_isolation, 0},
+    [WI_ALLOW_CPU] = {"allow_cpu", wi_parse_cpu, WANTED(cpu)},
+    [WI_COVERAGE] = {"min_provider_coverage", wi_parse_coverage, WANTED(min_coverage)},
 };
 
 const char *wi_field_name(wi_field field)
@@ -60,9 +58,9 @@ const char *wi_field_name(wi_field field)
     return entries[field].name;
 }
 
-/* ---- unknown keys ---------------------------------------------------------------------------------------------------- */
+/* ---- unknown keys ------------------------------------------------------------------------------------------------ */
 
-static void unknown(wi_reading *r, const char *key, size_t at, bool requirements)
+static void unknown(wi_parse_context *r, const char *key, size_t at, bool requirements)
 {
     const char *here[WI_FIELDS + 1] = {NULL}, *there[WI_FIELDS + 1] = {NULL};
     size_t here_count = 0, there_count = 0;
@@ -72,8 +70,8 @@ static void unknown(wi_reading *r, const char *key, size_t at, bool requirements
         else
             there[there_count++] = entries[i].name;
     wi_shown shown;
-    const char *name = wi_show(&shown, key), *near = wi_word_near(here, key);
-    if (wi_word(there, key))
+    const char *name = wi_show(&shown, key), *near = wi_keyword_near(here, key);
+    if (wi_keyword(there, key))
         wi_problem_add(&r->problems, at, "the key \"%s\" belongs %s", name,
                        requirements ? "outside of hardware_requirements, into the manifest itself"
                                     : "into hardware_requirements");
@@ -93,9 +91,9 @@ static int find(const char *key, bool requirements)
     return -1;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static void read_one(wi_reading *r, int field, const wi_place *place, json_t *json)
+static void read_one(wi_parse_context *r, int field, const wi_location *place, json_t *json)
 {
     r->problems.out_of_memory |= !json; /* jansson loses letters when it has no memory, and here a key with them */
     if (!json || json_is_null(json))
@@ -104,18 +102,18 @@ static void read_one(wi_reading *r, int field, const wi_place *place, json_t *js
     r->key_at[field] = place->key;
     r->value_at[field] = place->value;
     wi_value value = {(wi_field)field, json, place->value, place->value_end};
-    if (entries[field].take)
-        entries[field].take(r, &value, (char *)&r->held->manifest + entries[field].to);
+    if (entries[field].parse)
+        entries[field].parse(r, &value, (char *)&r->held->manifest + entries[field].to);
 }
 
 /* What is there twice is not looked at: the tree has one of the values, and which place is that one's is not known. That there
  * are two is said elsewhere. */
-void wi_fields_read(wi_reading *r, size_t at, json_t *object, bool requirements)
+void wi_fields_read(wi_parse_context *r, size_t at, json_t *object, bool requirements)
 {
     unsigned times[WI_FIELDS] = {0};
     for (int pass = 0; pass < 2; pass++) {
         wi_walk walk = wi_walk_into(r->text, at);
-        for (wi_place place; wi_walk_next(&walk, &place);) {
+        for (wi_location place; wi_walk_next(&walk, &place);) {
             json_t *decoded = wi_decoded(r, place.key, place.key_end);
             const char *key = decoded ? json_string_value(decoded) : "";
             int field = find(key, requirements);

@@ -11,7 +11,7 @@
 
 static const char genai_config[] = "genai_config.json";
 
-/* ---- paths ----------------------------------------------------------------------------------------------------------- */
+/* ---- paths ------------------------------------------------------------------------------------------------------- */
 
 char *wi_path_folder(const char *path)
 {
@@ -43,7 +43,8 @@ bool wi_path_stays(const char *name)
     return true;
 }
 
-bool wi_folder_has(const char *folder, const char *name)
+/* Whether that folder has a file of this name. */
+static bool folder_has(const char *folder, const char *name)
 {
     struct stat found;
     char *path = wi_path_in(folder, name);
@@ -52,7 +53,7 @@ bool wi_folder_has(const char *folder, const char *name)
     return has;
 }
 
-/* ---- what a file is -------------------------------------------------------------------------------------------------- */
+/* ---- what a file is ---------------------------------------------------------------------------------------------- */
 
 typedef struct suffix {
     const char *text;
@@ -128,7 +129,7 @@ wi_file_kind wi_file_look(const char *path, const char **why)
         return WI_FILE_MISSING;
     if (S_ISDIR(found.st_mode)) {
         *why = "it is a folder without genai_config.json, which one of ONNX Runtime GenAI's has";
-        return wi_folder_has(path, genai_config) ? WI_FILE_GENAI : WI_FILE_REFUSED;
+        return folder_has(path, genai_config) ? WI_FILE_GENAI : WI_FILE_REFUSED;
     }
     *why = "it is neither a file nor a folder";
     if (!S_ISREG(found.st_mode))
@@ -150,7 +151,7 @@ char *wi_file_model(const char *path, bool llm, wi_file_kind *kind)
     if (folder || (*kind != WI_FILE_GENAI && !(llm && *kind == WI_FILE_ONNX)))
         return strdup(path);
     char *around = wi_path_folder(path);
-    bool genai = around && wi_folder_has(around, genai_config);
+    bool genai = around && folder_has(around, genai_config);
     if (genai)
         *kind = WI_FILE_GENAI;
     char *model = strdup(!genai ? path : *around ? around : ".");
@@ -168,7 +169,7 @@ const char *wi_file_format(wi_file_kind kind)
     return kind == WI_FILE_GENAI ? "genai" : wi_file_framework(kind);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static weir_status read_whole(int file, const char *path, size_t most, char **out, size_t *length)
 {

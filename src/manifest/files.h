@@ -28,9 +28,6 @@ const char *wi_file_framework(wi_file_kind kind);
 /* "onnx", "gguf", "genai" */
 const char *wi_file_format(wi_file_kind kind);
 
-/* Whether that folder has a file of this name. */
-bool wi_folder_has(const char *folder, const char *name);
-
 /* The folder that a file lies in, "" for one of the working directory; and a name in it. To be freed; NULL without memory. */
 char *wi_path_folder(const char *path);
 char *wi_path_in(const char *folder, const char *name);

@@ -15,7 +15,7 @@ enum { LARGEST = 4 << 20 };
 /* What became of a path: problems, or else what is held. */
 typedef struct outcome {
     wi_held *held;
-    wi_reading reading;
+    wi_parse_context reading;
     char *shown;       /* the file that has the problems */
     char detail[1024]; /* the caller's: sizes and words that were no good have left theirs */
 } outcome;
@@ -42,7 +42,7 @@ static weir_status read_json(outcome *o, const char *file, const char *folder, b
     weir_status status = wi_file_read(file, LARGEST, &text, &length);
     if (status != WEIR_OK)
         return status;
-    wi_reading *r = &o->reading;
+    wi_parse_context *r = &o->reading;
     r->text = text;
     r->folder = folder;
     r->package = package;
@@ -133,7 +133,7 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
     return status;
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 weir_status weir_manifest_read(const char *path, const weir_manifest_options *options, weir_manifest **out)
 {

@@ -1,21 +1,68 @@
+/* Packages: found or unpacked, and in use while they are open. */
 #include "base/internal.h"
 #include "manifest/package.h"
-#include "manifest/package_clear.h"
 #include "manifest/package_store.h"
 
 #include <weir/base.h>
 #include <weir/manifest.h>
 
-#include <nettle/sha2.h>
-
 #include <errno.h>
 #include <fcntl.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-/* ---- content --------------------------------------------------------------------------------------------------------- */
+/* How much a package will take, and whether the disk has space for it ---------------------------------------------- */
+
+enum {
+    MOST_TIMES = 1032
+}; /* deflate makes nothing shorter than by that: a larger length is none (zlib's Technical Details) */
+
+/* At least: a gzip file ends with the length of what its last member holds, modulo 2^32, and compressing hardly makes anything
+ * longer. More there is no telling without decompressing: there may be several members, or 2^32 bytes more; what is missing then
+ * is found when the tar names the sizes of its files. */
+uint64_t wi_package_expected(const wi_package *package)
+{
+    unsigned char head[2], end[4];
+    if (package->bytes < 18 || pread(package->file, head, sizeof head, 0) != sizeof head || head[0] != 0x1f ||
+        head[1] != 0x8b || pread(package->file, end, sizeof end, (off_t)package->bytes - 4) != sizeof end)
+        return 0;
+    uint64_t last = end[0] | (uint64_t)end[1] << 8 | (uint64_t)end[2] << 16 | (uint64_t)end[3] << 24;
+    uint64_t least = package->bytes - package->bytes / 64;
+    return last > least && last <= package->bytes * MOST_TIMES ? last : least;
+}
+
+/* WEIR_ERR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. *missing: the bytes that are too many,
+ * UINT64_MAX where nobody can tell. */
+static weir_status missing_space(const wi_package *package, int folder, uint64_t bytes, uint64_t *missing)
+{
+    struct statvfs disk;
+    *missing = UINT64_MAX;
+    if (fstatvfs(folder, &disk) != 0)
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot ask how much room there is for %s: %s", package->path,
+                         strerror(errno));
+    uint64_t space = (uint64_t)disk.f_bavail * disk.f_frsize;
+    char wanted[32], there[32];
+    *missing = bytes > space ? bytes - space : 0;
+    if (bytes <= space)
+        return WEIR_OK;
+    return weir_fail(
+        WEIR_ERR_SYSTEM,
+        "no room on the disk to unpack %s: %s are wanted and %s free; make room, or name a store elsewhere "
+        "(WEIR_HOME)",
+        package->path, weir_size_format(bytes, wanted, sizeof wanted), weir_size_format(space, there, sizeof there));
+}
+
+weir_status wi_package_check_space(const wi_package *package, int folder, uint64_t bytes)
+{
+    uint64_t missing;
+    return missing_space(package, folder, bytes, &missing);
+}
+
+/* ---- content ----------------------------------------------------------------------------------------------------- */
 
 static weir_status content_of(const wi_package *package, char content[WI_CONTENT_BYTES])
 {
@@ -36,7 +83,7 @@ static weir_status content_of(const wi_package *package, char content[WI_CONTENT
     return WEIR_OK;
 }
 
-/* ---- unpacking ------------------------------------------------------------------------------------------------------- */
+/* ---- unpacking --------------------------------------------------------------------------------------------------- */
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -57,17 +104,17 @@ static weir_status check_unpacked(const wi_package *package, const struct stat *
 }
 
 /* Room on the disk for what is to come; where there is none, by clearing what was used longest ago, if that can be enough. */
-static weir_status make_room(const wi_package *package, int packages, const char *path)
+static weir_status make_space(const wi_package *package, int packages, const char *path)
 {
     weir_manifest_cleared cleared = {0};
     wi_packages_there there;
     uint64_t bytes = wi_package_expected(package), missing;
     bytes = bytes < package->limit ? bytes : package->limit;
-    weir_status status = wi_package_missing(package, packages, bytes, &missing);
+    weir_status status = missing_space(package, packages, bytes, &missing);
     if (status == WEIR_OK || wi_packages_count(packages, path, &there) != WEIR_OK || missing > there.idle)
         return status;
     status = wi_packages_clear(packages, path, (wi_bounds){there.bytes - missing, UINT64_MAX}, &cleared);
-    return status == WEIR_OK ? wi_package_room(package, packages, bytes) : status;
+    return status == WEIR_OK ? wi_package_check_space(package, packages, bytes) : status;
 }
 
 /* What is new is good: the others make way for it. */
@@ -84,7 +131,7 @@ static weir_status unpack(const wi_package *package, const struct stat *before, 
                           const char *content)
 {
     wi_fresh fresh;
-    weir_status status = make_room(package, packages, path);
+    weir_status status = make_space(package, packages, path);
     if (status == WEIR_OK)
         status = wi_store_begin(packages, path, &fresh);
     if (status != WEIR_OK)
@@ -101,7 +148,7 @@ static weir_status unpack(const wi_package *package, const struct stat *before, 
     return status;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static weir_status find_or_unpack(const wi_package *package, int packages, const char *path,
                                   char content[WI_CONTENT_BYTES])
@@ -192,7 +239,7 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     return status;
 }
 
-/* ---- clearing -------------------------------------------------------------------------------------------------------- */
+/* ---- clearing ---------------------------------------------------------------------------------------------------- */
 
 weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t bytes, uint64_t seconds,
                                 weir_manifest_cleared *out)

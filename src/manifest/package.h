@@ -18,13 +18,11 @@ typedef struct wi_package {
     uint64_t bytes, limit;
 } wi_package;
 
-/* package_entries.c: unpacks it into the empty folder that is open as `folder`. */
+/* package_unpack.c: unpacks it into the empty folder that is open as `folder`. */
 weir_status wi_package_unpack(const wi_package *package, int folder);
 
-/* package_room.c: WEIR_ERR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. */
-weir_status wi_package_room(const wi_package *package, int folder, uint64_t bytes);
-/* The same; *missing: the bytes that are too many, UINT64_MAX where nobody can tell. */
-weir_status wi_package_missing(const wi_package *package, int folder, uint64_t bytes, uint64_t *missing);
+/* WEIR_ERR_SYSTEM when `bytes` do not fit onto the disk of `folder`, naming them and what is free. */
+weir_status wi_package_check_space(const wi_package *package, int folder, uint64_t bytes);
 
 /* The bytes that the tar has at least, by the length and the end of the gzip file; 0 if it is none. */
 uint64_t wi_package_expected(const wi_package *package);

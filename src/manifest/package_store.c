@@ -1,4 +1,9 @@
+/* See package_store.h. */
+#include "base/duration.h"
 #include "manifest/package_store.h"
+
+#include <weir/base.h>
+#include <weir/manifest.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +19,7 @@ static const char known[] = "known", fresh_prefix[] = ".new-";
 
 enum { FOLDER = O_RDONLY | O_DIRECTORY | O_CLOEXEC, LEFT_OVER_AFTER = 600 /* seconds */, SETTLED_AFTER = 2 };
 
-/* ---- the store ------------------------------------------------------------------------------------------------------- */
+/* ---- the store --------------------------------------------------------------------------------------------------- */
 
 static bool make_path(char *path)
 {
@@ -53,12 +58,12 @@ bool wi_store_has(int packages, const char *content)
     return fstatat(packages, content, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
 }
 
-bool wi_store_is_content(const char *name)
+static bool is_content(const char *name)
 {
     return strlen(name) == WI_CONTENT_BYTES - 1 && strspn(name, "0123456789abcdef") == WI_CONTENT_BYTES - 1;
 }
 
-/* ---- folders in use -------------------------------------------------------------------------------------------------- */
+/* ---- folders in use ---------------------------------------------------------------------------------------------- */
 
 static bool is_named(int packages, int folder, const char *name)
 {
@@ -89,7 +94,7 @@ void wi_store_leave(int folder)
     close(folder);
 }
 
-/* ---- files whose content is known ------------------------------------------------------------------------------------ */
+/* ---- files whose content is known -------------------------------------------------------------------------------- */
 
 /* The time of change is among it, which nobody can set. */
 static void link_of(const struct stat *file, char name[160])
@@ -107,7 +112,7 @@ bool wi_store_known(int packages, const struct stat *file, char content[WI_CONTE
     if (readlinkat(packages, name, content, WI_CONTENT_BYTES) != WI_CONTENT_BYTES - 1)
         return false;
     content[WI_CONTENT_BYTES - 1] = '\0';
-    return wi_store_is_content(content) && wi_store_has(packages, content);
+    return is_content(content) && wi_store_has(packages, content);
 }
 
 void wi_store_note(int packages, const struct stat *file, const char *content)
@@ -121,7 +126,8 @@ void wi_store_note(int packages, const struct stat *file, const char *content)
         (void)!symlinkat(content, packages, name); /* without it the file is read once more, and no harm done */
 }
 
-void wi_store_forget(int packages)
+/* all whose content is not there any more */
+static void forget_unknown(int packages)
 {
     int folder = openat(packages, known, FOLDER | O_NOFOLLOW);
     DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
@@ -139,7 +145,7 @@ void wi_store_forget(int packages)
         closedir(list);
 }
 
-/* ---- new folders ----------------------------------------------------------------------------------------------------- */
+/* ---- new folders ------------------------------------------------------------------------------------------------- */
 
 /* Removes what is below, links as such. */
 static void remove_tree(int parent, const char *name)
@@ -190,7 +196,8 @@ static bool fresh_name(const char *path, char name[WI_FRESH_NAME])
     return made;
 }
 
-bool wi_store_is_idle(int packages, const char *content)
+/* Whether nobody uses the folder of a content just now. */
+static bool is_idle(int packages, const char *content)
 {
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
     bool idle = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0;
@@ -200,7 +207,7 @@ bool wi_store_is_idle(int packages, const char *content)
 }
 
 /* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends meanwhile. */
-bool wi_store_remove(int packages, const char *path, const char *content)
+static bool remove_package(int packages, const char *path, const char *content)
 {
     char name[WI_FRESH_NAME];
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
@@ -250,4 +257,134 @@ void wi_store_drop(int packages, wi_fresh *fresh)
     remove_tree(packages, fresh->name);
     if (fresh->folder >= 0)
         close(fresh->folder);
+}
+
+/* Clearing: by age, and by bytes the one that was used longest ago first ------------------------------------------- */
+
+/* One that lies there. */
+typedef struct unpacked {
+    char content[WI_CONTENT_BYTES];
+    time_t used;
+    uint64_t bytes;
+} unpacked;
+
+typedef struct unpacked_list {
+    unpacked *all;
+    size_t count;
+} unpacked_list;
+
+wi_bounds wi_bounds_of_options(void)
+{
+    wi_bounds bounds = {0};
+    weir_option bytes = WEIR_INIT(weir_option), age = WEIR_INIT(weir_option);
+    if (weir_option_get("unpacked", &bytes) != WEIR_OK || weir_size_parse(bytes.value, &bounds.bytes) != WEIR_OK)
+        bounds.bytes = UINT64_MAX;
+    if (weir_option_get("unpacked_age", &age) != WEIR_OK || !wi_duration_read(age.value, &bounds.seconds))
+        bounds.seconds = UINT64_MAX;
+    return bounds;
+}
+
+/* ---- what is there ----------------------------------------------------------------------------------------------- */
+
+static DIR *open_list(int parent, const char *name)
+{
+    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
+    if (!list && folder >= 0)
+        close(folder);
+    return list;
+}
+
+uint64_t wi_packages_bytes_below(int parent, const char *name)
+{
+    uint64_t bytes = 0;
+    DIR *list = open_list(parent, name);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        struct stat about;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(dirfd(list), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        bytes += S_ISDIR(about.st_mode) ? wi_packages_bytes_below(dirfd(list), entry->d_name) : (uint64_t)about.st_size;
+    }
+    if (list)
+        closedir(list);
+    return bytes;
+}
+
+static bool add(unpacked_list *list, int packages, const char *content, const struct stat *about)
+{
+    unpacked *more = realloc(list->all, (list->count + 1) * sizeof *more);
+    if (!more)
+        return false;
+    list->all = more;
+    unpacked *one = &more[list->count++];
+    memcpy(one->content, content, sizeof one->content);
+    one->used = about->st_mtim.tv_sec;
+    one->bytes = wi_packages_bytes_below(packages, content);
+    return true;
+}
+
+static int by_last_use(const void *a, const void *b)
+{
+    const unpacked *x = a, *y = b;
+    int result = (x->used > y->used) - (x->used < y->used);
+    return result ? result : strcmp(x->content, y->content);
+}
+
+static weir_status list_all(int packages, const char *path, unpacked_list *out)
+{
+    bool good = true;
+    *out = (unpacked_list){.all = NULL};
+    DIR *list = open_list(packages, ".");
+    if (!list)
+        return weir_fail(WEIR_ERR_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+    for (struct dirent *entry; good && (entry = readdir(list));) {
+        struct stat about;
+        if (is_content(entry->d_name) && fstatat(packages, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(about.st_mode))
+            good = add(out, packages, entry->d_name, &about);
+    }
+    closedir(list);
+    if (out->count > 0)
+        qsort(out->all, out->count, sizeof *out->all, by_last_use);
+    return good ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory to look through %s", path);
+}
+
+weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out)
+{
+    unpacked_list list;
+    weir_status status = list_all(packages, path, &list);
+    *out = (wi_packages_there){0};
+    for (size_t i = 0; i < list.count; i++) {
+        out->bytes += list.all[i].bytes;
+        out->idle += is_idle(packages, list.all[i].content) ? list.all[i].bytes : 0;
+    }
+    free(list.all);
+    return status;
+}
+
+/* ---- clearing ---------------------------------------------------------------------------------------------------- */
+
+weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, weir_manifest_cleared *out)
+{
+    unpacked_list list;
+    uint64_t now = (uint64_t)time(NULL), left = 0;
+    weir_status status = list_all(packages, path, &list);
+    for (size_t i = 0; i < list.count; i++)
+        left += list.all[i].bytes;
+    for (size_t i = 0; status == WEIR_OK && i < list.count; i++) {
+        const unpacked *one = &list.all[i];
+        uint64_t used = one->used > 0 ? (uint64_t)one->used : 0, age = now > used ? now - used : 0;
+        bool goes = left > bounds.bytes || age > bounds.seconds;
+        bool gone = goes && remove_package(packages, path, one->content);
+        left -= gone ? one->bytes : 0;
+        out->cleared += gone;
+        out->cleared_bytes += gone ? one->bytes : 0;
+        out->in_use += goes && !gone;
+        out->kept += !gone;
+        out->kept_bytes += gone ? 0 : one->bytes;
+    }
+    free(list.all);
+    forget_unknown(packages);
+    return status;
 }

@@ -3,7 +3,7 @@
 #ifndef WI_MANIFEST_PACKAGE_STORE_H
 #define WI_MANIFEST_PACKAGE_STORE_H
 
-#include <weir/base.h>
+#include <weir/manifest.h>
 
 #include <sys/stat.h>
 
@@ -12,9 +12,8 @@ enum { WI_CONTENT_BYTES = 65, WI_FRESH_NAME = 16 };
 /* Opens packages/ below `store`, and makes it where it is not there. `path` gets its path. */
 weir_status wi_store_open(const char *store, int *packages, char **path);
 
-/* Whether the folder of a content is there, and whether a name can be one's. */
+/* Whether the folder of a content is there. */
 bool wi_store_has(int packages, const char *content);
-bool wi_store_is_content(const char *name);
 
 /* Opens the folder of a content, which nobody clears away until it is left: by a lock that other processes see. -1: it is not
  * there, or has just been cleared. */
@@ -23,16 +22,9 @@ int wi_store_use(int packages, const char *content);
 /* Both note the time, from which a package's age counts. */
 void wi_store_leave(int folder);
 
-/* Whether nobody uses the folder of a content just now. */
-bool wi_store_is_idle(int packages, const char *content);
-
-/* Clears the folder of a content away, unless somebody uses it. */
-bool wi_store_remove(int packages, const char *path, const char *content);
-
 /* The content of a file, if it is known: it has to be the one that was noted, unchanged. */
 bool wi_store_known(int packages, const struct stat *file, char content[WI_CONTENT_BYTES]);
 void wi_store_note(int packages, const struct stat *file, const char *content);
-void wi_store_forget(int packages); /* all whose content is not there any more */
 
 /* An empty folder for something new; nobody else takes it away while `folder` is open. */
 typedef struct wi_fresh {
@@ -46,5 +38,28 @@ weir_status wi_store_finish(int packages, wi_fresh *fresh, const char *content);
 
 /* Takes it away again. */
 void wi_store_drop(int packages, wi_fresh *fresh);
+
+/* Clearing the store: by age, and by bytes the package that was used longest ago first. */
+
+typedef struct wi_bounds {
+    uint64_t bytes;   /* that may stay */
+    uint64_t seconds; /* since its last use, after which a package goes */
+} wi_bounds;
+
+/* What the options `unpacked` and `unpacked_age` say. */
+wi_bounds wi_bounds_of_options(void);
+
+/* The bytes of a folder's files. */
+uint64_t wi_packages_bytes_below(int parent, const char *name);
+
+/* The bytes of all packages, and of those that nobody uses. */
+typedef struct wi_packages_there {
+    uint64_t bytes, idle;
+} wi_packages_there;
+weir_status wi_packages_count(int packages, const char *path, wi_packages_there *out);
+
+/* Removes packages until what is there keeps the bounds, or is in use; open as `packages`, whose path is `path`. WEIR_ERR_SYSTEM where
+ * the folder cannot be read. What cannot be removed stays, and counts. */
+weir_status wi_packages_clear(int packages, const char *path, wi_bounds bounds, weir_manifest_cleared *out);
 
 #endif

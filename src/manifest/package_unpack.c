@@ -1,7 +1,6 @@
-/* What lies in a package, entry by entry. Nothing of it is trusted: files and folders alone, below the folder that it is unpacked
- * into, each once, and no more of them than a package has use for. */
+/* What lies in a package, entry by entry. Nothing of it is trusted: files and folders alone, below the folder that it is unpacked into,
+ * each once, and no more of them than a package has use for. */
 #include "manifest/package.h"
-#include "manifest/package_gzip.h"
 #include "manifest/problems.h"
 
 #include <weir/base.h>
@@ -15,13 +14,113 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
+
+/* Gzip: one member, or several that belong together (RFC 1952, 2.2) ------------------------------------------------ */
+
+typedef struct gzip {
+    z_stream stream;
+    int file;
+    off_t at;         /* of what is read next */
+    unsigned members; /* that have ended */
+    bool inside;      /* of another */
+    unsigned char piece[64 << 10];
+} gzip;
+
+/* Of zlib's windowBits: the largest window, and no other format than gzip. */
+enum { GZIP_ALONE = 15 + 16, MAGIC = 0x1f };
+
+/* Begins at the start of the package's file, whose position does not matter. WEIR_ERR_SYSTEM: no host memory. */
+static weir_status begin_gzip(gzip *g, const wi_package *package)
+{
+    memset(g, 0, sizeof *g);
+    g->file = package->file;
+    if (inflateInit2(&g->stream, GZIP_ALONE) == Z_OK)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory to unpack %s", package->path);
+}
+
+static void end_gzip(gzip *g)
+{
+    (void)inflateEnd(&g->stream);
+}
+
+/* More of the file; 0 at its end. */
+static ssize_t fill(gzip *g, const char **words)
+{
+    ssize_t got;
+    do
+        got = pread(g->file, g->piece, sizeof g->piece, g->at);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        *words = strerror(errno);
+    if (got <= 0)
+        return got;
+    g->at += got;
+    g->stream.next_in = g->piece;
+    g->stream.avail_in = (uInt)got;
+    return got;
+}
+
+/* Between members: finds the next one. 1: there is one, 0: the file ends, -1: something else is there. */
+static int next_member(gzip *g, const char **words)
+{
+    z_stream *s = &g->stream;
+    bool padding = false;
+    for (;;) {
+        for (; s->avail_in > 0 && g->members > 0 && *s->next_in == 0; s->avail_in--, s->next_in++)
+            padding = true;
+        if (s->avail_in > 0)
+            break;
+        ssize_t got = fill(g, words);
+        if (got <= 0)
+            return (int)got;
+    }
+    if (*s->next_in == MAGIC && !padding) {
+        g->inside = inflateReset(s) == Z_OK;
+        return 1;
+    }
+    *words = g->members > 0 ? "there are bytes behind its end" : "it is not compressed";
+    return -1;
+}
+
+/* Up to `capacity` bytes more; 0 at the end of the file, every member's sum and length proved; -1 with *words where it is not what it
+ * should be. Zeros behind the last member are padding; anything else there is an error. */
+static ssize_t read_gzip(gzip *g, void *out, size_t capacity, const char **words)
+{
+    z_stream *s = &g->stream;
+    for (;;) {
+        int found = g->inside ? 1 : next_member(g, words);
+        if (found <= 0 && (found < 0 || g->members > 0))
+            return found;
+        ssize_t got = found == 0 ? 0 : s->avail_in > 0 ? 1 : fill(g, words);
+        if (got < 0)
+            return got;
+        if (got == 0) {
+            *words = "unexpected end of file";
+            return -1;
+        }
+        s->next_out = out;
+        s->avail_out = (uInt)capacity;
+        int result = inflate(s, Z_NO_FLUSH);
+        if (result == Z_STREAM_END) {
+            g->inside = false;
+            g->members++;
+        } else if (result != Z_OK && result != Z_BUF_ERROR) {
+            *words = s->msg ? s->msg : "it cannot be decompressed";
+            return -1;
+        }
+        if (s->avail_out < capacity)
+            return (ssize_t)(capacity - s->avail_out);
+    }
+}
 
 enum { MOST_ENTRIES = 10000, MOST_NAME = 1024, MOST_PART = 255, MOST_DEPTH = 16, PIECE = 128 << 10 };
 
 typedef struct unpacking {
     const wi_package *package;
     struct archive *archive;
-    wi_gzip gzip;
+    gzip gzip;
     int folder;
     uint64_t bytes; /* so far, and of the entry under way */
     unsigned entries;
@@ -51,14 +150,14 @@ static weir_status failed(const unpacking *u)
                      strerror(errno));
 }
 
-/* ---- compression ----------------------------------------------------------------------------------------------------- */
+/* ---- compression ------------------------------------------------------------------------------------------------- */
 
 /* zlib decompresses, as it proves the sum at the end of a gzip file, which libarchive passes over. -1: broken() tells. */
 static la_ssize_t next_piece(struct archive *archive, void *user, const void **out)
 {
     unpacking *u = user;
     const char *words = NULL;
-    ssize_t got = wi_gzip_read(&u->gzip, u->tar, sizeof u->tar, &words);
+    ssize_t got = read_gzip(&u->gzip, u->tar, sizeof u->tar, &words);
     *out = u->tar;
     if (got < 0)
         archive_set_error(archive, EILSEQ, "%s", words);
@@ -76,7 +175,7 @@ static weir_status check_end(unpacking *u)
     return got == 0 ? WEIR_OK : refuse(u, u->name, "with far too much behind it");
 }
 
-/* ---- names ----------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* Puts the entry's name, without "." and doubled slashes, into u->name. */
 static weir_status take_name(unpacking *u, const char *name)
@@ -126,7 +225,7 @@ static weir_status make_folders(unpacking *u, bool whole)
     return WEIR_OK;
 }
 
-/* ---- contents -------------------------------------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------------------------------------- */
 
 static weir_status write_piece(unpacking *u, int file, size_t length)
 {
@@ -169,7 +268,7 @@ static weir_status check_size(unpacking *u, struct archive_entry *entry)
                          "unpacked_limit of weir_manifest_options raises that",
                          u->package->path, weir_size_format(limit, text, sizeof text));
     u->bytes += bytes;
-    return wi_package_room(u->package, u->folder, bytes);
+    return wi_package_check_space(u->package, u->folder, bytes);
 }
 
 static weir_status unpack_file(unpacking *u, struct archive_entry *entry)
@@ -190,7 +289,7 @@ static weir_status unpack_file(unpacking *u, struct archive_entry *entry)
     return status;
 }
 
-/* ---- entries --------------------------------------------------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 static weir_status unpack_entry(unpacking *u, struct archive_entry *entry)
 {
@@ -239,10 +338,10 @@ weir_status wi_package_unpack(const wi_package *package, int folder)
         u->package = package;
         u->archive = archive;
         u->folder = folder;
-        status = wi_gzip_begin(&u->gzip, package);
+        status = begin_gzip(&u->gzip, package);
         if (status == WEIR_OK) {
             status = archive_read_open(archive, u, NULL, next_piece, NULL) == ARCHIVE_OK ? unpack_all(u) : broken(u);
-            wi_gzip_end(&u->gzip);
+            end_gzip(&u->gzip);
         }
     } else {
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory to unpack %s", package->path);

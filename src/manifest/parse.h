@@ -1,6 +1,6 @@
-/* A manifest while it is read: the text, what was found in it, and what becomes of it. */
-#ifndef WI_MANIFEST_READING_H
-#define WI_MANIFEST_READING_H
+/* The context of a parse: a manifest while it is read, the text, what was found in it, and what becomes of it. */
+#ifndef WI_MANIFEST_PARSE_H
+#define WI_MANIFEST_PARSE_H
 
 #include "manifest/problems.h"
 #include <weir/manifest.h>
@@ -58,7 +58,7 @@ typedef struct wi_held {
     int use;                /* if so, as wi_package_open has it */
 } wi_held;
 
-typedef struct wi_reading {
+typedef struct wi_parse_context {
     const char *text;
     const char *folder; /* that model_file is relative to */
     bool package;       /* nothing outside of the folder */
@@ -70,7 +70,34 @@ typedef struct wi_reading {
     /* Canonical words, NULL if not given. */
     const char *format, *isolation;
     weir_version_number precision; /* the compute capability that it needs */
-} wi_reading;
+} wi_parse_context;
+
+/* ---- text.c: where things are in a JSON text ----
+ * jansson reads texts and gives values without locations; this walks over the objects and lists of a text that jansson has accepted,
+ * so it need not doubt the grammar. */
+
+typedef struct wi_walk {
+    const char *text;
+    size_t at;
+    bool object;
+} wi_walk;
+
+/* A member of an object or, without a key, an element of a list. Ends are past the last byte. */
+typedef struct wi_location {
+    size_t key, key_end;
+    size_t value, value_end;
+} wi_location;
+
+/* The place of the text's one value. */
+size_t wi_location_first(const char *text);
+
+/* A walk over the object or list that begins at `at`. */
+wi_walk wi_walk_into(const char *text, size_t at);
+
+/* Steps to the next one; false past the last. */
+bool wi_walk_next(wi_walk *walk, wi_location *out);
+
+/* ---- values ---- */
 
 /* A value, and where it is. */
 typedef struct wi_value {
@@ -80,35 +107,41 @@ typedef struct wi_value {
 } wi_value;
 
 /* Zeroed memory that lives as long as the manifest; NULL is noted as a lack of memory. */
-void *wi_keep(wi_reading *r, size_t bytes);
-char *wi_keep_text(wi_reading *r, const char *text, size_t length);
+void *wi_keep(wi_parse_context *r, size_t bytes);
+char *wi_keep_text(wi_parse_context *r, const char *text, size_t length);
 void wi_held_release(wi_held *held);
 
 /* The key between two places, decoded by jansson itself: as a text of its own. NULL is noted as a lack of memory. */
-json_t *wi_decoded(wi_reading *r, size_t at, size_t end);
+json_t *wi_decoded(wi_parse_context *r, size_t at, size_t end);
 
 /* Reads the text of `length` bytes, which a zero follows, into r->held and r->problems; the rest of *r is the caller's. */
-void wi_manifest_text(wi_reading *r, size_t length);
+void wi_manifest_text(wi_parse_context *r, size_t length);
 
 /* fields.c: what the keys mean, one by one. Each is a key of the object that begins at `at`. */
-void wi_fields_read(wi_reading *r, size_t at, json_t *object, bool requirements);
+void wi_fields_read(wi_parse_context *r, size_t at, json_t *object, bool requirements);
 const char *wi_field_name(wi_field field);
 
-/* Functions that take the value of one field, in takers.c and requirements.c. */
-typedef void wi_claim(wi_reading *r, const wi_value *v, void *to);
-wi_claim wi_take_text, wi_take_texts, wi_take_bytes, wi_take_mib, wi_take_version, wi_take_described;
-wi_claim wi_take_framework, wi_take_format, wi_take_jobs, wi_take_requirements, wi_take_tuning;
-wi_claim wi_take_provider, wi_take_providers, wi_take_precision, wi_take_level, wi_take_strategy;
-wi_claim wi_take_device, wi_take_devices, wi_take_share, wi_take_isolation, wi_take_cpu, wi_take_coverage;
+/* value_parsers.c: each parses the value of one field into `to`. */
+typedef void wi_parse_value(wi_parse_context *r, const wi_value *v, void *to);
+wi_parse_value wi_parse_text, wi_parse_texts, wi_parse_bytes, wi_parse_mib, wi_parse_version, wi_parse_described;
+wi_parse_value wi_parse_framework, wi_parse_format, wi_parse_jobs, wi_parse_requirements, wi_parse_tuning;
+wi_parse_value wi_parse_provider, wi_parse_providers, wi_parse_precision, wi_parse_level, wi_parse_strategy;
+wi_parse_value wi_parse_device, wi_parse_devices, wi_parse_share, wi_parse_isolation, wi_parse_cpu, wi_parse_coverage;
 
 /* "a text", "the number 3", … of a value that is not what it should be. */
 const char *wi_kind_name(const json_t *json);
-void wi_wrong_type(wi_reading *r, const wi_value *v, const char *wanted);
 
-/* tuning.c: settings for the engine of the model, when that is known. */
-void wi_tuning(wi_reading *r);
+/* Keywords of values. Those of providers, strategies and levels are in base/keywords.h. */
+extern const char *const wi_frameworks[], *const wi_formats[];
+extern const char *const wi_precisions[], *const wi_isolation_modes[];
+
+/* The word of the list, which ends with NULL, that is `text` in any case; NULL if none is. */
+const char *wi_keyword(const char *const *words, const char *text);
+
+/* The nearest of the words, NULL if none is near. */
+const char *wi_keyword_near(const char *const *words, const char *text);
 
 /* rules.c: what fields mean together, and the model's file. */
-void wi_rules(wi_reading *r);
+void wi_rules(wi_parse_context *r);
 
 #endif

@@ -38,7 +38,7 @@ void wi_problem_add(wi_problems *list, size_t at, const char *format, ...)
     list->count++;
 }
 
-/* ---- places ---------------------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 
 static int by_place(const void *a, const void *b)
 {
@@ -67,7 +67,7 @@ void wi_problems_sort(wi_problems *list, const char *text)
     }
 }
 
-/* ---- giving ---------------------------------------------------------------------------------------------------------- */
+/* ---- giving ------------------------------------------------------------------------------------------------------ */
 
 weir_manifest_problems *wi_problems_give(const wi_problems *list, const char *path)
 {

@@ -1,16 +1,18 @@
-/* What the keys of a manifest mean together, and whether its model is there. */
-#include "manifest/files.h"
+/* What the keys of a manifest mean together, whether its model is there, and the settings of its engine. */
+#include "base/keywords.h"
+#include <weir/engine.h>
 #include <weir/manifest.h>
-#include "manifest/locations.h"
-#include "manifest/words.h"
+#include "manifest/files.h"
+#include "manifest/parse.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- two of which one can be given ----------------------------------------------------------------------------------- */
+/* ---- two of which one can be given ------------------------------------------------------------------------------- */
 
-static void check_pairs(wi_reading *r)
+static void check_pairs(wi_parse_context *r)
 {
     static const wi_field pairs[][2] = {{WI_NAME, WI_PROJECT_NAME},    {WI_MIN_MEMORY, WI_MIN_MEMORY_MB},
                                         {WI_MIN_VRAM, WI_MIN_VRAM_MB}, {WI_RESERVATION, WI_RESERVATION_MB},
@@ -25,9 +27,9 @@ static void check_pairs(wi_reading *r)
     }
 }
 
-/* ---- what contradicts ------------------------------------------------------------------------------------------------ */
+/* ---- what contradicts -------------------------------------------------------------------------------------------- */
 
-static void check_shares(wi_reading *r)
+static void check_shares(wi_parse_context *r)
 {
     const weir_requirements *wanted = &r->held->manifest.requirements;
     wi_field reservation = r->given[WI_RESERVATION] ? WI_RESERVATION : WI_RESERVATION_MB;
@@ -49,7 +51,7 @@ static bool lists_cpu(const weir_requirements *wanted)
     return listed;
 }
 
-static void check_cpu(wi_reading *r)
+static void check_cpu(wi_parse_context *r)
 {
     const weir_requirements *wanted = &r->held->manifest.requirements;
     if (wanted->cpu == WEIR_CPU_FORBIDDEN && lists_cpu(wanted))
@@ -58,17 +60,17 @@ static void check_cpu(wi_reading *r)
 }
 
 /* The larger of what was asked for by number and by precision. */
-static void apply_precision(wi_reading *r)
+static void apply_precision(wi_parse_context *r)
 {
     weir_version_number *least = &r->held->manifest.requirements.min_compute_capability;
     if (weir_version_compare(*least, r->precision) < 0)
         *least = r->precision;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------------------- */
+/* ---- the model --------------------------------------------------------------------------------------------------- */
 
 /* What kind of file model_file is; WI_FILE_MISSING, told as a problem, when it is none to be loaded. */
-static wi_file_kind look_at_model(wi_reading *r, const char *path)
+static wi_file_kind look_at_model(wi_parse_context *r, const char *path)
 {
     const char *why = NULL;
     wi_shown shown;
@@ -91,24 +93,24 @@ static wi_file_kind look_at_model(wi_reading *r, const char *path)
     return WI_FILE_MISSING;
 }
 
-static void check_kind(wi_reading *r, wi_file_kind kind)
+static void check_kind(wi_parse_context *r, wi_file_kind kind)
 {
     const char **framework = &r->held->manifest.framework;
     const char *theirs = wi_file_framework(kind), *format = wi_file_format(kind);
     if (!r->given[WI_FRAMEWORK])
         *framework = theirs;
-    else if (*framework && theirs && strcmp(*framework, theirs) != 0 && wi_word(wi_words_frameworks, *framework))
+    else if (*framework && theirs && strcmp(*framework, theirs) != 0 && wi_keyword(wi_frameworks, *framework))
         wi_problem_add(&r->problems, r->value_at[WI_FRAMEWORK], "framework: model_file is a model for \"%s\"%s", theirs,
                        strcmp(*framework, "llm") == 0 ? "; \"llm\" wants a folder with genai_config.json" : "");
     if (r->format && format && strcmp(r->format, format) != 0)
         wi_problem_add(&r->problems, r->value_at[WI_FORMAT], "format: model_file is in the format \"%s\"", format);
 }
 
-static void check_model(wi_reading *r)
+static void check_model(wi_parse_context *r)
 {
     weir_manifest *m = &r->held->manifest;
     if (!r->given[WI_MODEL_FILE] && !r->several[WI_MODEL_FILE])
-        wi_problem_add(&r->problems, wi_place_first(r->text),
+        wi_problem_add(&r->problems, wi_location_first(r->text),
                        "model_file is missing: the path of the model, from where the manifest is");
     if (!m->model_file)
         return;
@@ -128,12 +130,172 @@ static void check_model(wi_reading *r)
     free(path);
 }
 
-void wi_rules(wi_reading *r)
+/* Tuning: settings of Kapsl's names become the engine onnx's own, which do the same; what would have no meaning is a problem  */
+
+/* Numbers beyond the bounds count as the bound, as they do there. */
+static const struct other {
+    const char *theirs, *ours;
+    long least, most; /* 0 and 0: a switch, the other way round */
+} others[] = {
+    {"session_buckets", "buckets", 1, 64},
+    {"bucket_dim_granularity", "bucket_granularity", 1, 1 << 20},
+    {"bucket_max_dims", "bucket_dims", 1, WEIR_MAX_RANK},
+    {"peak_concurrency_hint", "concurrency", 0, 256},
+    {"disable_cpu_mem_arena", "cpu_arena", 0, 0},
+};
+enum { OTHERS = sizeof others / sizeof *others, BUCKETS = 0, GRANULARITY = 1, MAX_DIMS = 2 };
+
+static const struct other *find(const char *key)
+{
+    for (size_t i = 0; i < OTHERS; i++)
+        if (strcmp(others[i].theirs, key) == 0)
+            return &others[i];
+    return NULL;
+}
+
+/* Where the setting of that key stands: itself, or its value. */
+static size_t place_of(wi_parse_context *r, const char *key, bool value)
+{
+    wi_walk walk = wi_walk_into(r->text, r->value_at[WI_TUNING]);
+    size_t at = r->value_at[WI_TUNING];
+    for (wi_location place; wi_walk_next(&walk, &place);) {
+        json_t *decoded = wi_decoded(r, place.key, place.key_end);
+        if (decoded && strcmp(json_string_value(decoded), key) == 0)
+            at = value ? place.value : place.key;
+        json_decref(decoded);
+    }
+    return at;
+}
+
+static void bad_value(wi_parse_context *r, const struct other *it, const weir_setting *s, const char *wanted)
+{
+    wi_shown shown;
+    wi_problem_add(&r->problems, place_of(r, it->theirs, true), "tuning: %s is \"%s\"; it has to be %s", it->theirs,
+                   wi_show(&shown, s->value), wanted);
+}
+
+/* ---- for the engine onnx ----------------------------------------------------------------------------------------- */
+
+static void set_number(wi_parse_context *r, const struct other *it, weir_setting *s)
+{
+    size_t digits = strspn(s->value, "0123456789");
+    char text[24];
+    if (digits == 0 || s->value[digits]) {
+        bad_value(r, it, s, "a whole number from 0");
+        return;
+    }
+    long number = digits > 9 ? it->most : strtol(s->value, NULL, 10);
+    number = number < it->least ? it->least : number > it->most ? it->most : number;
+    int length = snprintf(text, sizeof text, "%ld", number);
+    *s = (weir_setting){it->ours, wi_keep_text(r, text, (size_t)length)};
+}
+
+/* Weir has no arena, so that one that is not forbidden is nothing to set. */
+static void set_arena(wi_parse_context *r, const struct other *it, weir_setting *s)
+{
+    static const char *const yes[] = {"on", "true", "yes", "1", NULL}, *const no[] = {"off", "false", "no", "0", NULL};
+    if (wi_keyword(yes, s->value))
+        *s = (weir_setting){it->ours, "off"};
+    else if (wi_keyword(no, s->value))
+        s->key = NULL;
+    else
+        bad_value(r, it, s, "true or false");
+}
+
+static const weir_setting *given(const weir_manifest *m, const char *key)
+{
+    for (size_t i = 0; i < m->setting_count; i++)
+        if (m->settings[i].key && strcmp(m->settings[i].key, key) == 0)
+            return &m->settings[i];
+    return NULL;
+}
+
+/* How shapes are put into buckets says nothing where there is one. */
+static bool has_buckets(const weir_manifest *m)
+{
+    const weir_setting *ours = given(m, others[BUCKETS].ours), *it = ours ? ours : given(m, others[BUCKETS].theirs);
+    return it && it->value && strtol(it->value, NULL, 10) > 1;
+}
+
+static void translate_one(wi_parse_context *r, weir_setting *s, bool buckets)
+{
+    const struct other *it = s->key && s->value ? find(s->key) : NULL;
+    if (!it)
+        return;
+    if (given(&r->held->manifest, it->ours))
+        wi_problem_add(&r->problems, place_of(r, it->theirs, false),
+                       "tuning: %s says again what %s says; keep one of them", it->theirs, it->ours);
+    else if (it->most == 0)
+        set_arena(r, it, s);
+    else
+        set_number(r, it, s);
+    bool idle = it == &others[GRANULARITY] || it == &others[MAX_DIMS];
+    if (idle && !buckets)
+        s->key = NULL;
+}
+
+static void translate(wi_parse_context *r)
+{
+    weir_manifest *m = &r->held->manifest;
+    weir_setting *settings = (weir_setting *)m->settings;
+    bool buckets = has_buckets(m);
+    size_t kept = 0;
+    for (size_t i = 0; i < m->setting_count; i++)
+        translate_one(r, &settings[i], buckets);
+    for (size_t i = 0; i < m->setting_count; i++)
+        if (settings[i].key)
+            settings[kept++] = settings[i];
+    m->setting_count = kept;
+}
+
+/* ---- for other engines ------------------------------------------------------------------------------------------- */
+
+static void refuse_others(wi_parse_context *r)
+{
+    const weir_manifest *m = &r->held->manifest;
+    for (size_t i = 0; i < m->setting_count; i++)
+        if (m->settings[i].key && find(m->settings[i].key))
+            wi_problem_add(
+                &r->problems, place_of(r, m->settings[i].key, false),
+                "tuning: %s has no meaning for the engine %s, which has one context and no sessions; leave it "
+                "out",
+                m->settings[i].key, m->framework);
+}
+
+/* "all", which any engine does that has no levels, may stand there. */
+static void check_level(wi_parse_context *r)
+{
+    const weir_manifest *m = &r->held->manifest;
+    const char *level = m->requirements.graph_optimization_level;
+    if (level && !wi_level_is_all(level))
+        wi_problem_add(&r->problems, r->value_at[WI_LEVEL],
+                       "graph_optimization_level: the engine %s has no levels of optimization; leave it out, or say "
+                       "\"all\"",
+                       m->framework);
+}
+
+static void check_tuning(wi_parse_context *r)
+{
+    const char *framework = r->held->manifest.framework;
+    if (!framework)
+        return;
+    if (strcmp(framework, "onnx") == 0) {
+        translate(r);
+        return;
+    }
+    check_level(r);
+    if (strcmp(framework, "gguf") == 0)
+        refuse_others(r);
+}
+
+/* All of it -------------------------------------------------------------------------------------------------------- */
+
+void wi_rules(wi_parse_context *r)
 {
     check_pairs(r);
     check_shares(r);
     check_cpu(r);
     apply_precision(r);
     check_model(r);
-    wi_tuning(r);
+    check_tuning(r);
 }

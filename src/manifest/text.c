@@ -1,22 +1,86 @@
-/* A manifest's text: whether it is JSON, what of it is there twice, and its life once it is read. */
+/* A manifest's text: whether it is JSON, where things are in it, what of it is there twice, and its life once it is read. */
 #include "manifest/package.h"
-#include "manifest/locations.h"
 #include "manifest/parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Locations -------------------------------------------------------------------------------------------------------- */
+
+static size_t skip_space(const char *text, size_t at)
+{
+    return at + strspn(text + at, " \t\r\n");
+}
+
+/* Past the string that begins at `at`. */
+static size_t skip_string(const char *text, size_t at)
+{
+    for (at++; text[at] && text[at] != '"'; at++)
+        at += text[at] == '\\' && text[at + 1];
+    return at + (text[at] != '\0');
+}
+
+static size_t skip_value(const char *text, size_t at)
+{
+    size_t depth = 0;
+    do {
+        if (text[at] == '"') {
+            at = skip_string(text, at);
+        } else if (text[at] == '{' || text[at] == '[') {
+            depth++;
+            at++;
+        } else if (text[at] == '}' || text[at] == ']') {
+            depth--;
+            at++;
+        } else if (depth > 0) {
+            at += text[at] != '\0';
+        } else {
+            at += strcspn(text + at, ",]} \t\r\n");
+        }
+    } while (depth > 0 && text[at]);
+    return at;
+}
+
+size_t wi_location_first(const char *text)
+{
+    return skip_space(text, 0);
+}
+
+wi_walk wi_walk_into(const char *text, size_t at)
+{
+    return (wi_walk){text, at + 1, text[at] == '{'};
+}
+
+bool wi_walk_next(wi_walk *walk, wi_location *out)
+{
+    const char *text = walk->text;
+    size_t at = skip_space(text, walk->at);
+    if (text[at] == ',')
+        at = skip_space(text, at + 1);
+    if (text[at] == '}' || text[at] == ']' || text[at] == '\0')
+        return false;
+    *out = (wi_location){.key = at, .key_end = at};
+    if (walk->object) {
+        out->key_end = skip_string(text, at);
+        at = skip_space(text, out->key_end); /* the colon */
+        at = skip_space(text, at + 1);
+    }
+    out->value = at;
+    out->value_end = walk->at = skip_value(text, at);
+    return true;
+}
+
 enum { DEEPEST = 64 };
 
-/* ---- what lives as long as the manifest ------------------------------------------------------------------------------ */
+/* ---- what lives as long as the manifest -------------------------------------------------------------------------- */
 
 typedef struct wi_kept {
     struct wi_kept *next;
     _Alignas(max_align_t) char bytes[];
 } wi_kept;
 
-void *wi_keep(wi_reading *r, size_t bytes)
+void *wi_keep(wi_parse_context *r, size_t bytes)
 {
     wi_kept *kept = calloc(1, sizeof *kept + bytes);
     if (!kept) {
@@ -28,7 +92,7 @@ void *wi_keep(wi_reading *r, size_t bytes)
     return kept->bytes;
 }
 
-char *wi_keep_text(wi_reading *r, const char *text, size_t length)
+char *wi_keep_text(wi_parse_context *r, const char *text, size_t length)
 {
     char *copy = wi_keep(r, length + 1);
     return copy ? memcpy(copy, text, length) : NULL;
@@ -48,18 +112,18 @@ void wi_held_release(wi_held *held)
     free(held);
 }
 
-/* ---- what is there twice --------------------------------------------------------------------------------------------- */
+/* ---- what is there twice ----------------------------------------------------------------------------------------- */
 
-json_t *wi_decoded(wi_reading *r, size_t at, size_t end)
+json_t *wi_decoded(wi_parse_context *r, size_t at, size_t end)
 {
     json_t *key = json_loadb(r->text + at, end - at, JSON_DECODE_ANY, NULL);
     r->problems.out_of_memory |= !key;
     return key;
 }
 
-static void look_for_twins(wi_reading *r, size_t at, unsigned depth);
+static void look_for_twins(wi_parse_context *r, size_t at, unsigned depth);
 
-static void note_key(wi_reading *r, json_t *seen, const wi_place *place)
+static void note_key(wi_parse_context *r, json_t *seen, const wi_location *place)
 {
     json_t *decoded = wi_decoded(r, place->key, place->key_end);
     const char *key = decoded ? json_string_value(decoded) : NULL;
@@ -71,12 +135,12 @@ static void note_key(wi_reading *r, json_t *seen, const wi_place *place)
     json_decref(decoded);
 }
 
-static void look_into(wi_reading *r, size_t at, unsigned depth)
+static void look_into(wi_parse_context *r, size_t at, unsigned depth)
 {
     json_t *seen = json_object();
     r->problems.out_of_memory |= !seen;
     wi_walk walk = wi_walk_into(r->text, at);
-    for (wi_place place; wi_walk_next(&walk, &place);) {
+    for (wi_location place; wi_walk_next(&walk, &place);) {
         if (walk.object)
             note_key(r, seen, &place);
         look_for_twins(r, place.value, depth + 1);
@@ -85,7 +149,7 @@ static void look_into(wi_reading *r, size_t at, unsigned depth)
 }
 
 /* In every object of the value at `at`. */
-static void look_for_twins(wi_reading *r, size_t at, unsigned depth)
+static void look_for_twins(wi_parse_context *r, size_t at, unsigned depth)
 {
     if (r->text[at] != '{' && r->text[at] != '[')
         return;
@@ -95,7 +159,7 @@ static void look_for_twins(wi_reading *r, size_t at, unsigned depth)
         look_into(r, at, depth);
 }
 
-/* ---- the text -------------------------------------------------------------------------------------------------------- */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 
 /* The byte at which a column of a line begins; jansson tells where it stopped in characters. */
 static size_t byte_of(const char *text, int line, int column)
@@ -109,7 +173,7 @@ static size_t byte_of(const char *text, int line, int column)
     return at;
 }
 
-void wi_manifest_text(wi_reading *r, size_t length)
+void wi_manifest_text(wi_parse_context *r, size_t length)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* some editors write it; it means nothing */
     json_error_t error;
@@ -126,7 +190,7 @@ void wi_manifest_text(wi_reading *r, size_t length)
         wi_problem_add(&r->problems, byte_of(r->text, error.line, error.column), "this is no JSON: %s", error.text);
         return;
     }
-    size_t first = wi_place_first(r->text);
+    size_t first = wi_location_first(r->text);
     if (!json_is_object(r->held->root)) {
         wi_problem_add(&r->problems, first, "a manifest is an object: {\"model_file\": …}; this is %s",
                        wi_kind_name(r->held->root));

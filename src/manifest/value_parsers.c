@@ -1,15 +1,49 @@
-/* Values that have no meaning of their own yet: texts, sizes, versions, lists, settings. */
-#include "manifest/locations.h"
-#include "manifest/words.h"
+/* The parsers of the keys' values: texts, sizes, versions, lists, settings; and what hardware_requirements ask for. */
+#include "base/edit_distance.h"
+#include "base/keywords.h"
+#include "manifest/parse.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>
 #include <weir/manifest.h>
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-/* ---- wrong types ----------------------------------------------------------------------------------------------------- */
+/* Keywords --------------------------------------------------------------------------------------------------------- */
+
+const char *const wi_frameworks[] = {"onnx", "gguf", "llm", NULL};
+const char *const wi_formats[] = {"onnx", "gguf", "genai", NULL};
+const char *const wi_precisions[] = {"fp32",     "float32", "fp16",  "float16", "bf16",
+                                     "bfloat16", "int8",    "uint8", "fp8",     NULL};
+const char *const wi_isolation_modes[] = {"best_effort", "reserved", "hard", NULL};
+
+const char *wi_keyword(const char *const *words, const char *text)
+{
+    for (; *words; words++)
+        if (strcasecmp(*words, text) == 0)
+            return *words;
+    return NULL;
+}
+
+const char *wi_keyword_near(const char *const *words, const char *text)
+{
+    const char *best = NULL;
+    size_t least = strlen(text) / 2; /* more than half of it is another word */
+    for (; *words; words++) {
+        size_t distance = wi_edit_distance(text, *words);
+        if (distance <= least && (!best || distance < least)) {
+            best = *words;
+            least = distance;
+        }
+    }
+    return best;
+}
+
+/* ---- wrong types ------------------------------------------------------------------------------------------------- */
 
 const char *wi_kind_name(const json_t *json)
 {
@@ -24,18 +58,38 @@ const char *wi_kind_name(const json_t *json)
     return names[json_typeof(json)];
 }
 
-void wi_wrong_type(wi_reading *r, const wi_value *v, const char *wanted)
+static void wrong_type(wi_parse_context *r, const wi_value *v, const char *wanted)
 {
     wi_problem_add(&r->problems, v->at, "%s: this is %s; it has to be %s", wi_field_name(v->field),
                    wi_kind_name(v->json), wanted);
 }
 
-/* ---- texts ----------------------------------------------------------------------------------------------------------- */
+/* The keyword of the list that the value is; if it is none, that is a problem which lists them and names the nearest. */
+static const char *keyword_of(wi_parse_context *r, const wi_value *v, const char *const *words, const char *what)
+{
+    if (!json_is_string(v->json)) {
+        wrong_type(r, v, "a text");
+        return NULL;
+    }
+    const char *text = json_string_value(v->json), *word = wi_keyword(words, text);
+    if (word)
+        return word;
+    char list[256] = "";
+    for (size_t i = 0, used = 0; words[i] && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", words[i]);
+    const char *near = wi_keyword_near(words, text);
+    wi_shown shown;
+    wi_problem_add(&r->problems, v->at, "%s: there is no %s \"%s\"; there are %s%s%s", wi_field_name(v->field), what,
+                   wi_show(&shown, text), list, near ? ", the nearest is " : "", near ? near : "");
+    return NULL;
+}
 
-void wi_take_text(wi_reading *r, const wi_value *v, void *to)
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+void wi_parse_text(wi_parse_context *r, const wi_value *v, void *to)
 {
     if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text");
+        wrong_type(r, v, "a text");
     else if (json_string_length(v->json) == 0)
         wi_problem_add(&r->problems, v->at, "%s is empty; leave it out where there is nothing to say",
                        wi_field_name(v->field));
@@ -44,30 +98,30 @@ void wi_take_text(wi_reading *r, const wi_value *v, void *to)
 }
 
 /* For people alone: any text. */
-void wi_take_described(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_described(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text");
+        wrong_type(r, v, "a text");
 }
 
-void wi_take_texts(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_texts(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_array(v->json)) {
-        wi_wrong_type(r, v, "a list of texts");
+        wrong_type(r, v, "a list of texts");
         return;
     }
     wi_walk walk = wi_walk_into(r->text, v->at);
-    wi_place place;
+    wi_location place;
     for (size_t i = 0; wi_walk_next(&walk, &place); i++) {
         wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
         if (!json_is_string(one.json))
-            wi_wrong_type(r, &one, "a text");
+            wrong_type(r, &one, "a text");
     }
 }
 
-void wi_take_framework(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_framework(wi_parse_context *r, const wi_value *v, void *to)
 {
     const char *name;
     /* An engine of somebody's own is a framework, too, where it is here. */
@@ -76,18 +130,18 @@ void wi_take_framework(wi_reading *r, const wi_value *v, void *to)
             *(const char **)to = json_string_value(v->json);
             return;
         }
-    *(const char **)to = wi_word_of(r, v, wi_words_frameworks, "framework");
+    *(const char **)to = keyword_of(r, v, wi_frameworks, "framework");
 }
 
-void wi_take_format(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_format(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
-    r->format = wi_word_of(r, v, wi_words_formats, "format");
+    r->format = keyword_of(r, v, wi_formats, "format");
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-void wi_take_bytes(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_bytes(wi_parse_context *r, const wi_value *v, void *to)
 {
     wi_shown shown;
     const char *name = wi_field_name(v->field);
@@ -102,11 +156,11 @@ void wi_take_bytes(wi_reading *r, const wi_value *v, void *to)
 }
 
 /* A megabyte is 2^20 bytes here as everywhere in weir. */
-void wi_take_mib(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_mib(wi_parse_context *r, const wi_value *v, void *to)
 {
     const json_int_t most = (json_int_t)(UINT64_MAX >> 20);
     if (!json_is_integer(v->json)) {
-        wi_wrong_type(r, v, "a whole number of MiB");
+        wrong_type(r, v, "a whole number of MiB");
         return;
     }
     json_int_t number = json_integer_value(v->json);
@@ -118,9 +172,9 @@ void wi_take_mib(wi_reading *r, const wi_value *v, void *to)
         *(uint64_t *)to = (uint64_t)number << 20;
 }
 
-/* ---- versions -------------------------------------------------------------------------------------------------------- */
+/* ---- versions ---------------------------------------------------------------------------------------------------- */
 
-void wi_take_version(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_version(wi_parse_context *r, const wi_value *v, void *to)
 {
     wi_shown shown;
     const char *name = wi_field_name(v->field);
@@ -128,16 +182,16 @@ void wi_take_version(wi_reading *r, const wi_value *v, void *to)
         wi_problem_add(&r->problems, v->at, "%s: a version is a text, \"%.*s\": as a number, 12.10 would be 12.1", name,
                        (int)(v->end - v->at < 40 ? v->end - v->at : 40), r->text + v->at);
     else if (!json_is_string(v->json))
-        wi_wrong_type(r, v, "a text with a version, like \"12.4\"");
+        wrong_type(r, v, "a text with a version, like \"12.4\"");
     else if (weir_version_read(json_string_value(v->json), to) != WEIR_OK)
         wi_problem_add(&r->problems, v->at, "%s: \"%s\" is no version; versions are like \"12.4\" or \"535.129.03\"",
                        name, wi_show(&shown, json_string_value(v->json)));
 }
 
-/* ---- tuning ---------------------------------------------------------------------------------------------------------- */
+/* ---- tuning ------------------------------------------------------------------------------------------------------ */
 
 /* The value as the text that engines take; NULL where it has none. */
-static const char *setting_text(wi_reading *r, const json_t *json, const wi_place *place)
+static const char *setting_text(wi_parse_context *r, const json_t *json, const wi_location *place)
 {
     switch (json_typeof(json)) {
     case JSON_STRING:
@@ -154,7 +208,8 @@ static const char *setting_text(wi_reading *r, const json_t *json, const wi_plac
     }
 }
 
-static void take_setting(wi_reading *r, const wi_place *place, const char *key, const json_t *json, weir_setting *to)
+static void parse_setting(wi_parse_context *r, const wi_location *place, const char *key, const json_t *json,
+                          weir_setting *to)
 {
     wi_shown shown;
     to->key = key;
@@ -166,37 +221,37 @@ static void take_setting(wi_reading *r, const wi_place *place, const char *key, 
                        wi_show(&shown, key), wi_kind_name(json));
 }
 
-void wi_take_tuning(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_tuning(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (!json_is_object(v->json)) {
-        wi_wrong_type(r, v, "an object with the engine's settings");
+        wrong_type(r, v, "an object with the engine's settings");
         return;
     }
     weir_manifest *m = &r->held->manifest;
     weir_setting *settings = wi_keep(r, json_object_size(v->json) * sizeof *settings);
     m->settings = settings;
     wi_walk walk = wi_walk_into(r->text, v->at);
-    for (wi_place place; settings && wi_walk_next(&walk, &place);) {
+    for (wi_location place; settings && wi_walk_next(&walk, &place);) {
         json_t *decoded = wi_decoded(r, place.key, place.key_end);
         void *member = decoded ? json_object_iter_at(v->json, json_string_value(decoded)) : NULL;
         if (member && !json_is_null(json_object_iter_value(member)) && m->setting_count < json_object_size(v->json))
-            take_setting(r, &place, json_object_iter_key(member), json_object_iter_value(member),
-                         &settings[m->setting_count++]);
+            parse_setting(r, &place, json_object_iter_key(member), json_object_iter_value(member),
+                          &settings[m->setting_count++]);
         json_decref(decoded);
     }
 }
 
-void wi_take_requirements(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_requirements(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     if (json_is_object(v->json))
         wi_fields_read(r, v->at, v->json, true);
     else
-        wi_wrong_type(r, v, "an object");
+        wrong_type(r, v, "an object");
 }
 
-void wi_take_jobs(wi_reading *r, const wi_value *v, void *to)
+void wi_parse_jobs(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     bool none = (json_is_array(v->json) && json_array_size(v->json) == 0) ||
@@ -205,4 +260,190 @@ void wi_take_jobs(wi_reading *r, const wi_value *v, void *to)
         wi_problem_add(&r->problems, v->at,
                        "cron_jobs: weir runs nothing by the clock; take the jobs out and have the "
                        "system's timers run them");
+}
+
+/* Requirements: enforced, or refused in words ---------------------------------------------------------------------- */
+
+enum { MOST_DEVICES = 64 };
+
+static weir_requirements *wanted(wi_parse_context *r)
+{
+    return &r->held->manifest.requirements;
+}
+
+/* ---- providers --------------------------------------------------------------------------------------------------- */
+
+/* The text of a value, for a check whose words are told when it fails; NULL if it is none. */
+static const char *word_of(wi_parse_context *r, const wi_value *v)
+{
+    if (!json_is_string(v->json))
+        wrong_type(r, v, "a text");
+    return json_string_value(v->json);
+}
+
+static bool passed(wi_parse_context *r, const wi_value *v, weir_status status)
+{
+    if (status != WEIR_OK)
+        wi_problem_add(&r->problems, v->at, "%s", weir_detail());
+    return status == WEIR_OK;
+}
+
+void wi_parse_provider(wi_parse_context *r, const wi_value *v, void *to)
+{
+    wi_provider provider = WI_CPU;
+    const char *word = word_of(r, v);
+    if (word && passed(r, v, wi_provider_read(wi_field_name(v->field), word, &provider)))
+        *(const char **)to = wi_provider_name(provider);
+}
+
+void wi_parse_providers(wi_parse_context *r, const wi_value *v, void *to)
+{
+    (void)to;
+    if (!json_is_array(v->json)) {
+        wrong_type(r, v, "a list of providers");
+        return;
+    }
+    const char **list = wi_keep(r, json_array_size(v->json) * sizeof *list);
+    wi_walk walk = wi_walk_into(r->text, v->at);
+    wi_location place;
+    for (size_t i = 0; list && wi_walk_next(&walk, &place); i++) {
+        wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
+        wi_parse_provider(r, &one, &list[i]);
+    }
+    wanted(r)->fallback_providers = list;
+    wanted(r)->fallback_count = list ? json_array_size(v->json) : 0;
+}
+
+void wi_parse_cpu(wi_parse_context *r, const wi_value *v, void *to)
+{
+    weir_cpu_use *cpu = to;
+    if (json_is_boolean(v->json))
+        *cpu = json_is_true(v->json) ? WEIR_CPU_LAST : WEIR_CPU_FORBIDDEN;
+    else if (json_is_string(v->json) && strcasecmp(json_string_value(v->json), "listed") == 0)
+        *cpu = WEIR_CPU_LISTED;
+    else
+        wrong_type(r, v, "true (the last resort), false (never) or \"listed\" (where a provider says cpu)");
+}
+
+void wi_parse_coverage(wi_parse_context *r, const wi_value *v, void *to)
+{
+    double share = json_number_value(v->json);
+    if (!json_is_number(v->json) || !(share >= 0 && share <= 1))
+        wrong_type(r, v, "a number from 0 to 1: the share of nodes or layers");
+    else
+        *(double *)to = share;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+static bool read_device(wi_parse_context *r, const wi_value *v, int32_t *out)
+{
+    if (!json_is_integer(v->json)) {
+        wrong_type(r, v, "a whole number");
+        return false;
+    }
+    json_int_t number = json_integer_value(v->json);
+    *out = (int32_t)number;
+    if (number >= 0 && number <= INT32_MAX)
+        return true;
+    wi_problem_add(&r->problems, v->at, "%s: there is no device %" JSON_INTEGER_FORMAT "; the first is 0",
+                   wi_field_name(v->field), number);
+    return false;
+}
+
+void wi_parse_device(wi_parse_context *r, const wi_value *v, void *to)
+{
+    (void)to;
+    int32_t *device = wi_keep(r, sizeof *device);
+    if (!device || !read_device(r, v, device))
+        return;
+    wanted(r)->device_ids = device;
+    wanted(r)->device_count = 1;
+}
+
+void wi_parse_devices(wi_parse_context *r, const wi_value *v, void *to)
+{
+    (void)to;
+    if (!json_is_array(v->json) || json_array_size(v->json) > MOST_DEVICES) {
+        wrong_type(r, v, "a list of up to 64 devices");
+        return;
+    }
+    r->given[v->field] = json_array_size(v->json) > 0; /* of none: as if it were left out */
+    if (!r->given[v->field])
+        return;
+    int32_t *list = wi_keep(r, json_array_size(v->json) * sizeof *list);
+    size_t count = 0;
+    wi_walk walk = wi_walk_into(r->text, v->at);
+    wi_location place;
+    for (size_t i = 0; list && wi_walk_next(&walk, &place); i++) {
+        wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
+        if (!read_device(r, &one, &list[count]))
+            continue;
+        for (size_t k = 0; k < count; k++)
+            if (list[k] == list[count])
+                wi_problem_add(&r->problems, one.at, "gpu_device_ids: the device %d is there twice", (int)list[k]);
+        count++;
+    }
+    wanted(r)->device_ids = count > 0 ? list : NULL;
+    wanted(r)->device_count = count;
+}
+
+void wi_parse_strategy(wi_parse_context *r, const wi_value *v, void *to)
+{
+    const char *word = word_of(r, v);
+    if (word && passed(r, v, wi_strategy_check(wi_field_name(v->field), word)))
+        *(const char **)to = word;
+}
+
+/* ---- the model on the device ------------------------------------------------------------------------------------- */
+
+void wi_parse_level(wi_parse_context *r, const wi_value *v, void *to)
+{
+    const char *word = word_of(r, v);
+    if (word && passed(r, v, wi_level_check(wi_field_name(v->field), word)))
+        *(const char **)to = word;
+}
+
+/* A CUDA device has arithmetic of a kind from a compute capability on (CUDA C++ Programming Guide, appendix on compute
+ * capabilities); processors compute in all of them. */
+void wi_parse_precision(wi_parse_context *r, const wi_value *v, void *to)
+{
+    (void)to;
+    static const struct {
+        const char *names[2];
+        weir_version_number least;
+    } precisions[] = {{{"fp32", "float32"}, {{0}, 0}},
+                      {{"fp16", "float16"}, {{5, 3}, 2}},
+                      {{"bf16", "bfloat16"}, {{8, 0}, 2}},
+                      {{"int8", "uint8"}, {{6, 1}, 2}},
+                      {{"fp8", "fp8"}, {{8, 9}, 2}}};
+    const char *word = keyword_of(r, v, wi_precisions, "precision");
+    for (size_t i = 0; word && i < sizeof precisions / sizeof *precisions; i++)
+        if (wi_keyword((const char *const[]){precisions[i].names[0], precisions[i].names[1], NULL}, word))
+            r->precision = precisions[i].least;
+}
+
+/* ---- shares and isolation ---------------------------------------------------------------------------------------- */
+
+void wi_parse_share(wi_parse_context *r, const wi_value *v, void *to)
+{
+    (void)to;
+    if (!json_is_integer(v->json))
+        wrong_type(r, v, "a whole number");
+    else if (json_integer_value(v->json) != 1000)
+        wi_problem_add(&r->problems, v->at,
+                       "gpu_compute_share_milli is %" JSON_INTEGER_FORMAT
+                       ": weir divides a device's memory and not its "
+                       "computing, so that only 1000 (all of it) can be had",
+                       json_integer_value(v->json));
+}
+
+void wi_parse_isolation(wi_parse_context *r, const wi_value *v, void *to)
+{
+    (void)to;
+    r->isolation = keyword_of(r, v, wi_isolation_modes, "isolation mode");
+    if (r->isolation && strcmp(r->isolation, "hard") == 0)
+        wi_problem_add(&r->problems, v->at,
+                       "isolation_mode: the models of a process share its context, so that \"hard\" cannot be had; "
+                       "\"reserved\" with gpu_memory_reservation_mb keeps memory for this one");
 }

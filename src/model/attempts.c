@@ -1,7 +1,12 @@
-/* What became of the candidates of a model. Lists that were handed out stay as they were until the model is unloaded. */
+/* What became of the candidates of a model. */
 #include "model/open.h"
 #include <weir/select.h>
 #include <weir/model.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The record: lists that were handed out stay as they were until the model is unloaded ----------------------------- */
 
 struct wi_attempt_list {
     wi_attempt_list *next;
@@ -17,10 +22,10 @@ static const char *keep_reason(const weir_attempt *attempt)
     return text ? text : "";
 }
 
-static void free_reason(const wi_attempt *attempt)
+static void free_reason(const wi_numbered_attempt *attempt)
 {
-    if (attempt->told.reason[0])
-        free((char *)attempt->told.reason);
+    if (attempt->attempt.reason[0])
+        free((char *)attempt->attempt.reason);
 }
 
 /* With the lock held. */
@@ -29,7 +34,7 @@ static bool grow(wi_opening *opening)
     if (opening->attempt_count < opening->attempt_room)
         return true;
     size_t room = opening->attempt_room ? 2 * opening->attempt_room : 8;
-    wi_attempt *more = realloc(opening->attempts, room * sizeof *more);
+    wi_numbered_attempt *more = realloc(opening->attempts, room * sizeof *more);
     if (!more)
         return false;
     opening->attempts = more;
@@ -51,12 +56,12 @@ static bool alike(const weir_attempt *one, const weir_attempt *other)
 /* Requests without end may fail alike: of such attempts the first and the newest are listed. With the lock held. */
 static void leave_one_out(wi_opening *opening, size_t newest)
 {
-    wi_attempt *all = opening->attempts;
+    wi_numbered_attempt *all = opening->attempts;
     size_t before = 0, last = 0;
-    if (all[newest].told.status == WEIR_OK)
+    if (all[newest].attempt.status == WEIR_OK)
         return;
     for (size_t i = 0; i < newest; i++)
-        if (alike(&all[i].told, &all[newest].told)) {
+        if (alike(&all[i].attempt, &all[newest].attempt)) {
             before++;
             last = i;
         }
@@ -69,35 +74,35 @@ static void leave_one_out(wi_opening *opening, size_t newest)
 
 /* A model without a place asks for one with every request: what fails as it did before is not listed for each of them. With
  * the lock held. */
-static const wi_attempt *listed_before(const wi_opening *opening, const weir_candidate *candidate,
-                                       const weir_attempt *attempt)
+static const wi_numbered_attempt *listed_before(const wi_opening *opening, const weir_candidate *candidate,
+                                                const weir_attempt *attempt)
 {
     for (size_t i = 0; i < opening->attempt_count; i++) {
-        const wi_attempt *one = &opening->attempts[i];
-        if (one->number >= opening->adrift && is_of(&one->told, candidate) && one->told.status == attempt->status &&
-            one->told.stage == attempt->stage)
+        const wi_numbered_attempt *one = &opening->attempts[i];
+        if (one->number >= opening->unplaced_from && is_of(&one->attempt, candidate) &&
+            one->attempt.status == attempt->status && one->attempt.stage == attempt->stage)
             return one;
     }
     return NULL;
 }
 
-size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt)
+size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *attempt)
 {
     const weir_candidate *candidate = &opening->choice->candidates[rank];
     pthread_mutex_lock(&opening->lock);
-    const wi_attempt *before = listed_before(opening, candidate, attempt);
+    const wi_numbered_attempt *before = listed_before(opening, candidate, attempt);
     size_t number = before ? before->number : SIZE_MAX;
     opening->attempts_repeated += before != NULL;
     if (!before && grow(opening)) {
         size_t place = opening->attempt_count++;
-        wi_attempt *kept = &opening->attempts[place];
+        wi_numbered_attempt *kept = &opening->attempts[place];
         number = opening->attempts_made++;
-        *kept = (wi_attempt){*attempt, number};
-        kept->told.struct_size = sizeof kept->told;
-        kept->told.engine = candidate->engine;
-        kept->told.provider = candidate->provider;
-        kept->told.device = candidate->device;
-        kept->told.reason = keep_reason(attempt);
+        *kept = (wi_numbered_attempt){*attempt, number};
+        kept->attempt.struct_size = sizeof kept->attempt;
+        kept->attempt.engine = candidate->engine;
+        kept->attempt.provider = candidate->provider;
+        kept->attempt.device = candidate->device;
+        kept->attempt.reason = keep_reason(attempt);
         leave_one_out(opening, place);
         opening->changes++;
     }
@@ -114,11 +119,11 @@ static size_t place_of(const wi_opening *opening, size_t number)
     return place;
 }
 
-void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now)
+void wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now)
 {
     pthread_mutex_lock(&opening->lock);
     size_t place = place_of(opening, number);
-    weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].told : NULL;
+    weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
     /* What two runs say of their stages may come out of order; but what has failed does not serve. */
     if (kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage)) {
         kept->ms = now->stage == WEIR_STAGE_LOAD ? kept->ms : now->ms; /* what a load took is known */
@@ -132,15 +137,15 @@ void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now)
     pthread_mutex_unlock(&opening->lock);
 }
 
-void wi_record_adrift(wi_opening *opening, bool adrift)
+void wi_attempts_unplaced(wi_opening *opening, bool unplaced)
 {
     pthread_mutex_lock(&opening->lock);
-    opening->adrift = adrift ? opening->attempts_made : SIZE_MAX;
-    opening->on_cpu = opening->on_cpu && !adrift;
+    opening->unplaced_from = unplaced ? opening->attempts_made : SIZE_MAX;
+    opening->on_cpu = opening->on_cpu && !unplaced;
     pthread_mutex_unlock(&opening->lock);
 }
 
-size_t wi_record_count(wi_opening *opening)
+size_t wi_attempts_count(wi_opening *opening)
 {
     pthread_mutex_lock(&opening->lock);
     size_t count = opening->attempts_made;
@@ -148,7 +153,7 @@ size_t wi_record_count(wi_opening *opening)
     return count;
 }
 
-void wi_record_clear(wi_opening *opening)
+void wi_attempts_clear(wi_opening *opening)
 {
     for (size_t i = 0; i < opening->attempt_count; i++)
         free_reason(&opening->attempts[i]);
@@ -164,16 +169,16 @@ static wi_attempt_list *copy_list(const wi_opening *opening)
 {
     size_t bytes = opening->attempt_count * sizeof(weir_attempt), texts = 0;
     for (size_t i = 0; i < opening->attempt_count; i++)
-        texts += strlen(opening->attempts[i].told.reason) + 1;
+        texts += strlen(opening->attempts[i].attempt.reason) + 1;
     wi_attempt_list *list = malloc(sizeof *list + bytes + texts);
     if (!list)
         return NULL;
     *list = (wi_attempt_list){.changes = opening->changes, .count = opening->attempt_count};
     char *text = (char *)list + sizeof *list + bytes;
     for (size_t i = 0; i < list->count; i++) {
-        size_t length = strlen(opening->attempts[i].told.reason) + 1;
-        list->of[i] = opening->attempts[i].told;
-        list->of[i].reason = memcpy(text, opening->attempts[i].told.reason, length);
+        size_t length = strlen(opening->attempts[i].attempt.reason) + 1;
+        list->of[i] = opening->attempts[i].attempt;
+        list->of[i].reason = memcpy(text, opening->attempts[i].attempt.reason, length);
         text += length;
     }
     return list;
@@ -214,7 +219,7 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
         record.attempts = list->of;
         record.attempt_count = list->count;
     }
-    wi_model_part(model);
+    wi_model_visit_end(model);
     if (!list)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model's record");
     return wi_copy_out(out, out->struct_size, &record, sizeof record)
@@ -226,4 +231,122 @@ const char *weir_stage_name(weir_stage stage)
 {
     static const char *const names[WEIR_STAGE_COUNT] = {"detect", "construct", "load", "first-run", "later-run"};
     return (unsigned)stage < WEIR_STAGE_COUNT ? names[stage] : "?";
+}
+
+/* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */
+
+/* As people call it: by its runtime where that tells it from others. */
+static const char *device_of(const weir_candidate *candidate)
+{
+    bool plain = !candidate->runtime || !candidate->runtime[0] || strcmp(candidate->runtime, "host") == 0;
+    if (!plain)
+        return candidate->runtime;
+    return candidate->device && candidate->device[0] ? candidate->device : "no device";
+}
+
+const char *wi_candidate_text(const weir_candidate *candidate, char text[WI_CANDIDATE_TEXT])
+{
+    snprintf(text, WI_CANDIDATE_TEXT, "%.31s with %.31s on %.63s", candidate->engine, candidate->provider,
+             device_of(candidate));
+    return text;
+}
+
+/* Things with their reasons, within one detail. Each gets an even part of the room that is left, so that a long reason does
+ * not hide the others. */
+typedef struct list {
+    char text[960];
+    size_t length;
+    size_t left;   /* things to come */
+    size_t hidden; /* that found no room */
+} list;
+
+enum { LINE_LEAST = 48, TAIL = 24 }; /* a shorter line helps nobody; for "; and N more" */
+
+static void begin_list(list *it, const char *lead, size_t count)
+{
+    *it = (list){.left = count};
+    snprintf(it->text, sizeof it->text, "%.480s", lead);
+    it->length = strlen(it->text);
+}
+
+static void add_line(list *it, const char *name, const char *stage, const char *reason)
+{
+    char line[700];
+    size_t room = sizeof it->text - TAIL - it->length;
+    size_t most = wi_max(room / wi_max(it->left, 1), LINE_LEAST);
+    (void)snprintf(line, wi_min(most, sizeof line), "%s%s (%s): %s", it->length ? "; " : "", name, stage, reason);
+    it->left -= it->left > 0;
+    if (room <= LINE_LEAST) {
+        it->hidden++;
+        return;
+    }
+    it->length += strlen(line);
+    memcpy(it->text + it->length - strlen(line), line, strlen(line) + 1);
+}
+
+static weir_status end_list(list *it, weir_status status)
+{
+    if (it->hidden > 0)
+        (void)snprintf(it->text + it->length, sizeof it->text - it->length, "; and %zu more", it->hidden);
+    return weir_fail(status, "%s", it->text);
+}
+
+/* Whose attempt it was: texts are the candidate's own. */
+static const weir_candidate *candidate_of(const wi_opening *opening, const weir_attempt *attempt)
+{
+    const weir_candidate *one = opening->choice->candidates;
+    while (one->engine != attempt->engine || one->provider != attempt->provider || one->device != attempt->device)
+        one++;
+    return one;
+}
+
+/* What failed, and has no newer reason. With the lock held. */
+static bool is_why(const wi_opening *opening, size_t place)
+{
+    const weir_attempt *one = &opening->attempts[place].attempt;
+    bool is = one->status != WEIR_OK;
+    for (size_t i = place + 1; is && i < opening->attempt_count; i++)
+        is = opening->attempts[i].attempt.status == WEIR_OK ||
+             candidate_of(opening, &opening->attempts[i].attempt) != candidate_of(opening, one);
+    return is;
+}
+
+/* With the lock held. */
+static size_t count_reasons(const wi_opening *opening, size_t from)
+{
+    size_t count = 0;
+    for (size_t i = from; i < opening->attempt_count; i++)
+        count += is_why(opening, i);
+    return count;
+}
+
+weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status status, const char *lead)
+{
+    list it;
+    char name[WI_CANDIDATE_TEXT];
+    pthread_mutex_lock(&opening->lock);
+    size_t from = 0;
+    while (from < opening->attempt_count && opening->attempts[from].number < first)
+        from++;
+    begin_list(&it, lead, count_reasons(opening, from));
+    for (size_t i = from; i < opening->attempt_count; i++) {
+        if (!is_why(opening, i))
+            continue;
+        const weir_attempt *one = &opening->attempts[i].attempt;
+        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_stage_name(one->stage), one->reason);
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return end_list(&it, status);
+}
+
+void wi_notify(const wi_opening *opening, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    if (!opening->options.notice)
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    opening->options.notice(text, opening->options.user);
 }

@@ -1,4 +1,4 @@
-/* An instance of a model: its client and what the engine has loaded. */
+/* An instance of a model: opened, loaded, closed; and copies of what its engine says. */
 #include "model/model.h"
 
 #include <weir/base.h>
@@ -58,4 +58,109 @@ uint64_t wi_instance_peak(const wi_instance *instance)
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
 {
     return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no %s", engine->name, what);
+}
+
+/* What engines say of their models: copies, which outlive the instance that said it -------------------------------- */
+
+struct wi_info_copy {
+    weir_model_details info;
+    size_t rank; /* of the candidate */
+    bool answered;
+    struct wi_info_copy *next;
+    _Alignas(max_align_t) char memory[];
+};
+
+/* Where copies go. Without memory it counts. */
+typedef struct packer {
+    char *memory;
+    size_t used;
+} packer;
+
+static void *pack(packer *to, const void *bytes, size_t count)
+{
+    char *place = to->memory ? to->memory + to->used : NULL;
+    to->used += count;
+    if (place && count > 0)
+        memcpy(place, bytes, count);
+    return place;
+}
+
+static const char *pack_text(packer *to, const char *text)
+{
+    return text ? pack(to, text, strlen(text) + 1) : NULL;
+}
+
+static void pack_names(packer *to, weir_port *ports, const weir_port *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *name = pack_text(to, from[i].name);
+        if (ports)
+            ports[i].name = name;
+    }
+}
+
+/* Arrays first, for their alignment. */
+static void pack_info(packer *to, const weir_model_details *from, weir_model_details *out)
+{
+    weir_port *inputs = pack(to, from->inputs, from->input_count * sizeof *from->inputs);
+    weir_port *outputs = pack(to, from->outputs, from->output_count * sizeof *from->outputs);
+    weir_provider_share *shares = pack(to, from->shares, from->share_count * sizeof *from->shares);
+    *out = *from;
+    out->inputs = inputs;
+    out->outputs = outputs;
+    out->shares = shares;
+    pack_names(to, inputs, from->inputs, from->input_count);
+    pack_names(to, outputs, from->outputs, from->output_count);
+    for (size_t i = 0; i < from->share_count; i++) {
+        const char *provider = pack_text(to, from->shares[i].provider);
+        if (shares)
+            shares[i].provider = provider;
+    }
+    out->engine = pack_text(to, from->engine);
+    out->version = pack_text(to, from->version);
+    out->provider = pack_text(to, from->provider);
+    out->architecture = pack_text(to, from->architecture);
+    out->remarks = pack_text(to, from->remarks);
+}
+
+wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered)
+{
+    packer to = {NULL, 0};
+    weir_model_details counted;
+    pack_info(&to, info, &counted);
+    wi_info_copy *copy = malloc(sizeof *copy + to.used);
+    if (!copy)
+        return NULL;
+    to = (packer){copy->memory, 0};
+    pack_info(&to, info, &copy->info);
+    copy->rank = rank;
+    copy->answered = answered;
+    copy->next = NULL;
+    return copy;
+}
+
+const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, bool answered)
+{
+    while (list && (list->rank != rank || list->answered != answered))
+        list = list->next;
+    return list;
+}
+
+void wi_info_copy_add(wi_info_copy **list, wi_info_copy *copy)
+{
+    copy->next = *list;
+    *list = copy;
+}
+
+const weir_model_details *wi_info_copy_get(const wi_info_copy *copy)
+{
+    return &copy->info;
+}
+
+void wi_info_copy_free(wi_info_copy *list)
+{
+    for (wi_info_copy *next; list; list = next) {
+        next = list->next;
+        free(list);
+    }
 }

@@ -17,7 +17,7 @@ weir_status wi_model_make(weir_model **out)
     if (!model)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     pthread_mutex_init(&model->lock, NULL);
-    pthread_cond_init(&model->moved, NULL);
+    pthread_cond_init(&model->changed, NULL);
     *out = model;
     return WEIR_OK;
 }
@@ -28,11 +28,11 @@ void wi_model_free(weir_model *model)
         older = model->newest->older;
         free(model->newest);
     }
-    wi_about_free(model->about);
-    if (model->route)
-        model->route->end(model);
+    wi_info_copy_free(model->infos);
+    if (model->failover)
+        model->failover->end(model);
     free(model->kept);
-    pthread_cond_destroy(&model->moved);
+    pthread_cond_destroy(&model->changed);
     pthread_mutex_destroy(&model->lock);
     free(model);
 }
@@ -64,12 +64,12 @@ static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more
 static bool retire(weir_model *model, wi_instance *instance)
 {
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
-    bool told =
+    bool counted =
         instance->loaded && instance->engine->metrics && instance->engine->metrics(instance->loaded, &last) == WEIR_OK;
     last.sessions = 0; /* they go with it; all the others are counts */
     pthread_mutex_lock(&model->lock);
     bool alone = --instance->users == 0;
-    if (alone && told)
+    if (alone && counted)
         add_metrics(&model->past, &last);
     pthread_mutex_unlock(&model->lock);
     return alone;
@@ -243,7 +243,7 @@ weir_status weir_model_destroy(weir_model *model)
     if (runs == 0 && outputs == 0)
         model->unloading = true;
     while (first && model->unloading && model->visits > 0)
-        pthread_cond_wait(&model->moved, &model->lock);
+        pthread_cond_wait(&model->changed, &model->lock);
     wi_instance *instance = model->present;
     pthread_mutex_unlock(&model->lock);
     if (runs > 0 || outputs > 0 || !first)
@@ -273,11 +273,11 @@ weir_status wi_model_visit(weir_model *model, const char *call)
     return gone ? weir_fail(WEIR_ERR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
 }
 
-void wi_model_part(weir_model *model)
+void wi_model_visit_end(weir_model *model)
 {
     pthread_mutex_lock(&model->lock);
     if (--model->visits == 0)
-        pthread_cond_broadcast(&model->moved);
+        pthread_cond_broadcast(&model->changed);
     pthread_mutex_unlock(&model->lock);
 }
 
@@ -293,14 +293,14 @@ static weir_status ask(weir_model *model, bool arguments, const char *call, wi_i
     *out = join(model);
     if (*out)
         return WEIR_OK;
-    wi_model_part(model);
+    wi_model_visit_end(model);
     return weir_fail(WEIR_ERR_DEVICE_LOST, "%s: the model is on no device since the last one failed", call);
 }
 
 static void asked(weir_model *model, wi_instance *at)
 {
     wi_model_leave(model, at);
-    wi_model_part(model);
+    wi_model_visit_end(model);
 }
 
 weir_status weir_model_health(weir_model *model)
@@ -353,11 +353,11 @@ static weir_status sum_metrics(weir_model *model, weir_engine_metrics *all)
     weir_status status = engine->metrics ? WEIR_OK : wi_engine_lacks(engine, "metrics");
     for (wi_instance *one = join_all(model, all); one; one = leave_for_next(model, one)) {
         weir_engine_metrics its = WEIR_INIT(weir_engine_metrics);
-        weir_status told = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_ERR_UNSUPPORTED;
-        if (told == WEIR_OK)
+        weir_status asked = one->engine->metrics ? one->engine->metrics(one->loaded, &its) : WEIR_ERR_UNSUPPORTED;
+        if (asked == WEIR_OK)
             add_metrics(all, &its);
         else if (one == present && one->engine->metrics)
-            status = told;
+            status = asked;
     }
     if (present)
         wi_model_leave(model, present);
@@ -374,7 +374,7 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
         return status;
     weir_engine_metrics all = WEIR_INIT(weir_engine_metrics);
     status = sum_metrics(model, &all);
-    wi_model_part(model);
+    wi_model_visit_end(model);
     if (status != WEIR_OK)
         return status;
     return wi_copy_out(out, out->struct_size, &all, sizeof all)
@@ -382,13 +382,13 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
                : weir_fail(WEIR_ERR_INVALID, "weir_model_metrics: member struct_size is not set");
 }
 
-static const wi_about *known(weir_model *model, const wi_instance *at, bool *answered)
+static const wi_info_copy *known(weir_model *model, const wi_instance *at, bool *answered)
 {
     pthread_mutex_lock(&model->lock);
     *answered = at->answered > 0;
-    const wi_about *about = wi_about_find(model->about, at->rank, *answered);
+    const wi_info_copy *copy = wi_info_copy_find(model->infos, at->rank, *answered);
     pthread_mutex_unlock(&model->lock);
-    return about;
+    return copy;
 }
 
 /* Asked of the engine once before an instance of the candidate has answered and once after, and kept: texts stay when the
@@ -396,26 +396,26 @@ static const wi_about *known(weir_model *model, const wi_instance *at, bool *ans
 static weir_status learn(weir_model *model, wi_instance *at, const weir_model_details **out)
 {
     bool answered;
-    const wi_about *about = known(model, at, &answered);
-    if (!about) {
+    const wi_info_copy *copy = known(model, at, &answered);
+    if (!copy) {
         weir_model_details info = WEIR_INIT(weir_model_details);
         weir_status status = at->engine->info(at->loaded, &info);
         if (status != WEIR_OK)
             return status;
-        wi_about *mine = wi_about_copy(&info, at->rank, answered);
+        wi_info_copy *mine = wi_info_copy_make(&info, at->rank, answered);
         if (!mine)
             return weir_fail(WEIR_ERR_SYSTEM, "no host memory for what the model is");
         pthread_mutex_lock(&model->lock);
-        about = wi_about_find(model->about, at->rank, answered);
-        if (!about)
-            wi_about_add(&model->about, mine);
+        copy = wi_info_copy_find(model->infos, at->rank, answered);
+        if (!copy)
+            wi_info_copy_add(&model->infos, mine);
         pthread_mutex_unlock(&model->lock);
-        if (about) /* another thread was faster */
-            wi_about_free(mine);
+        if (copy) /* another thread was faster */
+            wi_info_copy_free(mine);
         else
-            about = mine;
+            copy = mine;
     }
-    *out = wi_about_info(about);
+    *out = wi_info_copy_get(copy);
     return WEIR_OK;
 }
 

@@ -1,11 +1,11 @@
 /* A model, inside: its instances, of which one takes new runs, and what is under way on each.
  *
  * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_create has one for its
- * whole life. One of weir_model_create_chosen (src/choice/open.h) may get another when a run fails; an instance that is the model's no
+ * whole life. One of weir_model_create_chosen (open.h) may get another when a run fails; an instance that is the model's no
  * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until there is
  * another. No lock is held while an engine works. */
-#ifndef WI_MODEL_H
-#define WI_MODEL_H
+#ifndef WI_MODEL_MODEL_H
+#define WI_MODEL_MODEL_H
 
 #include "base/internal.h"
 
@@ -14,14 +14,14 @@
 
 #include <stdatomic.h>
 
-typedef struct wi_about wi_about; /* copies of what engines say of their models; about.c */
+typedef struct wi_info_copy wi_info_copy; /* copies of what engines say of their models; instance.c */
 
 typedef struct wi_instance {
     const weir_engine *engine;
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
     size_t rank, attempt; /* weir_model_create_chosen's: of its candidate, and in the record */
-    uint64_t on_cpu, of;  /* and the parts that its provider leaves to the processor; 0: none, or not told */
+    uint64_t on_cpu, of;  /* and the parts that its provider leaves to the processor; 0: none, or not known */
 
     /* Under the model's lock. */
     size_t users;       /* runs under way, results not released, and 1 while it is the present one */
@@ -29,7 +29,7 @@ typedef struct wi_instance {
     uint64_t answered;  /* runs */
     bool present, lost; /* takes new runs; its device is gone */
     bool ended;         /* unloaded by its last user */
-    bool ill;           /* a run failed after which it could not be expected to work, and none has worked since */
+    bool unhealthy;     /* a run failed after which it could not be expected to work, and none has worked since */
     uint64_t number;    /* among all of the model's, from 1 */
     struct wi_instance *older;
 } wi_instance;
@@ -43,36 +43,37 @@ typedef struct wi_run {
     weir_piece_fn piece;      /* NULL: the answer comes whole */
     void *user;
     weir_outputs *out;
-    bool warms;  /* a warm-up: there are no results */
-    bool handed; /* a piece has been handed out */
-    bool asked;  /* it was not cancelled before the engine could be, the last time it was made */
-    double ms;   /* that the engine took last */
+    bool warms;     /* a warm-up: there are no results */
+    bool delivered; /* a piece has been handed out */
+    bool started;   /* the engine was asked, the last time it was made: it had not been cancelled before */
+    double ms;      /* that the engine took last */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then, wherever it is. */
     atomic_bool cancelled;
-    uint64_t marked, told; /* the last cancel that called it, and the last that its engine knows of; under the lock */
+    uint64_t cancel_marked,
+        cancel_sent; /* the last cancel that called it, and the last that its engine knows of; under the lock */
     struct wi_run *next, **link;
 } wi_run;
 
 /* What weir_model_create_chosen adds to a model. Called with no lock held. */
-typedef struct wi_route {
+typedef struct wi_failover {
     /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail set.
      * Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
     weir_status (*recover)(weir_model *model, wi_run *run, weir_status status);
     /* An instance has answered its first or second run, or a warm-up before those (`answered` 0). */
     void (*ran)(weir_model *model, const wi_instance *instance, uint64_t answered, double ms);
     void (*end)(weir_model *model);
-} wi_route;
+} wi_failover;
 
 struct weir_model {
-    const wi_route *route; /* NULL: of weir_model_create */
-    const char *name;      /* with a route: as the manifest has it */
+    const wi_failover *failover; /* NULL: of weir_model_create */
+    const char *name;            /* with failover: as the manifest has it */
     struct wi_opening *opening;
     pthread_mutex_t lock;
-    pthread_cond_t moved;
+    pthread_cond_t changed;
     wi_instance *present; /* the last that was, where there is none */
     wi_instance *newest;  /* of all */
     uint64_t instances;   /* that there ever were */
-    wi_about *about;      /* of each candidate before and after it has answered: engines learn from a first run */
+    wi_info_copy *infos;  /* of each candidate before and after it has answered: engines learn from a first run */
     /* The present one's, for who looks without the lock; no client where there is none. */
     _Atomic(weir_client *) client;
     _Atomic(const weir_engine *) engine;
@@ -81,10 +82,10 @@ struct weir_model {
     size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
     uint64_t cancels;
     bool unloading;
-    bool moving;              /* somebody looks for another instance */
-    uint64_t vain;            /* times that none was found */
-    char *kept;               /* how the first instance failed to close that left memory behind; NULL: none did */
-    weir_engine_metrics past; /* of the instances that are gone */
+    bool failing_over;         /* somebody looks for another instance */
+    uint64_t failed_failovers; /* times that none was found */
+    char *kept;                /* how the first instance failed to close that left memory behind; NULL: none did */
+    weir_engine_metrics past;  /* of the instances that are gone */
 };
 
 /* ---- instances; instance.c ---- */
@@ -121,7 +122,7 @@ wi_instance *wi_model_join_locked(weir_model *model);
 
 /* A call that is no run begins and ends, so that the model stays while it looks. WEIR_ERR_INVALID: it is being unloaded. */
 weir_status wi_model_visit(weir_model *model, const char *call);
-void wi_model_part(weir_model *model);
+void wi_model_visit_end(weir_model *model);
 
 /* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
@@ -130,14 +131,14 @@ weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run);
 /* The first input that lies in the memory of a device; NULL: none. */
 const weir_tensor *wi_input_on_device(const weir_inference *inference);
 
-/* ---- what engines say; about.c ---- */
+/* ---- what engines say; instance.c ---- */
 
 /* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
-wi_about *wi_about_copy(const weir_model_details *info, size_t rank, bool answered);
-const weir_model_details *wi_about_info(const wi_about *about);
+wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered);
+const weir_model_details *wi_info_copy_get(const wi_info_copy *about);
 /* In a list; NULL: not there. */
-const wi_about *wi_about_find(const wi_about *list, size_t rank, bool answered);
-void wi_about_add(wi_about **list, wi_about *about);
-void wi_about_free(wi_about *list);
+const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, bool answered);
+void wi_info_copy_add(wi_info_copy **list, wi_info_copy *about);
+void wi_info_copy_free(wi_info_copy *list);
 
 #endif

@@ -1,11 +1,11 @@
 /* A model that was chosen for: what it was opened with, its candidates, and what became of them.
  *
- * A request that fails for a reason that another candidate might not have is *tried* on the next ones, each loaded for it,
- * while the model stays where it is; the first that answers takes the model over. So a request that nobody can answer moves
- * nothing. Where the instance is lost, the model is *replaced*: the next candidate that loads gets it, and what has failed is
- * made there. In both one thread moves the model; what fails meanwhile waits for it. */
-#ifndef WI_CHOICE_OPEN_H
-#define WI_CHOICE_OPEN_H
+ * Failover: a request that fails for a reason that another candidate might not have is *tried* on the next ones, each loaded for
+ * it, while the model stays where it is; the first that answers takes the model over. So a request that nobody can answer
+ * changes nothing. Where the instance is lost, it is *replaced*: the next candidate that loads gets the model, and what has failed
+ * is made there. In both one thread makes the failover; what fails meanwhile waits for it. */
+#ifndef WI_MODEL_OPEN_H
+#define WI_MODEL_OPEN_H
 
 #include "model/model.h"
 
@@ -13,19 +13,19 @@
 #include <weir/manifest.h>
 #include <weir/select.h>
 
-/* Of an accepted candidate. Looked at by whoever opens or moves the model, alone. */
-typedef struct wi_chance {
-    bool dead; /* it failed for a reason that would come again */
-    /* A bit for each status with which requests failed that it could not answer either: it is no place to try another such one,
-     * but one for a model that lost its own. */
-    uint32_t tried;
-    bool lost; /* its device */
-} wi_chance;
+/* Of an accepted candidate. Looked at by whoever opens the model or makes the failover, alone. */
+typedef struct wi_candidate_state {
+    bool excluded; /* it failed for a reason that would come again */
+    /* A bit for each status with which requests failed that it could not answer either: it is not tried for another such request,
+     * but may take over a model that has lost its instance. */
+    uint32_t failed_with;
+    bool device_lost;
+} wi_candidate_state;
 
-#define WI_TRIED_FOR_ALL UINT32_MAX
+#define WI_ALL_STATUSES UINT32_MAX
 _Static_assert(WEIR_STATUS_COUNT <= 31, "a bit for each status, and one for numbers that are none");
 
-static inline uint32_t wi_tried(weir_status status)
+static inline uint32_t wi_status_bit(weir_status status)
 {
     return UINT32_C(1) << ((unsigned)status < WEIR_STATUS_COUNT ? (unsigned)status : 31);
 }
@@ -39,74 +39,72 @@ typedef struct wi_failure {
 } wi_failure;
 
 /* An attempt, by its number among all that were ever made. */
-typedef struct wi_attempt {
-    weir_attempt told;
+typedef struct wi_numbered_attempt {
+    weir_attempt attempt;
     size_t number;
-} wi_attempt;
+} wi_numbered_attempt;
 
-typedef struct wi_attempt_list wi_attempt_list; /* one that was handed out; open_record.c */
+typedef struct wi_attempt_list wi_attempt_list; /* one that was handed out; attempts.c */
 
 typedef struct wi_opening {
     weir_choice *choice;
-    weir_manifest manifest;     /* what loads need of it: path, name, settings, level; copies */
-    weir_choice_options asked;  /* the settings; copies */
-    weir_opening_options given; /* without the choice's */
+    weir_manifest manifest;             /* what loads need of it: path, name, settings, level; copies */
+    weir_choice_options choice_options; /* the settings; copies */
+    weir_opening_options options;       /* without the choice's */
     uint64_t guaranteed, maximum;
     double coverage;
-    bool looks;         /* at the machine, whether a device is still there */
-    bool cpu_asked;     /* the processor was named */
-    bool cpu_forbidden; /* also as what runs all of a model that is another provider's by name */
-    wi_chance *chances;
+    bool checks_devices;        /* whether one is still there */
+    bool cpu_asked;             /* the processor was named */
+    bool cpu_forbidden;         /* also as what runs all of a model that is another provider's by name */
+    wi_candidate_state *states; /* by rank */
 
     /* Under the model's lock. */
-    wi_failure lost; /* of the present instance, if that is lost */
-    char loss[512];  /* how the model came to be on no device */
+    wi_failure loss;     /* of the present instance, if that is lost */
+    char loss_text[512]; /* how the model came to be on no device */
 
-    pthread_mutex_t lock; /* of what follows */
-    wi_attempt *attempts; /* that are listed */
+    pthread_mutex_t lock;          /* of what follows */
+    wi_numbered_attempt *attempts; /* that are listed */
     size_t attempt_count, attempt_room;
     size_t attempts_made;
     size_t attempts_repeated; /* that were not listed, as one like them is, and have no number */
-    size_t adrift;            /* attempts made when the model lost its place; SIZE_MAX while it has one */
+    size_t unplaced_from;     /* attempts made when the model lost its instance; SIZE_MAX while it has one */
     uint64_t changes;         /* of the list */
     wi_attempt_list *lists;   /* the newest first */
     bool on_cpu;              /* as the last resort */
 } wi_opening;
 
-extern const wi_route wi_opening_route;
+extern const wi_failover wi_opening_failover;
 void wi_opening_end(weir_model *model);
 /* The model is on that instance from here on. */
-void wi_opening_settle(weir_model *model, wi_instance *instance);
+void wi_opening_adopt(weir_model *model, wi_instance *instance);
 
-/* ---- one candidate; open_try.c ---- */
+/* ---- one candidate; open.c ---- */
 
-/* Goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The instance is
+/* An attempt: goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The instance is
  * nobody's yet, and in the record as the one that serves. */
-weir_status wi_open_try(wi_opening *opening, size_t rank, bool warm, wi_instance **out);
-/* A candidate failed so: whether it, and others on its device, will be taken again. */
-void wi_open_spoil(wi_opening *opening, size_t rank, weir_status status);
-/* Tells whoever wants to know. */
-void wi_open_failed(wi_opening *opening, size_t rank, const weir_attempt *attempt);
+weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_instance **out);
+/* A candidate failed so: excludes it, and others on its device, where they would fail again. */
+void wi_exclude(wi_opening *opening, size_t rank, weir_status status);
+/* To the caller's notice function. */
+void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *attempt);
 
-/* ---- the record; open_record.c ---- */
+/* ---- the record, and sentences; attempts.c ---- */
 
 /* Adds what became of a candidate; answers its number, SIZE_MAX without host memory. */
-size_t wi_record_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
+size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
 /* One that serves has reached a stage, or has failed in it. */
-void wi_record_note(wi_opening *opening, size_t number, const weir_attempt *now);
-/* The model has lost its place, or has one. */
-void wi_record_adrift(wi_opening *opening, bool adrift);
+void wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now);
+/* The model has lost its instance, or has one. */
+void wi_attempts_unplaced(wi_opening *opening, bool unplaced);
 /* Attempts that have a number, also those that are not listed any more. */
-size_t wi_record_count(wi_opening *opening);
-void wi_record_clear(wi_opening *opening);
-
-/* ---- sentences; open_told.c ---- */
+size_t wi_attempts_count(wi_opening *opening);
+void wi_attempts_clear(wi_opening *opening);
 
 /* "onnx with cuda on cuda:0" into `text`, which it answers. */
-enum { WI_TOLD_BYTES = 160 };
-const char *wi_told_candidate(const weir_candidate *candidate, char text[WI_TOLD_BYTES]);
+enum { WI_CANDIDATE_TEXT = 160 };
+const char *wi_candidate_text(const weir_candidate *candidate, char text[WI_CANDIDATE_TEXT]);
 /* Fails with `status`: `lead`, and how each of the candidates tried since the attempt number `first` failed last. */
-weir_status wi_told_attempts(wi_opening *opening, size_t first, weir_status status, const char *lead);
-void wi_told_notice(const wi_opening *opening, const char *format, ...) WEIR_PRINTF(2, 3);
+weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status status, const char *lead);
+void wi_notify(const wi_opening *opening, const char *format, ...) WEIR_PRINTF(2, 3);
 
 #endif

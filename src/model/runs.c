@@ -16,7 +16,7 @@ static weir_status check(const weir_model *model, const wi_run *run, const char 
     if (!model || !run->inference || !run->out)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     /* Where results may come from several instances, they say from which. */
-    if (model->route && run->out->struct_size < offsetof(weir_outputs, instance) + sizeof run->out->instance)
+    if (model->failover && run->out->struct_size < offsetof(weir_outputs, instance) + sizeof run->out->instance)
         return weir_fail(WEIR_ERR_INVALID, "%s: member struct_size of the outputs is not set", call);
     return WEIR_OK;
 }
@@ -70,9 +70,9 @@ static uint64_t count_answer(weir_model *model, const wi_run *run)
     model->outputs += !run->warms;
     at->outputs += !run->warms;
     at->answered += !run->warms;
-    at->ill = false;
+    at->unhealthy = false;
     uint64_t answered = at->answered;
-    if (model->route && !run->warms)
+    if (model->failover && !run->warms)
         run->out->instance = at;
     pthread_mutex_unlock(&model->lock);
     return answered;
@@ -86,8 +86,8 @@ static weir_status end(weir_model *model, wi_run *run, weir_status status)
         status = stop(run, status);
     uint64_t answered = status == WEIR_OK ? count_answer(model, run) : 0;
     bool telling = run->warms ? answered == 0 : answered <= 2;
-    if (model->route && status == WEIR_OK && telling)
-        model->route->ran(model, at, answered, run->ms);
+    if (model->failover && status == WEIR_OK && telling)
+        model->failover->ran(model, at, answered, run->ms);
     if (at && (status != WEIR_OK || run->warms))
         wi_model_leave(model, at);
     pthread_mutex_lock(&model->lock);
@@ -110,7 +110,7 @@ static bool hand_piece(const weir_piece *piece, void *user)
     wi_run *run = user;
     if (atomic_load(&run->cancelled))
         return false;
-    run->handed = true;
+    run->delivered = true;
     return run->piece(piece, run->user);
 }
 
@@ -128,9 +128,9 @@ static weir_status ask_engine(wi_run *run)
 weir_status wi_run_make(wi_run *run)
 {
     double start = clock_ms();
-    run->asked = !atomic_load(&run->cancelled);
+    run->started = !atomic_load(&run->cancelled);
     weir_status status =
-        run->asked ? ask_engine(run) : weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made");
+        run->started ? ask_engine(run) : weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made");
     run->ms = clock_ms() - start;
     return status;
 }
@@ -151,7 +151,7 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference)
 /* A model that moves may have left the device that its caller made the inputs on. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run)
 {
-    const weir_tensor *input = model->route && run->instance ? wi_input_on_device(run->inference) : NULL;
+    const weir_tensor *input = model->failover && run->instance ? wi_input_on_device(run->inference) : NULL;
     if (!input)
         return WEIR_OK;
     const char *here = weir_runtime_device(weir_client_runtime(run->instance->client));
@@ -170,8 +170,8 @@ static weir_status make(weir_model *model, wi_run *run)
     if (status != WEIR_OK)
         return end(model, run, status);
     status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
-    if (status != WEIR_OK && model->route)
-        status = model->route->recover(model, run, status);
+    if (status != WEIR_OK && model->failover)
+        status = model->failover->recover(model, run, status);
     return end(model, run, status);
 }
 
@@ -210,7 +210,7 @@ weir_status weir_model_warm_up(weir_model *model)
 static wi_instance *giver(const weir_model *model, const weir_outputs *outputs)
 {
     wi_instance *from = model->newest;
-    while (from && model->route && from != outputs->instance)
+    while (from && model->failover && from != outputs->instance)
         from = from->older;
     return from && from->outputs > 0 ? from : NULL;
 }
@@ -229,7 +229,7 @@ void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
         return;
     }
     from->engine->release_outputs(from->loaded, outputs);
-    if (model->route)
+    if (model->failover)
         outputs->instance = NULL;
     wi_model_leave(model, from);
     pthread_mutex_lock(&model->lock);
@@ -265,24 +265,24 @@ static found mark(weir_model *model, uint64_t id)
             continue;
         if (can_cancel(run->instance)) {
             atomic_store(&run->cancelled, true);
-            run->marked = model->cancels;
+            run->cancel_marked = model->cancels;
             f.any = true;
         } else
             f.lacks = run->instance->engine;
     }
     if (f.any)
-        pthread_cond_broadcast(&model->moved);
+        pthread_cond_broadcast(&model->changed);
     pthread_mutex_unlock(&model->lock);
     return f;
 }
 
-/* An instance, with a user more, whose engine has not been told yet of a run there that is marked. */
-static wi_instance *join_untold(weir_model *model, uint64_t id, uint64_t *last)
+/* An instance, with a user more, whose engine has not been sent the cancel of a run there that is marked. */
+static wi_instance *join_uncancelled(weir_model *model, uint64_t id, uint64_t *last)
 {
     wi_instance *at = NULL;
     pthread_mutex_lock(&model->lock);
     for (wi_run *run = model->under_way; run && !at; run = run->next)
-        if (is_called(run, id) && run->told < run->marked)
+        if (is_called(run, id) && run->cancel_sent < run->cancel_marked)
             at = run->instance;
     if (at)
         at->users++;
@@ -292,12 +292,12 @@ static wi_instance *join_untold(weir_model *model, uint64_t id, uint64_t *last)
 }
 
 /* Of those that were marked up to the cancel number `last`; others may have been on their way in meanwhile. */
-static void note_told(weir_model *model, uint64_t id, const wi_instance *at, uint64_t last)
+static void note_cancel_sent(weir_model *model, uint64_t id, const wi_instance *at, uint64_t last)
 {
     pthread_mutex_lock(&model->lock);
     for (wi_run *run = model->under_way; run; run = run->next)
-        if (is_called(run, id) && run->instance == at && run->marked <= last)
-            run->told = run->marked;
+        if (is_called(run, id) && run->instance == at && run->cancel_marked <= last)
+            run->cancel_sent = run->cancel_marked;
     pthread_mutex_unlock(&model->lock);
 }
 
@@ -308,10 +308,10 @@ static void tell_engines(weir_model *model, uint64_t id)
     enum { TIMES = 40, PAUSE_NS = 50 * 1000 };
     int times = 0;
     uint64_t last;
-    for (wi_instance *at; (at = join_untold(model, id, &last));) {
+    for (wi_instance *at; (at = join_uncancelled(model, id, &last));) {
         bool known = !at->engine->cancel || at->engine->cancel(at->loaded, id) != WEIR_ERR_NOT_FOUND;
         if (known || ++times == TIMES) {
-            note_told(model, id, at, last);
+            note_cancel_sent(model, id, at, last);
             times = 0;
         } else
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
@@ -350,6 +350,6 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
         status = weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no way to cancel a run", f.lacks->name);
     else
         status = find_none(model, id);
-    wi_model_part(model);
+    wi_model_visit_end(model);
     return status;
 }

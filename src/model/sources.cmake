@@ -1,7 +1,7 @@
-foreach(file about instance model runs)
+foreach(file instance model runs)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
-# A model that was chosen for, and that moves.
-foreach(file open open_try failover attempts open_told)
+# A model that was chosen for, with failover.
+foreach(file open failover attempts)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

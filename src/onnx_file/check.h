@@ -1,6 +1,6 @@
 /* Is this an ONNX file all the way down? Asked before ONNX Runtime sees a byte of it. */
-#ifndef WEIR_ONNX_CHECK_H
-#define WEIR_ONNX_CHECK_H
+#ifndef WI_ONNX_FILE_CHECK_H
+#define WI_ONNX_FILE_CHECK_H
 
 #include "onnx_file/file.h"
 

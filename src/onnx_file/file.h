@@ -1,6 +1,6 @@
 /* The model file and the files beside it that hold tensor data, mapped for reading. */
-#ifndef WEIR_ONNX_FILE_H
-#define WEIR_ONNX_FILE_H
+#ifndef WI_ONNX_FILE_FILE_H
+#define WI_ONNX_FILE_FILE_H
 
 #include <sys/types.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* The messages of ONNX (IR version 13 and before) as tables: field numbers and what they hold. */
-#ifndef WEIR_ONNX_SCHEMA_H
-#define WEIR_ONNX_SCHEMA_H
+#ifndef WI_ONNX_FILE_SCHEMA_H
+#define WI_ONNX_FILE_SCHEMA_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* One tensor of an ONNX file: what it says it is, held against what is there. */
-#ifndef WEIR_ONNX_TENSOR_H
-#define WEIR_ONNX_TENSOR_H
+#ifndef WI_ONNX_FILE_TENSOR_H
+#define WI_ONNX_FILE_TENSOR_H
 
 #include <weir/base.h>
 

@@ -1,7 +1,7 @@
 /* The protobuf wire format, read in place and written into a growing buffer. nanopb's low-level coder does the decoding;
  * what is added here is that every field also tells where in the file it stands. */
-#ifndef WEIR_ONNX_WIRE_H
-#define WEIR_ONNX_WIRE_H
+#ifndef WI_ONNX_FILE_WIRE_H
+#define WI_ONNX_FILE_WIRE_H
 
 #include <pb_decode.h>
 #include <stdbool.h>

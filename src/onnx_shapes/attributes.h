@@ -1,6 +1,6 @@
 /* attributes.h: what a node says of itself. An attribute that is not there, or is of another type, is not found. */
-#ifndef WEIR_GRAPH_ATTRIBUTES_H
-#define WEIR_GRAPH_ATTRIBUTES_H
+#ifndef WI_ONNX_SHAPES_ATTRIBUTES_H
+#define WI_ONNX_SHAPES_ATTRIBUTES_H
 
 #include "onnx_shapes/graph.h"
 

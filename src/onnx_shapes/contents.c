@@ -10,7 +10,8 @@ bool graph_real(int32_t type)
     return type == ONNX_FLOAT || type == ONNX_DOUBLE || type == ONNX_FLOAT16 || type == ONNX_BFLOAT16;
 }
 
-bool graph_countable(int32_t type)
+/* Whether contents of the type are kept at all: not of strings, complex numbers and the small floats. */
+static bool countable(int32_t type)
 {
     return graph_real(type) || type == ONNX_BOOL || (type >= ONNX_UINT8 && type <= ONNX_INT64) || type == ONNX_UINT32 ||
            type == ONNX_UINT64;
@@ -19,7 +20,7 @@ bool graph_countable(int32_t type)
 graph_number *graph_contents_make(graph *g, graph_value *value)
 {
     size_t count = value->elements ? (size_t)value->elements : 1;
-    if (value->elements > GRAPH_NUMBERS || count > g->numbers_left || !graph_countable(value->type))
+    if (value->elements > GRAPH_NUMBERS || count > g->numbers_left || !countable(value->type))
         return NULL;
     free(value->data);
     value->data = calloc(count, sizeof *value->data);
@@ -140,7 +141,7 @@ static void read_list(graph_value *value, const onnx_field *field, uint64_t *at)
 void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, size_t size)
 {
     onnx_tensor tensor;
-    if (!graph_countable(value->type) || value->elements > GRAPH_NUMBERS ||
+    if (!countable(value->type) || value->elements > GRAPH_NUMBERS ||
         onnx_tensor_read(g->file, proto, size, &tensor) != WEIR_OK || !graph_contents_make(g, value))
         return;
     if (tensor.place == ONNX_PLACE_BYTES || tensor.place == ONNX_PLACE_BESIDE) {

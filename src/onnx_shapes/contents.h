@@ -1,7 +1,7 @@
 /* contents.h: values whose contents are known before anything runs: constants, and what follows from dimensions. Kept only
  * where they are few, as shape arithmetic is. */
-#ifndef WEIR_GRAPH_CONTENTS_H
-#define WEIR_GRAPH_CONTENTS_H
+#ifndef WI_ONNX_SHAPES_CONTENTS_H
+#define WI_ONNX_SHAPES_CONTENTS_H
 
 #include "onnx_shapes/graph.h"
 
@@ -9,8 +9,6 @@ enum { GRAPH_NUMBERS = 4096 }; /* the most that one value may have */
 
 /* Whether numbers of the type are kept in `f`; others of known types are in `i`. */
 bool graph_real(int32_t type);
-/* Whether contents of the type are kept at all: not of strings, complex numbers and the small floats. */
-bool graph_countable(int32_t type);
 
 /* Makes room for the contents of a value that has its type and shape. NULL: too many, or no host memory; that is no
  * failure, they are just not known then. */

@@ -2,8 +2,8 @@
  *
  * It is read from an ONNX file whose open dimensions have been given, and inference then finds the shape of every value,
  * so that a graph that was inferred has no unknown left in it. Texts and bytes point into the file, which outlives it. */
-#ifndef WEIR_GRAPH_GRAPH_H
-#define WEIR_GRAPH_GRAPH_H
+#ifndef WI_ONNX_SHAPES_GRAPH_H
+#define WI_ONNX_SHAPES_GRAPH_H
 
 #include "onnx_file/file.h"
 #include "onnx_file/tensor.h"
@@ -117,6 +117,18 @@ weir_status graph_infer(graph *g);
 
 /* Value by name; GRAPH_NONE if there is none. */
 uint32_t graph_find(const graph *g, onnx_text name);
+
+/* A new value; its name, if it has one, is not there yet. WEIR_ERR_SYSTEM without host memory. */
+weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
+
+/* branches.c: the most values that the bodies of a node can take from outside; 0 also where there is none. */
+size_t graph_bodies_count(onnx_text node);
+/* Appends the values that bodies of the node take from outside, known so far, to `out`. Answers how many. */
+uint32_t graph_bodies_read(const graph *g, onnx_text node, uint32_t *out);
+/* How many values the nodes in them make, at every depth. */
+size_t graph_bodies_made(onnx_text node);
+/* Whether there is a body at all. */
+bool graph_has_body(onnx_text node);
 
 /* The names of the value's open dimensions, in their order; empty for one that has none. Answers how many. */
 uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK]);

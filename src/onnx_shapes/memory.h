@@ -1,6 +1,6 @@
 /* memory.h: what the values of an inferred graph take, and when: the list of buffers that is planned. */
-#ifndef WEIR_GRAPH_MEMORY_H
-#define WEIR_GRAPH_MEMORY_H
+#ifndef WI_ONNX_SHAPES_MEMORY_H
+#define WI_ONNX_SHAPES_MEMORY_H
 
 #include <weir/plan.h>
 

@@ -1,14 +1,68 @@
-/* read.c: an ONNX file's graph into values and nodes. onnx_check has walked all of it before: its wire format is sound and its
- * tensors are what they say. */
-#include "onnx_shapes/read.h"
+/* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has walked all of it before: its wire
+ * format is sound and its tensors are what they say. */
+#include "base/hash.h"
+#include "onnx_shapes/graph.h"
+#include "onnx_shapes/step.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "onnx_shapes/bodies.h"
-#include "onnx_shapes/names.h"
-#include "onnx_shapes/step.h"
+/* Names: open addressing with linear probing, at most half full ---------------------------------------------------- */
+
+static size_t first_slot(const graph_names *names, onnx_text name)
+{
+    return (size_t)wi_hash(name.text, name.size) & (names->capacity - 1);
+}
+
+static void put(const graph *g, const graph_names *names, uint32_t value)
+{
+    size_t i = first_slot(names, g->values[value].name);
+    while (names->slots[i])
+        i = (i + 1) & (names->capacity - 1);
+    names->slots[i] = value + 1;
+}
+
+/* Twice the room for all values that have a name so far. */
+static bool grow(graph *g)
+{
+    graph_names wider = {.capacity = g->names.capacity ? 2 * g->names.capacity : 512};
+    wider.slots = calloc(wider.capacity, sizeof *wider.slots);
+    if (!wider.slots)
+        return false;
+    for (size_t i = 0; i < g->names.capacity; i++)
+        if (g->names.slots[i])
+            put(g, &wider, g->names.slots[i] - 1);
+    free(g->names.slots);
+    g->names = wider;
+    return true;
+}
+
+static bool graph_names_put(graph *g, uint32_t value)
+{
+    if (2 * (size_t)value >= g->names.capacity && !grow(g))
+        return false;
+    put(g, &g->names, value);
+    return true;
+}
+
+uint32_t graph_find(const graph *g, onnx_text name)
+{
+    if (!g->names.capacity)
+        return GRAPH_NONE;
+    for (size_t i = first_slot(&g->names, name); g->names.slots[i]; i = (i + 1) & (g->names.capacity - 1))
+        if (onnx_text_same(g->values[g->names.slots[i] - 1].name, name))
+            return g->names.slots[i] - 1;
+    return GRAPH_NONE;
+}
+
+static void graph_names_clear(graph_names *names)
+{
+    free(names->slots);
+    *names = (graph_names){0};
+}
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
 
 /* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
  * Dimension. */

@@ -1,8 +1,10 @@
-/* rules_matrix.c: products. */
+/* The rules of matrix products, attention and recurrent layers. */
 #include "onnx_shapes/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+/* Products --------------------------------------------------------------------------------------------------------- */
 
 static bool no_product(step *s, const graph_shape *a, const graph_shape *b)
 {
@@ -208,4 +210,147 @@ bool rule_einsum(step *s)
     if (count < 0 || equation.size > 0)
         return step_wrong(s, "its equation cannot be read");
     return put_term(s, &all, term, count, &shape) && step_give(s, 0, step_in(s, 0)->type, &shape);
+}
+
+/* Attention, in the forms of ONNX and of ONNX Runtime, and recurrent layers ---------------------------------------- */
+
+static bool odd(step *s, const char *what)
+{
+    return step_wrong(s, "its %s has not the dimensions it should have", what);
+}
+
+/* A dimension from the past that the new ones are added to. */
+static int64_t past_length(const step *s, unsigned i)
+{
+    const graph_value *past = step_in(s, i);
+    return past && past->shape.rank >= 2 ? past->shape.dims[past->shape.rank - 2] : 0;
+}
+
+/* ai.onnx: queries, keys and values in three dimensions (heads side by side) or four. */
+static bool standard(step *s)
+{
+    if (!step_need(s, 3))
+        return false;
+    const graph_value *q = step_in(s, 0), *k = step_in(s, 1), *v = step_in(s, 2);
+    bool flat = q->shape.rank == 3;
+    if ((!flat && q->shape.rank != 4) || k->shape.rank != q->shape.rank || v->shape.rank != q->shape.rank)
+        return odd(s, "query, key or value");
+    int64_t heads = flat ? graph_int(s->node, "q_num_heads", 0) : q->shape.dims[1];
+    int64_t kv_heads = flat ? graph_int(s->node, "kv_num_heads", 0) : k->shape.dims[1];
+    if (heads < 1 || kv_heads < 1)
+        return step_wrong(s, "it has %" PRId64 " heads and %" PRId64 " for keys", heads, kv_heads);
+    uint32_t last = q->shape.rank - 1, row = last - 1;
+    int64_t size = flat ? v->shape.dims[last] / kv_heads : v->shape.dims[last];
+    int64_t key_size = flat ? k->shape.dims[last] / kv_heads : k->shape.dims[last];
+    int64_t batch = q->shape.dims[0], queries = q->shape.dims[row], total = k->shape.dims[row] + past_length(s, 4),
+            width;
+    if (__builtin_mul_overflow(heads, size, &width))
+        return odd(s, "value");
+    graph_shape wide = {3, {batch, queries, width}}, deep = {4, {batch, heads, queries, size}};
+    graph_shape keys = {4, {batch, kv_heads, total, key_size}}, values = {4, {batch, kv_heads, total, size}};
+    graph_shape scores = {4, {batch, heads, queries, total}};
+    return step_give(s, 0, q->type, flat ? &wide : &deep) && step_give(s, 1, k->type, &keys) &&
+           step_give(s, 2, v->type, &values) && step_give(s, 3, q->type, &scores);
+}
+
+/* com.microsoft: one product makes queries, keys and values. */
+static bool packed(step *s)
+{
+    if (!step_need(s, 2))
+        return false;
+    const graph_value *x = step_in(s, 0), *weights = step_in(s, 1);
+    int64_t sizes[3], heads = graph_int(s->node, "num_heads", 0);
+    int count = step_ints(s, "qkv_hidden_sizes", -1, sizes, 3);
+    if (x->shape.rank != 3 || weights->shape.rank != 2 || heads < 1)
+        return odd(s, "input, weights or number of heads");
+    if (count == -2)
+        return false;
+    int64_t width = count == 3 ? sizes[2] : weights->shape.dims[1] / 3;
+    int64_t batch = x->shape.dims[0], length = x->shape.dims[1];
+    graph_shape shape = {3, {batch, length, width}};
+    graph_shape present = {5, {2, batch, heads, length + past_length(s, 4), width / heads}};
+    return step_give(s, 0, x->type, &shape) && step_give(s, 1, x->type, &present);
+}
+
+bool rule_attention(step *s)
+{
+    return s->node->domain.size == 0 || onnx_text_is(s->node->domain, "ai.onnx") ? standard(s) : packed(s);
+}
+
+/* How long the keys are, and how wide all values together; they may come packed with the queries, or keys with values. */
+static bool multi_head_sizes(step *s, int64_t heads, int64_t *length, int64_t *width)
+{
+    const graph_shape *q = &step_in(s, 0)->shape;
+    const graph_shape *k = step_has(s, 1) ? &step_in(s, 1)->shape : q, *v = step_has(s, 2) ? &step_in(s, 2)->shape : k;
+    *length = k->rank == 4 ? k->dims[2] : k->dims[1];
+    if (v->rank == 3)
+        *width = v->dims[2];
+    else if (v->rank == 4 ? __builtin_mul_overflow(v->dims[1], v->dims[3], width)
+                          : v->rank != 5 || __builtin_mul_overflow(heads, v->dims[4], width))
+        return odd(s, "query, key or value");
+    return true;
+}
+
+bool rule_multi_head(step *s)
+{
+    int64_t heads = graph_int(s->node, "num_heads", 0), length, width;
+    if (!step_need(s, 1))
+        return false;
+    const graph_value *q = step_in(s, 0);
+    if ((q->shape.rank != 3 && q->shape.rank != 5) || heads < 1)
+        return odd(s, "query or number of heads");
+    for (unsigned i = 1; i < 3; i++)
+        if (step_has(s, i) && step_in(s, i)->shape.rank < 3)
+            return odd(s, i == 1 ? "key" : "value");
+    if (!multi_head_sizes(s, heads, &length, &width))
+        return false;
+    int64_t batch = q->shape.dims[0], queries = q->shape.dims[1], total = length + past_length(s, 6);
+    graph_shape shape = {3, {batch, queries, width}}, present = {4, {batch, heads, total, width / heads}};
+    graph_shape scores = {4, {batch, heads, queries, total}};
+    return step_give(s, 0, q->type, &shape) && step_give(s, 1, q->type, &present) &&
+           step_give(s, 2, q->type, &present) && step_give(s, 3, q->type, &scores);
+}
+
+/* Its present keys are as long as the past's buffer, or as what input 6 says. */
+bool rule_group_query(step *s)
+{
+    int64_t heads = graph_int(s->node, "num_heads", 0), kv_heads = graph_int(s->node, "kv_num_heads", 0), total[1];
+    if (!step_need(s, 1))
+        return false;
+    const graph_value *q = step_in(s, 0), *past = step_in(s, 3);
+    if (q->shape.rank != 3 || heads < 1 || kv_heads < 1 || heads > INT32_MAX || kv_heads > INT32_MAX)
+        return odd(s, "query or number of heads");
+    bool together = !step_has(s, 1);
+    int64_t size = q->shape.dims[2] / (together ? heads + 2 * kv_heads : heads);
+    graph_shape shape = {3, {q->shape.dims[0], q->shape.dims[1], size * heads}};
+    if (!step_give(s, 0, q->type, &shape))
+        return false;
+    if (!step_out(s, 1) && !step_out(s, 2))
+        return true;
+    int known = step_ints(s, NULL, 6, total, 1);
+    if (known != 1 && !past)
+        return step_unknown(s, "how long its keys are, only a run knows");
+    int64_t length = known == 1 ? total[0] : 0;
+    if (past && past->shape.rank == 4 && past->shape.dims[2] > length)
+        length = past->shape.dims[2];
+    graph_shape present = {4, {q->shape.dims[0], kv_heads, length, size}};
+    return step_give(s, 1, q->type, &present) && step_give(s, 2, q->type, &present);
+}
+
+bool rule_recurrent(step *s)
+{
+    if (!step_need(s, 3))
+        return false;
+    const graph_value *x = step_in(s, 0), *r = step_in(s, 2);
+    if (x->shape.rank != 3 || r->shape.rank != 3)
+        return odd(s, "input or recurrence");
+    int64_t ways = onnx_text_is(graph_text(s->node, "direction"), "bidirectional") ? 2 : 1, width = r->shape.dims[2];
+    bool batch_first = graph_int(s->node, "layout", 0) == 1;
+    int64_t batch = x->shape.dims[batch_first ? 0 : 1], length = x->shape.dims[batch_first ? 1 : 0];
+    graph_shape all = {4, {length, ways, batch, width}}, last = {3, {ways, batch, width}};
+    if (batch_first) {
+        all = (graph_shape){4, {batch, length, ways, width}};
+        last = (graph_shape){3, {batch, ways, width}};
+    }
+    return step_give(s, 0, x->type, &all) && step_give(s, 1, x->type, &last) && step_give(s, 2, x->type, &last);
 }

@@ -1,7 +1,7 @@
 /* step.h: one node in the course of inference, as the rules of the operators see it. The rules are asked in the order of
  * the nodes, so that every input has its type and shape already. */
-#ifndef WEIR_GRAPH_STEP_H
-#define WEIR_GRAPH_STEP_H
+#ifndef WI_ONNX_SHAPES_STEP_H
+#define WI_ONNX_SHAPES_STEP_H
 
 #include "onnx_shapes/attributes.h"
 #include "onnx_shapes/contents.h"
@@ -14,6 +14,10 @@ typedef struct step {
     bool keeps;    /* output 0 is the elements of input 0, also where its shape is not known */
     char why[200]; /* why a rule could not tell a shape */
 } step;
+
+/* fold.c: works out the contents of the node's outputs, whose shapes are known, where all that they depend on is known and they are
+ * few numbers. */
+void graph_fold(step *s);
 
 /* False when a shape does not follow from what is known, or the node is wrong; `why` has been set then. */
 typedef bool graph_rule(step *s);

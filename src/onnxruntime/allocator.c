@@ -21,7 +21,7 @@ static weir_onnxruntime *bridge_of(const ort_allocator *self)
     return ((const wi_ort_table *)self)->bridge;
 }
 
-/* Refusing ---------------------------------------------------------------------------------------------------------- */
+/* Refusing --------------------------------------------------------------------------------------------------------- */
 
 static void note_refusal(weir_onnxruntime *bridge)
 {
@@ -64,11 +64,12 @@ bool weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *
     return was;
 }
 
-/* Taking ------------------------------------------------------------------------------------------------------------ */
+/* Taking ----------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class, void **out)
+weir_status wi_ort_device_alloc(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class,
+                                void **out)
 {
-    return bridge->runs.member ? wi_ort_runs_take(&bridge->runs, bytes, stream, out)
+    return bridge->runs.member ? wi_ort_runs_alloc(&bridge->runs, bytes, stream, out)
                                : weir_alloc(bridge->client, bytes, stream, memory_class, out);
 }
 
@@ -123,9 +124,10 @@ static void *take(ort_allocator *self, size_t size, weir_stream stream, weir_cla
     if (size == 0)
         return NULL;
     size_t bytes = padded(table, size);
-    weir_status status = atomic_load(&bridge->ended)       ? ended(bridge)
-                         : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_take(bridge, bytes, &pointer)
-                                                           : wi_ort_take(bridge, bytes, stream, memory_class, &pointer);
+    weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
+                         : table->kind == WEIR_KIND_PINNED
+                             ? wi_ort_pinned_alloc(bridge, bytes, &pointer)
+                             : wi_ort_device_alloc(bridge, bytes, stream, memory_class, &pointer);
     if (status != WEIR_OK)
         refuse(bridge, table->kind, size);
     return handed_out(table, pointer);
@@ -167,7 +169,7 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
         return table_alloc(self, size);
     bool known = native == bridge->native;
     weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
-                         : known ? wi_ort_take(bridge, size, bridge->stream, WEIR_CLASS_ACTIVATIONS, &pointer)
+                         : known ? wi_ort_device_alloc(bridge, size, bridge->stream, WEIR_CLASS_ACTIVATIONS, &pointer)
                                  : wi_ort_follow(bridge, native, size, &pointer);
     if (status != WEIR_OK)
         refuse(bridge, WEIR_KIND_DEVICE, size);
@@ -177,11 +179,11 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
     return handed_out((const wi_ort_table *)self, pointer);
 }
 
-/* Freeing ----------------------------------------------------------------------------------------------------------- */
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream stream)
+weir_status wi_ort_device_free(weir_onnxruntime *bridge, void *pointer, weir_stream stream)
 {
-    return bridge->runs.member ? wi_ort_runs_give(&bridge->runs, pointer, stream)
+    return bridge->runs.member ? wi_ort_runs_free(&bridge->runs, pointer, stream)
                                : weir_free(bridge->client, pointer, stream);
 }
 
@@ -222,8 +224,8 @@ static weir_status give(const wi_ort_table *table, void *pointer)
     weir_status status = check_handed_out(table, pointer);
     return status != WEIR_OK                 ? status
            : !wi_ort_knows_streams(bridge)   ? wi_ort_let_go(bridge, table, pointer)
-           : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_give(bridge, pointer, false)
-                                             : wi_ort_give(bridge, pointer, bridge->stream);
+           : table->kind == WEIR_KIND_PINNED ? wi_ort_pinned_free(bridge, pointer, false)
+                                             : wi_ort_device_free(bridge, pointer, bridge->stream);
 }
 
 static void free_of(const wi_ort_table *table, void *pointer)
@@ -246,7 +248,7 @@ static void table_free(ort_allocator *self, void *pointer)
         free_of((const wi_ort_table *)self, pointer);
 }
 
-/* Looking ----------------------------------------------------------------------------------------------------------- */
+/* Looking ---------------------------------------------------------------------------------------------------------- */
 
 static const ort_memory_info *table_info(const ort_allocator *self)
 {

@@ -1,8 +1,8 @@
 /* The part of ONNX Runtime's C interface that weir uses, in own declarations: its table is append-only, so a slot keeps
  * its place in every later version, and a program that knows the places needs no header of theirs. tests/onnx compares
  * them with the real header where one is installed. Their functions answer NULL for success. */
-#ifndef WI_BRIDGE_ONNXRUNTIME_API_H
-#define WI_BRIDGE_ONNXRUNTIME_API_H
+#ifndef WI_ONNXRUNTIME_API_H
+#define WI_ONNXRUNTIME_API_H
 
 #include <stddef.h>
 #include <stdint.h>

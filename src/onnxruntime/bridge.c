@@ -17,7 +17,7 @@ bool wi_ort_failed(const ort_api *api, ort_status *status, char *text, size_t ca
     return true;
 }
 
-/* Checking ---------------------------------------------------------------------------------------------------------- */
+/* Checking --------------------------------------------------------------------------------------------------------- */
 
 static weir_status check_granule(const char *call, const char *what, uint64_t granule)
 {
@@ -81,7 +81,7 @@ bool wi_ort_same(const weir_onnxruntime *bridge, const weir_onnxruntime_options 
            bridge->stream.id == options->stream.id;
 }
 
-/* Making ------------------------------------------------------------------------------------------------------------ */
+/* Making ----------------------------------------------------------------------------------------------------------- */
 
 /* std::bad_alloc can only be thrown by the C++ library that ONNX Runtime itself uses. */
 static weir_status find_throw(weir_onnxruntime *bridge, const char *call)
@@ -214,7 +214,7 @@ weir_status weir_onnxruntime_create(const weir_onnxruntime_options *options, wei
     return status == WEIR_OK ? wi_ort_open(&given, call, out) : status;
 }
 
-/* Ending ------------------------------------------------------------------------------------------------------------ */
+/* Ending ----------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
 {
@@ -254,7 +254,7 @@ weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge)
     return WEIR_OK;
 }
 
-/* Looking ----------------------------------------------------------------------------------------------------------- */
+/* Looking ---------------------------------------------------------------------------------------------------------- */
 
 struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridge, weir_kind kind)
 {

@@ -1,6 +1,6 @@
 /* A bridge, inside: a client of weir seen through ONNX Runtime's table of an allocator. */
-#ifndef WI_BRIDGE_ONNXRUNTIME_H
-#define WI_BRIDGE_ONNXRUNTIME_H
+#ifndef WI_ONNXRUNTIME_BRIDGE_H
+#define WI_ONNXRUNTIME_BRIDGE_H
 
 #include "onnxruntime/api.h"
 #include "runtime/runtime.h"
@@ -29,7 +29,7 @@ typedef struct wi_ort_runs {
 
 struct wi_ort_follower;
 
-/* Streams that ONNX Runtime made itself, each with one of weir's that follows it; onnxruntime_streams.c. Nobody tells which of
+/* Streams that ONNX Runtime made itself, each with one of weir's that follows it; streams.c. Nobody tells which of
  * them are no more: where there are so many, those that nothing is left of are ended. */
 enum { WI_ORT_FOLLOWERS_MANY = 16 };
 
@@ -41,7 +41,7 @@ typedef struct wi_ort_followers {
     atomic_uint ever;   /* how many there have been */
 } wi_ort_followers;
 
-/* Pinned blocks that were freed and serve again when the device is past that; onnxruntime_pinned.c. */
+/* Pinned blocks that were freed and serve again when the device is past that; memory.c. */
 enum { WI_ORT_KEPT_MOST = 32, WI_ORT_KEPT_BYTES = 32 << 20 };
 
 typedef struct wi_ort_kept {
@@ -85,7 +85,7 @@ struct weir_onnxruntime {
     weir_onnxruntime *next; /* in the list of those that are registered, or ended */
 };
 
-/* What both ways in share; onnxruntime.c. The bridge is nobody's yet. */
+/* What both ways in share; bridge.c. The bridge is nobody's yet. */
 weir_status wi_ort_check(const weir_onnxruntime_options *options, const char *call);
 weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *call, weir_onnxruntime **out);
 /* All that sessions which are still there do not look at. */
@@ -96,45 +96,35 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call);
 /* The options, as weir_onnxruntime_register compares them. */
 bool wi_ort_same(const weir_onnxruntime *bridge, const weir_onnxruntime_options *options);
 
-/* onnxruntime_swap.c: which allocators the environment has. One thread at a time is between begin and end. */
-weir_status wi_ort_swap_begin(const char *call, const char *device);
-/* The same to look only, which a thread that is between them, or enter and leave, may do, too: false then, and no end. */
-bool wi_ort_look_begin(void);
-/* Tells the log what was said in between. */
-void wi_ort_swap_end(void);
-/* For the log; between begin and end it hears of it afterwards, as no callback runs with the lock held. */
+/* registry.c: for the log; during a change it hears of it afterwards, as no callback runs with the lock held. */
 void wi_ort_say(weir_log_level level, const char *format, ...) WEIR_PRINTF(2, 3);
-bool wi_ort_in_place(const weir_onnxruntime *bridge); /* it, or another one that was entered meanwhile */
 /* Is this thread between enter and leave of it? */
 bool wi_ort_is_inside(const weir_onnxruntime *bridge);
-/* `before`: the one in whose place it comes, and which is there again after take_out; NULL: none. */
-weir_status wi_ort_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);
-void wi_ort_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call);
 
-/* onnxruntime_registry.c: the registered bridge of that environment (NULL: any) and device, or NULL. */
+/* The registered bridge of that environment (NULL: any) and device, or NULL. */
 weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device);
 /* The record of one that has ended stays for good. */
 void wi_ort_keep_record(weir_onnxruntime *bridge);
 
-/* onnxruntime_table.c */
+/* allocator.c */
 void wi_ort_table_init(wi_ort_table *table, weir_onnxruntime *bridge, weir_kind kind);
 bool wi_ort_is_ours(const ort_allocator *allocator); /* of some bridge */
 /* Device memory of the bridge, in the order of a stream that weir knows, or WEIR_STREAM_HOST. */
-weir_status wi_ort_take(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class,
-                        void **out);
-weir_status wi_ort_give(weir_onnxruntime *bridge, void *pointer, weir_stream stream);
+weir_status wi_ort_device_alloc(weir_onnxruntime *bridge, size_t bytes, weir_stream stream, weir_class memory_class,
+                                void **out);
+weir_status wi_ort_device_free(weir_onnxruntime *bridge, void *pointer, weir_stream stream);
 /* Tells how the free of a pointer went wrong. */
 void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status status);
 
-/* onnxruntime_blocks.c: the same as runs of blocks of a pool. */
+/* memory.c: the same as runs of blocks of a pool. */
 weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member);
 void wi_ort_runs_destroy(wi_ort_runs *runs);
-weir_status wi_ort_runs_take(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
-weir_status wi_ort_runs_give(wi_ort_runs *runs, void *pointer, weir_stream stream);
+weir_status wi_ort_runs_alloc(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
+weir_status wi_ort_runs_free(wi_ort_runs *runs, void *pointer, weir_stream stream);
 /* WEIR_STREAM_HOST also where no run begins. */
 weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer);
 
-/* onnxruntime_streams.c: device memory on a stream that only ONNX Runtime knows, which is alive during the call. */
+/* streams.c: device memory on a stream that only ONNX Runtime knows, which is alive during the call. */
 weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, void **out);
 /* A free where there may be such streams. */
 weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, void *pointer);
@@ -146,9 +136,9 @@ static inline bool wi_ort_knows_streams(const weir_onnxruntime *bridge)
            (bridge->native && atomic_load_explicit(&bridge->followers.ever, memory_order_relaxed) == 0);
 }
 
-/* onnxruntime_pinned.c. `settled`: the device was waited for; else the free is behind the sessions' stream. */
-weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **out);
-weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled);
+/* memory.c. `synchronized`: the device was waited for; else the free is behind the sessions' stream. */
+weir_status wi_ort_pinned_alloc(weir_onnxruntime *bridge, size_t bytes, void **out);
+weir_status wi_ort_pinned_free(weir_onnxruntime *bridge, void *pointer, bool synchronized);
 void wi_ort_pinned_drop(weir_onnxruntime *bridge);
 void wi_ort_pinned_end(weir_onnxruntime *bridge);
 

@@ -1,9 +1,78 @@
-/* Pinned memory of a bridge. Each block is an allocation of the driver's, whose free may wait for the whole device, while
- * ONNX Runtime takes and frees a few for each run: so some that are freed are kept for the next run. The host writes to them
- * itself, in no stream's order, so that one serves again when the device is past its free. They go when ONNX Runtime has
- * nothing of the bridge's any more, and when there is no memory. */
+/* Where a bridge's memory comes from, beside its client: blocks of a pool, and pinned blocks that are kept.
+ *
+ * Each pinned block is an allocation of the driver's, whose free may wait for the whole device, while ONNX Runtime takes and frees a few
+ * for each run: so some that are freed are kept for the next run. The host writes to them itself, in no stream's order, so that one
+ * serves again when the device is past its free. They go when ONNX Runtime has nothing of the bridge's any more, and when there is no
+ * memory. */
 #include "onnxruntime/bridge.h"
+#include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
+#include "runtime/block_pool/block_pool.h"
+
+/* Device memory as runs of blocks of a pool: requests rounded up to whole blocks ----------------------------------- */
+
+weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member)
+{
+    runs->view = WEIR_INIT(weir_block_pool_view);
+    weir_status status = weir_block_pool_view_info(member->pool, &runs->view);
+    if (status != WEIR_OK)
+        return status;
+    runs->at = calloc(runs->view.count, sizeof *runs->at);
+    if (!runs->at)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the runs of a pool of %u blocks", runs->view.count);
+    runs->member = member;
+    return WEIR_OK;
+}
+
+void wi_ort_runs_destroy(wi_ort_runs *runs)
+{
+    free(runs->at);
+    runs->at = NULL;
+    runs->member = NULL;
+}
+
+weir_status wi_ort_runs_alloc(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out)
+{
+    uint64_t count = bytes / runs->view.bytes + (bytes % runs->view.bytes != 0);
+    uint32_t first;
+    if (count > runs->view.count)
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are %llu blocks of %zu bytes; the pool has %u", bytes,
+                         (unsigned long long)count, runs->view.bytes, runs->view.count);
+    weir_status status = weir_block_pool_alloc_run(runs->member, (uint32_t)count, stream, &first);
+    if (status != WEIR_OK)
+        return status;
+    runs->at[first].stream = stream;
+    atomic_store(&runs->at[first].length, (uint32_t)count);
+    *out = weir_block_pool_at(&runs->view, first);
+    return WEIR_OK;
+}
+
+weir_status wi_ort_runs_free(wi_ort_runs *runs, void *pointer, weir_stream stream)
+{
+    uint32_t first = weir_block_pool_index(&runs->view, pointer);
+    if (first == WEIR_BLOCK_POOL_NONE)
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no block of the pool", pointer);
+    if (weir_block_pool_at(&runs->view, first) != pointer)
+        return weir_fail(WEIR_ERR_INTERIOR, "%p lies in block %u of the pool and does not begin it", pointer, first);
+    uint32_t count = atomic_exchange(&runs->at[first].length, 0);
+    if (count == 0)
+        return weir_fail(WEIR_ERR_DOUBLE_FREE,
+                         "no run begins at block %u of the pool: it was given back, or never taken", first);
+    weir_status status = weir_block_pool_free(runs->member, first, count, stream);
+    if (status != WEIR_OK)
+        atomic_store(&runs->at[first].length, count);
+    return status;
+}
+
+weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer)
+{
+    uint32_t first = weir_block_pool_index(&runs->view, pointer);
+    bool begins = first != WEIR_BLOCK_POOL_NONE && weir_block_pool_at(&runs->view, first) == pointer &&
+                  atomic_load(&runs->at[first].length) != 0;
+    return begins ? runs->at[first].stream : WEIR_STREAM_HOST;
+}
+
+/* Pinned memory ---------------------------------------------------------------------------------------------------- */
 
 static weir_status allocate(weir_onnxruntime *bridge, size_t bytes, void **out)
 {
@@ -44,7 +113,7 @@ static void *take_kept(weir_onnxruntime *bridge, size_t bytes)
     return found;
 }
 
-weir_status wi_ort_pinned_take(weir_onnxruntime *bridge, size_t bytes, void **out)
+weir_status wi_ort_pinned_alloc(weir_onnxruntime *bridge, size_t bytes, void **out)
 {
     *out = take_kept(bridge, bytes);
     weir_status status = *out ? WEIR_OK : allocate(bridge, bytes, out);
@@ -113,12 +182,12 @@ static keeping keep(wi_ort_pinned *pinned, wi_ort_kept kept)
 }
 
 /* The point behind what is queued now on the sessions' stream; none where the device has been waited for. */
-static weir_status point(const weir_onnxruntime *bridge, bool settled, wi_event *out)
+static weir_status point(const weir_onnxruntime *bridge, bool synchronized, wi_event *out)
 {
     weir_runtime *runtime = bridge->runtime;
     void *native;
     *out = (wi_event){NULL, 0};
-    if (settled)
+    if (synchronized)
         return WEIR_OK;
     weir_status status = wi_streams_resolve(&runtime->streams, bridge->stream, bridge->name, &native);
     return status == WEIR_OK ? runtime->driver->record(runtime->device, native, out) : status;
@@ -129,7 +198,7 @@ static weir_status freed_before(const void *pointer)
     return weir_fail(WEIR_ERR_DOUBLE_FREE, "%p was freed before", pointer);
 }
 
-weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool settled)
+weir_status wi_ort_pinned_free(weir_onnxruntime *bridge, void *pointer, bool synchronized)
 {
     weir_block_details details = {.struct_size = sizeof details};
     wi_ort_kept kept = {.pointer = pointer};
@@ -138,10 +207,10 @@ weir_status wi_ort_pinned_give(weir_onnxruntime *bridge, void *pointer, bool set
     bool ours = weir_block_info(pointer, &details) == WEIR_OK && details.state == WEIR_BLOCK_LIVE &&
                 details.offset == 0 && details.client == bridge->client && details.kind == WEIR_KIND_PINNED;
     kept.bytes = details.bytes;
-    bool may = ours && point(bridge, settled, &kept.past) == WEIR_OK && watched(bridge);
+    bool may = ours && point(bridge, synchronized, &kept.past) == WEIR_OK && watched(bridge);
     keeping how = may ? keep(&bridge->kept, kept) : NO_ROOM;
     if (how == NO_ROOM)
-        return weir_free(bridge->client, pointer, settled ? WEIR_STREAM_HOST : bridge->stream);
+        return weir_free(bridge->client, pointer, synchronized ? WEIR_STREAM_HOST : bridge->stream);
     return how == KEPT ? WEIR_OK : freed_before(pointer);
 }
 

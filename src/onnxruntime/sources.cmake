@@ -1,4 +1,4 @@
-foreach(file bridge allocator registration registry blocks streams memory)
+foreach(file bridge allocator registry streams memory)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 # ONNX Runtime's exceptions pass through the allocator's frames.

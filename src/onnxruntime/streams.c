@@ -33,7 +33,7 @@ typedef struct handful {
     size_t count;
 } handful;
 
-/* Followers --------------------------------------------------------------------------------------------------------- */
+/* Followers -------------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
 static wi_ort_follower *find(const weir_onnxruntime *bridge, const void *native)
@@ -173,7 +173,7 @@ static void leave(weir_onnxruntime *bridge, wi_ort_follower *f, bool took)
     pthread_mutex_unlock(&bridge->followers.lock);
 }
 
-/* What is in hand --------------------------------------------------------------------------------------------------- */
+/* What is in hand -------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
 static handful take_hand(wi_ort_follower *f)
@@ -214,7 +214,7 @@ static void give_back(weir_onnxruntime *bridge, wi_ort_follower *f, handful all,
 {
     size_t given = 0;
     for (size_t i = 0; i < all.count; i++) {
-        weir_status status = wi_ort_give(bridge, all.blocks[i], stream);
+        weir_status status = wi_ort_device_free(bridge, all.blocks[i], stream);
         given += status == WEIR_OK;
         if (status != WEIR_OK)
             wi_ort_report(bridge, all.blocks[i], status);
@@ -259,13 +259,13 @@ static weir_status drain(weir_onnxruntime *bridge, wi_ort_follower *f)
     return status;
 }
 
-/* Requests ---------------------------------------------------------------------------------------------------------- */
+/* Requests --------------------------------------------------------------------------------------------------------- */
 
 static weir_status take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t bytes, void **out)
 {
     weir_runtime *runtime = bridge->runtime;
     wi_event point;
-    weir_status status = wi_ort_take(bridge, bytes, f->ours, WEIR_CLASS_ACTIVATIONS, out);
+    weir_status status = wi_ort_device_alloc(bridge, bytes, f->ours, WEIR_CLASS_ACTIVATIONS, out);
     if (status != WEIR_OK)
         return status;
     status = runtime->driver->record(runtime->device, f->own, &point);
@@ -274,7 +274,7 @@ static weir_status take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t byt
     if (status != WEIR_OK) {
         wi_kept_detail why;
         wi_detail_keep(&why);
-        if (wi_ort_give(bridge, *out, f->ours) != WEIR_OK)
+        if (wi_ort_device_free(bridge, *out, f->ours) != WEIR_OK)
             wi_ort_report(bridge, *out, WEIR_ERR_DRIVER);
         wi_detail_restore(&why);
     }
@@ -294,7 +294,7 @@ weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, 
     return status;
 }
 
-/* Frees without a stream -------------------------------------------------------------------------------------------- */
+/* Frees without a stream ------------------------------------------------------------------------------------------- */
 
 /* With the lock held: the next follower that has something in hand, or is needed no more and taken out of the list. */
 static wi_ort_follower *next_to_settle(weir_onnxruntime *bridge, handful *all, bool *over)
@@ -381,14 +381,14 @@ weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, v
     weir_status status;
     weir_stream stream = table->kind == WEIR_KIND_DEVICE ? stream_of(bridge, pointer) : WEIR_STREAM_HOST;
     if (stream.id != 0 && stream.id == bridge->stream.id)
-        return wi_ort_give(bridge, pointer, stream);
+        return wi_ort_device_free(bridge, pointer, stream);
     if (kept_in_hand(bridge, pointer, stream, &status))
         return status;
     status = settle(bridge);
     if (status != WEIR_OK)
         return status;
-    status = table->kind == WEIR_KIND_DEVICE ? wi_ort_give(bridge, pointer, WEIR_STREAM_HOST)
-                                             : wi_ort_pinned_give(bridge, pointer, true);
+    status = table->kind == WEIR_KIND_DEVICE ? wi_ort_device_free(bridge, pointer, WEIR_STREAM_HOST)
+                                             : wi_ort_pinned_free(bridge, pointer, true);
     wi_kept_detail why;
     wi_detail_keep(&why);
     if (relieve(bridge) != WEIR_OK)

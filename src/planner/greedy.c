@@ -73,7 +73,7 @@ void wi_placement_index_destroy(wi_placement_index *index)
         free(all[i]);
 }
 
-void wi_placement_index_empty(wi_placement_index *index)
+static void empty_index(wi_placement_index *index)
 {
     memset(index->there, 0, index->problem->count * sizeof *index->there);
     for (size_t node = 0; node < 2 * (size_t)index->leaves; node++) {
@@ -210,7 +210,7 @@ bool wi_place_in_order(wi_problem *problem, wi_placement_index *index, const uin
 {
     uint64_t top = 0;
     bool good = true, goes_on = true;
-    wi_placement_index_empty(index);
+    empty_index(index);
     for (uint32_t i = 0; i < problem->count && good; i++)
         if (problem->items[i].fixed) {
             good = wi_placement_index_add(index, i);

@@ -73,7 +73,7 @@ void wi_work_begin(wi_work *work, const weir_plan_options *options)
     work->told = work->began;
 }
 
-double wi_work_seconds(const wi_work *work)
+static double seconds_of(const wi_work *work)
 {
     return (double)(wi_now() - work->began) * 1e-9;
 }
@@ -275,7 +275,7 @@ static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
     wi_plan_sum_up(plan);
     plan->summary.stopped = work->stopped;
     plan->summary.effort = work->spent;
-    plan->summary.seconds = wi_work_seconds(work);
+    plan->summary.seconds = seconds_of(work);
     return WEIR_OK;
 }
 

@@ -3,8 +3,9 @@
  *
  * What is read goes through the same doors as what a program makes: lists by weir_buffers_add and its like, the plan by
  * weir_plan_check. */
-#include "base/internal.h"
+#include "base/hash.h"
 #include <weir/plan.h>
+#include "base/internal.h"
 #include "planner/lines.h"
 #include "planner/plan.h"
 #include "planner/problem.h"
@@ -19,10 +20,7 @@ enum { STEPS_A_LINE = 16, NAME_BYTES = 1024 };
 
 uint64_t wi_plan_text_sum(const char *bytes, size_t length)
 {
-    uint64_t sum = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (size_t i = 0; i < length; i++)
-        sum = (sum ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
-    return sum;
+    return wi_fnv1a(bytes, length);
 }
 
 /* Loading ---------------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,6 @@ typedef struct wi_work {
 } wi_work;
 
 void wi_work_begin(wi_work *work, const weir_plan_options *options);
-double wi_work_seconds(const wi_work *work);
 
 /* Spends so many steps; false when the search has to end. */
 bool wi_work_spend(wi_work *work, uint64_t steps);
@@ -41,7 +40,6 @@ typedef struct wi_placement_index wi_placement_index;
 /* With nothing placed; NULL without host memory. */
 wi_placement_index *wi_placement_index_create(const wi_problem *problem);
 void wi_placement_index_destroy(wi_placement_index *index);
-void wi_placement_index_empty(wi_placement_index *index);
 
 /* The item, at its offset. False without host memory. */
 bool wi_placement_index_add(wi_placement_index *index, uint32_t item);

@@ -1,17 +1,148 @@
-/* Streams, launches and notes: what is known to be done before what. */
-#include "trace/race_state.h"
+/* See race_check.h. */
+#include "trace/race_check.h"
 #include <weir/trace.h>
+#include "base/treap.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *replay_kind_name(replay_kind kind)
+/* Clocks ----------------------------------------------------------------------------------------------------------- */
+
+/* at[s] is the last piece of work on stream s that is known to be done. */
+typedef struct clock_vector {
+    uint64_t *at; /* beyond width: 0 */
+    unsigned width;
+} clock_vector;
+
+/* What all clocks of a race_check may take together; a file must not be able to ask for more than a machine has. */
+typedef struct clock_purse {
+    uint64_t bytes, most;
+} clock_purse;
+
+static uint64_t clock_get(const clock_vector *c, unsigned slot)
 {
-    static const char *const names[REPLAY_KINDS] = {"free-in-use",    "unordered-use", "unordered-allocation",
-                                                    "use-after-free", "early-reuse",   "overlap"};
-    return (unsigned)kind < REPLAY_KINDS ? names[kind] : "?";
+    return slot < c->width ? c->at[slot] : 0;
+}
+
+static weir_status widen(clock_purse *purse, clock_vector *c, unsigned width)
+{
+    if (width <= c->width)
+        return WEIR_OK;
+    uint64_t more = (uint64_t)(width - c->width) * sizeof *c->at;
+    if (more > purse->most - purse->bytes)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams and events than can be followed");
+    uint64_t *at = realloc(c->at, width * sizeof *at);
+    if (!at)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
+    memset(at + c->width, 0, (size_t)more);
+    purse->bytes += more;
+    c->at = at;
+    c->width = width;
+    return WEIR_OK;
+}
+
+static weir_status clock_raise(clock_purse *purse, clock_vector *c, unsigned slot, uint64_t value)
+{
+    weir_status status = widen(purse, c, slot + 1);
+    if (status == WEIR_OK && c->at[slot] < value)
+        c->at[slot] = value;
+    return status;
+}
+
+static weir_status clock_join(clock_purse *purse, clock_vector *c, const clock_vector *other)
+{
+    weir_status status = widen(purse, c, other->width);
+    for (unsigned s = 0; status == WEIR_OK && s < other->width; s++)
+        if (c->at[s] < other->at[s])
+            c->at[s] = other->at[s];
+    return status;
+}
+
+static weir_status clock_copy(clock_purse *purse, clock_vector *c, const clock_vector *other)
+{
+    if (c->width > 0)
+        memset(c->at, 0, c->width * sizeof *c->at);
+    return clock_join(purse, c, other);
+}
+
+static void clock_clear(clock_purse *purse, clock_vector *c)
+{
+    purse->bytes -= (uint64_t)c->width * sizeof *c->at;
+    free(c->at);
+    *c = (clock_vector){0};
+}
+
+/* What is known ---------------------------------------------------------------------------------------------------- */
+
+/* A stream's place is 16 bits of its id; slot 0 is the host, which has no work queued. */
+enum { SLOTS = 65536, HOST = 0 };
+#define OPEN UINT64_MAX /* the sequence of an access whose launch has not ended */
+
+typedef struct stream_state {
+    uint64_t id, sequence; /* of the last work queued */
+    clock_vector clock;
+} stream_state;
+
+typedef struct access {
+    uint64_t start, end, sequence, order, launch; /* launch 0: not declared */
+    unsigned slot;
+    bool write, told;
+} access;
+
+/* Where a declared use is known to stand behind the allocation. */
+typedef struct declared {
+    unsigned slot;
+    uint64_t sequence;
+} declared;
+
+typedef struct block {
+    wi_treap_node node;                                /* by its first address */
+    uint64_t bytes, charged, generation, order, freed; /* the orders of its allocation and of its free; 0: it is live */
+    const char *client, *tag;
+    unsigned slot; /* where it was allocated */
+    uint64_t sequence;
+    bool told; /* of the allocation's order */
+    access *accesses;
+    size_t access_count, access_room;
+    declared *declared;
+    size_t declared_count, declared_room;
+    clock_vector writes, reads; /* the declared uses that a free waits for; a write begins them anew */
+    clock_vector done;          /* of a freed one: what is behind the free */
+    unsigned freed_slot;
+    uint64_t freed_stream,
+        freed_sequence; /* of a free in the order of that stream, which none has come behind yet; else 0 */
+} block;
+
+typedef struct launch {
+    wi_treap_node node; /* by its number */
+    unsigned slot;
+    uint64_t *starts; /* of its blocks */
+    size_t count, room;
+} launch;
+
+typedef struct noted {
+    wi_treap_node node; /* by its number */
+    clock_vector clock;
+} noted;
+
+struct race_check {
+    uint16_t slot_of[SLOTS]; /* a place's slot; 0: not seen yet */
+    stream_state *streams;   /* streams[0].clock is the host's */
+    unsigned stream_count, stream_room;
+    wi_treap blocks, launches, events;
+    clock_purse purse;
+    race_finding *found;
+    size_t found_count;
+    uint64_t violations, last_order;
+};
+
+const char *race_kind_name(race_kind kind)
+{
+    static const char *const names[RACE_KINDS] = {"free-in-use",    "unordered-use", "unordered-allocation",
+                                                  "use-after-free", "early-reuse",   "overlap"};
+    return (unsigned)kind < RACE_KINDS ? names[kind] : "?";
 }
 
 static weir_status no_memory(void)
@@ -19,7 +150,8 @@ static weir_status no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
-bool replay_room(void **list, size_t count, size_t *room, size_t each)
+/* Room for one more of `each` bytes; false without memory. */
+static bool make_room(void **list, size_t count, size_t *room, size_t each)
 {
     if (count < *room)
         return true;
@@ -32,22 +164,24 @@ bool replay_room(void **list, size_t count, size_t *room, size_t each)
     return true;
 }
 
-void replay_report(replay *r, replay_kind kind, const block *b, const weir_event *event, unsigned other, uint64_t first,
-                   const char *format, ...)
+/* Keeps a finding; `first` is the order of the earlier event, on `other`. */
+WEIR_PRINTF(7, 8)
+static void report(race_check *r, race_kind kind, const block *b, const weir_event *event, unsigned other,
+                   uint64_t first, const char *format, ...)
 {
     r->violations++;
-    if (r->found_count == REPLAY_FINDINGS)
+    if (r->found_count == RACE_FINDINGS)
         return;
-    replay_finding *f = &r->found[r->found_count++];
-    *f = (replay_finding){.kind = kind,
-                          .pointer = b->node.key,
-                          .bytes = b->bytes,
-                          .client = b->client,
-                          .tag = b->tag,
-                          .stream = event->stream.id,
-                          .other_stream = other == HOST ? 0 : r->streams[other].id,
-                          .order_first = first,
-                          .order_second = event->order};
+    race_finding *f = &r->found[r->found_count++];
+    *f = (race_finding){.kind = kind,
+                        .pointer = b->node.key,
+                        .bytes = b->bytes,
+                        .client = b->client,
+                        .tag = b->tag,
+                        .stream = event->stream.id,
+                        .other_stream = other == HOST ? 0 : r->streams[other].id,
+                        .order_first = first,
+                        .order_second = event->order};
     int length = snprintf(f->text, sizeof f->text, "%.64s's block at 0x%llx%s%.48s%s, ", b->client,
                           (unsigned long long)b->node.key, b->tag[0] ? " (" : "", b->tag, b->tag[0] ? ")" : "");
     va_list arguments;
@@ -57,9 +191,287 @@ void replay_report(replay *r, replay_kind kind, const block *b, const weir_event
     va_end(arguments);
 }
 
+/* Blocks: each use is compared with those before it ---------------------------------------------------------------- */
+
+static bool behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
+{
+    return sequence <= clock_get(clock, slot);
+}
+
+/* A block forgets its oldest accesses beyond so many, rather than let a long program grow without end; what the host knows
+ * to be done is forgotten before. */
+enum { MOST_ACCESSES = 4096, NAME = 32 };
+
+static const char *name(const race_check *r, unsigned slot, char text[NAME])
+{
+    if (slot == HOST)
+        snprintf(text, NAME, "the host");
+    else
+        snprintf(text, NAME, "stream %llx", (unsigned long long)r->streams[slot].id);
+    return text;
+}
+
+static uint64_t end_of(const block *b)
+{
+    uint64_t bytes = b->charged > b->bytes ? b->charged : b->bytes;
+    return bytes > UINT64_MAX - b->node.key ? UINT64_MAX : b->node.key + bytes;
+}
+
+/* The live block that begins there. */
+static block *block_at(const race_check *r, uint64_t start)
+{
+    block *b = (block *)wi_treap_find(&r->blocks, start);
+    return b && b->freed == 0 ? b : NULL;
+}
+
+static void forget(race_check *r, block *b)
+{
+    wi_treap_remove(&r->blocks, &b->node);
+    clock_clear(&r->purse, &b->writes);
+    clock_clear(&r->purse, &b->reads);
+    clock_clear(&r->purse, &b->done);
+    free(b->accesses);
+    free(b->declared);
+    free(b);
+}
+
+/* The first block of which something lies in [start, end); NULL. They never overlap. */
+static block *first_in(const race_check *r, uint64_t start, uint64_t end)
+{
+    block *b = (block *)wi_treap_floor(&r->blocks, start);
+    if (!b || end_of(b) <= start)
+        b = (block *)wi_treap_above(&r->blocks, start);
+    return b && b->node.key < end && end_of(b) > start ? b : NULL;
+}
+
+/* Allocation ------------------------------------------------------------------------------------------------------- */
+
+/* Bytes are given out that were others'. */
+static void take_over(race_check *r, const weir_event *event, unsigned slot, uint64_t start, uint64_t end)
+{
+    const clock_vector *clock = &r->streams[slot].clock;
+    char who[NAME];
+    for (block *old; (old = first_in(r, start, end)); forget(r, old)) {
+        if (old->freed == 0) {
+            report(r, RACE_OVERLAP, old, event, old->slot, old->order,
+                   "allocated by event %llu, is live when event %llu gives its bytes out again",
+                   (unsigned long long)old->order, (unsigned long long)event->order);
+            continue;
+        }
+        if (old->freed_stream && old->freed_slot != slot && !behind(clock, old->freed_slot, old->freed_sequence)) {
+            report(r, RACE_EARLY_REUSE, old, event, old->freed_slot, old->freed,
+                   "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
+                   "%llu on, before they were anyone's",
+                   name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
+                   (unsigned long long)event->order);
+            continue;
+        }
+        for (size_t i = 0; i < old->access_count; i++) {
+            const access *a = &old->accesses[i];
+            if (a->end <= start || a->start >= end || behind(&old->done, a->slot, a->sequence) ||
+                behind(clock, a->slot, a->sequence))
+                continue;
+            report(r, RACE_EARLY_REUSE, old, event, a->slot, a->order,
+                   "freed by event %llu: its bytes are %.64s's from event %llu on, and work of %s (event %llu) may "
+                   "still %s them",
+                   (unsigned long long)old->freed, event->client, (unsigned long long)event->order,
+                   name(r, a->slot, who), (unsigned long long)a->order, a->write ? "write" : "read");
+            break;
+        }
+    }
+}
+
+static weir_status allocate(race_check *r, const weir_event *event, unsigned slot)
+{
+    block *b = calloc(1, sizeof *b);
+    if (!b)
+        return no_memory();
+    *b = (block){.node.key = (uint64_t)(uintptr_t)event->pointer,
+                 .bytes = event->bytes,
+                 .charged = event->charged,
+                 .generation = event->generation,
+                 .order = event->order,
+                 .client = event->client,
+                 .tag = event->tag,
+                 .slot = slot,
+                 .sequence = r->streams[slot].sequence};
+    /* One of no bytes, which weir never records, takes a byte: blocks must not share a key. */
+    take_over(r, event, slot, b->node.key, end_of(b) > b->node.key ? end_of(b) : b->node.key + 1);
+    block *same = (block *)wi_treap_find(&r->blocks, b->node.key);
+    if (same)
+        forget(r, same);
+    wi_treap_add(&r->blocks, &b->node, b->node.key);
+    return WEIR_OK;
+}
+
+static weir_status resize(race_check *r, const weir_event *event, unsigned slot)
+{
+    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    if (!b)
+        return WEIR_OK;
+    uint64_t before = end_of(b);
+    block grown = *b;
+    grown.bytes = event->bytes;
+    grown.charged = event->charged;
+    if (end_of(&grown) > before)
+        take_over(r, event, slot, before, end_of(&grown));
+    b->bytes = event->bytes;
+    b->charged = event->charged;
+    size_t kept = 0;
+    for (size_t i = 0; i < b->access_count; i++) /* of a tail that was given back no more is known */
+        if (b->accesses[i].start < end_of(b))
+            b->accesses[kept++] = b->accesses[i];
+    b->access_count = kept;
+    return WEIR_OK;
+}
+
+/* Free ------------------------------------------------------------------------------------------------------------- */
+
+static bool waited_for(const block *b, const access *a)
+{
+    return behind(&b->writes, a->slot, a->sequence) || behind(&b->reads, a->slot, a->sequence);
+}
+
+static weir_status release(race_check *r, const weir_event *event, unsigned slot)
+{
+    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    const clock_vector *clock = &r->streams[slot].clock;
+    char who[NAME], where[NAME];
+    if (!b)
+        return WEIR_OK;
+    for (size_t i = 0; i < b->access_count; i++) {
+        access *a = &b->accesses[i];
+        if (a->slot == slot || behind(clock, a->slot, a->sequence) || waited_for(b, a))
+            continue;
+        report(r, RACE_FREE_IN_USE, b, event, a->slot, a->order,
+               "is freed on %s (event %llu) while work of %s (event %llu) may still %s it; order the free behind "
+               "that, or declare the use",
+               name(r, slot, where), (unsigned long long)event->order, name(r, a->slot, who),
+               (unsigned long long)a->order, a->write ? "write" : "read");
+    }
+    b->freed = event->order;
+    b->freed_slot = slot;
+    b->freed_stream = event->object ? event->stream.id : 0;
+    b->freed_sequence = r->streams[slot].sequence;
+    weir_status status = clock_copy(&r->purse, &b->done, clock);
+    if (status == WEIR_OK)
+        status = clock_join(&r->purse, &b->done, &b->writes);
+    return status == WEIR_OK ? clock_join(&r->purse, &b->done, &b->reads) : status;
+}
+
+/* Bytes that were freed in the order of the stream are anyone's. */
+static void pass(race_check *r, const weir_event *event)
+{
+    uint64_t start = (uint64_t)(uintptr_t)event->pointer, end = start + event->bytes;
+    if (event->generation != 0)
+        return;
+    for (block *b = first_in(r, start, end), *next; b; b = next) {
+        next = (block *)wi_treap_above(&r->blocks, b->node.key);
+        next = next && next->node.key < end ? next : NULL;
+        if (b->freed_stream == event->stream.id)
+            b->freed_stream = 0;
+    }
+}
+
+/* The same of all, after events were lost. */
+static void pass_all(race_check *r)
+{
+    for (block *b = (block *)wi_treap_above(&r->blocks, 0); b; b = (block *)wi_treap_above(&r->blocks, b->node.key))
+        b->freed_stream = 0;
+}
+
+/* Use -------------------------------------------------------------------------------------------------------------- */
+
+static bool behind_allocation(const race_check *r, const block *b, unsigned slot)
+{
+    const clock_vector *clock = &r->streams[slot].clock;
+    if (b->slot == HOST || b->slot == slot || behind(clock, b->slot, b->sequence))
+        return true;
+    for (size_t i = 0; i < b->declared_count; i++)
+        if (b->declared[i].slot == slot || b->declared[i].slot == HOST ||
+            behind(clock, b->declared[i].slot, b->declared[i].sequence))
+            return true;
+    return false;
+}
+
+static void check_use(race_check *r, const weir_event *event, unsigned slot, block *b, const access *now)
+{
+    char who[NAME], where[NAME];
+    if (!behind_allocation(r, b, slot) && !b->told) {
+        b->told = true;
+        report(r, RACE_UNORDERED_ALLOCATION, b, event, b->slot, b->order,
+               "allocated on %s (event %llu), is used on %s (event %llu), and nothing orders the two; declare the "
+               "use, or wait for an event",
+               name(r, b->slot, where), (unsigned long long)b->order, name(r, slot, who),
+               (unsigned long long)event->order);
+    }
+    for (size_t i = 0; i < b->access_count; i++) {
+        access *a = &b->accesses[i];
+        if (a->told || a->slot == slot || a->end <= now->start || a->start >= now->end || !(a->write || now->write) ||
+            behind(&r->streams[slot].clock, a->slot, a->sequence))
+            continue;
+        a->told = true;
+        report(r, RACE_UNORDERED_USE, b, event, a->slot, a->order,
+               "is %s on %s (event %llu) and %s on %s (event %llu), and nothing orders the two",
+               a->write ? "written" : "read", name(r, a->slot, where), (unsigned long long)a->order,
+               now->write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+    }
+}
+
+/* Forgets what the host knows to be done, and what `now` makes superfluous: earlier work of its own stream on no more
+ * bytes, in no other way. */
+static void prune(race_check *r, block *b, const access *now)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < b->access_count; i++) {
+        const access *a = &b->accesses[i];
+        bool done = behind(&r->streams[HOST].clock, a->slot, a->sequence);
+        bool covered = a->slot == now->slot && a->sequence != OPEN && now->sequence != OPEN && a->start >= now->start &&
+                       a->end <= now->end && (now->write || !a->write);
+        if (!done && !covered)
+            b->accesses[kept++] = *a;
+    }
+    b->access_count = kept;
+    if (kept == MOST_ACCESSES)
+        memmove(b->accesses, b->accesses + 1, --b->access_count * sizeof *b->accesses);
+}
+
+/* A use of these bytes; `number` is the launch of a declared one, else 0. */
+static weir_status touch(race_check *r, const weir_event *event, unsigned slot, uint64_t number)
+{
+    uint64_t start = (uint64_t)(uintptr_t)event->pointer;
+    uint64_t end = event->bytes > UINT64_MAX - start ? UINT64_MAX : start + event->bytes;
+    char who[NAME];
+    for (block *b = first_in(r, start, end), *next; b; b = next) {
+        next = (block *)wi_treap_above(&r->blocks, b->node.key);
+        next = next && next->node.key < end ? next : NULL;
+        access now = {.start = start > b->node.key ? start : b->node.key,
+                      .end = end < end_of(b) ? end : end_of(b),
+                      .sequence = number ? OPEN : r->streams[slot].sequence,
+                      .order = event->order,
+                      .launch = number,
+                      .slot = slot,
+                      .write = event->access != WEIR_ACCESS_READ};
+        if (b->freed) {
+            report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
+                   "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
+                   now.write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+            continue;
+        }
+        check_use(r, event, slot, b, &now);
+        if (slot == HOST && !number) /* done, and known to all */
+            continue;
+        prune(r, b, &now);
+        if (!make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+            return no_memory();
+        b->accesses[b->access_count++] = now;
+    }
+    return WEIR_OK;
+}
+
 /* Streams ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status wait_for_stream(replay *r, unsigned slot)
+static weir_status wait_for_stream(race_check *r, unsigned slot)
 {
     stream_state *s = &r->streams[slot];
     weir_status status = clock_raise(&r->purse, &s->clock, slot, s->sequence);
@@ -67,7 +479,7 @@ static weir_status wait_for_stream(replay *r, unsigned slot)
 }
 
 /* The stream's slot. A later stream at the same place is behind the earlier one, whose end weir waited for. */
-static weir_status find_slot(replay *r, uint64_t id, unsigned *slot)
+static weir_status find_slot(race_check *r, uint64_t id, unsigned *slot)
 {
     *slot = id == 0 ? HOST : r->slot_of[id % SLOTS];
     if (id == 0)
@@ -76,7 +488,7 @@ static weir_status find_slot(replay *r, uint64_t id, unsigned *slot)
         size_t room = r->stream_room;
         if (r->stream_count == SLOTS)
             return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams than can be followed");
-        if (!replay_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
+        if (!make_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
             return no_memory();
         r->stream_room = (unsigned)room;
         *slot = r->stream_count++;
@@ -91,13 +503,13 @@ static weir_status find_slot(replay *r, uint64_t id, unsigned *slot)
 }
 
 /* What the host knows when it queues something is done before that. */
-static weir_status come_to(replay *r, unsigned slot)
+static weir_status come_to(race_check *r, unsigned slot)
 {
     return slot == HOST ? WEIR_OK : clock_join(&r->purse, &r->streams[slot].clock, &r->streams[HOST].clock);
 }
 
 /* One piece of work more. */
-static weir_status queue(replay *r, unsigned slot)
+static weir_status queue(race_check *r, unsigned slot)
 {
     if (slot == HOST)
         return WEIR_OK;
@@ -107,21 +519,21 @@ static weir_status queue(replay *r, unsigned slot)
 
 /* Launches --------------------------------------------------------------------------------------------------------- */
 
-static launch *find_launch(const replay *r, uint64_t number)
+static launch *find_launch(const race_check *r, uint64_t number)
 {
     return (launch *)wi_treap_find(&r->launches, number);
 }
 
-static void forget_launch(replay *r, launch *l)
+static void forget_launch(race_check *r, launch *l)
 {
     wi_treap_remove(&r->launches, &l->node);
     free(l->starts);
     free(l);
 }
 
-static weir_status begin_use(replay *r, const weir_event *event, unsigned slot)
+static weir_status begin_use(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = replay_block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
     launch *l = find_launch(r, event->object);
     if (!l) {
         if (!(l = calloc(1, sizeof *l)))
@@ -131,8 +543,8 @@ static weir_status begin_use(replay *r, const weir_event *event, unsigned slot)
     }
     if (!b) /* from before the trace, or lost */
         return WEIR_OK;
-    if (!replay_room((void **)&l->starts, l->count, &l->room, sizeof *l->starts) ||
-        !replay_room((void **)&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
+    if (!make_room((void **)&l->starts, l->count, &l->room, sizeof *l->starts) ||
+        !make_room((void **)&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
         return no_memory();
     l->starts[l->count++] = b->node.key;
     size_t i = 0;
@@ -146,7 +558,7 @@ static weir_status begin_use(replay *r, const weir_event *event, unsigned slot)
         status = clock_join(&r->purse, clock, &b->reads);
     if (status == WEIR_OK)
         status = queue(r, slot);
-    return status == WEIR_OK ? replay_touch(r, event, slot, event->object) : status;
+    return status == WEIR_OK ? touch(r, event, slot, event->object) : status;
 }
 
 static access *open_access(const block *b, const launch *l)
@@ -159,7 +571,7 @@ static access *open_access(const block *b, const launch *l)
 
 /* The launch's use of the block, which was of all of it, is over, or never was. What the same stream did to it before, in
  * no other way, needs no looking at any more. */
-static weir_status close_use(replay *r, block *b, const launch *l, bool used)
+static weir_status close_use(race_check *r, block *b, const launch *l, bool used)
 {
     const stream_state *s = &r->streams[l->slot];
     access *closed = open_access(b, l);
@@ -184,14 +596,14 @@ static weir_status close_use(replay *r, block *b, const launch *l, bool used)
     return status;
 }
 
-static weir_status end_launch(replay *r, uint64_t number, bool used)
+static weir_status end_launch(race_check *r, uint64_t number, bool used)
 {
     launch *l = find_launch(r, number);
     if (!l)
         return WEIR_OK;
     weir_status status = used ? queue(r, l->slot) : WEIR_OK;
     for (size_t i = 0; i < l->count && status == WEIR_OK; i++) {
-        block *b = replay_block_at(r, l->starts[i]);
+        block *b = block_at(r, l->starts[i]);
         if (b)
             status = close_use(r, b, l, used);
     }
@@ -199,15 +611,15 @@ static weir_status end_launch(replay *r, uint64_t number, bool used)
     return status;
 }
 
-static weir_status record_use(replay *r, const weir_event *event, unsigned slot)
+static weir_status record_use(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = replay_block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
     return b ? clock_join(&r->purse, &b->reads, &r->streams[slot].clock) : WEIR_OK;
 }
 
 /* Notes ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status note_record(replay *r, const weir_event *event, unsigned slot)
+static weir_status note_record(race_check *r, const weir_event *event, unsigned slot)
 {
     noted *n = (noted *)wi_treap_find(&r->events, event->object);
     if (!n) {
@@ -218,7 +630,7 @@ static weir_status note_record(replay *r, const weir_event *event, unsigned slot
     return clock_copy(&r->purse, &n->clock, &r->streams[slot].clock);
 }
 
-static weir_status note_wait(replay *r, const weir_event *event, unsigned slot)
+static weir_status note_wait(race_check *r, const weir_event *event, unsigned slot)
 {
     const noted *n = (const noted *)wi_treap_find(&r->events, event->object);
     return n ? clock_join(&r->purse, &r->streams[slot].clock, &n->clock) : WEIR_OK;
@@ -226,18 +638,18 @@ static weir_status note_wait(replay *r, const weir_event *event, unsigned slot)
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status take(replay *r, const weir_event *event, unsigned slot)
+static weir_status take(race_check *r, const weir_event *event, unsigned slot)
 {
     weir_status status;
     switch (event->action) {
     case WEIR_ACTION_ALLOCATE:
         status = queue(r, slot);
-        return status == WEIR_OK ? replay_allocate(r, event, slot) : status;
+        return status == WEIR_OK ? allocate(r, event, slot) : status;
     case WEIR_ACTION_DEALLOCATE:
         status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
-        return status == WEIR_OK ? replay_free(r, event, slot) : status;
+        return status == WEIR_OK ? release(r, event, slot) : status;
     case WEIR_ACTION_RESIZE:
-        return replay_resize(r, event, slot);
+        return resize(r, event, slot);
     case WEIR_ACTION_SYNCHRONIZE:
     case WEIR_ACTION_STREAM_CLOSE:
         return slot == HOST ? WEIR_OK : wait_for_stream(r, slot);
@@ -253,7 +665,7 @@ static weir_status take(replay *r, const weir_event *event, unsigned slot)
     case WEIR_ACTION_FILL:
     case WEIR_ACTION_NOTE_USE:
         status = queue(r, slot);
-        return status == WEIR_OK ? replay_touch(r, event, slot, 0) : status;
+        return status == WEIR_OK ? touch(r, event, slot, 0) : status;
     case WEIR_ACTION_NOTE_RECORD:
         return note_record(r, event, slot);
     case WEIR_ACTION_NOTE_WAIT:
@@ -263,14 +675,14 @@ static weir_status take(replay *r, const weir_event *event, unsigned slot)
     }
 }
 
-weir_status replay_event(replay *r, const weir_event *event)
+weir_status race_check_event(race_check *r, const weir_event *event)
 {
     unsigned slot;
     if (r->last_order && event->order > r->last_order + 1)
-        replay_pass_all(r);
+        pass_all(r);
     r->last_order = event->order;
     if (event->result == WEIR_OK && event->action == WEIR_ACTION_REAP) { /* on no stream: it may have ended long ago */
-        replay_pass(r, event);
+        pass(r, event);
         return WEIR_OK;
     }
     if (event->result != WEIR_OK)
@@ -281,12 +693,12 @@ weir_status replay_event(replay *r, const weir_event *event)
     return status == WEIR_OK ? take(r, event, slot) : status;
 }
 
-uint64_t replay_violations(const replay *r)
+uint64_t race_check_violations(const race_check *r)
 {
     return r->violations;
 }
 
-const replay_finding *replay_found(const replay *r, size_t *count)
+const race_finding *race_check_found(const race_check *r, size_t *count)
 {
     *count = r->found_count;
     return r->found;
@@ -294,9 +706,9 @@ const replay_finding *replay_found(const replay *r, size_t *count)
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-replay *replay_create(void)
+race_check *race_check_create(void)
 {
-    replay *r = calloc(1, sizeof *r);
+    race_check *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     r->purse.most = UINT64_C(1) << 30;
@@ -305,19 +717,19 @@ replay *replay_create(void)
     r->stream_room = 16;
     r->streams = calloc(r->stream_room, sizeof *r->streams);
     r->stream_count = 1;
-    r->found = calloc(REPLAY_FINDINGS, sizeof *r->found);
+    r->found = calloc(RACE_FINDINGS, sizeof *r->found);
     if (r->streams && r->found)
         return r;
-    replay_destroy(r);
+    race_check_destroy(r);
     return NULL;
 }
 
-void replay_destroy(replay *r)
+void race_check_destroy(race_check *r)
 {
     if (!r)
         return;
     while (r->blocks.root)
-        replay_forget(r, (block *)r->blocks.root);
+        forget(r, (block *)r->blocks.root);
     while (r->launches.root)
         forget_launch(r, (launch *)r->launches.root);
     while (r->events.root) {

@@ -1,7 +1,7 @@
 /* reader.h: reads a binary trace, as weir_sink_binary writes it, event by event. Nothing in the file is believed: what
  * breaks the format is WEIR_ERR_CORRUPT with the offset where it stands, whatever the bytes. */
-#ifndef WEIR_TRACE_READER_H
-#define WEIR_TRACE_READER_H
+#ifndef WI_TRACE_READ_BINARY_H
+#define WI_TRACE_READ_BINARY_H
 
 #include <weir/trace.h>
 

@@ -8,13 +8,13 @@ enum { BATCH = 512, KEPT = 5 };
 
 /* The points of one stretch that stay, as copies: first, lowest, highest, most held, last. */
 typedef struct stretch {
-    fold kept[KEPT];
+    holdings kept[KEPT];
     size_t events;
 } stretch;
 
 enum { FIRST, LOWEST, HIGHEST, MOST_HELD, LAST };
 
-static bool add_point(series *all, const fold *state)
+static bool add_point(series *all, const holdings *state)
 {
     size_t width = all->end->count * WEIR_CLASS_COUNT;
     if ((all->count & (all->count + 1)) == 0) { /* full at 0, 1, 3, 7 …: double */
@@ -45,7 +45,7 @@ static bool flush_stretch(series *all, stretch *now)
 {
     uint64_t before = 0;
     for (size_t left = now->events > 0 ? KEPT : 0; left > 0; left--) {
-        const fold *next = NULL;
+        const holdings *next = NULL;
         for (int i = 0; i < KEPT; i++)
             if (now->kept[i].order > before && (next == NULL || now->kept[i].order < next->order))
                 next = &now->kept[i];
@@ -59,38 +59,38 @@ static bool flush_stretch(series *all, stretch *now)
     return true;
 }
 
-static bool take(stretch *now, const fold *state)
+static bool take(stretch *now, const holdings *state)
 {
     bool first = now->events++ == 0;
-    bool good = fold_copy(&now->kept[LAST], state);
+    bool good = holdings_copy(&now->kept[LAST], state);
     if (first)
-        good = fold_copy(&now->kept[FIRST], state) && good;
+        good = holdings_copy(&now->kept[FIRST], state) && good;
     if (first || state->total < now->kept[LOWEST].total)
-        good = fold_copy(&now->kept[LOWEST], state) && good;
+        good = holdings_copy(&now->kept[LOWEST], state) && good;
     if (first || state->total > now->kept[HIGHEST].total)
-        good = fold_copy(&now->kept[HIGHEST], state) && good;
+        good = holdings_copy(&now->kept[HIGHEST], state) && good;
     if (first || state->held > now->kept[MOST_HELD].held)
-        good = fold_copy(&now->kept[MOST_HELD], state) && good;
+        good = holdings_copy(&now->kept[MOST_HELD], state) && good;
     return good;
 }
 
 static bool make_points(timeline *line, size_t per_stretch, series *out)
 {
     weir_event events[BATCH];
-    fold state = {0};
+    holdings state = {0};
     stretch now = {0};
     size_t count;
     bool good = true;
     while (good && (count = timeline_next(line, events, BATCH)) > 0)
         for (size_t i = 0; i < count && good; i++) {
-            good = fold_event(&state, &events[i]) && take(&now, &state);
+            good = holdings_add(&state, &events[i]) && take(&now, &state);
             if (good && now.events >= per_stretch)
                 good = flush_stretch(out, &now);
         }
     good = good && flush_stretch(out, &now);
     for (int i = 0; i < KEPT; i++)
-        fold_clear(&now.kept[i]);
-    fold_clear(&state);
+        holdings_clear(&now.kept[i]);
+    holdings_clear(&state);
     return good;
 }
 

@@ -1,7 +1,7 @@
 /* series.h: a trace as a bounded number of points for a picture. Of each stretch of events the first, the last, the
  * highest and the lowest stay, and the whole's peak always does: a short spike is never smoothed away. */
-#ifndef WEIR_TRACE_SERIES_H
-#define WEIR_TRACE_SERIES_H
+#ifndef WI_TRACE_SERIES_H
+#define WI_TRACE_SERIES_H
 
 #include "timeline.h"
 
@@ -10,7 +10,7 @@ typedef struct series_point {
 } series_point;
 
 typedef struct series {
-    const fold *end; /* the clients, in the order of the values */
+    const holdings *end; /* the clients, in the order of the values */
     series_point *points;
     uint64_t *values; /* points × clients × classes; live + pending */
     size_t count;

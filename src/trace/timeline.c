@@ -1,4 +1,4 @@
-#include "timeline.h"
+#include "trace/timeline.h"
 #include <weir/trace.h>
 
 #include <errno.h>
@@ -7,7 +7,77 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+
+/* Holdings --------------------------------------------------------------------------------------------------------- */
+
+size_t holdings_find(const holdings *state, const char *name)
+{
+    for (size_t i = 0; i < state->count; i++)
+        if (state->clients[i].name == name)
+            return i;
+    for (size_t i = 0; i < state->count; i++)
+        if (strcmp(state->clients[i].name, name) == 0)
+            return i;
+    return state->count;
+}
+
+static bool make_room(holdings *state, size_t capacity)
+{
+    if (capacity <= state->capacity)
+        return true;
+    holder *grown = realloc(state->clients, capacity * sizeof *grown);
+    if (grown == NULL)
+        return false;
+    state->clients = grown;
+    state->capacity = capacity;
+    return true;
+}
+
+bool holdings_add(holdings *state, const weir_event *event)
+{
+    uint64_t total = event->live + event->pending;
+    int64_t change = (int64_t)(total - state->total);
+    state->held = event->held;
+    state->nanoseconds = event->nanoseconds;
+    state->order = event->order;
+    if (event->client == NULL || event->client[0] == '\0') /* the driver's events belong to nobody */
+        return true;
+    size_t place = holdings_find(state, event->client);
+    if (place == state->count) {
+        if (!make_room(state, state->count < 8 ? 8 : state->count * 2))
+            return false;
+        state->clients[state->count++] = (holder){.name = event->client};
+    }
+    unsigned which =
+        (unsigned)event->memory_class < WEIR_CLASS_COUNT ? (unsigned)event->memory_class : WEIR_CLASS_OTHER;
+    state->clients[place].bytes[which] += change;
+    state->total = total;
+    return true;
+}
+
+bool holdings_copy(holdings *to, const holdings *from)
+{
+    if (!make_room(to, from->count))
+        return false;
+    holder *clients = to->clients;
+    size_t capacity = to->capacity;
+    if (from->count > 0)
+        memcpy(clients, from->clients, from->count * sizeof *clients);
+    *to = *from;
+    to->clients = clients;
+    to->capacity = capacity;
+    return true;
+}
+
+void holdings_clear(holdings *state)
+{
+    free(state->clients);
+    *state = (holdings){0};
+}
+
+/* Collecting ------------------------------------------------------------------------------------------------------- */
 
 /* The ring that the runtime fills is this program's memory too: small, and emptied often. */
 enum { RING_EVENTS = 32768, BATCH_EVENTS = 512, PAUSE_NANOSECONDS = 2000000 };
@@ -18,7 +88,7 @@ struct timeline {
     atomic_bool stopping;
     bool running;
     FILE *file; /* NULL unless events are kept */
-    fold now, peak;
+    holdings now, peak;
     uint64_t events, lost;
     weir_status status; /* of collecting; the first trouble stays */
     char detail[256];
@@ -36,8 +106,8 @@ static void trouble(timeline *line, weir_status status, const char *text)
 static void take_batch(timeline *line, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!fold_event(&line->now, &line->batch[i]) ||
-            (line->now.total > line->peak.total && !fold_copy(&line->peak, &line->now)))
+        if (!holdings_add(&line->now, &line->batch[i]) ||
+            (line->now.total > line->peak.total && !holdings_copy(&line->peak, &line->now)))
             trouble(line, WEIR_ERR_SYSTEM, "no memory to follow the trace");
     }
     line->events += count;
@@ -112,12 +182,12 @@ weir_status timeline_stop(timeline *line)
     return line->status == WEIR_OK ? WEIR_OK : weir_fail(line->status, "collecting the trace: %s", line->detail);
 }
 
-const fold *timeline_peak(const timeline *line)
+const holdings *timeline_peak(const timeline *line)
 {
     return &line->peak;
 }
 
-const fold *timeline_end(const timeline *line)
+const holdings *timeline_end(const timeline *line)
 {
     return &line->now;
 }
@@ -151,7 +221,36 @@ void timeline_free(timeline *line)
     (void)timeline_stop(line);
     if (line->file != NULL)
         fclose(line->file);
-    fold_clear(&line->now);
-    fold_clear(&line->peak);
+    holdings_clear(&line->now);
+    holdings_clear(&line->peak);
     free(line);
+}
+
+/* As a file -------------------------------------------------------------------------------------------------------- */
+
+/* What is not whole is removed, unless it is none that can be made again: a device or a pipe stays. */
+static void remove_file(const char *path)
+{
+    struct stat kind;
+    if (stat(path, &kind) == 0 && S_ISREG(kind.st_mode))
+        remove(path);
+}
+
+weir_status timeline_write_csv(timeline *line, const char *path)
+{
+    weir_event events[BATCH_EVENTS];
+    weir_sink sink = WEIR_INIT(weir_sink);
+    size_t count;
+    weir_status status = timeline_rewind(line);
+    if (status == WEIR_OK)
+        status = weir_sink_csv(path, &sink);
+    if (status != WEIR_OK)
+        return status;
+    while (status == WEIR_OK && (count = timeline_next(line, events, BATCH_EVENTS)) > 0)
+        status = sink.write(sink.user, events, count);
+    weir_status closed = sink.close(sink.user);
+    status = status != WEIR_OK ? status : closed;
+    if (status != WEIR_OK)
+        remove_file(path);
+    return status;
 }

@@ -1,11 +1,37 @@
-/* timeline.h: collects a runtime's trace while a program runs: follows who holds what, notes the moment of the peak and,
- * if wanted, keeps every event in a temporary file. A file and not memory, because the memory of the process is what is
- * being measured. */
-#ifndef WEIR_TRACE_TIMELINE_H
-#define WEIR_TRACE_TIMELINE_H
+/* A timeline collects a runtime's trace while a program runs: follows who holds what, notes the moment of the peak and, if wanted,
+ * keeps every event in a temporary file. A file and not memory, because the memory of the process is what is being measured. */
+#ifndef WI_TRACE_TIMELINE_H
+#define WI_TRACE_TIMELINE_H
 
-#include "fold.h"
 #include <weir/trace.h>
+
+/* Who holds what, followed event by event. Every event carries the runtime's totals after it, in ledger order: what the totals
+ * changed by belongs to the event's client and class. That is exact for every action, pending bytes included, as long as no event
+ * was lost. */
+
+typedef struct holder {
+    const char *name;                /* of the trace: lives as long as the process */
+    int64_t bytes[WEIR_CLASS_COUNT]; /* live + pending */
+} holder;
+
+typedef struct holdings {
+    holder *clients; /* in the order in which they were first seen */
+    size_t count, capacity;
+    uint64_t total; /* live + pending of the runtime */
+    uint64_t held;
+    uint64_t nanoseconds, order; /* of the last event */
+} holdings;
+
+/* Takes the next event in. False when there is no memory for a new client. */
+bool holdings_add(holdings *state, const weir_event *event);
+
+/* The place of a client of that name; `count` if it was not seen. */
+size_t holdings_find(const holdings *state, const char *name);
+
+/* Makes `to` as `from` is; false when there is no memory. */
+bool holdings_copy(holdings *to, const holdings *from);
+
+void holdings_clear(holdings *state);
 
 typedef struct timeline timeline;
 
@@ -16,8 +42,8 @@ weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out);
  * below are for a timeline that was stopped. */
 weir_status timeline_stop(timeline *line);
 
-const fold *timeline_peak(const timeline *line); /* as things were when live + pending was highest */
-const fold *timeline_end(const timeline *line);
+const holdings *timeline_peak(const timeline *line); /* as things were when live + pending was highest */
+const holdings *timeline_end(const timeline *line);
 uint64_t timeline_events(const timeline *line);
 uint64_t timeline_lost(const timeline *line);
 
@@ -26,5 +52,9 @@ weir_status timeline_rewind(timeline *line);
 size_t timeline_next(timeline *line, weir_event *events, size_t capacity);
 
 void timeline_free(timeline *line);
+
+/* Writes the kept events of a stopped timeline as the CSV of RMM's logging adaptor, with weir's own columns behind RMM's six. On
+ * failure the file is removed and the detail says what went wrong. */
+weir_status timeline_write_csv(timeline *line, const char *path);
 
 #endif

@@ -1,4 +1,5 @@
 /* A trace as a binary file. */
+#include "base/hash.h"
 #include "trace/write_file.h"
 #include "trace/format.h"
 
@@ -11,7 +12,7 @@ typedef struct text {
 } text;
 
 typedef struct binary {
-    wi_file *file;
+    wi_trace_file *file;
     text *texts;
     size_t room; /* a power of two, or 0 */
     uint32_t count;
@@ -22,10 +23,7 @@ typedef struct binary {
 
 static text *place_of(const binary *b, const char *bytes)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a (Fowler, Noll, Vo) */
-    for (const char *c = bytes; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    size_t at = (size_t)(hash ^ hash >> 32) & (b->room - 1);
+    size_t at = (size_t)wi_hash(bytes, strlen(bytes)) & (b->room - 1);
     while (b->texts[at].bytes && strcmp(b->texts[at].bytes, bytes) != 0)
         at = (at + 1) & (b->room - 1);
     return &b->texts[at];
@@ -52,7 +50,7 @@ static weir_status add_item(binary *b, unsigned char *item, size_t bytes, uint32
 {
     wi_put32(item, kind);
     wi_put32(item + 4, wi_crc(item + WI_TRACE_ITEM, bytes - WI_TRACE_ITEM));
-    return wi_file_add(b->file, item, bytes);
+    return wi_trace_file_add(b->file, item, bytes);
 }
 
 static weir_status add_text(binary *b, const char *bytes, uint32_t number)
@@ -150,7 +148,7 @@ static weir_status binary_write(void *user, const weir_event *events, size_t cou
 
 static weir_status binary_flush(void *user)
 {
-    return wi_file_flush(((binary *)user)->file);
+    return wi_trace_file_flush(((binary *)user)->file);
 }
 
 static void binary_lost(void *user, uint64_t count)
@@ -165,7 +163,7 @@ static weir_status binary_close(void *user)
     wi_put64(end + WI_TRACE_ITEM, b->lost);
     wi_put64(end + WI_TRACE_ITEM + 8, b->events);
     weir_status status = add_item(b, end, sizeof end, WI_TRACE_IS_END);
-    weir_status closed = wi_file_close(b->file);
+    weir_status closed = wi_trace_file_close(b->file);
     for (size_t i = 0; i < b->room; i++)
         free(b->texts[i].bytes);
     free(b->texts);
@@ -181,7 +179,7 @@ weir_status weir_sink_binary(const char *path, weir_sink *out)
     binary *b = calloc(1, sizeof *b);
     if (!b)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");
-    weir_status status = wi_file_open(path, &b->file);
+    weir_status status = wi_trace_file_open(path, &b->file);
     if (status != WEIR_OK) {
         free(b);
         return status;
@@ -191,7 +189,7 @@ weir_status weir_sink_binary(const char *path, weir_sink *out)
     memcpy(header, WI_TRACE_MAGIC, 8);
     wi_put32(header + 8, WI_TRACE_VERSION);
     wi_put32(header + 12, WI_TRACE_EVENT);
-    (void)wi_file_add(b->file, header, sizeof header);
+    (void)wi_trace_file_add(b->file, header, sizeof header);
     weir_sink sink = {
         .user = b, .write = binary_write, .flush = binary_flush, .close = binary_close, .lost = binary_lost};
     wi_copy_out(out, out->struct_size, &sink, sizeof sink);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 typedef struct csv {
-    wi_file *file;
+    wi_trace_file *file;
     wi_pointer_map known;
     uint64_t start; /* nanoseconds of the first event */
 } csv;
@@ -47,7 +47,7 @@ static weir_status add_row(csv *c, const weir_event *event, const char *action, 
     add_quoted(row, &used, event->tag);
     used +=
         (size_t)snprintf(row + used, sizeof row - used, ",%" PRIu64 ",%" PRIu64 "\n", event->order, event->nanoseconds);
-    return wi_file_add(c->file, row, used);
+    return wi_trace_file_add(c->file, row, used);
 }
 
 static weir_status remember(csv *c, const weir_event *event)
@@ -108,13 +108,13 @@ static weir_status csv_write(void *user, const weir_event *events, size_t count)
 
 static weir_status csv_flush(void *user)
 {
-    return wi_file_flush(((csv *)user)->file);
+    return wi_trace_file_flush(((csv *)user)->file);
 }
 
 static weir_status csv_close(void *user)
 {
     csv *c = user;
-    weir_status status = wi_file_close(c->file);
+    weir_status status = wi_trace_file_close(c->file);
     wi_pointer_map_clear(&c->known);
     free(c);
     return status;
@@ -129,12 +129,12 @@ weir_status weir_sink_csv(const char *path, weir_sink *out)
     csv *c = calloc(1, sizeof *c);
     if (!c)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");
-    weir_status status = wi_file_open(path, &c->file);
+    weir_status status = wi_trace_file_open(path, &c->file);
     if (status != WEIR_OK) {
         free(c);
         return status;
     }
-    (void)wi_file_add(c->file, header, sizeof header - 1);
+    (void)wi_trace_file_add(c->file, header, sizeof header - 1);
     weir_sink sink = {.user = c, .write = csv_write, .flush = csv_flush, .close = csv_close};
     wi_copy_out(out, out->struct_size, &sink, sizeof sink);
     return WEIR_OK;

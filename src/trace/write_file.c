@@ -10,7 +10,7 @@
 
 enum { BUFFER = 65536 };
 
-struct wi_file {
+struct wi_trace_file {
     int descriptor, problem; /* an errno; 0: none */
     bool regular;
     off_t arrived;
@@ -26,9 +26,9 @@ static weir_status cannot(const char *path, int problem)
     return weir_fail(WEIR_ERR_SYSTEM, "cannot write the trace %s: %s", path, words);
 }
 
-weir_status wi_file_open(const char *path, wi_file **out)
+weir_status wi_trace_file_open(const char *path, wi_trace_file **out)
 {
-    wi_file *file = calloc(1, sizeof *file);
+    wi_trace_file *file = calloc(1, sizeof *file);
     char *copy = strdup(path);
     struct stat kind;
     int descriptor = file && copy ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
@@ -63,7 +63,7 @@ static ssize_t write_quietly(int descriptor, const char *bytes, size_t count)
     return done;
 }
 
-static weir_status empty(wi_file *file)
+static weir_status empty(wi_trace_file *file)
 {
     size_t done = 0;
     while (file->problem == 0 && done < file->used) {
@@ -83,7 +83,7 @@ static weir_status empty(wi_file *file)
     return cannot(file->path, file->problem);
 }
 
-weir_status wi_file_add(wi_file *file, const void *bytes, size_t count)
+weir_status wi_trace_file_add(wi_trace_file *file, const void *bytes, size_t count)
 {
     weir_status status = WEIR_OK;
     if (file->problem != 0)
@@ -97,12 +97,12 @@ weir_status wi_file_add(wi_file *file, const void *bytes, size_t count)
     return status;
 }
 
-weir_status wi_file_flush(wi_file *file)
+weir_status wi_trace_file_flush(wi_trace_file *file)
 {
     return empty(file);
 }
 
-weir_status wi_file_close(wi_file *file)
+weir_status wi_trace_file_close(wi_trace_file *file)
 {
     weir_status status = empty(file);
     if (close(file->descriptor) != 0 && status == WEIR_OK)

@@ -1,14 +1,47 @@
-/* Arenas: opening, growing and closing. */
-#include "workspace/arena.h"
+/* Arenas: a block for each kind of memory, and the plans over them; their tensors, and runs. */
+#include "base/internal.h"
+#include "memory/space/block.h"
+#include "runtime/runtime.h"
 #include "workspace/arena_pool.h"
 #include "workspace/parameters.h"
-#include "runtime/runtime.h"
 
-#include <weir/plan.h>
 #include <weir/workspace.h>
+#include <weir/plan.h>
+#include <weir/uses.h>
+
 #include <stdio.h>
 
-/* What plans want ---------------------------------------------------------------------------------------------------- */
+typedef struct plan_bucket {
+    const weir_plan *plan;
+    uint64_t *actual; /* by tensor: its length */
+    uint32_t tensors;
+} plan_bucket;
+
+typedef struct arena_block {
+    weir_block block; /* NULL: the plans have nothing of this kind */
+    uint64_t bytes;
+    uint64_t planned; /* the longest plan's */
+} arena_block;
+
+/* Law: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
+struct weir_arena {
+    weir_client *client;
+    weir_runtime *runtime;
+    weir_parameters *parameters;
+    weir_arena_pool *pool;
+    arena_block blocks[WEIR_KIND_COUNT];
+    plan_bucket *buckets;
+    uint32_t bucket_count;
+    weir_class memory_class;
+    char tag[48];
+
+    atomic_bool running; /* from before begin to behind end */
+    weir_launch *launch;
+    uint32_t bucket; /* of the run */
+    weir_stream stream;
+};
+
+/* What plans want -------------------------------------------------------------------------------------------------- */
 
 uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind)
 {
@@ -32,9 +65,9 @@ static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
     return most;
 }
 
-/* Buckets ------------------------------------------------------------------------------------------------------------ */
+/* Buckets ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status make_bucket(const weir_plan *plan, wi_bucket *out)
+static weir_status make_bucket(const weir_plan *plan, plan_bucket *out)
 {
     if (!plan)
         return weir_fail(WEIR_ERR_INVALID, "an arena's plan is NULL");
@@ -42,7 +75,7 @@ static weir_status make_bucket(const weir_plan *plan, wi_bucket *out)
     if (status != WEIR_OK)
         return status;
     uint32_t count = weir_buffers_count(weir_plan_buffers(plan));
-    *out = (wi_bucket){plan, malloc(count * sizeof(uint64_t) + 1), count};
+    *out = (plan_bucket){plan, malloc(count * sizeof(uint64_t) + 1), count};
     if (!out->actual)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a bucket of %u tensors", count);
     for (uint32_t i = 0; i < count; i++) {
@@ -70,11 +103,11 @@ static weir_status make_buckets(weir_arena *arena, const weir_plan *const *plans
     return WEIR_OK;
 }
 
-/* Blocks ------------------------------------------------------------------------------------------------------------- */
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
 
 static weir_status take_block(weir_arena *arena, weir_kind kind, const weir_arena_options *o, uint64_t alignment)
 {
-    wi_arena_block *block = &arena->blocks[kind];
+    arena_block *block = &arena->blocks[kind];
     weir_request request = {.struct_size = sizeof request,
                             .bytes = block->bytes,
                             .alignment = alignment,
@@ -95,7 +128,7 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
 {
     uint64_t total = 0;
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
-        wi_arena_block *block = &arena->blocks[kind];
+        arena_block *block = &arena->blocks[kind];
         uint64_t alignment = WI_UNIT;
         for (uint32_t i = 0; i < arena->bucket_count; i++) {
             block->planned = wi_max(block->planned, weir_plan_arena(arena->buckets[i].plan, (weir_kind)kind));
@@ -120,7 +153,7 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
 
 static weir_status give_block(weir_arena *arena, weir_kind kind, weir_stream stream)
 {
-    wi_arena_block *block = &arena->blocks[kind];
+    arena_block *block = &arena->blocks[kind];
     if (!block->block.pointer)
         return WEIR_OK;
     weir_status status;
@@ -146,7 +179,7 @@ static weir_status give_blocks(weir_arena *arena, weir_stream stream)
     return status;
 }
 
-/* Opening and closing -------------------------------------------------------------------------------------------------- */
+/* Opening and closing ---------------------------------------------------------------------------------------------- */
 
 static void free_arena(weir_arena *arena)
 {
@@ -175,11 +208,12 @@ static weir_status check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
-    if (o->pool && wi_arena_pool_runtime(o->pool) != client->runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime", client->account.name);
-    if (o->parameters && o->parameters->client->runtime != client->runtime)
+    if (o->pool && wi_arena_pool_runtime(o->pool) != weir_client_runtime(client))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime",
+                         weir_client_name(client));
+    if (o->parameters && wi_parameters_runtime(o->parameters) != weir_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the parameters are not of %s's runtime",
-                         client->account.name);
+                         weir_client_name(client));
     return WEIR_OK;
 }
 
@@ -202,7 +236,7 @@ weir_status weir_arena_create(weir_client *client, const weir_arena_options *opt
     if (!arena)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for an arena");
     arena->client = client;
-    arena->runtime = client->runtime;
+    arena->runtime = weir_client_runtime(client);
     arena->pool = o.pool;
     arena->parameters = o.parameters;
     arena->memory_class = o.memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_ACTIVATIONS : o.memory_class;
@@ -239,13 +273,13 @@ weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream)
     return status;
 }
 
-/* Growing -------------------------------------------------------------------------------------------------------------- */
+/* Growing ---------------------------------------------------------------------------------------------------------- */
 
 /* Whether the blocks could serve the plan, once they are as long. */
 static weir_status suits(const weir_arena *arena, const weir_plan *plan)
 {
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
-        const wi_arena_block *block = &arena->blocks[kind];
+        const arena_block *block = &arena->blocks[kind];
         uint64_t wanted = weir_plan_arena(plan, (weir_kind)kind);
         if (wanted == 0)
             continue;
@@ -266,7 +300,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
 
 static weir_status resize(weir_arena *arena, unsigned kind, uint64_t bytes, weir_stream stream)
 {
-    wi_arena_block *block = &arena->blocks[kind];
+    arena_block *block = &arena->blocks[kind];
     weir_status status =
         bytes == block->bytes ? WEIR_OK : weir_resize(arena->client, block->block.pointer, bytes, stream);
     if (status == WEIR_OK)
@@ -298,11 +332,11 @@ static weir_status grow(weir_arena *arena, const weir_plan *plan, weir_stream st
 
 static weir_status add(weir_arena *arena, const weir_plan *plan, weir_stream stream)
 {
-    wi_bucket bucket;
+    plan_bucket bucket;
     weir_status status = make_bucket(plan, &bucket);
     if (status != WEIR_OK)
         return status;
-    wi_bucket *buckets = realloc(arena->buckets, (arena->bucket_count + 1) * sizeof *buckets);
+    plan_bucket *buckets = realloc(arena->buckets, (arena->bucket_count + 1) * sizeof *buckets);
     if (buckets)
         arena->buckets = buckets;
     else
@@ -341,7 +375,7 @@ weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_info: NULL");
     weir_arena_details details = {.buckets = arena->bucket_count, .running = atomic_load(&arena->running)};
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
-        const wi_arena_block *block = &arena->blocks[kind];
+        const arena_block *block = &arena->blocks[kind];
         details.planned[kind] = block->planned;
         details.held[kind] = block->block.pointer ? block->bytes : 0;
         details.base[kind] = block->block.pointer;
@@ -349,4 +383,215 @@ weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
     if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_info: a structure without its size");
     return WEIR_OK;
+}
+
+/* Tensors ---------------------------------------------------------------------------------------------------------- */
+
+/* The tensor's slot; WEIR_ERR_INVALID, naming the call, for NULL and what is none. */
+static weir_status find_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call,
+                             weir_slot *slot)
+{
+    if (!arena)
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+    if (bucket >= arena->bucket_count)
+        return weir_fail(WEIR_ERR_INVALID, "%s: there is no bucket %u; %s has %u", call, bucket, arena->tag,
+                         arena->bucket_count);
+    *slot = (weir_slot){.struct_size = sizeof *slot};
+    return weir_plan_slot(arena->buckets[bucket].plan, tensor, slot);
+}
+
+static void *address(const weir_arena *arena, const weir_slot *slot)
+{
+    return slot->length ? (char *)arena->blocks[slot->kind].block.pointer + slot->offset : NULL;
+}
+
+/* What tensors are parameters -------------------------------------------------------------------------------------- */
+
+static weir_status find_quietly(weir_parameters *store, const char *name, weir_parameter *out)
+{
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    *out = (weir_parameter){.struct_size = sizeof *out};
+    weir_status status = weir_parameters_find(store, name, out);
+    wi_detail_restore(&kept);
+    return status;
+}
+
+/* Cuts a tensor's parameter down to the bytes [at, at + bytes) of the tensor's slot, which has `whole` bytes; false where
+ * those are no whole elements. */
+static bool cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t bytes)
+{
+    uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = weir_type_bytes(parameter->type);
+    if (each == 0 || whole % parameter->elements != 0 || at % each != 0 || bytes % each != 0)
+        return false;
+    parameter->pointer = (char *)parameter->pointer + at / each * stored;
+    parameter->elements = bytes / each;
+    parameter->bytes = parameter->elements * stored;
+    return true;
+}
+
+/* By the tensor's name; else by its slot, which a persistent tensor has to itself: what lies in that looks at it. */
+static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint32_t tensor, const weir_slot *slot,
+                           weir_parameter *out)
+{
+    const weir_buffers *buffers = weir_plan_buffers(plan);
+    weir_buffer own = {.struct_size = sizeof own}, root = {.struct_size = sizeof root};
+    weir_slot whole = {.struct_size = sizeof whole};
+    weir_parameter found;
+    if (!arena->parameters || weir_buffers_get(buffers, tensor, &own) != WEIR_OK)
+        return;
+    if (find_quietly(arena->parameters, own.name, &found) == WEIR_OK) {
+        *out = found;
+        return;
+    }
+    if (slot->root == tensor || slot->length == 0 || weir_buffers_get(buffers, slot->root, &root) != WEIR_OK ||
+        !root.persistent || weir_plan_slot(plan, slot->root, &whole) != WEIR_OK)
+        return;
+    if (find_quietly(arena->parameters, root.name, &found) == WEIR_OK &&
+        cut(&found, whole.bytes, slot->offset - whole.offset, slot->bytes))
+        *out = found;
+}
+
+weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uint32_t tensor, weir_arena_tensor *out)
+{
+    weir_slot slot;
+    weir_status status = find_slot(arena, bucket, tensor, "weir_arena_tensor_info", &slot);
+    if (status != WEIR_OK)
+        return status;
+    weir_arena_tensor found = {.pointer = address(arena, &slot),
+                               .bytes = arena->buckets[bucket].actual[tensor],
+                               .length = slot.length,
+                               .offset = slot.offset,
+                               .kind = slot.kind,
+                               .parameter = {.struct_size = sizeof found.parameter}};
+    find_parameter(arena, arena->buckets[bucket].plan, tensor, &slot, &found.parameter);
+    if (!out || !wi_copy_out(out, out->struct_size, &found, sizeof found))
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_tensor_info: NULL, or a structure without its size");
+    return WEIR_OK;
+}
+
+/* Lengths and copies ----------------------------------------------------------------------------------------------- */
+
+static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
+{
+    weir_buffer buffer = {.struct_size = sizeof buffer};
+    return weir_buffers_get(weir_plan_buffers(arena->buckets[bucket].plan), tensor, &buffer) == WEIR_OK ? buffer.name
+                                                                                                        : "?";
+}
+
+weir_status weir_arena_set_length(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t bytes)
+{
+    weir_slot slot;
+    weir_status status = find_slot(arena, bucket, tensor, "weir_arena_set_length", &slot);
+    if (status != WEIR_OK)
+        return status;
+    if (bytes > slot.length)
+        return weir_fail(WEIR_ERR_INVALID, "\"%.200s\" cannot have %llu bytes: its slot in %s has %llu",
+                         name_of(arena, bucket, tensor), (unsigned long long)bytes, arena->tag,
+                         (unsigned long long)slot.length);
+    arena->buckets[bucket].actual[tensor] = bytes;
+    return WEIR_OK;
+}
+
+/* Where the copy goes, if it may. */
+static weir_status open_copy(const weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at, uint64_t bytes,
+                             weir_stream stream, const char *call, char **pointer)
+{
+    weir_slot slot;
+    weir_status status = find_slot(arena, bucket, tensor, call, &slot);
+    if (status != WEIR_OK)
+        return status;
+    if (!atomic_load(&arena->running) || arena->bucket != bucket || arena->stream.id != stream.id)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
+                         "%s: \"%.200s\" is of bucket %u of %s, which no run on this stream is of", call,
+                         name_of(arena, bucket, tensor), bucket, arena->tag);
+    uint64_t has = arena->buckets[bucket].actual[tensor];
+    if (at > has || bytes > has - at)
+        return weir_fail(WEIR_ERR_INVALID, "%s: %llu bytes from %llu on are not in \"%.200s\", which has %llu", call,
+                         (unsigned long long)bytes, (unsigned long long)at, name_of(arena, bucket, tensor),
+                         (unsigned long long)has);
+    *pointer = bytes ? (char *)address(arena, &slot) + at : NULL;
+    return WEIR_OK;
+}
+
+weir_status weir_arena_write(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at, const void *from,
+                             uint64_t bytes, weir_stream stream)
+{
+    char *to = NULL;
+    weir_status status = open_copy(arena, bucket, tensor, at, bytes, stream, "weir_arena_write", &to);
+    return status == WEIR_OK && to ? weir_copy(arena->runtime, to, from, bytes, stream) : status;
+}
+
+weir_status weir_arena_read(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t at, void *to, uint64_t bytes,
+                            weir_stream stream)
+{
+    char *from = NULL;
+    weir_status status = open_copy(arena, bucket, tensor, at, bytes, stream, "weir_arena_read", &from);
+    return status == WEIR_OK && from ? weir_copy(arena->runtime, to, from, bytes, stream) : status;
+}
+
+/* Runs ------------------------------------------------------------------------------------------------------------- */
+
+/* A run is one launch, which writes the arena's blocks and reads the parameters'. */
+static weir_status begin(weir_arena *arena, weir_stream stream)
+{
+    weir_use *uses;
+    size_t own = 0, count;
+    for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
+        own += arena->blocks[kind].block.pointer != NULL;
+    weir_status status = wi_parameters_begin_run(arena->parameters, own, &uses, &count);
+    if (status != WEIR_OK)
+        return status;
+    for (unsigned kind = 0, i = 0; kind < WEIR_KIND_COUNT; kind++)
+        if (arena->blocks[kind].block.pointer)
+            uses[i++] = (weir_use){arena->blocks[kind].block, WEIR_ACCESS_READ_WRITE};
+    status = weir_launch_begin(arena->runtime, stream, uses, count, &arena->launch);
+    free(uses);
+    if (status != WEIR_OK)
+        wi_parameters_end_run(arena->parameters);
+    return status;
+}
+
+weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream stream)
+{
+    WI_ENTER();
+    if (!arena || bucket >= arena->bucket_count)
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_begin: there is no bucket %u; %s has %u", bucket,
+                         arena ? arena->tag : "NULL", arena ? arena->bucket_count : 0);
+    if (atomic_exchange(&arena->running, true))
+        return weir_fail(WEIR_ERR_BUSY, "%s is in a run already; it has one at a time", arena->tag);
+    arena->bucket = bucket;
+    arena->stream = stream;
+    weir_status status = begin(arena, stream);
+    if (status != WEIR_OK)
+        atomic_store(&arena->running, false);
+    return status;
+}
+
+/* The launch is over. */
+static void close_run(weir_arena *arena)
+{
+    arena->launch = NULL;
+    wi_parameters_end_run(arena->parameters);
+    atomic_store(&arena->running, false);
+}
+
+weir_status weir_arena_end(weir_arena *arena)
+{
+    WI_ENTER();
+    if (!arena || !atomic_load(&arena->running) || !arena->launch)
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_end: %s is in no run", arena ? arena->tag : "NULL");
+    weir_status status = weir_launch_end(arena->launch);
+    if (status != WEIR_OK)
+        return status;
+    close_run(arena);
+    return WEIR_OK;
+}
+
+void weir_arena_abort(weir_arena *arena)
+{
+    if (!arena || atomic_load(&wi_forked) || !atomic_load(&arena->running) || !arena->launch)
+        return;
+    weir_launch_abort(arena->launch);
+    close_run(arena);
 }

@@ -1,7 +1,6 @@
 /* One pool for each runtime: idle blocks, which leave by being taken, by the cap, under pressure, or by a trim. */
 #include "workspace/arena_pool.h"
 #include "workspace/order.h"
-#include "memory/space/block.h"
 
 #include <weir/pressure.h>
 #include <weir/workspace.h>

@@ -6,8 +6,8 @@
  *   idle[] is in the order of becoming idle, the longest first
  *   an idle block is live in its client's account, has no ticket, and carries the marks of all that was done with it
  * Under the lock nothing of weir's is called. */
-#ifndef WI_ARENA_POOL_H
-#define WI_ARENA_POOL_H
+#ifndef WI_WORKSPACE_ARENA_POOL_H
+#define WI_WORKSPACE_ARENA_POOL_H
 
 #include "base/internal.h"
 

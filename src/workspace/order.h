@@ -1,6 +1,6 @@
 /* One write to a block, declared, so that what comes on other streams is behind it. */
-#ifndef WI_ARENA_ORDER_H
-#define WI_ARENA_ORDER_H
+#ifndef WI_WORKSPACE_ORDER_H
+#define WI_WORKSPACE_ORDER_H
 
 #include <weir/memory.h>
 

@@ -77,24 +77,24 @@ static void check_other_order_of_devices(const situation *s, const weir_choice *
 
 static void check_other_order_of_engines(const situation *s, const weir_choice *choice)
 {
-    wi_world world = {.hardware = &s->here.hardware, .file_bytes = 100};
-    ok(wi_wish_read(&s->manifest, &s->options, &world.wish));
-    ok(wi_engines_find(s->manifest.model_file, &world.engines));
-    for (size_t i = world.engines.count; i > 1; i--) {
+    wi_context context = {.hardware = &s->here.hardware, .file_bytes = 100};
+    ok(wi_criteria_read(&s->manifest, &s->options, &context.criteria));
+    ok(wi_engines_find(s->manifest.model_file, &context.engines));
+    for (size_t i = context.engines.count; i > 1; i--) {
         size_t j = random_below(i);
-        wi_engine_facts kept = world.engines.all[i - 1];
-        world.engines.all[i - 1] = world.engines.all[j];
-        world.engines.all[j] = kept;
+        wi_engine_info kept = context.engines.all[i - 1];
+        context.engines.all[i - 1] = context.engines.all[j];
+        context.engines.all[j] = kept;
     }
-    ok(wi_decide(&world));
-    assert_int_equal(world.count, choice->count);
-    assert_string_equal(wi_rule(&world), choice->rule);
-    for (size_t i = 0; i < world.count; i++) {
-        assert_string_equal(world.candidates[i].engine->name, choice->candidates[i].engine);
-        assert_string_equal(world.candidates[i].reason, choice->candidates[i].reason);
-        assert_int_equal(world.candidates[i].verdict, choice->candidates[i].verdict);
+    ok(wi_decide(&context));
+    assert_int_equal(context.count, choice->count);
+    assert_string_equal(wi_explain(&context), choice->rule);
+    for (size_t i = 0; i < context.count; i++) {
+        assert_string_equal(context.candidates[i].engine->name, choice->candidates[i].engine);
+        assert_string_equal(context.candidates[i].reason, choice->candidates[i].reason);
+        assert_int_equal(context.candidates[i].verdict, choice->candidates[i].verdict);
     }
-    wi_world_end(&world);
+    wi_context_clear(&context);
 }
 
 static void random_cases(void **state)

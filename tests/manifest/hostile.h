@@ -3,7 +3,6 @@
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
 
-#include "manifest/locations.h"
 #include "manifest/parse.h"
 
 #include <stdio.h>
@@ -24,7 +23,7 @@ static inline void compare_places(const char *text, size_t at, json_t *json, uns
     if (depth > 64 || !(json_is_object(json) || json_is_array(json)))
         return;
     wi_walk walk = wi_walk_into(text, at);
-    wi_place place;
+    wi_location place;
     size_t count = 0;
     for (; wi_walk_next(&walk, &place); count++) {
         json_t *key = json_is_object(json)
@@ -61,14 +60,14 @@ static inline void check_problems(const wi_problems *problems, const char *text)
 static inline void try_text(const void *bytes, size_t length)
 {
     char *text = malloc(length + 1);
-    wi_reading *r = calloc(1, sizeof *r);
+    wi_parse_context *r = calloc(1, sizeof *r);
     wi_held *held = calloc(1, sizeof *held);
     if (!text || !r || !held)
         abort();
     if (length > 0)
         memcpy(text, bytes, length);
     text[length] = '\0';
-    *r = (wi_reading){.text = text, .folder = "/nonexistent", .held = held};
+    *r = (wi_parse_context){.text = text, .folder = "/nonexistent", .held = held};
     wi_manifest_text(r, length);
     wi_problems_sort(&r->problems, r->text);
     check_problems(&r->problems, text);
@@ -77,7 +76,7 @@ static inline void try_text(const void *bytes, size_t length)
     bool zero = strlen(text) < length; /* which jansson does not see */
     hold((strict && !zero) || r->problems.count > 0, "it is no JSON", text);
     if (strict && !zero)
-        compare_places(r->text, wi_place_first(r->text), strict, 0);
+        compare_places(r->text, wi_location_first(r->text), strict, 0);
     json_decref(strict);
     wi_problems_clear(&r->problems);
     wi_held_release(held);

@@ -7,8 +7,8 @@
 
 typedef struct recorded {
     fixture *f;
-    replay *check;
-    replay_finding first;
+    race_check *check;
+    race_finding first;
     uint64_t count;
 } recorded;
 
@@ -26,7 +26,7 @@ static int tear_down(void **state)
     recorded *r = *state;
     void *f = r->f;
     end(&f);
-    replay_destroy(r->check);
+    race_check_destroy(r->check);
     free(r);
     return 0;
 }
@@ -40,15 +40,15 @@ static void finds(recorded *r, int kind, uint64_t count)
     ok(weir_trace_read(r->f->trace, events, 1000, &read));
     assert_true(read < 1000);
     if (!r->check)
-        r->check = replay_create();
+        r->check = race_check_create();
     for (size_t i = 0; i < read; i++)
-        ok(replay_event(r->check, &events[i]));
-    const replay_finding *all = replay_found(r->check, &found);
+        ok(race_check_event(r->check, &events[i]));
+    const race_finding *all = race_check_found(r->check, &found);
     for (size_t i = 0; i < found; i++)
         if (found != count || (int)all[i].kind != kind)
-            print_error("%s: %s\n", replay_kind_name(all[i].kind), all[i].text);
+            print_error("%s: %s\n", race_kind_name(all[i].kind), all[i].text);
     assert_int_equal(found, count);
-    assert_int_equal(replay_violations(r->check), count);
+    assert_int_equal(race_check_violations(r->check), count);
     for (size_t i = 0; i < found; i++)
         assert_int_equal(all[i].kind, kind);
     if (found > 0)
@@ -140,7 +140,7 @@ static void an_event_recorded_too_early_orders_nothing(void **state)
     use(r, p, a, WEIR_ACCESS_WRITE);
     ok(weir_note_wait(r->f->runtime, 1, b));
     use(r, p, b, WEIR_ACCESS_READ);
-    finds(r, REPLAY_UNORDERED_USE, 1);
+    finds(r, RACE_UNORDERED_USE, 1);
     names_everything(r, p, b, a);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
@@ -169,7 +169,7 @@ static void other_bytes_need_no_order(void **state)
     ok(weir_note_use(r->f->runtime, p + 500, 500, b, WEIR_ACCESS_WRITE));
     finds(r, -1, 0);
     ok(weir_note_use(r->f->runtime, p + 499, 1, b, WEIR_ACCESS_READ));
-    finds(r, REPLAY_UNORDERED_USE, 1);
+    finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
 }
@@ -182,7 +182,7 @@ static void freed_while_another_stream_uses_it(void **state)
     order(r, a, b, 1);
     use(r, p, b, WEIR_ACCESS_READ);
     give(r, p, a);
-    finds(r, REPLAY_FREE_IN_USE, 1);
+    finds(r, RACE_FREE_IN_USE, 1);
     names_everything(r, p, a, b);
 }
 
@@ -192,7 +192,7 @@ static void freed_on_the_host_while_a_stream_uses_it(void **state)
     void *p = make(r, r->f->a);
     use(r, p, r->f->a, WEIR_ACCESS_WRITE);
     give(r, p, WEIR_STREAM_HOST);
-    finds(r, REPLAY_FREE_IN_USE, 1);
+    finds(r, RACE_FREE_IN_USE, 1);
     names_everything(r, p, WEIR_STREAM_HOST, r->f->a);
 }
 
@@ -205,7 +205,7 @@ static void the_next_owner_is_named(void **state)
     use(r, p, b, WEIR_ACCESS_WRITE);
     give(r, p, a);
     ok(weir_stream_synchronize(a));
-    finds(r, REPLAY_FREE_IN_USE, 1);
+    finds(r, RACE_FREE_IN_USE, 1);
     void *q = make(r, a);
     assert_ptr_equal(p, q); /* best fit */
     static weir_event events[100];
@@ -213,10 +213,10 @@ static void the_next_owner_is_named(void **state)
     events[0].struct_size = sizeof events[0];
     ok(weir_trace_read(r->f->trace, events, 100, &count));
     for (size_t i = 0; i < count; i++)
-        ok(replay_event(r->check, &events[i]));
-    const replay_finding *all = replay_found(r->check, &found);
+        ok(race_check_event(r->check, &events[i]));
+    const race_finding *all = race_check_found(r->check, &found);
     assert_int_equal(found, 2);
-    assert_int_equal(all[1].kind, REPLAY_EARLY_REUSE);
+    assert_int_equal(all[1].kind, RACE_EARLY_REUSE);
     assert_int_equal(all[1].other_stream, b.id);
     give(r, q, a);
 }
@@ -262,14 +262,14 @@ static void bytes_in_the_order_of_another_stream(void **state)
              .charged = 256,
              .generation = 2,
              .stream = {passed == 2 ? 5 : 6}}};
-        replay *check = replay_create();
+        race_check *check = race_check_create();
         for (size_t i = 0; i < 4; i++) {
             e[i].order = i + 1;
             e[i].client = e[i].tag = e[i].device = "x";
-            ok(replay_event(check, &e[i]));
+            ok(race_check_event(check, &e[i]));
         }
-        assert_int_equal(replay_violations(check), passed == 0);
-        replay_destroy(check);
+        assert_int_equal(race_check_violations(check), passed == 0);
+        race_check_destroy(check);
     }
     finds(r, -1, 0);
 }
@@ -280,7 +280,7 @@ static void used_after_the_free(void **state)
     void *p = make(r, r->f->a);
     give(r, p, r->f->a);
     use(r, p, r->f->a, WEIR_ACCESS_READ);
-    finds(r, REPLAY_USE_AFTER_FREE, 1);
+    finds(r, RACE_USE_AFTER_FREE, 1);
     names_everything(r, p, r->f->a, r->f->a);
 }
 
@@ -290,11 +290,11 @@ static void used_before_its_allocation_is_reached(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
     use(r, p, b, WEIR_ACCESS_READ);
-    finds(r, REPLAY_UNORDERED_ALLOCATION, 1);
+    finds(r, RACE_UNORDERED_ALLOCATION, 1);
     names_everything(r, p, b, a);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
-    finds(r, REPLAY_UNORDERED_ALLOCATION, 1);
+    finds(r, RACE_UNORDERED_ALLOCATION, 1);
 }
 
 static void declared_uses_are_weirs_affair(void **state)
@@ -338,7 +338,7 @@ static void a_read_does_not_hide_the_write_before_it(void **state)
     use(r, p, a, WEIR_ACCESS_WRITE);
     use(r, p, a, WEIR_ACCESS_READ);
     use(r, p, b, WEIR_ACCESS_READ);
-    finds(r, REPLAY_UNORDERED_USE, 1);
+    finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
 }
@@ -363,9 +363,9 @@ static void a_stream_at_the_place_of_another(void **state)
                                   .access = WEIR_ACCESS_WRITE},
                                  {.action = WEIR_ACTION_STREAM_OPEN, .order = 5, .stream = second},
                                  {.action = WEIR_ACTION_DEALLOCATE, .order = 6, .pointer = r}};
-    r->check = replay_create();
+    r->check = race_check_create();
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
-        ok(replay_event(r->check, &events[i]));
+        ok(race_check_event(r->check, &events[i]));
     finds(r, -1, 0);
 }
 
@@ -376,7 +376,7 @@ static void a_launch_does_not_wait_for_what_was_not_declared(void **state)
     void *p = make(r, a);
     ok(weir_fill(r->f->runtime, p, 1, 1000, a));
     ok(weir_launch_end(begin(r->f, b, p, WEIR_ACCESS_READ)));
-    finds(r, REPLAY_UNORDERED_USE, 1);
+    finds(r, RACE_UNORDERED_USE, 1);
     names_everything(r, p, b, a);
     give(r, p, a);
 }
@@ -391,7 +391,7 @@ static void a_use_in_the_middle_of_a_launch(void **state)
     ok(weir_stream_synchronize(a)); /* too early to tell anything of the launch */
     use(r, p, b, WEIR_ACCESS_READ);
     ok(weir_launch_end(writes));
-    finds(r, REPLAY_UNORDERED_USE, 1);
+    finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
 }
@@ -419,7 +419,7 @@ static void a_copy_reads_and_writes(void **state)
     use(r, q, b, WEIR_ACCESS_READ);
     finds(r, -1, 0);
     use(r, p, b, WEIR_ACCESS_READ);
-    finds(r, REPLAY_UNORDERED_USE, 1);
+    finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
     give(r, q, a);
@@ -435,7 +435,7 @@ static void what_was_there_before(void **state)
     use(r, p, r->f->b, WEIR_ACCESS_READ);
     finds(r, -1, 0);
     give(r, p, r->f->a);
-    finds(r, REPLAY_FREE_IN_USE, 1);
+    finds(r, RACE_FREE_IN_USE, 1);
 }
 
 /* Events that no runtime wrote: nothing crashes, whatever they are. */
@@ -444,7 +444,7 @@ static void any_events_at_all(void **state)
     (void)state;
     uint64_t random = 7;
     for (int round = 0; round < 200; round++) {
-        replay *check = replay_create();
+        race_check *check = race_check_create();
         assert_non_null(check);
         for (uint64_t i = 1; i < 300; i++) {
             uint64_t n = next_random(&random), wide = n >> 20 & 1 ? UINT64_MAX : 4096;
@@ -461,9 +461,9 @@ static void any_events_at_all(void **state)
                             .access = (weir_access)(n >> 8 & 3),
                             .result = n >> 10 & 7 ? WEIR_OK : WEIR_ERR_BUSY,
                             .object = n >> 13 & 3};
-            ok(replay_event(check, &e));
+            ok(race_check_event(check, &e));
         }
-        replay_destroy(check);
+        race_check_destroy(check);
     }
 }
 
@@ -495,5 +495,5 @@ int main(void)
         test(what_was_there_before),
         test(any_events_at_all),
     };
-    return cmocka_run_group_tests_name("trace replay", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("trace race_check", tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include <weir/plan.h>
 
 #include "cli/text.h"
-#include "trace/output_file.h"
+#include "cli/output_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -472,7 +472,7 @@ static void put_legend(const picture *p)
 weir_status plan_draw(const plan_answer *answer, const char *path)
 {
     picture p = {.answer = answer, .buffers = weir_plan_buffers(answer->plan), .arena = answer->summary.arena};
-    p.file = sink_open(path, "the picture");
+    p.file = output_file_open(path, "the picture");
     if (p.file == NULL)
         return WEIR_ERR_SYSTEM;
     p.storages = plan_storages(answer->plan, true, &p.count);
@@ -491,5 +491,5 @@ weir_status plan_draw(const plan_answer *answer, const char *path)
     fputs(script, p.file);
     fputs("</svg>\n", p.file);
     free(p.storages);
-    return sink_close(p.file, path, "the picture", 0);
+    return output_file_close(p.file, path, "the picture", 0);
 }

@@ -5,7 +5,6 @@
 
 #include "trace/format.h"
 #include "base/pointer_map.h"
-#include "trace/lines.h"
 #include "trace/read_binary.h"
 #include "trace/read_rmm.h"
 

@@ -1,7 +1,7 @@
 /* npy.c: NumPy array files. */
 #include "tensors.h"
 
-#include "trace/output_file.h"
+#include "cli/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -333,11 +333,11 @@ weir_status npy_write(const char *path, const weir_tensor *tensor)
     if (length == 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s is nothing that NPY can hold", path,
                          weir_type_name(tensor->type));
-    FILE *file = sink_open(path, "");
+    FILE *file = output_file_open(path, "");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;
     errno = 0;
     bool good = fwrite(header, 1, length, file) == length &&
                 (tensor->bytes == 0 || fwrite(tensor->data, 1, tensor->bytes, file) == tensor->bytes);
-    return sink_close(file, path, "", good ? 0 : errno);
+    return output_file_close(file, path, "", good ? 0 : errno);
 }

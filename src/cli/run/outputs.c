@@ -4,7 +4,7 @@
 
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "trace/output_file.h"
+#include "cli/output_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,14 +72,14 @@ static weir_status make_folder(const char *path)
 
 static weir_status write_text(const char *path, const weir_tensor *tensor)
 {
-    FILE *file = sink_open(path, "");
+    FILE *file = output_file_open(path, "");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;
     errno = 0;
     bool good = tensor->bytes == 0 || fwrite(tensor->data, 1, tensor->bytes, file) == tensor->bytes;
     if (tensor->bytes == 0 || ((const char *)tensor->data)[tensor->bytes - 1] != '\n')
         good = fputc('\n', file) != EOF && good;
-    return sink_close(file, path, "", good ? 0 : errno);
+    return output_file_close(file, path, "", good ? 0 : errno);
 }
 
 /* DIR/NAME.npy; NAME-2.npy if two names give the same file name. */

@@ -4,7 +4,7 @@
 
 #include "cli/text.h"
 #include "trace/series.h"
-#include "trace/output_file.h"
+#include "cli/output_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -292,9 +292,9 @@ static void put_page(FILE *file, run *all)
 
 weir_status report_write(run *all, const char *path)
 {
-    FILE *file = sink_open(path, "the report");
+    FILE *file = output_file_open(path, "the report");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;
     put_page(file, all);
-    return sink_close(file, path, "the report", 0);
+    return output_file_close(file, path, "the report", 0);
 }

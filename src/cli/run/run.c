@@ -5,8 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "trace/timeline_csv.h"
-#include "trace/output_file.h"
+#include "cli/output_file.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -107,8 +106,8 @@ static weir_status find_runtime(run *all)
 /* Checked first, so that no run is lost because its trace cannot be written. */
 static weir_status check_files(const run_args *args)
 {
-    weir_status status = args->trace != NULL ? sink_check(args->trace, "the trace") : WEIR_OK;
-    return status == WEIR_OK && args->report != NULL ? sink_check(args->report, "the report") : status;
+    weir_status status = args->trace != NULL ? output_file_check(args->trace, "the trace") : WEIR_OK;
+    return status == WEIR_OK && args->report != NULL ? output_file_check(args->report, "the report") : status;
 }
 
 /* Answers -1 to go on, else the exit status. */
@@ -348,15 +347,15 @@ static bool write_files(run *all)
     const char *trace = all->args->trace, *report = all->args->report;
     if (!worked(timeline_stop(all->line)))
         return false;
-    all->trace = trace != NULL && worked(csv_write(all->line, trace)) ? trace : NULL;
+    all->trace = trace != NULL && worked(timeline_write_csv(all->line, trace)) ? trace : NULL;
     all->report = report != NULL && worked(report_write(all, report)) ? report : NULL;
     return all->trace == trace && all->report == report;
 }
 
 uint64_t run_peak_share(const run *all, const char *client, uint64_t by_class[WEIR_CLASS_COUNT])
 {
-    const fold *peak = timeline_peak(all->line);
-    size_t place = fold_find(peak, client);
+    const holdings *peak = timeline_peak(all->line);
+    size_t place = holdings_find(peak, client);
     uint64_t sum = 0;
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         int64_t bytes = place < peak->count ? peak->clients[place].bytes[i] : 0;

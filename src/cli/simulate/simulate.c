@@ -20,7 +20,7 @@
 typedef struct checked {
     uint64_t events, lost, cut_at;
     bool cut;
-    replay *replay;
+    race_check *races;
 } checked;
 
 /* WEIR_OK at the end of the file, also if it is cut off. */
@@ -34,18 +34,18 @@ static weir_status check(reader *r, checked *all)
         if (status != WEIR_OK || !got)
             continue;
         all->events++;
-        status = replay_event(all->replay, &event);
+        status = race_check_event(all->races, &event);
     }
     all->cut = reader_cut(r, &all->cut_at);
     all->lost = reader_lost(r);
     return status;
 }
 
-static json_t *finding_json(const replay_finding *f)
+static json_t *finding_json(const race_finding *f)
 {
     char pointer[24];
     snprintf(pointer, sizeof pointer, "0x%llx", (unsigned long long)f->pointer);
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "kind", replay_kind_name(f->kind), "pointer",
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "kind", race_kind_name(f->kind), "pointer",
                      pointer, "bytes", (json_int_t)f->bytes, "client", text_json(f->client), "tag", text_json(f->tag),
                      "stream", (json_int_t)f->stream, "other_stream", (json_int_t)f->other_stream, "order_first",
                      (json_int_t)f->order_first, "order_second", (json_int_t)f->order_second, "text",
@@ -53,9 +53,9 @@ static json_t *finding_json(const replay_finding *f)
 }
 
 /* As other findings are told: the kind, then the text. */
-static json_t *first_json(const replay_finding *f)
+static json_t *first_json(const race_finding *f)
 {
-    char *text = text_print("%s: %s", replay_kind_name(f->kind), f->text);
+    char *text = text_print("%s: %s", race_kind_name(f->kind), f->text);
     json_t *value = text_json(text);
     free(text);
     return value;
@@ -64,12 +64,12 @@ static json_t *first_json(const replay_finding *f)
 static json_t *trace_json(const checked *all)
 {
     size_t count;
-    const replay_finding *found = replay_found(all->replay, &count);
+    const race_finding *found = race_check_found(all->races, &count);
     json_t *findings = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(findings, finding_json(&found[i]));
     return json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "events", (json_int_t)all->events, "violations",
-                     (json_int_t)replay_violations(all->replay), "first_violation",
+                     (json_int_t)race_check_violations(all->races), "first_violation",
                      count > 0 ? first_json(&found[0]) : json_null(), "findings", findings, "lost",
                      (json_int_t)all->lost, "cut_at", all->cut ? json_integer((json_int_t)all->cut_at) : json_null());
 }
@@ -77,8 +77,8 @@ static json_t *trace_json(const checked *all)
 static void print_trace(const checked *all)
 {
     size_t count;
-    const replay_finding *found = replay_found(all->replay, &count);
-    uint64_t violations = replay_violations(all->replay);
+    const race_finding *found = race_check_found(all->races, &count);
+    uint64_t violations = race_check_violations(all->races);
     printf("%llu events: ", (unsigned long long)all->events);
     if (violations == 0)
         puts("nothing found");
@@ -92,7 +92,7 @@ static void print_trace(const checked *all)
                (unsigned long long)all->cut_at);
     for (size_t i = 0; i < count; i++) {
         char *text = text_clean(found[i].text, strlen(found[i].text), false);
-        printf("%s%s: %s\n", i == 0 ? "\n" : "", replay_kind_name(found[i].kind), text);
+        printf("%s%s: %s\n", i == 0 ? "\n" : "", race_kind_name(found[i].kind), text);
         free(text);
     }
     if (violations > count)
@@ -102,29 +102,29 @@ static void print_trace(const checked *all)
 static int answer_trace(const checked *all, bool json)
 {
     int status = json ? cli_print_json(trace_json(all)) : (print_trace(all), cli_flush(CLI_OK));
-    uint64_t violations = replay_violations(all->replay);
+    uint64_t violations = race_check_violations(all->races);
     if (status != CLI_OK || violations == 0)
         return status;
     size_t count;
-    const replay_finding *first = replay_found(all->replay, &count);
-    return cli_fail("%s: %s", replay_kind_name(first->kind), first->text);
+    const race_finding *first = race_check_found(all->races, &count);
+    return cli_fail("%s: %s", race_kind_name(first->kind), first->text);
 }
 
 /* Answers the exit status: CLI_OK if nothing was found. */
 static int check_trace(const char *path, bool json)
 {
     reader *r;
-    checked all = {.replay = replay_create()};
-    if (!all.replay)
+    checked all = {.races = race_check_create()};
+    if (!all.races)
         return cli_fail("no memory to follow %s", path);
     weir_status status = reader_open(path, &r);
     if (status != WEIR_OK) {
-        replay_destroy(all.replay);
+        race_check_destroy(all.races);
         return cli_fail("%s", weir_detail());
     }
     status = check(r, &all);
     int code = status == WEIR_OK ? answer_trace(&all, json) : cli_fail("%s", weir_detail());
-    replay_destroy(all.replay);
+    race_check_destroy(all.races);
     reader_close(r);
     return code;
 }
@@ -155,7 +155,7 @@ static int read_plant(const arg *option, const char *value, void *to)
     simulate_args *args = to;
     (void)option;
     args->options.plant = simulate_words.defect_called(value);
-    return args->options.plant != WI_DEFECTS ? -1 : cli_usage("simulate", "--plant %s: there is no such bug", value);
+    return args->options.plant != WI_BUGS ? -1 : cli_usage("simulate", "--plant %s: there is no such bug", value);
 }
 
 #define AT(member) .at = offsetof(simulate_args, member)
@@ -300,7 +300,7 @@ static int answer(const simulate_args *args, simulate_result *r)
     bool found = r->found.violations + r->found.count[ORACLE_USER] > 0;
     int status = args->json ? cli_print_json(answer_json(args, r)) : (print_answer(r), cli_flush(CLI_OK));
     free(r->script);
-    if (status != CLI_OK || found == (r->plant != WI_PLANT_NOTHING))
+    if (status != CLI_OK || found == (r->plant != WI_BUG_NONE))
         return status;
     return found ? cli_fail("%s", r->found.first)
                  : cli_fail("the planted bug %s was not found", simulate_words.defect(r->plant));

@@ -1,0 +1,24 @@
+/* Hashes of texts: FNV-1a (Fowler, Noll, Vo). */
+#ifndef WI_HASH_H
+#define WI_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+static inline uint64_t wi_fnv1a(const void *bytes, size_t length)
+{
+    const unsigned char *at = bytes;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* The same, good in its low bits too. */
+static inline uint64_t wi_hash(const void *bytes, size_t length)
+{
+    uint64_t hash = wi_fnv1a(bytes, length);
+    return hash ^ hash >> 32;
+}
+
+#endif

@@ -1,0 +1,113 @@
+"""Arrows between the rooms of src/ point one way: which room may include which is listed here, from the ground up.
+
+    arrows.py SRC    checks the tree; its own tests run before"""
+
+import re
+import sys
+import unittest
+from pathlib import Path
+
+# A room may include its own headers, the public ones, and those of the rooms named here, all of which stand above it in this list.
+ROOMS = {
+    "base": (),
+    # libweir, upwards
+    "planner": ("base",),
+    "driver": ("base",),
+    "memory": ("driver", "base"),
+    "trace": ("base",),
+    "runtime": ("memory", "driver", "base"),
+    "workspace": ("runtime", "memory", "base"),
+    "onnxruntime": ("runtime", "base"),
+    "hardware": ("base",),
+    "engines": ("base",),
+    "choice": ("engines", "runtime", "base"),
+    "model": ("choice", "engines", "runtime", "base"),
+    # beside it
+    "manifest": ("base",),
+    "onnx_file": (),
+    "onnx_shapes": ("onnx_file", "base"),
+    "engines/onnx": ("onnx_file", "onnxruntime/api.h"),
+    "engines/gguf": (),
+    # around it
+    "sim": ("runtime", "memory", "driver", "base"),
+    "cli": ("sim", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base"),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+ELSEWHERE = re.compile(r"(\.\./[\w./]*\.c(?:pp)?)\b")
+
+
+def room_of(path):
+    """The room of a path below src: the longest that is listed, else its first folder."""
+    folders = path.split("/")[:-1]
+    for length in range(len(folders), 0, -1):
+        if "/".join(folders[:length]) in ROOMS:
+            return "/".join(folders[:length])
+    return folders[0] if folders else ""
+
+
+def target_of(path, name, paths):
+    """What the include means: a file of the same folder, or one of src."""
+    beside = Path(path).parent.joinpath(name).parts
+    return next((one for one in ("/".join(beside), name) if one in paths), None)
+
+
+def complaints(files):
+    """What is wrong with a tree: of its paths below src, each with its text."""
+    found = []
+    for path, text in sorted(files.items()):
+        room = room_of(path)
+        if room and room not in ROOMS:
+            found.append(f"{path}: there is no room {room} in the list of tests/headers/arrows.py")
+        elif path.endswith((".c", ".h", ".cpp")):
+            for name in INCLUDE.findall(text):
+                target = target_of(path, name, files)
+                to = room_of(target) if target else None
+                if name.startswith("../"):
+                    found.append(f"{path} includes {name}, by a path that leaves its room")
+                elif to and to != room and to not in ROOMS[room] and target not in ROOMS[room]:
+                    found.append(f"{path} includes {name}: no arrow goes from {room} to {to}")
+        else:
+            found += [f"{path} compiles {name}, another room's file: link that room's library" for name in ELSEWHERE.findall(text)]
+    return found
+
+
+class Lists(unittest.TestCase):
+    def test_each_room_points_to_rooms_above_it(self):
+        seen = set()
+        for room, arrows in ROOMS.items():
+            for arrow in arrows:
+                self.assertIn(arrow if arrow in ROOMS else room_of(arrow), seen, f"{room} → {arrow}")
+            seen.add(room)
+
+    def test_an_arrow_that_is_listed_is_none_to_complain_of(self):
+        self.assertEqual([], complaints({"base/a.h": "", "driver/b.h": '#include "base/a.h"\n#include "own.h"\n', "driver/own.h": "",
+                                         "onnxruntime/api.h": "", "engines/onnx/e.c": '#include "onnxruntime/api.h"\n'}))
+
+    def test_an_arrow_back_is_found(self):
+        self.assertEqual(["base/a.c includes driver/b.h: no arrow goes from base to driver"],
+                         complaints({"base/a.c": ' #  include "driver/b.h"\n', "driver/b.h": ""}))
+        self.assertEqual(1, len(complaints({"engines/registry.c": '#include "engines/onnx/x.h"\n', "engines/onnx/x.h": ""})))
+        self.assertEqual(1, len(complaints({"engines/onnx/e.c": '#include "onnxruntime/bridge.h"\n', "onnxruntime/bridge.h": ""})))
+
+    def test_a_new_room_has_to_be_listed(self):
+        self.assertEqual(1, len(complaints({"cellar/a.c": ""})))
+
+    def test_a_path_out_of_the_room_is_found(self):
+        self.assertEqual(1, len(complaints({"cli/a.c": '#include "../../bench/peer.h"\n'})))
+
+    def test_a_file_that_two_rooms_compile_is_found(self):
+        self.assertEqual(1, len(complaints({"cli/CMakeLists.txt": "add_executable(a main.c\n  ../trace/reader.c)\n"})))
+
+
+def main():
+    if not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful():
+        sys.exit(1)
+    src = Path(sys.argv[1])
+    found = complaints({str(path.relative_to(src)): path.read_text(errors="replace") for path in src.rglob("*")
+                        if path.suffix in (".c", ".h", ".cpp", ".cmake") or path.name == "CMakeLists.txt"})
+    if found:
+        sys.exit("\n".join(found))
+
+
+if __name__ == "__main__":
+    main()
