@@ -1,6 +1,7 @@
 /* What a block costs: one taken and given, runs of up to 64 out of a million blocks broken up like a comb, and beside
  * them what an ordered set of free indices takes for the same, scanned first fit. Prints nanoseconds. */
 #include <weir/weir.h>
+#include <weir/block_pool.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -106,7 +107,7 @@ static void floor_of_samples(void)
 /* Singles ---------------------------------------------------------------------------------------------------------- */
 
 /* One block taken and given at once; then `depth` taken and all given, so that words fill up and empty. */
-static void singles(weir_blocks_member *m, uint32_t depth, uint32_t *held)
+static void singles(weir_block_pool_member *m, uint32_t depth, uint32_t *held)
 {
     double take = 1e9, give = 1e9;
     for (int round = 0; round < SHORT_ROUNDS; round++) {
@@ -115,11 +116,11 @@ static void singles(weir_blocks_member *m, uint32_t depth, uint32_t *held)
         for (uint32_t lap = 0; lap < laps; lap++) {
             uint64_t a = now();
             for (uint32_t i = 0; i < depth; i++)
-                if (weir_blocks_take(m, WEIR_STREAM_HOST, &held[i]) != WEIR_OK)
+                if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, &held[i]) != WEIR_OK)
                     must(WEIR_ERR_INVALID);
             uint64_t b = now();
             for (uint32_t i = depth; i-- > 0;)
-                if (weir_blocks_give(m, held[i], 1, WEIR_STREAM_HOST) != WEIR_OK)
+                if (weir_block_pool_free(m, held[i], 1, WEIR_STREAM_HOST) != WEIR_OK)
                     must(WEIR_ERR_INVALID);
             uint64_t c = now();
             taking += b - a - clock_cost;
@@ -132,15 +133,15 @@ static void singles(weir_blocks_member *m, uint32_t depth, uint32_t *held)
     printf("| %u blocks taken, then given | %.1f | %.1f |\n", depth, take, give);
 }
 
-static void one_by_one(weir_blocks_member *m)
+static void one_by_one(weir_block_pool_member *m)
 {
     double best = 1e9;
     for (int round = 0; round < SHORT_ROUNDS; round++) {
         uint32_t index, laps = 100000;
         uint64_t start = now();
         for (uint32_t i = 0; i < laps; i++)
-            if (weir_blocks_take(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
-                weir_blocks_give(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
+            if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
+                weir_block_pool_free(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
                 must(WEIR_ERR_INVALID);
         double each = (double)(now() - start) / (2.0 * laps);
         best = each < best ? each : best;
@@ -148,33 +149,33 @@ static void one_by_one(weir_blocks_member *m)
     printf("| one block taken and given, in turn | %.1f | %.1f |\n", best, best);
 }
 
-static void at_random(weir_blocks_member *m)
+static void at_random(weir_block_pool_member *m)
 {
     enum { DEPTH = 500000 };
     static uint32_t held[DEPTH];
     for (uint32_t i = 0; i < DEPTH; i++)
-        must(weir_blocks_take(m, WEIR_STREAM_HOST, &held[i]));
+        must(weir_block_pool_alloc(m, WEIR_STREAM_HOST, &held[i]));
     uint64_t start = now();
     for (int i = 0; i < 2000000; i++) {
         uint32_t *at = &held[random_number() % DEPTH];
-        if (weir_blocks_give(m, *at, 1, WEIR_STREAM_HOST) != WEIR_OK ||
-            weir_blocks_take(m, WEIR_STREAM_HOST, at) != WEIR_OK)
+        if (weir_block_pool_free(m, *at, 1, WEIR_STREAM_HOST) != WEIR_OK ||
+            weir_block_pool_alloc(m, WEIR_STREAM_HOST, at) != WEIR_OK)
             must(WEIR_ERR_INVALID);
     }
     double each = (double)(now() - start) / 4e6;
     printf("| any one of %d given, one taken | %.1f | %.1f |\n", DEPTH, each, each);
     for (uint32_t i = 0; i < DEPTH; i++)
-        must(weir_blocks_give(m, held[i], 1, WEIR_STREAM_HOST));
+        must(weir_block_pool_free(m, held[i], 1, WEIR_STREAM_HOST));
 }
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
 /* The whole pool taken; then gaps of free blocks between runs of held ones, both of 1 to `gap` blocks. With a gap of 1 every
  * other block is free, and one gap in 500 has 64 blocks. held[] says which. */
-static void make_comb(weir_blocks_member *m, uint32_t gap, uint8_t *held)
+static void make_comb(weir_block_pool_member *m, uint32_t gap, uint8_t *held)
 {
     uint32_t first, at = 0;
-    must(weir_blocks_take_run(m, BLOCKS, WEIR_STREAM_HOST, &first));
+    must(weir_block_pool_alloc_run(m, BLOCKS, WEIR_STREAM_HOST, &first));
     memset(held, 1, BLOCKS);
     for (uint32_t i = 1; at < BLOCKS; i++) {
         uint32_t tooth = 1 + (uint32_t)(random_number() % gap), hole = 1 + (uint32_t)(random_number() % gap);
@@ -183,31 +184,31 @@ static void make_comb(weir_blocks_member *m, uint32_t gap, uint8_t *held)
         at += tooth;
         if (at + hole > BLOCKS)
             break;
-        must(weir_blocks_give(m, at, hole, WEIR_STREAM_HOST));
+        must(weir_block_pool_free(m, at, hole, WEIR_STREAM_HOST));
         memset(held + at, 0, hole);
         at += hole;
     }
 }
 
-static void clear_comb(weir_blocks_member *m, const uint8_t *held)
+static void clear_comb(weir_block_pool_member *m, const uint8_t *held)
 {
     for (uint32_t i = 0, end; i < BLOCKS; i = end) {
         for (end = i + 1; end < BLOCKS && held[end] == held[i];)
             end++;
         if (held[i])
-            must(weir_blocks_give(m, i, end - i, WEIR_STREAM_HOST));
+            must(weir_block_pool_free(m, i, end - i, WEIR_STREAM_HOST));
     }
 }
 
 /* What it is measured against: the pool's free indices in order, first fit. The set is a sorted array, which is kinder to a scan than
  * a tree. */
-static void naive(weir_blocks *pool, const char *name)
+static void naive(weir_block_pool *pool, const char *name)
 {
-    weir_blocks_details d = {.struct_size = sizeof d};
+    weir_block_pool_block_details d = {.struct_size = sizeof d};
     uint32_t *set = malloc(BLOCKS * sizeof *set), count = 0;
     samples take = make_samples();
     for (uint32_t i = 0; i < BLOCKS; i++) {
-        must(weir_blocks_info(pool, i, &d));
+        must(weir_block_pool_block_info(pool, i, &d));
         if (d.state == WEIR_BLOCK_FREE)
             set[count++] = i;
     }
@@ -241,34 +242,34 @@ typedef struct run {
 } run;
 
 /* `live` runs of 1 to 64 come and go in any order; `mixed`: single blocks between them. Returns how many were refused. */
-static uint32_t come_and_go(weir_blocks_member *m, run *kept, uint32_t *single, uint32_t live, bool mixed,
+static uint32_t come_and_go(weir_block_pool_member *m, run *kept, uint32_t *single, uint32_t live, bool mixed,
                             samples *take, samples *give)
 {
     uint32_t refused = 0;
     for (int i = 0; i < LAPS; i++) {
         run *at = &kept[random_number() % live];
         uint64_t start = now();
-        if (at->count && weir_blocks_give(m, at->first, at->count, WEIR_STREAM_HOST) == WEIR_OK)
+        if (at->count && weir_block_pool_free(m, at->first, at->count, WEIR_STREAM_HOST) == WEIR_OK)
             add(give, start, now());
         at->count = 1 + (uint32_t)(random_number() % LONGEST);
         start = now();
-        weir_status status = weir_blocks_take_run(m, at->count, WEIR_STREAM_HOST, &at->first);
+        weir_status status = weir_block_pool_alloc_run(m, at->count, WEIR_STREAM_HOST, &at->first);
         if (status == WEIR_OK)
             add(take, start, now());
         else
             at->count = 0, refused++;
         for (int k = 0; mixed && k < 4; k++) {
             uint32_t *one = &single[random_number() % live];
-            if (*one != WEIR_BLOCKS_NONE)
-                must(weir_blocks_give(m, *one, 1, WEIR_STREAM_HOST));
-            if (weir_blocks_take(m, WEIR_STREAM_HOST, one) != WEIR_OK)
-                *one = WEIR_BLOCKS_NONE;
+            if (*one != WEIR_BLOCK_POOL_NONE)
+                must(weir_block_pool_free(m, *one, 1, WEIR_STREAM_HOST));
+            if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, one) != WEIR_OK)
+                *one = WEIR_BLOCK_POOL_NONE;
         }
     }
     return refused;
 }
 
-static void runs(weir_blocks *pool, weir_blocks_member *m, uint32_t live, bool mixed, const char *name)
+static void runs(weir_block_pool *pool, weir_block_pool_member *m, uint32_t live, bool mixed, const char *name)
 {
     run *kept = calloc(live, sizeof *kept);
     uint32_t *single = malloc(live * sizeof *single), refused = 0;
@@ -288,9 +289,9 @@ static void runs(weir_blocks *pool, weir_blocks_member *m, uint32_t live, bool m
     naive(pool, name);
     for (uint32_t i = 0; i < live; i++) {
         if (kept[i].count)
-            must(weir_blocks_give(m, kept[i].first, kept[i].count, WEIR_STREAM_HOST));
-        if (single[i] != WEIR_BLOCKS_NONE)
-            must(weir_blocks_give(m, single[i], 1, WEIR_STREAM_HOST));
+            must(weir_block_pool_free(m, kept[i].first, kept[i].count, WEIR_STREAM_HOST));
+        if (single[i] != WEIR_BLOCK_POOL_NONE)
+            must(weir_block_pool_free(m, single[i], 1, WEIR_STREAM_HOST));
     }
     free(kept);
     free(single);
@@ -300,22 +301,22 @@ static void runs(weir_blocks *pool, weir_blocks_member *m, uint32_t live, bool m
 
 static void *hammer(void *user)
 {
-    weir_blocks_member *m = user;
+    weir_block_pool_member *m = user;
     uint32_t index;
     for (int i = 0; i < 500000; i++)
-        if (weir_blocks_take(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
-            weir_blocks_give(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
+        if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
+            weir_block_pool_free(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
             must(WEIR_ERR_INVALID);
     return NULL;
 }
 
-static void threads(weir_blocks *pool, weir_client *client, int count)
+static void threads(weir_block_pool *pool, weir_client *client, int count)
 {
     pthread_t thread[16];
-    weir_blocks_member *m[16];
+    weir_block_pool_member *m[16];
     uint64_t start = now();
     for (int i = 0; i < count; i++) {
-        must(weir_blocks_join(pool, client, 0, &m[i]));
+        must(weir_block_pool_member_create(pool, client, 0, &m[i]));
         pthread_create(&thread[i], NULL, hammer, m[i]);
     }
     for (int i = 0; i < count; i++)
@@ -323,7 +324,7 @@ static void threads(weir_blocks *pool, weir_client *client, int count)
     double each = (double)(now() - start) / (1e6 * count);
     printf("| %d threads at once | %.1f | %.1f |\n", count, each, each);
     for (int i = 0; i < count; i++)
-        must(weir_blocks_leave(m[i]));
+        must(weir_block_pool_member_destroy(m[i]));
 }
 
 int main(void)
@@ -332,15 +333,16 @@ int main(void)
     static uint8_t comb[BLOCKS];
     weir_runtime *runtime;
     weir_client *client;
-    weir_blocks *pool;
-    weir_blocks_member *m;
+    weir_block_pool *pool;
+    weir_block_pool_member *m;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = (uint64_t)1 << 30};
     weir_client_options who = {.struct_size = sizeof who, .name = "bench"};
-    weir_blocks_options what = {.struct_size = sizeof what, .bytes = 256, .count = BLOCKS, .flags = WEIR_ALLOC_NO_WAIT};
+    weir_block_pool_options what = {
+        .struct_size = sizeof what, .bytes = 256, .count = BLOCKS, .flags = WEIR_ALLOC_NO_WAIT};
     must(weir_runtime_create("host", &options, &runtime));
-    must(weir_client_open(runtime, &who, &client));
-    must(weir_blocks_create(client, &what, &pool));
-    must(weir_blocks_join(pool, client, 0, &m));
+    must(weir_client_create(runtime, &who, &client));
+    must(weir_block_pool_create(client, &what, &pool));
+    must(weir_block_pool_member_create(pool, client, 0, &m));
     measure_clock();
     printf("| single blocks, ns each | take | give |\n|---|---|---|\n");
     one_by_one(m);
@@ -362,8 +364,8 @@ int main(void)
         runs(pool, m, 1000, true, name);
         clear_comb(m, comb);
     }
-    must(weir_blocks_destroy(pool));
-    must(weir_client_close(client));
+    must(weir_block_pool_destroy(pool));
+    must(weir_client_destroy(client));
     must(weir_runtime_destroy(runtime));
     return 0;
 }

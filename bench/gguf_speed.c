@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "plain.h"
 
@@ -138,7 +139,7 @@ static void measure(const weir_engine *engine, weir_runtime *runtime, const char
     weir_setting settings[] = {{"threads", text}};
     client.name = file;
     need(engine->probe(&probe));
-    need(weir_client_open(runtime, &client, &it.client));
+    need(weir_client_create(runtime, &client, &it.client));
     weir_engine_place place = {runtime, it.client};
     load.path = path;
     load.places = &place;
@@ -155,7 +156,7 @@ static void measure(const weir_engine *engine, weir_runtime *runtime, const char
     free(it.vector);
     plain_close(&it.other);
     engine->unload(it.model);
-    need(weir_client_close(it.client));
+    need(weir_client_destroy(it.client));
 }
 
 int main(int argc, char **argv)
@@ -163,8 +164,8 @@ int main(int argc, char **argv)
     int runs = argc > 1 ? atoi(argv[1]) : 60, threads = argc > 2 ? atoi(argv[2]) : 1;
     const weir_engine *engine = NULL;
     weir_runtime *runtime = NULL;
-    need(weir_engine_open("gguf", &engine));
-    need(weir_runtime_get("host", &runtime));
+    need(weir_engine_get("gguf", &engine));
+    need(weir_runtime_get("host", NULL, &runtime));
     measure(engine, runtime, "minilm.gguf", false, runs, threads);
     measure(engine, runtime, "tiny-llama.gguf", true, runs, threads);
     return 0;

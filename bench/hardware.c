@@ -1,5 +1,5 @@
 /* How long a look at the hardware takes: in processes that never looked, and again in one that has. */
-#include <weir/hardware.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@ enum { COLD = 20, WARM = 200 };
 static double look(void)
 {
     weir_hardware *hardware = NULL;
-    if (weir_hardware_look(NULL, &hardware) != WEIR_OK) {
+    if (weir_hardware_create(NULL, &hardware) != WEIR_OK) {
         fprintf(stderr, "%s\n", weir_detail());
         exit(1);
     }
     double seconds = hardware->seconds;
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     return seconds;
 }
 

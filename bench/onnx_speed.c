@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "plain.h"
 
@@ -160,9 +161,9 @@ int main(int argc, char **argv)
     must(onnx_library_get(ONNX_CPU, &library));
     weir_runtime *runtime;
     weir_client *client;
-    must(weir_runtime_get("host", &runtime));
+    must(weir_runtime_get("host", NULL, &runtime));
     weir_client_options options = {.struct_size = sizeof options, .name = "minilm"};
-    must(weir_client_open(runtime, &options, &client));
+    must(weir_client_create(runtime, &options, &client));
     const weir_engine *engine = weir_engine_entry(WEIR_ENGINE_ABI);
     weir_engine_model *model = load(engine, file, client, settings, setting_count);
     /* ONNX Runtime's defaults, but for the threads. */
@@ -184,6 +185,6 @@ int main(int argc, char **argv)
         free(inputs[i].data);
     plain_close(&p);
     engine->unload(model);
-    must(weir_client_close(client));
+    must(weir_client_destroy(client));
     return 0;
 }

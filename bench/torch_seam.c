@@ -47,8 +47,8 @@ static weir_client *client_of(int device)
         return NULL;
     }
     snprintf(name, sizeof name, "cuda:%d", device);
-    if (!known.clients[device] && (weir_runtime_get(name, &runtime) != WEIR_OK ||
-                                   weir_client_open(runtime, &options, &known.clients[device]) != WEIR_OK))
+    if (!known.clients[device] && (weir_runtime_get(name, NULL, &runtime) != WEIR_OK ||
+                                   weir_client_create(runtime, &options, &known.clients[device]) != WEIR_OK))
         report(name);
     return known.clients[device];
 }
@@ -142,7 +142,7 @@ const char *torch_seam_statistics(int device)
     if (!client)
         return NULL;
     if (weir_snapshot(weir_client_runtime(client), &now, NULL, 0, NULL) != WEIR_OK ||
-        weir_memory_stats_read(weir_client_runtime(client), &memory) != WEIR_OK) {
+        weir_memory_stats_info(weir_client_runtime(client), &memory) != WEIR_OK) {
         report("statistics");
         return NULL;
     }

@@ -6,6 +6,10 @@
  * Only weights are allocated beside the arena. It prints what the plan promised and what was taken, and where the engine onnx
  * is found, the largest difference between the two; it fails when that is more than floats explain. */
 #include "encoder.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include "onnx_file/check.h"
 #include "onnx_shapes/contents.h"
@@ -36,7 +40,7 @@ static weir_status plan_graph(encoder *e, const char *path, int64_t batch, int64
         status = graph_infer(&e->graph);
     if (status == WEIR_OK)
         status = graph_memory_make(&e->graph, true, &e->memory);
-    return status == WEIR_OK ? weir_plan_make(e->memory.buffers, &options, &e->plan) : status;
+    return status == WEIR_OK ? weir_plan_create(e->memory.buffers, &options, &e->plan) : status;
 }
 
 /* A value that is the same in every run: from the file, or what follows from dimensions, or with room to be computed in. */
@@ -73,7 +77,7 @@ static weir_status place_tensors(encoder *e)
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; i < e->memory.count && status == WEIR_OK; i++) {
         weir_arena_tensor tensor = WEIR_INIT(weir_arena_tensor);
-        status = weir_arena_look(e->arena, 0, i, &tensor);
+        status = weir_arena_tensor_info(e->arena, 0, i, &tensor);
         e->at[e->memory.values[i]] = tensor.pointer;
     }
     return status;
@@ -118,22 +122,22 @@ static weir_status load(encoder *e, const char *path, const char *device, int64_
     const weir_plan *plans[] = {e->plan};
     who.name = "encoder";
     e->at = calloc(e->graph.value_count + 1, sizeof *e->at);
-    status = e->at ? weir_runtime_get(device, &e->runtime) : WEIR_ERR_SYSTEM;
+    status = e->at ? weir_runtime_get(device, NULL, &e->runtime) : WEIR_ERR_SYSTEM;
     if (status == WEIR_OK)
-        status = weir_client_open(e->runtime, &who, &e->client);
+        status = weir_client_create(e->runtime, &who, &e->client);
     if (status == WEIR_OK)
         status = weir_stream_acquire(e->runtime, &e->stream);
     e->on_gpu = strncmp(device, "cuda", 4) == 0;
     if (status == WEIR_OK && e->on_gpu)
         status = encoder_cuda_open(e, device[4] == ':' ? atoi(device + 5) : 0);
     if (status == WEIR_OK)
-        status = weir_parameters_open(e->client, NULL, &e->weights);
+        status = weir_parameters_create(e->client, NULL, &e->weights);
     options.plans = plans;
     options.plan_count = 1;
     options.stream = e->stream;
     options.parameters = e->weights;
     if (status == WEIR_OK)
-        status = weir_arena_open(e->client, &options, &e->arena);
+        status = weir_arena_create(e->client, &options, &e->arena);
     if (status == WEIR_OK)
         status = place_tensors(e);
     return status == WEIR_OK ? place_constants(e) : status;
@@ -141,13 +145,13 @@ static weir_status load(encoder *e, const char *path, const char *device, int64_
 
 static weir_status unload(encoder *e)
 {
-    weir_status status = weir_arena_close(e->arena, e->stream);
+    weir_status status = weir_arena_destroy(e->arena, e->stream);
     if (status == WEIR_OK)
         status = weir_parameters_release(e->weights);
     if (status == WEIR_OK)
         status = weir_stream_release(e->stream);
     if (status == WEIR_OK)
-        status = weir_client_close(e->client);
+        status = weir_client_destroy(e->client);
     weir_plan_destroy(e->plan);
     graph_memory_clear(&e->memory);
     graph_clear(&e->graph);
@@ -225,7 +229,7 @@ static bool agrees(const encoder *e, const char *path, weir_tensor *inputs, size
     options.runtime = e->runtime;
     inference.inputs = inputs;
     inference.input_count = count;
-    if (weir_model_load(path, &options, &model) != WEIR_OK)
+    if (weir_model_create(path, &options, &model) != WEIR_OK)
         return printf("nothing to compare with: %s\n", weir_detail()) > 0;
     bool good = weir_model_infer(model, &inference, &theirs) == WEIR_OK && theirs.count == e->graph.output_count;
     for (size_t i = 0; good && i < theirs.count; i++) {
@@ -235,7 +239,7 @@ static bool agrees(const encoder *e, const char *path, weir_tensor *inputs, size
         good = theirs.tensors[i].bytes == bytes && d < 1e-4f;
     }
     weir_model_release_outputs(model, &theirs);
-    return weir_model_unload(model) == WEIR_OK && good;
+    return weir_model_destroy(model) == WEIR_OK && good;
 }
 
 /* What the arena took is what the plan said, and nothing else was taken but weights. */
@@ -243,11 +247,11 @@ static bool account(const encoder *e)
 {
     weir_stats all = WEIR_INIT(weir_stats);
     weir_client_stats client = WEIR_INIT(weir_client_stats);
-    weir_plan_summary plan = WEIR_INIT(weir_plan_summary);
+    weir_plan_details plan = WEIR_INIT(weir_plan_details);
     weir_parameters_details weights = WEIR_INIT(weir_parameters_details);
     size_t count;
-    if (weir_snapshot(e->runtime, &all, &client, 1, &count) != WEIR_OK ||
-        weir_plan_summarize(e->plan, &plan) != WEIR_OK || weir_parameters_info(e->weights, &weights) != WEIR_OK)
+    if (weir_snapshot(e->runtime, &all, &client, 1, &count) != WEIR_OK || weir_plan_info(e->plan, &plan) != WEIR_OK ||
+        weir_parameters_info(e->weights, &weights) != WEIR_OK)
         return false;
     printf("plan: %" PRIu64 " bytes, at least %" PRIu64 ", without reuse %" PRIu64 "\n", plan.arena, plan.lower_bound,
            plan.unshared);

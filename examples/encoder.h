@@ -3,6 +3,8 @@
 #define EXAMPLE_ENCODER_H
 
 #include <weir/weir.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 #include "onnx_shapes/graph.h"
 #include "onnx_shapes/memory.h"

@@ -5,6 +5,7 @@
 
 #include <onnxruntime_c_api.h>
 #include <weir/weir.h>
+#include <weir/onnxruntime.h>
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -147,7 +148,7 @@ static weir_client *make_client(weir_runtime *runtime, const char *name)
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_client *client = NULL;
     options.name = name;
-    if (weir_client_open(runtime, &options, &client) != WEIR_OK)
+    if (weir_client_create(runtime, &options, &client) != WEIR_OK)
         fprintf(stderr, "%s\n", weir_detail());
     return client;
 }

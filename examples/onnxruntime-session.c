@@ -3,6 +3,7 @@
  *     onnxruntime-session model.onnx          on the CPU
  *     onnxruntime-session model.onnx cuda     on a GPU, with ONNX Runtime's build for CUDA */
 #include "onnxruntime-run.h"
+#include <weir/onnxruntime.h>
 
 #include <string.h>
 
@@ -31,7 +32,7 @@ static bool work_on(weir_runtime *runtime, OrtEnv *env, const char *path)
     good = good && work(env, client, path, stream);
     if (stream.id)
         good = weir_stream_release(stream) == WEIR_OK && good;
-    return client && weir_client_close(client) == WEIR_OK && good;
+    return client && weir_client_destroy(client) == WEIR_OK && good;
 }
 
 int main(int argc, char **argv)
@@ -43,7 +44,7 @@ int main(int argc, char **argv)
     ort = OrtGetApiBase()->GetApi(ORT_API_VERSION);
     if (argc < 2 || argc > 3 || !ort || failed(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "example", &env)))
         return 2;
-    weir_status status = weir_runtime_get_with(argc > 2 ? argv[2] : "host", &options, &runtime);
+    weir_status status = weir_runtime_get(argc > 2 ? argv[2] : "host", &options, &runtime);
     if (status != WEIR_OK)
         fprintf(stderr, "%s\n", weir_detail());
     bool good = status == WEIR_OK && work_on(runtime, env, argv[1]);

@@ -3,6 +3,9 @@
  *
  *     onnxruntime-shared model.onnx model.gguf "a sentence" */
 #include "onnxruntime-run.h"
+#include <weir/engine.h>
+#include <weir/model.h>
+#include <weir/onnxruntime.h>
 
 #include <pthread.h>
 #include <string.h>
@@ -31,7 +34,7 @@ static weir_model *load_beside(const char *path)
     weir_model_options options = WEIR_INIT(weir_model_options);
     weir_model *model = NULL;
     options.runtime = weir_client_runtime(weir_onnxruntime_client(NULL, "host"));
-    if (weir_model_load(path, &options, &model) != WEIR_OK)
+    if (weir_model_create(path, &options, &model) != WEIR_OK)
         fprintf(stderr, "%s: %s\n", path, weir_detail());
     return model;
 }
@@ -74,7 +77,7 @@ static bool work(OrtEnv *env, char **paths)
     for (int i = 0; i < SESSIONS; i++)
         if (tasks[i].session)
             ort->ReleaseSession(tasks[i].session);
-    return model && weir_model_unload(model) == WEIR_OK && good;
+    return model && weir_model_destroy(model) == WEIR_OK && good;
 }
 
 int main(int argc, char **argv)
@@ -87,13 +90,13 @@ int main(int argc, char **argv)
     if (argc != 4 || !ort || failed(ort->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "example", &env)))
         return 2;
     weir_client *client =
-        weir_runtime_get_with("host", &options, &runtime) == WEIR_OK ? make_client(runtime, "sessions") : NULL;
+        weir_runtime_get("host", &options, &runtime) == WEIR_OK ? make_client(runtime, "sessions") : NULL;
     bool good = client && share(env, client, WEIR_STREAM_HOST);
     if (good) {
         good = work(env, argv + 1);
         good = weir_onnxruntime_unregister(env, "host") == WEIR_OK && good;
     }
-    good = client && weir_client_close(client) == WEIR_OK && good;
+    good = client && weir_client_destroy(client) == WEIR_OK && good;
     ort->ReleaseEnv(env);
     return !good;
 }

@@ -2,6 +2,8 @@
  *
  *     two-models "a sentence" minilm.gguf minilm.gguf */
 #include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -49,7 +51,7 @@ static void *work(void *user)
     task *it = user;
     weir_model_options options = WEIR_INIT(weir_model_options);
     options.runtime = it->runtime;
-    it->good = weir_model_load(it->path, &options, &it->model) == WEIR_OK ? answer(it) : complain(it);
+    it->good = weir_model_create(it->path, &options, &it->model) == WEIR_OK ? answer(it) : complain(it);
     return NULL;
 }
 
@@ -74,7 +76,7 @@ int main(int argc, char **argv)
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
     weir_runtime *runtime = NULL;
     options.budget = UINT64_C(1) << 30;
-    if (count < 1 || weir_runtime_get_with("host", &options, &runtime) != WEIR_OK) {
+    if (count < 1 || weir_runtime_get("host", &options, &runtime) != WEIR_OK) {
         fprintf(stderr, "two-models: %s\n", count < 1 ? "a sentence and one or more models are wanted" : weir_detail());
         return 2;
     }
@@ -87,6 +89,6 @@ int main(int argc, char **argv)
         pthread_join(tasks[i].thread, NULL);
     print_clients(runtime);
     for (int i = 0; i < made; i++)
-        failed += !tasks[i].good || weir_model_unload(tasks[i].model) != WEIR_OK;
+        failed += !tasks[i].good || weir_model_destroy(tasks[i].model) != WEIR_OK;
     return failed > 0 || made < count;
 }

@@ -4,6 +4,7 @@
  * element by element. Weights and results live in the client's memory, so that weir's budget holds for them and its
  * reports show them. docs/guide/engines.md walks through it. */
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,18 +98,18 @@ static void toy_release_outputs(weir_engine_model *model, weir_outputs *outputs)
     free(outputs->tensors);
 }
 
-static weir_status toy_info(weir_engine_model *model, weir_model_info *out)
+static weir_status toy_info(weir_engine_model *model, weir_model_details *out)
 {
-    *out = (weir_model_info){.struct_size = out->struct_size,
-                             .engine = "toy",
-                             .version = "1",
-                             .provider = "c",
-                             .architecture = "a list of numbers",
-                             .inputs = &model->x,
-                             .input_count = 1,
-                             .outputs = &model->y,
-                             .output_count = 1,
-                             .remarks = ""};
+    *out = (weir_model_details){.struct_size = out->struct_size,
+                                .engine = "toy",
+                                .version = "1",
+                                .provider = "c",
+                                .architecture = "a list of numbers",
+                                .inputs = &model->x,
+                                .input_count = 1,
+                                .outputs = &model->y,
+                                .output_count = 1,
+                                .remarks = ""};
     return WEIR_OK;
 }
 

@@ -1,8 +1,11 @@
-/* weir/base.h: what every other header needs: version, visibility, attributes.
+/* weir/base.h: what every other header needs: version, visibility, statuses, the log, options, versions, kinds of memory,
+ * element types.
  *
- * All structures that callers fill or receive begin with a member `struct_size`, set by the caller to sizeof the structure as
- * it was compiled. A later libweir reads and writes only that much, so programs built against this header keep working.
- * Use WEIR_INIT for it: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
+ * All structures that callers fill or receive begin with a member `struct_size`. The caller sets it to sizeof the structure
+ * as it was compiled. libweir reads and writes only that much, so programs built against an older header keep working. What
+ * a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED, because an option is obeyed
+ * or refused, never dropped. A struct_size that is not set, or that no header ever had, is WEIR_ERR_INVALID.
+ * Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
  */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
@@ -12,9 +15,9 @@
 #include <stdint.h>
 
 #define WEIR_VERSION_MAJOR  0
-#define WEIR_VERSION_MINOR  1
+#define WEIR_VERSION_MINOR  2
 #define WEIR_VERSION_PATCH  0
-#define WEIR_VERSION_STRING "0.1.0"
+#define WEIR_VERSION_STRING "0.2.0"
 
 #ifdef __cplusplus
 #define WEIR_BEGIN extern "C" {
@@ -43,8 +46,216 @@
 
 WEIR_BEGIN
 
-/* The version of the library that is running, "0.1.0"; never NULL. Any thread. */
+/* The version of the library that is running, "0.2.0"; never NULL. Any thread. */
 WEIR_API const char *weir_version(void);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* How a call answers. Every function that can fail returns a weir_status; the reason in words is the
+ * calling thread's detail text. Nothing in libweir prints or aborts, and a refused call has changed
+ * nothing that anybody holds; memory that is nobody's may have gone back to the driver on the way. */
+
+typedef enum weir_status {
+    WEIR_OK = 0,
+    WEIR_ERR_INVALID = 1,        /* an argument that no state of the program makes acceptable */
+    WEIR_ERR_OUT_OF_MEMORY = 2,  /* the bytes cannot be had; weir/memory.h says why and what would do */
+    WEIR_ERR_FOREIGN = 3,        /* a pointer that this runtime or client does not own */
+    WEIR_ERR_INTERIOR = 4,       /* a pointer into a block, not its start */
+    WEIR_ERR_DOUBLE_FREE = 5,    /* the block at this address was freed before */
+    WEIR_ERR_STALE = 6,          /* the address lives again, but as another block than the one named */
+    WEIR_ERR_BUSY = 7,           /* the object is in use: bytes live, a run under way */
+    WEIR_ERR_CONFLICT = 8,       /* exists already with other options */
+    WEIR_ERR_NOT_FOUND = 9,      /* no such device, file, engine, input, option */
+    WEIR_ERR_UNSUPPORTED = 10,   /* understood, and not offered by this device, resource or engine */
+    WEIR_ERR_STREAM_MISUSE = 11, /* a stream of another runtime, a released one, or a use that cannot be ordered */
+    WEIR_ERR_NO_ROOM = 12,       /* weir_resize: the block cannot grow where it is; it is unchanged */
+    WEIR_ERR_FORKED = 13,        /* this process was forked from one that used weir; no call works here */
+    WEIR_ERR_DRIVER = 14,        /* the device driver failed; the detail names the call and its code */
+    WEIR_ERR_DEVICE_LOST = 15,   /* the device is gone; sticky */
+    WEIR_ERR_SYSTEM = 16,        /* the operating system refused: a file, a thread, a mapping */
+    WEIR_ERR_CORRUPT = 17,       /* a file whose content breaks its own format; memory written past its block */
+    WEIR_ERR_ENGINE = 18,        /* an inference engine failed; the detail holds its words */
+    WEIR_ERR_CANCELLED = 19,     /* stopped on request */
+    WEIR_STATUS_COUNT
+} weir_status;
+
+/* "WEIR_ERR_OUT_OF_MEMORY" and so on; "WEIR_?" for a number that is none. Any thread; static storage. */
+WEIR_API const char *weir_status_name(weir_status status);
+
+/* The detail of the calling thread's last failed call: one line naming the object, the sizes and the remedy; "" if none
+ * has failed. Valid until this thread's next failing call. A successful call leaves it as it is. Any thread. */
+WEIR_API const char *weir_detail(void);
+
+/* Sets the calling thread's detail text and returns `status`, so that an engine plug-in or a callback can write
+ * `return weir_fail(WEIR_ERR_ENGINE, "…", …);`. The text is cut at 1023 bytes, at a character boundary. */
+WEIR_API weir_status weir_fail(weir_status status, const char *format, ...) WEIR_PRINTF(2, 3);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* What no caller sees: a foreign free that came from an engine, a failed sink, a slow driver call. */
+
+typedef enum weir_log_level {
+    WEIR_LOG_OFF = 0,
+    WEIR_LOG_ERROR = 1,
+    WEIR_LOG_WARNING = 2,
+    WEIR_LOG_INFO = 3,
+    WEIR_LOG_DEBUG = 4
+} weir_log_level;
+
+/* `text` is one line without newline, valid during the call. Called on the thread that has something to say, never with
+ * a weir lock held; it may call weir, and the thread's weir_detail is afterwards as it was. Calls may come from several
+ * threads at once. */
+typedef void (*weir_log_fn)(weir_log_level level, const char *text, void *user);
+
+/* Sends messages of `level` and more urgent ones to `fn`; NULL restores the default, which is silence, or standard
+ * error when the option `log` (WEIR_LOG=error|warning|info|debug) asks for it. Any thread; when it returns, the
+ * former function may still be running in another thread. */
+WEIR_API weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level);
+
+/* Writes one message into the log; for engines and embedders. Any thread. */
+WEIR_API void weir_log(weir_log_level level, const char *format, ...) WEIR_PRINTF(2, 3);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Settings by name, from the environment or from calls, and sizes with units. */
+
+typedef enum weir_option_source {
+    WEIR_OPTION_FROM_DEFAULT = 0,
+    WEIR_OPTION_FROM_ENVIRONMENT = 1,
+    WEIR_OPTION_FROM_CALL = 2
+} weir_option_source;
+
+typedef struct weir_option {
+    size_t struct_size;
+    const char *name;        /* "budget" */
+    const char *environment; /* "WEIR_BUDGET" */
+    const char *help;        /* one line, what it does and what values it takes */
+    char value[256];         /* in the form it was given; "" when unset. Of the environment's words and numbers without
+                                  the white space around them; what can be a path has it */
+    weir_option_source source; /* where the value came from; a call wins over the environment */
+    bool rejected;             /* the environment holds a value that does not parse; `value` is the default instead.
+                                  A runtime does not start on a rejected budget: WEIR_ERR_INVALID */
+} weir_option;
+
+/* The option number `index`, from 0; WEIR_ERR_NOT_FOUND past the last. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_option_at(size_t index, weir_option *out);
+
+/* The option called `name`. WEIR_ERR_NOT_FOUND names the nearest one. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_option_get(const char *name, weir_option *out);
+
+/* Gives an option a value from now on; NULL takes the given value back. WEIR_ERR_INVALID says what values are taken,
+ * and leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that runtime. */
+WEIR_API WEIR_NODISCARD weir_status weir_option_set(const char *name, const char *value);
+
+/* Reads a size: digits with an optional fraction, then a unit: none or B (bytes), k, KiB, m, MiB, g, GiB, t, TiB and
+ * kB, MB, GB, TB, in any case. All of them are powers of 1024: memory comes in those, and "1gb" that means something
+ * else than "1g" has never helped anyone. What a fraction leaves of a byte is dropped ("1.7GiB"). Fractions of bytes
+ * ("1.5") or of less than one, a sign, an empty text, trailing text and more than 2^64-1 bytes are WEIR_ERR_INVALID.
+ * Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_size_parse(const char *text, uint64_t *bytes);
+
+/* Writes "980 MiB", "1.5 GiB", "512 B" into `text` (24 bytes are enough, always terminated) and returns it. Exact where
+ * one decimal is exact, otherwise rounded to one decimal. */
+WEIR_API char *weir_size_format(uint64_t bytes, char *text, size_t capacity);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Versions as tuples of integers, so that 12.10 is later than 12.9 and 9.2 earlier than 11.8. */
+
+/* Parts that are not there count as 0: 13 is 13.0 and later than 12.9. `count` 0: not known. */
+typedef struct weir_version_number {
+    uint32_t part[4];
+    uint32_t count;
+} weir_version_number;
+
+/* Reads "12", "12.4", "v12.4.1", "535.129.03": one to four decimal numbers below 2^32 between points; leading zeros
+ * count for nothing ("12.08" is 12.8). What follows behind the numbers is only taken if it begins with '-' or '+' and
+ * is then left out. WEIR_ERR_INVALID otherwise, with *out unchanged. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_version_read(const char *text, weir_version_number *out);
+
+/* Less than 0, 0 or more than 0 as `a` is earlier than, the same as or later than `b`. One that is not known is
+ * earlier than all others, and the same as another such. Any thread. */
+WEIR_API int weir_version_compare(weir_version_number a, weir_version_number b);
+
+/* "12.4"; "unknown" for one that is not. Cut at `capacity`, always terminated; 48 bytes are enough. Answers `text`. */
+WEIR_API const char *weir_version_write(weir_version_number version, char *text, size_t capacity);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* The kinds of memory and of default streams that a device may have. */
+
+typedef enum weir_kind {
+    WEIR_KIND_DEVICE = 0, /* the device's own */
+    WEIR_KIND_PINNED = 1, /* the host's, where the device reaches it itself: what asynchronous copies want */
+    WEIR_KIND_HOST = 2,   /* the host's, pageable */
+    WEIR_KIND_COUNT = 3
+} weir_kind;
+
+enum { WEIR_KIND_MOST = 8 }; /* places by kind in structures, so that kinds can be added */
+
+/* "device", "pinned", "host"; "?" for a number that is none. */
+WEIR_API const char *weir_kind_name(weir_kind kind);
+
+/* The two streams that CUDA gives every program: the legacy one, which waits for all blocking streams and they for
+ * it, and one per host thread. */
+typedef enum weir_default_stream {
+    WEIR_DEFAULT_STREAM_LEGACY = 0,
+    WEIR_DEFAULT_STREAM_PER_THREAD = 1
+} weir_default_stream;
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* What goes into a model and comes out of it. */
+
+typedef enum weir_type {
+    WEIR_TYPE_NONE = 0,
+    WEIR_TYPE_F32 = 1,
+    WEIR_TYPE_F64 = 2,
+    WEIR_TYPE_F16 = 3,
+    WEIR_TYPE_BF16 = 4,
+    WEIR_TYPE_I8 = 5,
+    WEIR_TYPE_I16 = 6,
+    WEIR_TYPE_I32 = 7,
+    WEIR_TYPE_I64 = 8,
+    WEIR_TYPE_U8 = 9,
+    WEIR_TYPE_U16 = 10,
+    WEIR_TYPE_U32 = 11,
+    WEIR_TYPE_U64 = 12,
+    WEIR_TYPE_BOOL = 13,     /* one byte, 0 or 1 */
+    WEIR_TYPE_F8E4M3FN = 14, /* one byte each, as ONNX defines them */
+    WEIR_TYPE_F8E4M3FNUZ = 15,
+    WEIR_TYPE_F8E5M2 = 16,
+    WEIR_TYPE_F8E5M2FNUZ = 17,
+    WEIR_TYPE_TEXT = 18, /* UTF-8; one dimension, in bytes; several texts are separated by newlines */
+    WEIR_TYPE_COUNT
+} weir_type;
+
+/* "f32", "i64", "bool", "text" …; "?" for a number that is none. */
+WEIR_API const char *weir_type_name(weir_type type);
+/* Bytes of one element; 0 for a number that is none. */
+WEIR_API size_t weir_type_bytes(weir_type type);
+
+enum { WEIR_MAX_RANK = 16 };
+
+/* A dense tensor in row-major order. Rank 0 is a scalar with one element; a dimension of 0 makes it empty (data may
+ * then be NULL). In an array of tensors the first one's `struct_size` is the stride. */
+typedef struct weir_tensor {
+    size_t struct_size;
+    const char *name;
+    weir_type type;
+    uint32_t rank;
+    int64_t shape[WEIR_MAX_RANK];
+    void *data; /* memory the CPU can address, unless: */
+    size_t bytes;
+    bool
+        on_device; /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed
+                       in the order of the engine's stream, so uses on others are declared (weir/uses.h) */
+} weir_tensor;
+
+/* Bytes a dense tensor of this type and shape takes. WEIR_ERR_INVALID for a negative dimension, a rank above
+ * WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
+WEIR_API WEIR_NODISCARD weir_status weir_tensor_bytes(weir_type type, uint32_t rank, const int64_t *shape,
+                                                      size_t *bytes);
 
 WEIR_END
 #endif

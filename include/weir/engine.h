@@ -3,18 +3,19 @@
  * A plug-in is a shared object named weir-engine-NAME.so that links to libweir and exports
  *     const weir_engine *weir_engine_entry(uint32_t abi);
  * It is looked for in the directories of the option `engine_path` (WEIR_ENGINE_PATH), in weir/ beside libweir, and in
- * engines/plugins of the store. Loading it must do nothing but answer that call, which may itself register and open other
- * engines; the engine's own libraries are opened by `probe` or `load`. docs/guide/engines.md walks through a complete one.
+ * engines/plugins of the store. Loading it must do nothing but answer that call, which may itself register and open
+ * other engines; the engine's own libraries are opened by `probe` or `load`. docs/guide/engines.md walks through a
+ * complete one.
  *
- * Rules for every function of the table: it answers with a status and, if it fails, has set weir_detail() by weir_fail().
- * Device memory comes from the clients it was given. It neither prints nor exits, and lets no foreign exception through.
- * Structures and texts it hands out stay valid as long as stated. Unless said otherwise it may be called from any
- * thread, and several calls may run at once on one model: an engine that cannot do that serialises them itself. */
+ * Rules for every function of the table: it answers with a status and, if it fails, has set weir_detail() by
+ * weir_fail(). Device memory comes from the clients it was given. It neither prints nor exits, and lets no foreign
+ * exception through. Structures and texts it hands out stay valid as long as stated. Unless said otherwise it may be
+ * called from any thread, and several calls may run at once on one model: an engine that cannot do that serialises
+ * them itself. */
 #ifndef WEIR_ENGINE_H
 #define WEIR_ENGINE_H
 
 #include <weir/memory.h>
-#include <weir/tensor.h>
 
 WEIR_BEGIN
 
@@ -24,7 +25,8 @@ enum { WEIR_ENGINE_ABI = 2 };
 
 typedef struct weir_engine_model weir_engine_model; /* the engine's own */
 
-/* A choice by name, as text: {"threads", "4"}. An engine refuses keys it does not know (WEIR_ERR_INVALID, with the list). */
+/* A choice by name, as text: {"threads", "4"}. An engine refuses keys it does not know (WEIR_ERR_INVALID, with the
+ * list). */
 typedef struct weir_setting {
     const char *key, *value;
 } weir_setting;
@@ -66,7 +68,7 @@ typedef enum weir_provider_state {
 
 typedef struct weir_engine_provider {
     size_t struct_size;
-    char name[32]; /* "cuda", "cpu"; weir/choice.h has them all */
+    char name[32]; /* "cuda", "cpu"; weir/select.h has them all */
     weir_provider_state state;
     char library[512]; /* the file that serves it; "" if none */
     char version[64];
@@ -84,8 +86,8 @@ typedef struct weir_provider_share {
 /* What the model will take, as far as it can be told before loading. */
 typedef struct weir_engine_plan {
     size_t struct_size;
-    uint64_t bytes[WEIR_CLASS_COUNT]; /* by weir_class, on the first place */
-    bool exact[WEIR_CLASS_COUNT];     /* or else "at least" */
+    uint64_t bytes[WEIR_CLASS_MOST]; /* by weir_class, on the first place */
+    bool exact[WEIR_CLASS_MOST];     /* or else "at least" */
 } weir_engine_plan;
 
 typedef struct weir_port {
@@ -97,7 +99,7 @@ typedef struct weir_port {
 } weir_port;
 
 /* Valid until the model is unloaded. */
-typedef struct weir_model_info {
+typedef struct weir_model_details {
     size_t struct_size;
     const char *engine, *version, *provider;
     const char *architecture; /* "bert", "llama", "onnx graph of 214 nodes" */
@@ -109,7 +111,7 @@ typedef struct weir_model_info {
     const char *remarks;               /* one line on what stays outside the client's account and why; "" if nothing */
     const weir_provider_share *shares; /* since 2: by provider, the most parts first */
     size_t share_count;                /* 0: the engine cannot tell */
-} weir_model_info;
+} weir_model_details;
 
 typedef struct weir_inference {
     size_t struct_size;
@@ -139,8 +141,8 @@ typedef struct weir_piece {
     uint64_t index; /* from 0 */
 } weir_piece;
 
-/* Answers false to stop; the run then ends with what it has, as a success. Called on the calling thread of infer_stream;
- * it may call weir, but not this model. */
+/* Answers false to stop; the run then ends with what it has, as a success. Called on the calling thread of
+ * infer_stream; it may call weir, but not this model. */
 typedef bool (*weir_piece_fn)(const weir_piece *piece, void *user);
 
 typedef struct weir_engine_metrics {
@@ -193,7 +195,7 @@ typedef struct weir_engine {
     /* Optional. */
     weir_status (*metrics)(weir_engine_model *model, weir_engine_metrics *out);
     /* What the model is. */
-    weir_status (*info)(weir_engine_model *model, weir_model_info *out);
+    weir_status (*info)(weir_engine_model *model, weir_model_details *out);
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
     /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from 0;
@@ -204,19 +206,20 @@ typedef struct weir_engine {
 /* What a plug-in exports. It answers NULL when it cannot serve that abi. */
 typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
 
-/* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_ERR_NOT_FOUND says where it
- * was looked for and how to get it; WEIR_ERR_ENGINE when the file is there and no plug-in, or links to another libweir than
- * the one that is running; WEIR_ERR_CONFLICT when a plug-in asks, while it is being opened, for itself or for one that waits for it. Any
- * thread: several that ask for one plug-in at once open it once, and hold up nobody who asks for another. */
-WEIR_API WEIR_NODISCARD weir_status weir_engine_open(const char *name, const weir_engine **out);
+/* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_ERR_NOT_FOUND says
+ * where it was looked for and how to get it; WEIR_ERR_ENGINE when the file is there and no plug-in, or links to
+ * another libweir than the one that is running; WEIR_ERR_CONFLICT when a plug-in asks, while it is being opened, for
+ * itself or for one that waits for it. Any thread: several that ask for one plug-in at once open it once, and hold up
+ * nobody who asks for another. */
+WEIR_API WEIR_NODISCARD weir_status weir_engine_get(const char *name, const weir_engine **out);
 
-/* Registers an engine that is linked into the program. The table must stay valid. WEIR_ERR_CONFLICT if the name is taken; a
- * plug-in of that name that is being opened gives way to it. */
+/* Registers an engine that is linked into the program. The table must stay valid. WEIR_ERR_CONFLICT if the name is
+ * taken; a plug-in of that name that is being opened gives way to it. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_register(const weir_engine *engine);
 
 /* The name of the engine number `index` of those that can be opened here, from 0; NULL past the last. Reads the
- * directories each time it is asked for 0. The text is valid until the calling thread asks for 0 again; that a plug-in does so
- * while it is opened makes no difference. */
+ * directories each time it is asked for 0. The text is valid until the calling thread asks for 0 again; that a
+ * plug-in does so while it is opened makes no difference. */
 WEIR_API const char *weir_engine_name_at(size_t index);
 
 WEIR_END

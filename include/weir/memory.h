@@ -1,15 +1,15 @@
 /* weir/memory.h: allocation and free, in stream order.
  *
  * A block allocated on a stream may be used by work put on that stream afterwards. A free is ordered on its stream:
- * work queued there before it still finds the block. The next block on the same stream may have the bytes at once, as its work
- * comes behind; on any other stream, or on none, they are somebody's only when the device is past the free, or when that stream
- * has been ordered behind it. Sizes are bytes. The charge of a block is its size rounded up to 256 (the alignment that CUDA's own
- * allocator and ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc; onnxruntime 1.31 kAllocAlignment), and to what else a
- * resource rounds (weir/resource.h); it is stored in the block and returned exactly. */
+ * work queued there before it still finds the block. The next block on the same stream may have the bytes at once, as
+ * its work comes behind; on any other stream, or on none, they are somebody's only when the device is past the free,
+ * or when that stream has been ordered behind it. Sizes are bytes. The charge of a block is its size rounded up to
+ * 256 (the alignment that CUDA's own allocator and ONNX Runtime's CUDA provider promise: cuda.h, cuMemAlloc;
+ * onnxruntime 1.31 kAllocAlignment), and to what else a resource rounds (weir/runtime.h); it is stored in the block
+ * and returned exactly. */
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
 
-#include <weir/client.h>
 #include <weir/stream.h>
 
 WEIR_BEGIN
@@ -23,6 +23,8 @@ typedef enum weir_class {
     WEIR_CLASS_KV = 4,
     WEIR_CLASS_COUNT = 5
 } weir_class;
+
+enum { WEIR_CLASS_MOST = 8 }; /* places by class in structures, so that classes can be added */
 
 /* "weights" and so on, as in the command's JSON; "?" for a number that is none. */
 WEIR_API const char *weir_class_name(weir_class memory_class);
@@ -39,8 +41,6 @@ enum {
     WEIR_ALLOC_STABLE = 1u << 2   /* the address stays mapped to the same physical memory while the block lives */
 };
 
-typedef struct weir_reservation weir_reservation; /* weir/reserve.h */
-
 typedef struct weir_request {
     size_t struct_size;
     size_t bytes;
@@ -54,52 +54,53 @@ typedef struct weir_request {
     weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */
 } weir_request;
 
-/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
- * nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir/refusal.h has the numbers), WEIR_ERR_INVALID (a class or client that
- * is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_FORKED. May block while the driver
- * maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to the option `wait` (default 1 s) before it would be refused; and
- * 10 ms at most, where other streams have freed something, before more memory would be held than was in use (the option
- * `patience`: percent of the time). Any thread. */
+/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL
+ * and nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir/memory.h has the numbers), WEIR_ERR_INVALID (a class
+ * or client that is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER,
+ * WEIR_ERR_FORKED. May block while the driver maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to
+ * the option `wait` (default 1 s) before it would be refused; and 10 ms at most, where other streams have freed
+ * something, before more memory would be held than was in use (the option `patience`: percent of the time). Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
 
 /* The same with everything said; flags that are none and alignments that are no power of two are WEIR_ERR_INVALID.
  *
- * Pinned and pageable memory for work with a device is one allocation of the driver's per block. It counts in the ledger of
- * the host's runtime (weir/runtime.h, `host`), in an account of the client's name, which is opened with the first such
- * block and closed with the client: the host's budget bounds it, refusals name the host, and the client's limits are not
- * asked. Everything else is as for device memory: it is ordered on the device's streams, freed, resized (within the 256
- * that a charge is rounded to) and found by its pointer with the same calls. The first use of it in a process starts the
- * host's runtime. Reservations are of device memory. A host's runtime has memory of one kind, which serves for all three.
- * Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
+ * Pinned and pageable memory for work with a device is one allocation of the driver's per block. It counts in the
+ * ledger of the host's runtime (weir/runtime.h, `host`), in an account of the client's name, which is opened with the
+ * first such block and closed with the client: the host's budget bounds it, refusals name the host, and the client's
+ * limits are not asked. Everything else is as for device memory: it is ordered on the device's streams, freed,
+ * resized (within the 256 that a charge is rounded to) and found by its pointer with the same calls. The first use of
+ * it in a process starts the host's runtime. Reservations are of device memory. A host's runtime has memory of one
+ * kind, which serves for all three. Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
 /* Allocates a block and copies `bytes` from `from` into it, in the order of the stream: as weir_alloc and weir_copy
- * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL; should that fail, too, the
- * block is the client's and *out tells where it is. What is behind `from` stays as
- * it is until the stream has come to the copy (without a stream: the return). */
+ * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL;
+ * should that fail, too, the block is the client's and *out tells where it is. What is behind `from` stays as it is
+ * until the stream has come to the copy (without a stream: the return). */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
                                                     weir_stream stream, weir_class memory_class, void **out);
 
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
- * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has not ended,
- * weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the runtime's, or one that is captured:
- * weir/stream.h says what of that is seen), WEIR_ERR_FORKED. Any thread, not only the
- * one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct, pinned
- * and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for the device
- * (cuMemFree does). */
+ * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has
+ * not ended, weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the
+ * runtime's, or one that is captured: weir/stream.h says what of that is seen), WEIR_ERR_FORKED. Any thread, not only
+ * the one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct,
+ * pinned and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for
+ * the device (cuMemFree does). */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
 WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream);
 
-/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works; a
- * resource whose memory has no parts keeps the tail for the block (weir/resource.h, WEIR_FEATURE_SHRINKS). Growing works where the
- * range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there, WEIR_ERR_OUT_OF_MEMORY the limit; the
- * block is unchanged in both cases. What the client's scrub policy asks for is done to the new part alone, on `stream`, or
- * at once where another stream has used the block; if it cannot be, the block keeps its length. Zero bytes is WEIR_ERR_INVALID
- * (free it instead). Other errors as weir_free. */
+/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works;
+ * a resource whose memory has no parts keeps the tail for the block (weir/runtime.h, WEIR_FEATURE_SHRINKS). Growing
+ * works where the range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there,
+ * WEIR_ERR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. What the client's scrub policy asks for is
+ * done to the new part alone, on `stream`, or at once where another stream has used the block; if it cannot be, the
+ * block keeps its length. Zero bytes is WEIR_ERR_INVALID (free it instead). Other errors as weir_free. */
 WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
 
 typedef enum weir_block_state {
@@ -132,14 +133,57 @@ typedef struct weir_block_details {
     /* What the device is not past: of a PENDING block the points that it waits for, of a LIVE one those that declared uses have
      * left (weir/uses.h), for which a free would wait. The latest of each stream; more than WEIR_BLOCK_WAITS are left out, and all
      * while a thread frees or resizes the block or a graph holds it.
-     * What is FREE in the order of a stream alone, weir/layout.h tells. */
+     * What is FREE in the order of a stream alone, weir/stats.h tells. */
     uint32_t waits; /* so many of wait[] are filled */
     weir_block_wait wait[WEIR_BLOCK_WAITS];
 } weir_block_details;
 
-/* Tells what `pointer`, which may point into a block, belongs to. WEIR_ERR_FOREIGN when it is no memory of weir's. A look at
- * a moment: another thread may free the block before the caller reads the answer. Any thread. */
+/* Tells what `pointer`, which may point into a block, belongs to. WEIR_ERR_FOREIGN when it is no memory of weir's. A
+ * look at a moment: another thread may free the block before the caller reads the answer. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_info(const void *pointer, weir_block_details *out);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Why there was no memory, in numbers. weir_detail() says the same in words. */
+
+typedef enum weir_refusal_cause {
+    WEIR_CAUSE_NONE = 0,
+    WEIR_CAUSE_BUDGET = 1,        /* the device's budget is spent or guaranteed to others */
+    WEIR_CAUSE_MAXIMUM = 2,       /* the client's own maximum */
+    WEIR_CAUSE_FRAGMENTATION = 3, /* enough bytes are free, but not in one piece */
+    WEIR_CAUSE_PENDING = 4,       /* freed bytes that the device is not past would do */
+    WEIR_CAUSE_DEVICE = 5,        /* the device itself has no more, though the budget would allow it */
+    WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
+    WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
+    WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
+    WEIR_CAUSE_COUNT = 9
+} weir_refusal_cause;
+
+/* "none", "budget" and so on, as in the command's JSON; "?" for a number that is none. Any thread; static storage. */
+WEIR_API const char *weir_refusal_cause_name(weir_refusal_cause cause);
+
+enum { WEIR_REFUSAL_HOLDERS = 4 };
+
+typedef struct weir_refusal {
+    size_t struct_size;
+    weir_refusal_cause cause;
+    char client[64]; /* who asked */
+    char device[32];
+    weir_class memory_class;
+    uint64_t requested; /* bytes asked for, as they would have been charged */
+    uint64_t current;   /* what the client had live, pending and promised */
+    uint64_t remaining; /* what was left for it under the limit that refused */
+    uint64_t limit;     /* that limit: the budget or the maximum */
+    uint64_t largest;   /* the largest request that would have been met */
+    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart */
+    struct {
+        char client[64];
+        uint64_t bytes;              /* live + pending, or guaranteed if that is more */
+    } holders[WEIR_REFUSAL_HOLDERS]; /* most first; an empty name ends the list */
+} weir_refusal;
+
+/* The calling thread's last refusal; cause WEIR_CAUSE_NONE if it had none. */
+WEIR_API WEIR_NODISCARD weir_status weir_refusal_last(weir_refusal *out);
 
 WEIR_END
 #endif

@@ -3,6 +3,7 @@
 #define WEIR_MODEL_H
 
 #include <weir/engine.h>
+#include <weir/select.h>
 
 WEIR_BEGIN
 
@@ -21,38 +22,141 @@ typedef struct weir_model_options {
     void *progress_user;
 } weir_model_options;
 
-/* Loads the model at `path`. `options` may be NULL. On failure nothing is left of it. Errors: WEIR_ERR_NOT_FOUND (file,
- * engine, device), WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_ENGINE, WEIR_ERR_INVALID. Any thread; loads of
- * several models may run at once. */
-WEIR_API WEIR_NODISCARD weir_status weir_model_load(const char *path, const weir_model_options *options,
-                                                    weir_model **out);
+/* Loads the model at `path`. `options` may be NULL. On failure nothing is left of it. Errors: WEIR_ERR_NOT_FOUND
+ * (file, engine, device), WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_ENGINE,
+ * WEIR_ERR_INVALID. Any thread; loads of several models may run at once. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const weir_model_options *options,
+                                                      weir_model **out);
 
-/* Unloads it and closes its client. WEIR_ERR_BUSY while a run or a warm-up is under way or outputs are not released: nothing has
- * changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named; of a model that has moved
- * also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
-WEIR_API WEIR_NODISCARD weir_status weir_model_unload(weir_model *model);
+/* Unloads it and closes its client. WEIR_ERR_BUSY while a run or a warm-up is under way or outputs are not released:
+ * nothing has changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named;
+ * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
-/* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are
- * to be released before the model is unloaded. */
+/* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED.
+ * Outputs are to be released before the model is unloaded. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
                                                      weir_outputs *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference,
                                                             weir_piece_fn piece, void *user, weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
-/* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or between two
- * candidates of a weir_model_open. WEIR_OK: there was one, and each of them answers WEIR_ERR_CANCELLED, at the latest when the engine
- * would have answered. WEIR_ERR_NOT_FOUND: no such run has begun, or all have ended. */
+/* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or
+ * between two candidates of a weir_model_create_chosen. WEIR_OK: there was one, and each of them answers
+ * WEIR_ERR_CANCELLED, at the latest when the engine would have answered. WEIR_ERR_NOT_FOUND: no such run has begun,
+ * or all have ended. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_cancel(weir_model *model, uint64_t id);
-/* A run without inputs and outputs: of a model that weir_model_open made it falls back as a first run does. */
+/* A run without inputs and outputs: of a model that weir_model_create_chosen made it falls back as a first run does. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_warm_up(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
-WEIR_API WEIR_NODISCARD weir_status weir_model_info_get(weir_model *model, weir_model_info *out);
+WEIR_API WEIR_NODISCARD weir_status weir_model_info(weir_model *model, weir_model_details *out);
 
-/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_open made until it moves:
- * NULL while that is on no device. */
+/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_create_chosen
+ * made until it moves: NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
 WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* A model that was chosen for, and that moves on to the next candidate when one fails.
+ *
+ * weir_model_create (weir/model.h) loads exactly what it is told. weir_model_create_chosen asks weir/select.h and
+ * tries the accepted candidates by rank. A model that it made is used by the functions of weir/model.h as any other.
+ * What happens when a run fails:
+ *
+ *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says
+ *     that it is not healthy: the request is made on the next candidates, each loaded for it. The first that answers takes the
+ *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
+ *     candidate's device lacks the memory for both, the one before is unloaded first.
+ *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
+ *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
+ *     request cost a model its place, nor is a broken engine the end of it.
+ *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
+ *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
+ *     detail.
+ *   - Anything else would be the same elsewhere: the request has failed.
+ *
+ * A request is answered or has failed once. It is not made again after a piece of its answer was handed out. One
+ * whose inputs lie on a device (weir_tensor.on_device) is made again on candidates of the same device alone. One
+ * whose inputs are ordered on a stream of a device waits for that stream before it is made on another. Requests that
+ * fail together move the model once; those that are under way on the candidate before end there, and their outputs
+ * stay until they are released. No lock of weir's is held while an engine loads or runs. A warm-up
+ * (weir_model_warm_up) is a request without an answer: where it fails the next candidates are warmed up instead, and
+ * the first that can be takes the model over.
+ *
+ * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded
+ * for a request, or could not answer it, is not tried again for requests that fail with the same status; and one that
+ * a model has left for a request, for none; but both may take over a model that has lost its place. A model does not
+ * go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and weir_model_info tell
+ * of the present candidate. What the last two told before stays readable until the model is unloaded; the client from
+ * before is closed, and its record may serve another client later. A model on no device has no client, and its health
+ * and info are WEIR_ERR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed
+ * on one and was answered by the next counts as a run and as a failure; sessions are those that there are now. */
+
+typedef enum weir_stage {
+    WEIR_STAGE_DETECT = 0,    /* the device was there when it was chosen, and is not any more */
+    WEIR_STAGE_CONSTRUCT = 1, /* engine, runtime, client */
+    WEIR_STAGE_LOAD = 2,
+    WEIR_STAGE_FIRST_RUN = 3,
+    WEIR_STAGE_LATER_RUN = 4,
+    WEIR_STAGE_COUNT
+} weir_stage;
+
+/* What became of a candidate. Texts are the model's, until it is unloaded. */
+typedef struct weir_attempt {
+    size_t struct_size;
+    const char *engine, *provider, *device;
+    weir_stage stage;   /* that it failed in; of the one that serves, the last it has reached */
+    weir_status status; /* WEIR_OK: it serves */
+    const char *reason; /* the detail; "" */
+    double ms;          /* that the stage took */
+    uint64_t bytes;     /* that its client had at most, up to the end of that stage */
+    uint64_t parts,
+        of; /* nodes or layers that the provider runs, and that the model has; 0 and 0: not loaded, or not told */
+} weir_attempt;
+
+typedef struct weir_record {
+    size_t struct_size;
+    const weir_choice *choice;
+    const weir_attempt *attempts; /* in order */
+    size_t attempt_count;
+    bool on_cpu_unasked; /* it runs on the processor as the last resort */
+    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the first
+     * and the newest are; of those made since the model is on no device, the first. So a record has an end, however long the
+     * model lives. */
+    size_t left_out;
+} weir_record;
+
+typedef struct weir_opening_options {
+    size_t struct_size;
+    const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
+    bool no_fallback;                  /* the first accepted candidate or none, also later */
+    bool
+        first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an
+                      engine that has no warm_up has its first run with the first request, and the record says "load" till then */
+    uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
+    void (*progress)(double fraction, void *user);
+    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves to a
+     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as
+     * long as the model lives; they may call weir, but not this model. */
+    void (*notice)(const char *text, void *user);
+    void *user;
+} weir_opening_options;
+
+/* Opens a model. `options` may be NULL. On failure nothing is left of it, the ledgers are as before, and the detail
+ * names every candidate with its reason. Errors: those of weir_choice_create; WEIR_ERR_UNSUPPORTED when no candidate
+ * was accepted, else what the last one failed with. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_create_chosen(const weir_manifest *manifest,
+                                                             const weir_opening_options *options, weir_model **out);
+
+/* How the model came to be where it is, up to now. What is handed out stays as it is until the model is unloaded:
+ * each look after a change of the attempts leaves a copy of them (about 100 bytes and its reason for each), and one
+ * without a change none. A program that lives long looks when it is told of something (`notice`), not by the clock.
+ * WEIR_ERR_UNSUPPORTED for one of weir_model_create's. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
+
+/* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */
+WEIR_API const char *weir_stage_name(weir_stage stage);
 
 WEIR_END
 #endif

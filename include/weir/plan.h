@@ -1,25 +1,130 @@
-/* weir/plan.h: offsets for buffers of known lifetimes, so that they fit into one arena as small as can be.
+/* weir/plan.h: the buffers of a program whose lifetimes are known beforehand: what weir/plan.h places.
  *
- * A plan gives every buffer of a list (weir/plan_buffers.h) a *slot*: bytes [offset, offset + length) of the arena of its
- * kind of memory. The length is the buffer's size rounded up to the plan's alignment. Slots of buffers that are live in
- * one step, or in conflict, do not overlap, unless one is a view of the other or written in its place.
+ * Time is counted in steps from 0, in the one order in which the program's pieces of work run (its *serial
+ * schedule*): a buffer is live in the steps begin … end - 1, so `begin` is the step that first writes it and `end` is
+ * the one after the step that last reads it. Two buffers that are live in one step never share bytes; all others may.
+ * What runs on several streams at once has no serial schedule: buffers that such work may touch at the same time are
+ * told by weir_buffers_conflict.
  *
- * An arena cannot be smaller than the most that is live in one step: the *lower bound*. A plan whose arena is as small as
- * that, or for which the search has seen that nothing smaller exists, is *proven*. Of a plan that was loaded the first is
- * looked at again; the second would take the search, so that there only the file says so.
- *
- * Planning is deterministic: effort is counted in steps of the search, not in seconds, so the same list and options give
- * the same plan on every machine, as long as neither `seconds` nor `progress` ends it early.
- *
- * The search is for plain lists. One with gaps, fixed buffers, conflicts or alignments of its own is placed greedily, in
- * milliseconds for thousands of buffers and seconds for tens of thousands that are live at once; it is proven only where
- * it reaches the lower bound. */
+ * A buffer has *storage* of its own, or is a view into another one's, which then lives as long as its views. Indices
+ * count from 0 in the order of adding, views too. Sizes and offsets are bytes and have 64 bits; a sum that does not
+ * fit is WEIR_ERR_INVALID. */
 #ifndef WEIR_PLAN_H
 #define WEIR_PLAN_H
 
-#include <weir/plan_buffers.h>
+#include <weir/base.h>
 
 WEIR_BEGIN
+
+/* At most so many, and lifetimes end at WEIR_STEPS_MAX or before. */
+#define WEIR_BUFFERS_MAX UINT32_C(0x3fffffff)
+#define WEIR_STEPS_MAX   (UINT64_C(1) << 62)
+
+/* No buffer. */
+#define WEIR_NO_BUFFER UINT32_MAX
+
+typedef struct weir_buffers weir_buffers;
+
+typedef enum weir_sharing {
+    WEIR_SHARING_NONE = 0,
+    WEIR_SHARING_VIEW =
+        1, /* it is the bytes [view_offset, view_offset + bytes) of the buffer `of`, which may be a view too */
+    WEIR_SHARING_IN_PLACE =
+        2 /* it may be written over the buffer `of`, where that one's last step is this one's first and
+                                 its storage is no smaller; permission, not duty: the plan decides */
+} weir_sharing;
+
+typedef struct weir_buffer {
+    size_t struct_size;
+    const char *name;    /* NULL: "b" and its index; copied, at most 1023 bytes */
+    uint64_t bytes;      /* 0: an empty tensor, which gets no storage */
+    uint64_t begin, end; /* steps; begin < end */
+    uint64_t
+        alignment;   /* of its offset, a power of two; 0: what the plan gives all. Of a view: not enforced, checked */
+    weir_kind kind;  /* each kind of memory has an arena and offsets of its own */
+    bool persistent; /* live in all steps, whatever begin and end say */
+    bool fixed;      /* stays at `offset`: the pin of a plan made earlier, or of a contract with others */
+    uint64_t offset; /* of a fixed one */
+    weir_sharing sharing; /* with `of`, which was added before */
+    uint32_t of;
+    uint64_t view_offset;
+} weir_buffer;
+
+/* An empty list. WEIR_ERR_INVALID for NULL; WEIR_ERR_SYSTEM without host memory. A list may be read by any number of
+ * threads, and changed by one at a time. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_create(weir_buffers **out);
+
+/* NULL is fine. Plans keep what they need of their list. */
+WEIR_API void weir_buffers_destroy(weir_buffers *buffers);
+
+/* Adds one; `index` (may be NULL) gets its number. WEIR_ERR_INVALID, naming the buffer and what is wrong: begin not
+ * before end, an alignment that is no power of two, a fixed offset beside its alignment or beyond 64 bits, a fixed
+ * view, a view that does not lie inside its buffer, has another kind, is longer than it, or is live in a gap of its
+ * storage; `of` not added yet. WEIR_ERR_SYSTEM without host memory. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_add(weir_buffers *buffers, const weir_buffer *buffer, uint32_t *index);
+
+/* In the steps begin … end - 1 the buffer is not live: its contents are not needed and others may have its bytes,
+ * though it is live before and after. A gap of a view or of a persistent buffer is WEIR_ERR_INVALID, as is one that
+ * does not lie strictly inside the lifetime, that does not begin behind the buffer's gaps so far, or in which a view
+ * of the buffer is live. WEIR_ERR_SYSTEM without host memory. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t begin,
+                                                     uint64_t end);
+
+/* The storage of the two never shares bytes, though they are not live in one step. WEIR_ERR_INVALID for an index that
+ * is none, and for two that are views of one storage. WEIR_ERR_SYSTEM without host memory. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_conflict(weir_buffers *buffers, uint32_t one, uint32_t other);
+
+/* Makes a buffer fixed at `offset`, or, with UINT64_MAX, no longer fixed. Errors as weir_buffers_add. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_pin(weir_buffers *buffers, uint32_t index, uint64_t offset);
+
+/* Lengthens a lifetime so that the buffer is live in `step` too; that of a view lengthens its storage's.
+ * WEIR_ERR_INVALID for an index that is none, a step at or beyond WEIR_STEPS_MAX, and a lifetime that would reach
+ * into a gap of the storage. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step);
+
+/* States which piece of work runs in each step, in numbers of the caller's: kept with the plan, saved, and compared
+ * when a plan is checked against a list. WEIR_ERR_INVALID for fewer steps than lifetimes reach. NULL and 0: not
+ * stated. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_schedule(weir_buffers *buffers, const uint32_t *order, size_t steps);
+
+/* Reading. A name is valid until the list changes; lifetimes are as told, without what views add. WEIR_ERR_INVALID for
+ * an index that is none. */
+WEIR_API uint32_t weir_buffers_count(const weir_buffers *buffers);
+WEIR_API uint64_t weir_buffers_steps(const weir_buffers *buffers); /* the largest end, or the schedule's length */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_buffer *out);
+/* The gaps of all buffers, in the order in which they were told: the `i`th, with the buffer that has it.
+ * WEIR_ERR_NOT_FOUND behind the last one. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_get_gap(const weir_buffers *buffers, size_t i, uint32_t *index,
+                                                         uint64_t *begin, uint64_t *end);
+
+/* Reads MiniMalloc's CSV: a header that names the columns id, lower (or begin, start), upper (or end, whose steps
+ * count in it), size, and optionally alignment, offset (a fixed one; empty: free), hint (ignored) and gaps ("3-7
+ * 9-11"); then a row for each buffer. Rows of size 0 are buffers without storage. Errors, naming the line:
+ * WEIR_ERR_CORRUPT for what is no such file, WEIR_ERR_INVALID as weir_buffers_add, WEIR_ERR_UNSUPPORTED for gaps in
+ * which part of a buffer stays ("3-7@0:64"), WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. `name` stands for
+ * the text in messages. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_read_csv(const char *path, weir_buffers **out);
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_parse_csv(const char *text, size_t bytes, const char *name,
+                                                           weir_buffers **out);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Offsets for buffers of known lifetimes, so that they fit into one arena as small as can be.
+ *
+ * A plan gives every buffer of a list (weir/plan.h) a *slot*: bytes [offset, offset + length) of the arena of its
+ * kind of memory. The length is the buffer's size rounded up to the plan's alignment. Slots of buffers that are live
+ * in one step, or in conflict, do not overlap, unless one is a view of the other or written in its place.
+ *
+ * An arena cannot be smaller than the most that is live in one step: the *lower bound*. A plan whose arena is as
+ * small as that, or for which the search has seen that nothing smaller exists, is *proven*. Of a plan that was loaded
+ * the first is looked at again; the second would take the search, so that there only the file says so.
+ *
+ * Planning is deterministic: effort is counted in steps of the search, not in seconds, so the same list and options
+ * give the same plan on every machine, as long as neither `seconds` nor `progress` ends it early.
+ *
+ * The search is for plain lists. One with gaps, fixed buffers, conflicts or alignments of its own is placed greedily,
+ * in milliseconds for thousands of buffers and seconds for tens of thousands that are live at once; it is proven only
+ * where it reaches the lower bound. */
 
 typedef struct weir_plan weir_plan;
 
@@ -49,7 +154,7 @@ typedef struct weir_plan_options {
     void *user;
 } weir_plan_options;
 
-typedef struct weir_plan_summary {
+typedef struct weir_plan_details {
     size_t struct_size;
     uint64_t arena;       /* bytes, all kinds together; so are the next two */
     uint64_t lower_bound; /* no plan of these buffers is smaller */
@@ -64,7 +169,7 @@ typedef struct weir_plan_summary {
     double seconds;
     const char *found_by; /* which part of the planner: static storage */
     bool said_proven;     /* of a plan that was loaded, and is above the bound: its file says that it was proven */
-} weir_plan_summary;
+} weir_plan_details;
 
 typedef struct weir_slot {
     size_t struct_size;
@@ -76,17 +181,17 @@ typedef struct weir_slot {
 } weir_slot;
 
 /* Plans the list. `options` NULL: the defaults. Always answers with a plan that weir_plan_check accepts. Errors:
- * WEIR_ERR_INVALID (an alignment that is no power of two, sizes whose sum does not fit, a view that comes to lie beside the
- * alignment it wants, named), WEIR_ERR_CONFLICT (two fixed buffers in each other's way, named), WEIR_ERR_SYSTEM without host memory.
- * Any thread; several lists may be planned at once. */
-WEIR_API WEIR_NODISCARD weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options *options,
-                                                   weir_plan **out);
+ * WEIR_ERR_INVALID (an alignment that is no power of two, sizes whose sum does not fit, a view that comes to lie
+ * beside the alignment it wants, named), WEIR_ERR_CONFLICT (two fixed buffers in each other's way, named),
+ * WEIR_ERR_SYSTEM without host memory. Any thread; several lists may be planned at once. */
+WEIR_API WEIR_NODISCARD weir_status weir_plan_create(const weir_buffers *buffers, const weir_plan_options *options,
+                                                     weir_plan **out);
 
 /* NULL is fine. */
 WEIR_API void weir_plan_destroy(weir_plan *plan);
 
 /* A plan does not change: any thread may read it. WEIR_ERR_INVALID for NULL and for a number that is none. */
-WEIR_API WEIR_NODISCARD weir_status weir_plan_summarize(const weir_plan *plan, weir_plan_summary *out);
+WEIR_API WEIR_NODISCARD weir_status weir_plan_info(const weir_plan *plan, weir_plan_details *out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out);
 /* The arena of one kind of memory; 0 where it has no buffers. */
 WEIR_API uint64_t weir_plan_arena(const weir_plan *plan, weir_kind kind);
@@ -97,20 +202,76 @@ WEIR_API const weir_buffers *weir_plan_buffers(const weir_plan *plan);
 /* What was stated by weir_buffers_schedule: the order and its length; NULL and 0 if nothing was. */
 WEIR_API const uint32_t *weir_plan_schedule(const weir_plan *plan, size_t *steps);
 
-/* Looks whether the plan serves the list (NULL: its own), knowing nothing of how it was made: the same number of buffers,
- * every slot as long as its buffer, aligned, inside its arena; views where they belong; fixed buffers where they are
- * fixed; no bytes of two storages shared in a step in which both are live, or that are in conflict, but for a buffer
- * written over one that ends there; the stated schedule the same; the arena no larger than the highest slot's end.
- * WEIR_ERR_CORRUPT, naming what is wrong. WEIR_ERR_SYSTEM without host memory. Any thread. */
+/* Looks whether the plan serves the list (NULL: its own), knowing nothing of how it was made: the same number of
+ * buffers, every slot as long as its buffer, aligned, inside its arena; views where they belong; fixed buffers where
+ * they are fixed; no bytes of two storages shared in a step in which both are live, or that are in conflict, but for
+ * a buffer written over one that ends there; the stated schedule the same; the arena no larger than the highest
+ * slot's end. WEIR_ERR_CORRUPT, naming what is wrong. WEIR_ERR_SYSTEM without host memory. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const weir_buffers *buffers);
 
-/* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was written
- * so. A file that was changed by hand is WEIR_ERR_CORRUPT, naming the line, and so is one whose plan weir_plan_check does not
- * accept, or whose sizes and offsets add up to more than 63 bits. Whether it is the plan of a list at hand, weir_plan_check
- * with that list tells. WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. */
+/* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was
+ * written so. A file that was changed by hand is WEIR_ERR_CORRUPT, naming the line, and so is one whose plan
+ * weir_plan_check does not accept, or whose sizes and offsets add up to more than 63 bits. Whether it is the plan of
+ * a list at hand, weir_plan_check with that list tells. WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Buffers from the nodes of a graph, in the order in which they run.
+ *
+ * Each node's result is one buffer; a node runs in the step of its number among those that do (further results of a
+ * node have its step). Which results share storage:
+ *   - a reshape, a cast to the same type and a slice of the first axis are views of their input, and take no step's work;
+ *   - a cast to another type has storage of its own, unless `cast_views` is asked for and the size is the same;
+ *   - a computation may name one input over which it can write.
+ * Inputs, parameters and constants of the graph and what is marked as an output live as told in weir_node_kind. */
+
+typedef enum weir_node_kind {
+    WEIR_NODE_COMPUTE = 0,
+    WEIR_NODE_INPUT = 1, /* live in all steps, as parameters and constants are */
+    WEIR_NODE_PARAMETER = 2,
+    WEIR_NODE_CONSTANT = 3,
+    WEIR_NODE_RESHAPE = 4,
+    WEIR_NODE_CAST = 5,
+    WEIR_NODE_NARROW = 6,  /* `elements` of the first input, from `start` on */
+    WEIR_NODE_FURTHER = 7, /* another result of the computation just before */
+    WEIR_NODE_COUNT = 8
+} weir_node_kind;
+
+typedef struct weir_node {
+    size_t struct_size;
+    const char *name; /* as weir_buffer.name */
+    weir_node_kind kind;
+    weir_type type;
+    int64_t elements; /* -1 is a shape that is not known, which no plan can have: WEIR_ERR_INVALID */
+    uint64_t start;   /* of a narrow: elements of the input before it */
+    const uint32_t *inputs;
+    size_t input_count;
+    uint32_t in_place; /* which of `inputs` it may be written over, counted from 1; 0: none */
+    bool output;       /* of the graph: live until the end, and never written over */
+    bool elsewhere;    /* the caller has memory for it: it gets no storage here, and views of it neither */
+} weir_node;
+
+typedef struct weir_node_rules {
+    size_t struct_size;
+    bool cast_views; /* a cast to a type of the same size is a view */
+    /* As the planner that this one descends from: every result takes four bytes an element, whatever its type; every
+     * reshape and every cast shares its first input's slot, whatever the size; a narrow has a slot of its own. Planned with
+     * WEIR_PLAN_BUMP and an alignment of 16, slots are byte for byte where that planner puts them; what has no bytes has
+     * no place. */
+    bool uniform;
+} weir_node_rules;
+
+/* Makes the list of buffers of `count` nodes; buffer i is node i's result. Its schedule has, for each step, the
+ * number of the node that runs then; with `uniform`, every node has a step, views and inputs too. `nodes[0].size` is
+ * the stride. `rules` NULL: none of them. Errors, naming the node: WEIR_ERR_INVALID for an input that is not an
+ * earlier node, so that nothing runs before what it reads, for a view without an input, with other elements or beyond
+ * its bytes, a shape that is not known, a type that is none, a further result without a computation before it, bytes
+ * beyond 64 bits. WEIR_ERR_SYSTEM without host memory. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count,
+                                                            const weir_node_rules *rules, weir_buffers **out);
 
 WEIR_END
 #endif

@@ -1,8 +1,9 @@
 /* weir/pressure.h: callbacks that are asked to give something up before a request for memory waits or is refused.
  *
- * An engine that keeps memory it could do without (cached sequences, a second copy of its weights) registers a function. When
- * a request finds no memory, and nothing that costs nobody anything has helped, the functions are called one by one; after
- * each that made memory available the request is tried again. What they say about that is not asked: weir looks itself. */
+ * An engine that keeps memory it could do without (cached sequences, a second copy of its weights) registers a
+ * function. When a request finds no memory, and nothing that costs nobody anything has helped, the functions are
+ * called one by one; after each that made memory available the request is tried again. What they say about that is
+ * not asked: weir looks itself. */
 #ifndef WEIR_PRESSURE_H
 #define WEIR_PRESSURE_H
 
@@ -20,24 +21,87 @@ typedef struct weir_pressure {
     unsigned attempt; /* which call of this function it is for this request, from 1 */
 } weir_pressure;
 
-/* Called on the requesting thread with no lock of weir's held; it may call weir, free, allocate and trim, with these limits: a
- * request made inside one calls no callbacks, and neither the requesting client's close nor the runtime's end may be waited
- * for. `pressure` is valid during the call. It may take its time; the request waits for it. Memory that it frees on a stream
- * helps when the device is past that, or before, where the request's own stream can be ordered behind it. */
+/* Called on the requesting thread with no lock of weir's held; it may call weir, free, allocate and trim, with these
+ * limits: a request made inside one calls no callbacks, and neither the requesting client's close nor the runtime's
+ * end may be waited for. `pressure` is valid during the call. It may take its time; the request waits for it. Memory
+ * that it frees on a stream helps when the device is past that, or before, where the request's own stream can be
+ * ordered behind it. */
 typedef void (*weir_pressure_fn)(const weir_pressure *pressure, void *user);
 
-/* Registers the function with the runtime whose memory it can make room in: "host" for pinned and pageable memory. The lowest
- * priority is asked first, of equal ones the one registered first. One that made room is asked again, up to 64 times, before
- * the next is. Called for weir_alloc, weir_alloc_with and weir_reserve, after free and freed memory of everybody was looked
- * at, moved and given up by other threads, and before pending frees are waited for. Not for requests with WEIR_ALLOC_NO_WAIT, on a
- * stream that is being captured, nor for weir_resize. Errors: WEIR_ERR_INVALID for NULL, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_pressure_add(weir_runtime *runtime, int priority, weir_pressure_fn fn,
-                                                      void *user, uint64_t *id);
+/* Registers the function with the runtime whose memory it can make room in: "host" for pinned and pageable memory.
+ * The lowest priority is asked first, of equal ones the one registered first. One that made room is asked again, up
+ * to 64 times, before the next is. Called for weir_alloc, weir_alloc_with and weir_reservation_create, after free and
+ * freed memory of everybody was looked at, moved and given up by other threads, and before pending frees are waited
+ * for. Not for requests with WEIR_ALLOC_NO_WAIT, on a stream that is being captured, nor for weir_resize. Errors:
+ * WEIR_ERR_INVALID for NULL, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn,
+                                                           void *user, uint64_t *id);
 
-/* Ends that: the function is called no more. Waits for calls of it on other threads to end, except when called inside a
- * pressure callback, this or another one: then such calls may still be running. WEIR_ERR_NOT_FOUND for an id that is none or was
- * removed; other errors as above. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_pressure_remove(weir_runtime *runtime, uint64_t id);
+/* Ends that: the function is called no more. Waits for calls of it on other threads to end, except when called inside
+ * a pressure callback, this or another one: then such calls may still be running. WEIR_ERR_NOT_FOUND for an id that
+ * is none or was removed; other errors as above. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Giving memory back to the driver, and what keeps the rest of it.
+ *
+ * What goes back goes back in segments (weir/stats.h) that are wholly free. Each of these calls first frees what is
+ * pending and passed, and gives up what threads keep parked; none waits for work on a stream. */
+
+/* So much wholly free memory is kept when the device is short of it though the budget is not used up, and when the
+ * budget is lowered: enough for the small change of engines, little beside a device. */
+#define WEIR_IDLE_KEPT (UINT64_C(64) << 20)
+
+/* A block that keeps segments from being wholly free. Each segment counts for that one of its live blocks which has
+ * the most of it, so that what all blocks pin adds up to what is pinned; when that block goes, smaller ones may still
+ * be there. */
+typedef struct weir_pin {
+    weir_block block;
+    uint64_t charged; /* the block itself */
+    uint64_t pinned;  /* bytes around it that nobody uses */
+    const weir_client *client;
+    char client_name[64];
+    char tag[48]; /* "" is none */
+    weir_class memory_class;
+    weir_stream stream; /* where it was allocated */
+} weir_pin;
+
+enum { WEIR_TRIM_PINS = 8 };
+
+typedef struct weir_trim_report {
+    size_t struct_size;
+    uint64_t released; /* bytes given back by this call */
+    uint64_t left;     /* cached and spare bytes afterwards: the sum of the next five */
+    uint64_t pinned;   /* unused, in segments with live blocks */
+    uint64_t
+        unpassed;   /* unused, in segments from which only blocks or frees are to go that the device, or another thread,
+                          has not done with */
+    uint64_t idle;  /* in segments that are wholly free: up to `keep`, and what the driver did not take back */
+    uint64_t spare; /* in segments that are mapped nowhere: the same */
+    uint64_t busy;  /* in the hands of other threads */
+    uint64_t pending; /* freed bytes that the device is not past; they are not among those left, but will be */
+    uint64_t pinning; /* blocks that pin anything */
+    uint32_t pins;    /* so many of pin[] are filled, those that pin the most first */
+    weir_pin pin[WEIR_TRIM_PINS];
+} weir_trim_report;
+
+typedef struct weir_trim_options {
+    size_t struct_size;
+    uint64_t keep; /* bytes of cached and spare memory that may be left */
+    bool
+        idle_only; /* instead: wholly free segments go until at most WEIR_IDLE_KEPT bytes of such are left, however much
+                       else is cached. weir does so by itself when the driver has no more memory although the budget
+                       allows it, and when the budget is lowered */
+} weir_trim_options;
+
+/* Gives cached and spare memory back to the driver. `options` NULL: all that can go. `out` (may be NULL) says how
+ * much that was, and what stays why. Making the report costs what weir_layout_walk costs; one whose struct_size ends
+ * before the member `left` gets `released` alone, and costs nothing. Errors: WEIR_ERR_INVALID; WEIR_ERR_SYSTEM
+ * without host memory for the report, when the memory has been given back all the same; WEIR_ERR_FORKED. Waits for no
+ * work. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *options,
+                                                      weir_trim_report *out);
 
 WEIR_END
 #endif

@@ -3,11 +3,11 @@
  * Every byte of the device that weir holds is in exactly one state:
  *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
  *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
- * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past it;
- * parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on the same
- * stream: they count against that client's maximum until somebody needs them, who gets them,
- * and promised bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the
- * driver has given out, and never exceeds the budget. Bytes, all of them. */
+ * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
+ * it; parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
+ * the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
+ * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver
+ * has given out, and never exceeds the budget. Bytes, all of them. */
 #ifndef WEIR_STATS_H
 #define WEIR_STATS_H
 
@@ -32,8 +32,8 @@ typedef enum weir_rung {
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 
-/* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number that
- * is none. */
+/* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number
+ * that is none. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
 typedef struct weir_stats {
@@ -74,10 +74,10 @@ typedef struct weir_client_stats {
     char name[64];
     uint64_t guaranteed, maximum;
     uint64_t live, pending, promised;
-    uint64_t live_class[WEIR_CLASS_COUNT]; /* adds up to live */
-    uint64_t peak;                         /* of live + pending */
-    uint64_t peak_class[WEIR_CLASS_COUNT]; /* live + pending by class at the moment of that peak: adds up to it */
-    uint64_t blocks;                       /* live ones */
+    uint64_t live_class[WEIR_CLASS_MOST]; /* adds up to live */
+    uint64_t peak;                        /* of live + pending */
+    uint64_t peak_class[WEIR_CLASS_MOST]; /* live + pending by class at the moment of that peak: adds up to it */
+    uint64_t blocks;                      /* live ones */
     uint64_t allocations, frees, refusals;
     uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];
@@ -86,18 +86,18 @@ typedef struct weir_client_stats {
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
- * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in clients[0].struct_size; `count` (may
- * be NULL) gets how many there are. Exact at every moment: no state is counted twice or missed. Peaks are exact where one
- * thread allocates for a client, or while nothing is parked; where several do, a peak may be off by no more than the bytes
- * that were parked for the client at that moment. Any thread. */
+ * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in
+ * clients[0].struct_size; `count` (may be NULL) gets how many there are. Exact at every moment: no state is counted
+ * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is parked; where several
+ * do, a peak may be off by no more than the bytes that were parked for the client at that moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
 /* One client's line of it. */
-WEIR_API WEIR_NODISCARD weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
 
-/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of weir_memory_stats.
- * Any thread. */
+/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of
+ * weir_memory_stats. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_reset_peaks(weir_runtime *runtime);
 
 /* The same book in the names of torch.cuda.memory_stats, for those who know that. */
@@ -121,7 +121,7 @@ typedef struct weir_memory_stats {
      * 0 with other resources, which do not split. */
     weir_gauge inactive_split_bytes;
     weir_gauge allocation; /* live blocks */
-    weir_gauge segment;    /* segments, as weir/layout.h has them, without what the pool of `async` keeps */
+    weir_gauge segment;    /* segments, as weir/stats.h has them, without what the pool of `async` keeps */
     weir_gauge active;     /* live and pending blocks; the tail that a resize cut off is one until it has passed */
     weir_gauge
         inactive_split; /* segments of which a part is in blocks and a part is not (PyTorch counts the free parts) */
@@ -132,10 +132,81 @@ typedef struct weir_memory_stats {
 /* One moment of it, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the peaks of what several
  * threads park and take back may be off as is said there, and requested_bytes.peak is that of a moment at which some
  * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out);
 
 /* What came and went, retries and refusals start again from 0 in weir_memory_stats; weir_stats goes on. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_reset_accumulated(weir_runtime *runtime);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Where memory lies: every segment that the driver gave, with the blocks and the free runs in it.
+ *
+ * A segment is what comes from the driver and goes back to it in one span: a handle with `mapped`, an allocation with
+ * `direct`, `async` and `segments`. Its spans follow each other without gaps and add up to it. A block
+ * that lies over several segments has a span in each. */
+
+typedef enum weir_span_state {
+    WEIR_SPAN_LIVE = 0,
+    WEIR_SPAN_PENDING = 1,       /* freed; the device is not yet past it */
+    WEIR_SPAN_THREAD_CACHED = 2, /* freed, and kept by a thread for the same client and stream */
+    WEIR_SPAN_PROMISED = 3,      /* a thread is making a block of it, or undoing that */
+    WEIR_SPAN_FREE = 4,
+    WEIR_SPAN_ORDERED = 5, /* free, for `stream` alone as yet: the device may not be past what was freed there */
+    WEIR_SPAN_KEPT = 6,    /* what is left beside a block and serves nobody else: direct, async, segments */
+    WEIR_SPAN_SPARE = 7,   /* a segment that is mapped nowhere */
+    WEIR_SPAN_BUSY = 8,    /* a thread has it mapped or unmapped right now */
+    WEIR_SPAN_COUNT = 9
+} weir_span_state;
+
+enum { WEIR_SPAN_MOST = 16 }; /* places by state in structures, so that states can be added */
+
+/* "live" and so on, as in the command's JSON; "?" for a number that is none. */
+WEIR_API const char *weir_span_state_name(weir_span_state state);
+
+typedef struct weir_segment {
+    size_t struct_size;
+    uint32_t number; /* from 0, in the order of the walk */
+    uint32_t spans;  /* at least one */
+    const void
+        *address; /* NULL: a spare one, and what the pool of `async` keeps, which is one segment without addresses */
+    uint64_t bytes;
+} weir_segment;
+
+typedef struct weir_span {
+    size_t struct_size;
+    weir_span_state state;
+    const void *address; /* NULL where the segment has none */
+    uint64_t bytes;      /* of this segment */
+    weir_block block;    /* the block that this is a part of; a NULL pointer: none. generation 0 unless it is live */
+    uint64_t charged;    /* the whole block, as the ledger counts it, */
+    uint64_t requested;  /* and as its user asked for it */
+    const weir_client *client; /* to be told apart by; it may be closed by now */
+    const char *client_name;   /* "" is none, "?" one that was not kept (weir/client.h); valid as long as the process */
+    const char *tag;           /* the same */
+    weir_class memory_class;   /* of a block */
+    weir_stream stream;        /* where the block was allocated, or in whose order the span is free */
+} weir_span;
+
+typedef struct weir_layout_totals {
+    size_t struct_size;
+    uint64_t held; /* as the ledger has it: weir_stats.held */
+    /* By state. They and `in_hand` add up to `held`. */
+    uint64_t bytes[WEIR_SPAN_MOST];
+    uint64_t in_hand; /* between the driver and their place in a thread's hands; 0 while no thread is in the driver */
+    uint64_t segments, spans;
+} weir_layout_totals;
+
+typedef void (*weir_layout_fn)(const weir_segment *segment, const weir_span *span, void *user);
+
+/* Tells `fn` (NULL: nobody) every span of what counts in the runtime's ledger: segment by segment, and in each by
+ * address. `out` (may be NULL) gets the sums. On the host, the pinned and pageable memory of other runtimes is in it.
+ *
+ * One moment: everything is copied with the resources locked, and told afterwards with no lock held, so that `fn` may
+ * call weir, and what it is told may be past. Only what threads park and take back meanwhile (weir/stats.h) is of a
+ * moment a little later. Takes host memory for the copy and, while allocations wait, some 50 ns a span. Errors:
+ * WEIR_ERR_INVALID, WEIR_ERR_SYSTEM without host memory, WEIR_ERR_FORKED; nothing was told then. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *user,
+                                                     weir_layout_totals *out);
 
 WEIR_END
 #endif

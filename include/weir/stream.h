@@ -1,13 +1,12 @@
 /* weir/stream.h: streams, the order in which a device does its work.
  *
  * A stream is an id that carries its runtime, its place and its generation: a stale or foreign one is answered with
- * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does not,
- * unless something orders it. On the host driver every stream is a thread, so that work is truly asynchronous. */
+ * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does
+ * not, unless something orders it. On the host driver every stream is a thread, so that work is truly asynchronous. */
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H
 
-#include <weir/kind.h>
-#include <weir/runtime.h>
+#include <weir/client.h>
 
 WEIR_BEGIN
 
@@ -27,34 +26,36 @@ typedef struct weir_stream {
  * that are registered counted in, then WEIR_ERR_BUSY; never a silent fallback to a default stream. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
 
-/* Gives the stream back when its work is done: waits for that work. Blocks freed on it are final then; blocks allocated
- * on it stay live. WEIR_ERR_STREAM_MISUSE when it is not an acquired stream, or captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST;
- * WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays acquired. */
+/* Gives the stream back when its work is done: waits for that work. Blocks freed on it are final then; blocks
+ * allocated on it stay live. WEIR_ERR_STREAM_MISUSE when it is not an acquired stream, or captured; WEIR_ERR_INVALID
+ * for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays acquired. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
 
 /* Makes a stream known that somebody else made (a CUstream) and keeps; frees and uses can then be ordered on it. The
- * caller keeps it alive until it is unregistered. Registered twice, it has the same id and must be unregistered twice. A
- * stream that has the address of a registered one that is gone is told apart, where the driver can: it gets an id of its
- * own, and the old one answers WEIR_ERR_STREAM_MISUSE from then on. What was freed, used or queued by weir on that one still
- * waits for its work. No event can tell of the end of a destroyed stream's work, so that some of this waits for a point behind
- * all work of the device, which weir asks the driver for when memory is short or given back (weir/trim.h), and not while it
- * knows of a capture: a launch that uses a block which waits so is WEIR_ERR_STREAM_MISUSE until the capture has ended. Unregister streams
- * before you destroy them, and nothing of this happens. Errors: WEIR_ERR_INVALID for NULL, for what CUDA's headers
- * call default streams (ask weir_stream_default for those) and for the runtime's own, WEIR_ERR_STREAM_MISUSE for a stream of
- * another context, and on cuda for one that is being captured (the capture goes on: register before it), WEIR_ERR_UNSUPPORTED on host, whose streams are weir's own, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
+ * caller keeps it alive until it is unregistered. Registered twice, it has the same id and must be unregistered
+ * twice. A stream that has the address of a registered one that is gone is told apart, where the driver can: it gets
+ * an id of its own, and the old one answers WEIR_ERR_STREAM_MISUSE from then on. What was freed, used or queued by
+ * weir on that one still waits for its work. No event can tell of the end of a destroyed stream's work, so that some
+ * of this waits for a point behind all work of the device, which weir asks the driver for when memory is short or
+ * given back (weir/pressure.h), and not while it knows of a capture: a launch that uses a block which waits so is
+ * WEIR_ERR_STREAM_MISUSE until the capture has ended. Unregister streams before you destroy them, and nothing of this
+ * happens. Errors: WEIR_ERR_INVALID for NULL, for what CUDA's headers call default streams (ask weir_stream_default
+ * for those) and for the runtime's own, WEIR_ERR_STREAM_MISUSE for a stream of another context, and on cuda for one
+ * that is being captured (the capture goes on: register before it), WEIR_ERR_UNSUPPORTED on host, whose streams are
+ * weir's own, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);
 
-/* Ends that, once the work put on it so far is done, for which it waits. WEIR_ERR_STREAM_MISUSE when it is not registered, or
- * captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays
- * registered. Any thread. A per-thread stream is waited for by its own thread alone: others, which may unregister it when
- * that thread has ended or no longer works on it, wait for what weir has recorded there (frees, launches, uses, zeros of
- * allocations), and not for work that was put on it since. */
+/* Ends that, once the work put on it so far is done, for which it waits. WEIR_ERR_STREAM_MISUSE when it is not
+ * registered, or captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the
+ * wait fails, and the stream stays registered. Any thread. A per-thread stream is waited for by its own thread alone:
+ * others, which may unregister it when that thread has ended or no longer works on it, wait for what weir has
+ * recorded there (frees, launches, uses, zeros of allocations), and not for work that was put on it since. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_unregister(weir_stream stream);
 
 /* One of CUDA's default streams, for programs that work on it; weir itself never does. An id as from
- * weir_stream_register: unregister it. The per-thread stream is the calling thread's, and its id serves that thread alone;
- * on others it is WEIR_ERR_STREAM_MISUSE, but for weir_stream_unregister. Errors: WEIR_ERR_INVALID for NULL and for what is none,
- * WEIR_ERR_UNSUPPORTED on devices without, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
+ * weir_stream_register: unregister it. The per-thread stream is the calling thread's, and its id serves that thread
+ * alone; on others it is WEIR_ERR_STREAM_MISUSE, but for weir_stream_unregister. Errors: WEIR_ERR_INVALID for NULL
+ * and for what is none, WEIR_ERR_UNSUPPORTED on devices without, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which,
                                                         weir_stream *out);
 
@@ -65,32 +66,93 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_synchronize(weir_stream stream);
 /* The driver's own stream (a CUstream on cuda; NULL on host, for WEIR_STREAM_HOST and for a stale stream). */
 WEIR_API void *weir_stream_native(weir_stream stream);
 
-/* Between these two a stream is being captured into a graph: its work happens when the graph is launched, once, often or
- * never, so that no event on it tells anything about now. What would need one is refused with WEIR_ERR_STREAM_MISUSE: freeing
- * a block on it, launches (declare them around the launch of the graph), weir_use_record, waiting for it, releasing it,
- * and allocations for which something must be queued (zeros, and all of a resource that allocates in stream order). Other
- * allocations serve without waiting; weir_copy, weir_fill and weir_call become part of the graph, on drivers that capture.
- * weir_graph_begin (weir/graph.h) does the same and gives the graph memory of its own, which can be freed within.
- * weir also looks itself whether a stream is being captured, where the driver can tell, but not each time for what a thread
- * frees and allocates there again and again; begin says so beforehand, and works on every driver. The caller starts and ends the driver's own capture, inside. begin is WEIR_ERR_BUSY while the stream
- * is captured already, WEIR_ERR_INVALID for WEIR_STREAM_HOST, WEIR_ERR_STREAM_MISUSE for CUDA's legacy stream, which cannot be
- * captured; end is WEIR_ERR_INVALID without a begin. Any thread. */
+/* Between these two a stream is being captured into a graph: its work happens when the graph is launched, once, often
+ * or never, so that no event on it tells anything about now. What would need one is refused with
+ * WEIR_ERR_STREAM_MISUSE: freeing a block on it, launches (declare them around the launch of the graph),
+ * weir_use_record, waiting for it, releasing it, and allocations for which something must be queued (zeros, and all
+ * of a resource that allocates in stream order). Other allocations serve without waiting; weir_copy, weir_fill and
+ * weir_call become part of the graph, on drivers that capture. weir_capture_pool_begin (weir/stream.h) does the same
+ * and gives the graph memory of its own, which can be freed within. weir also looks itself whether a stream is being
+ * captured, where the driver can tell, but not each time for what a thread frees and allocates there again and again;
+ * begin says so beforehand, and works on every driver. The caller starts and ends the driver's own capture, inside.
+ * begin is WEIR_ERR_BUSY while the stream is captured already, WEIR_ERR_INVALID for WEIR_STREAM_HOST,
+ * WEIR_ERR_STREAM_MISUSE for CUDA's legacy stream, which cannot be captured; end is WEIR_ERR_INVALID without a begin.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_capture_begin(weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_capture_end(weir_stream stream);
 
-/* The three below queue work and return; the work happens in stream order. On WEIR_STREAM_HOST it is done at return. On cuda a
- * copy from or to memory of the host's that is not pinned (weir/kind.h) may itself return only when the stream has come to it.
- * The bytes are not checked against blocks: that they are live until the work is done is the caller's promise, kept by
- * freeing them on the same stream. `runtime` must be the stream's. Errors: WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID for NULL,
- * WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST. */
+/* The three below queue work and return; the work happens in stream order. On WEIR_STREAM_HOST it is done at return.
+ * On cuda a copy from or to memory of the host's that is not pinned (weir/base.h) may itself return only when the
+ * stream has come to it. The bytes are not checked against blocks: that they are live until the work is done is the
+ * caller's promise, kept by freeing them on the same stream. `runtime` must be the stream's. Errors:
+ * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID for NULL, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST. */
 WEIR_API WEIR_NODISCARD weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t bytes,
                                               weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t bytes,
                                               weir_stream stream);
-/* `fn` runs on a thread of the driver's; it must not call weir or the driver (a rule of CUDA's, kept on every driver so
- * that what works on one works on all), nor wait for another stream's: on cuda those of all streams run on one thread. */
+/* `fn` runs on a thread of the driver's; it must not call weir or the driver (a rule of CUDA's, kept on every driver
+ * so that what works on one works on all), nor wait for another stream's: on cuda those of all streams run on one
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user,
                                               weir_stream stream);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Memory for what is captured into graphs.
+ *
+ * A captured graph has the addresses of its blocks in it, and uses them whenever it is launched, also those of blocks
+ * that were freed while it was captured. So a client's allocations on a stream that is captured for a
+ * weir_capture_pool come from a pool of that graph's own, and what of it is freed, then or later, stays the pool's:
+ * pending in the client's account, its addresses untouched, and used again by later allocations of captures for the
+ * same weir_capture_pool alone, until it is closed.
+ *
+ * Several captures may share one weir_capture_pool, one after another, which saves memory: a later one may have the
+ * bytes that an earlier one has freed. They are then launched so that no two of them run at once, and the content of
+ * a block that a later one leaves is good until an earlier one is launched again. What is to run side by side has a
+ * weir_capture_pool each.
+ *
+ * Live blocks stay where they are, as everywhere in weir, so that a graph may also use blocks that were allocated
+ * outside of captures; it is the program that keeps those until the last launch. */
+
+typedef struct weir_capture_pool weir_capture_pool;
+
+/* Opens a pool for captures of the client's, in its runtime's device memory. Nothing is taken before it is needed. A
+ * client with an open one cannot be closed (WEIR_ERR_BUSY). Errors: WEIR_ERR_INVALID (NULL, a closed client),
+ * WEIR_ERR_UNSUPPORTED where the runtime's resource allocates nothing in captures (WEIR_FEATURE_CAPTURABLE),
+ * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **out);
+
+/* weir_capture_begin (weir/stream.h, which has its errors and what a captured stream refuses), and until
+ * weir_capture_pool_end the client's allocations of device memory on the stream are of the graph's pool. Blocks of
+ * the pool may be freed on the stream meanwhile, behind all that was captured so far; other blocks may not. A request
+ * with a reservation is met with new memory. Other clients' allocations, and those on other streams that join the
+ * capture, are as in any capture. Errors besides: WEIR_ERR_BUSY while another capture for the graph has not ended,
+ * WEIR_ERR_STREAM_MISUSE for a stream of another runtime. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);
+
+/* Ends that capture; also where the stream has gone meanwhile. WEIR_ERR_INVALID when the graph does not capture this
+ * stream. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream);
+
+/* What was captured will not be launched again, and its last launches are done when the work is that is on `stream`
+ * now (WEIR_STREAM_HOST: are done). What the pool holds goes back in that order, and behind the uses that were
+ * declared; nothing waits. Blocks of it that are live become ordinary ones, which are freed behind the last launch
+ * like any that it uses. The graph is gone afterwards: no call may be using it, and none may name it again; frees of
+ * its blocks may go on. NULL is nothing. WEIR_ERR_BUSY while a capture for it has not ended, WEIR_ERR_STREAM_MISUSE,
+ * WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, each of which leaves it open. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stream);
+
+typedef struct weir_capture_pool_details {
+    size_t struct_size;
+    uint64_t number;      /* by which details call it; unique within the process, from 1 */
+    uint64_t held;        /* bytes that were freed and wait for later captures; pending in the client's account */
+    uint64_t held_blocks; /* in so many pieces */
+    uint64_t live_blocks; /* of its pool */
+    weir_stream stream;   /* that is being captured; WEIR_STREAM_HOST: none is */
+} weir_capture_pool_details;
+
+/* A look at a moment. WEIR_ERR_INVALID for NULL, or when member struct_size is not set. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_info(weir_capture_pool *graph, weir_capture_pool_details *out);
 
 WEIR_END
 #endif

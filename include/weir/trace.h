@@ -1,11 +1,12 @@
 /* weir/trace.h: what happened, event by event.
  *
  * A trace records from the moment it is opened; the blocks that are live then come first, as allocations on
- * WEIR_STREAM_HOST, for nobody knows any more what was ordered behind them. The trace of a host's runtime has what counts
- * in its ledger: also the pinned and pageable blocks of other runtimes, whose own traces do not have them. Every event is
- * given its order within the step that it tells of: what the ledger does within the ledger's own step, so that a free never
- * stands behind the reuse of its address; a use between the opening of its ticket and the giving back, so that it never
- * stands behind the free of its block; work on streams, streams and notes before the call returns.
+ * WEIR_STREAM_HOST, for nobody knows any more what was ordered behind them. The trace of a host's runtime has what
+ * counts in its ledger: also the pinned and pageable blocks of other runtimes, whose own traces do not have them.
+ * Every event is given its order within the step that it tells of: what the ledger does within the ledger's own step,
+ * so that a free never stands behind the reuse of its address; a use between the opening of its ticket and the giving
+ * back, so that it never stands behind the free of its block; work on streams, streams and notes before the call
+ * returns.
  *
  * Events are read with weir_trace_read, or handed to sinks. While no trace is open, recording costs a load. */
 #ifndef WEIR_TRACE_H
@@ -89,9 +90,10 @@ typedef struct weir_event {
 
 /* Sinks ------------------------------------------------------------------------------------------------------------- */
 
-/* Where a trace's events go. They are called with no lock of weir's held, but one after the other: in the order of the
- * events, by whichever thread ends a call of weir's when enough events wait, by a flush and by the close. Inside, weir may
- * be called; flushing or closing the trace, adding to it, or destroying a runtime is WEIR_ERR_BUSY or nothing there. */
+/* Where a trace's events go. They are called with no lock of weir's held, but one after the other: in the order of
+ * the events, by whichever thread ends a call of weir's when enough events wait, by a flush and by the close. Inside,
+ * weir may be called; flushing or closing the trace, adding to it, or destroying a runtime is WEIR_ERR_BUSY or
+ * nothing there. */
 typedef struct weir_sink {
     size_t struct_size;
     void *user;
@@ -103,11 +105,12 @@ typedef struct weir_sink {
     void (*lost)(void *user, uint64_t count); /* before the close: so many events never came; NULL: of no interest */
 } weir_sink;
 
-/* A file of comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream
- * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A resize is a
- * free and an allocation. RMM's own reader ends at an action that it does not know, so that what RMM has no word for (a reap, a
- * use) has no row here; the binary file has it. An old file is overwritten. out->size is the caller's to set, as everywhere. The
- * sink is for one trace at a time. Errors: WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
+/* A file of comma-separated values: the columns that RMM's logging adaptor writes,
+ * Thread,Time,Action,Pointer,Size,Stream with the actions allocate, allocate failure and free, and behind them
+ * Client,Class,Tag,Order,Nanoseconds. A resize is a free and an allocation. RMM's own reader ends at an action that
+ * it does not know, so that what RMM has no word for (a reap, a use) has no row here; the binary file has it. An old
+ * file is overwritten. out->size is the caller's to set, as everywhere. The sink is for one trace at a time. Errors:
+ * WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
 WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
 
 /* A binary file with all members of every event, which `weir simulate --trace` reads; docs/guide/trace.md describes it.
@@ -123,13 +126,12 @@ typedef struct weir_trace_options {
     size_t sink_count;
 } weir_trace_options;
 
-/* Starts recording on `runtime`, keeping at most `capacity` unread events (0: 1,048,576); later ones are counted as lost
- * until somebody reads. One trace per runtime beside that of the option `trace`: WEIR_ERR_BUSY otherwise. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out);
-
-/* The same with everything said. The sinks are the trace's when it answers WEIR_OK, and still the caller's otherwise. */
-WEIR_API WEIR_NODISCARD weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options *options,
-                                                         weir_trace **out);
+/* Starts recording on `runtime`. `options` may be NULL: no sinks, 1,048,576 unread events; those beyond are counted
+ * as lost until somebody reads. The sinks are the trace's when it answers WEIR_OK, and still the caller's otherwise.
+ * One trace per runtime beside that of the option `trace`: WEIR_ERR_BUSY otherwise. Other errors: WEIR_ERR_INVALID,
+ * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *options,
+                                                      weir_trace **out);
 
 /* One sink more; it gets the events that have not been read or handed out yet. It is the trace's from here on, which
  * closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
@@ -147,25 +149,26 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_flush(weir_trace *trace);
 /* How many events were lost so far, because as many as the capacity were waiting. */
 WEIR_API uint64_t weir_trace_lost(const weir_trace *trace);
 
-/* How many calls of sinks have failed so far. The caller of weir whose thread it was is never told; the log is, once for
- * each sink. */
+/* How many calls of sinks have failed so far. The caller of weir whose thread it was is never told; the log is, once
+ * for each sink. */
 WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
 
 /* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
-WEIR_API void weir_trace_close(weir_trace *trace);
+WEIR_API void weir_trace_destroy(weir_trace *trace);
 
-/* The trace of the adaptor "log" in the runtime's stack (weir/resource.h), to read from, flush or add sinks to: what
- * reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their
- * result. It belongs to the runtime: closing it does nothing. NULL without such an adaptor. Any thread. */
+/* The trace of the adaptor "log" in the runtime's stack (weir/runtime.h), to read from, flush or add sinks to: what
+ * reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and
+ * WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their result. It belongs to the runtime: closing it does nothing. NULL
+ * without such an adaptor. Any thread. */
 WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
 
 /* Notes ------------------------------------------------------------------------------------------------------------- */
 
-/* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without declaring
- * it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program with it. They
- * do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they answer WEIR_ERR_FORKED,
- * traced or not. Otherwise WEIR_ERR_INVALID for NULL, no access, or no bytes, WEIR_ERR_STREAM_MISUSE for a stream that is not the
- * runtime's. Any thread. */
+/* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without
+ * declaring it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program
+ * with it. They do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they
+ * answer WEIR_ERR_FORKED, traced or not. Otherwise WEIR_ERR_INVALID for NULL, no access, or no bytes,
+ * WEIR_ERR_STREAM_MISUSE for a stream that is not the runtime's. Any thread. */
 
 /* "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever the host did so far. A
  * number stands for its latest record. */

@@ -28,7 +28,7 @@ typedef struct wi_bitmap {
     uint64_t trees; /* bit n - 1: some word has the bound n */
     uint64_t *tree; /* 64 trees of tree_words each, interleaved; the level of single words first */
     uint32_t tree_words, levels, level[WI_BITMAP_LEVELS]; /* where each level of a tree begins */
-    uint64_t changes;                                     /* for the invariant checker */
+    uint64_t changes;                                     /* for the law checker */
 } wi_bitmap;
 
 /* `count` ones from bit `from` on, within a word; count is from 1 to 64. */
@@ -83,7 +83,7 @@ static inline bool wi_bitmap_is_free(const wi_bitmap *bitmap, uint32_t place)
  * are read at random cost a miss of the address tables else. NULL when there is no memory. */
 void *wi_table_make(size_t count, size_t size);
 
-/* Executes the invariants; nothing in builds without WEIR_INVARIANTS. */
+/* Executes the laws; nothing in builds without WEIR_INVARIANTS. */
 void wi_bitmap_check(wi_bitmap *bitmap);
 
 #endif

@@ -1,7 +1,7 @@
 #include "base/intern.h"
 #include "base/hash.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
 
 enum { BUCKETS = 1 << 14 };
 

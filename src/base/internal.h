@@ -2,7 +2,7 @@
 #ifndef WI_INTERNAL_H
 #define WI_INTERNAL_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,11 +23,11 @@ static inline uint64_t wi_opaque(uint64_t value)
 #define WI_MIB (UINT64_C(1) << 20)
 #define WI_GIB (UINT64_C(1) << 30)
 
-/* The invariants written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process
- * there, because going on would only move the damage. Other builds do not contain them. */
+/* The laws written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process there,
+ * because going on would only move the damage. Other builds do not contain them. */
 #ifdef WEIR_INVARIANTS
-_Noreturn void wi_invariant_broken(const char *condition, const char *file, int line);
-#define wi_assert(condition) ((condition) ? (void)0 : wi_invariant_broken(#condition, __FILE__, __LINE__))
+_Noreturn void wi_law_broken(const char *law, const char *file, int line);
+#define wi_assert(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
 #else
 #define wi_assert(condition) ((void)sizeof(condition))
 #endif
@@ -103,14 +103,24 @@ static inline bool wi_copy_out(void *to, size_t caller_size, const void *from, s
            wi_min(caller_size, our_size) - sizeof(size_t));
     return true;
 }
-/* The other way: an option structure, with zeros for what the caller does not know. */
-static inline bool wi_copy_in(void *to, size_t our_size, const void *from, size_t caller_size)
+/* The other way: an options structure, with zeros for what the caller does not know. What this library does not know has to
+ * be zero: an option that somebody sets is obeyed or refused, never dropped. Errors, naming `call` and the structure:
+ * WEIR_ERR_INVALID for NULL, a struct_size that is not set, or one that no header ever had; WEIR_ERR_UNSUPPORTED for
+ * something set beyond our size. */
+enum { WI_LATER_MEMBERS = 4096 }; /* a later header's structure has at most so many bytes more than ours */
+weir_status wi_copy_in_other(void *to, size_t our_size, const void *from, size_t caller_size, const char *call,
+                             const char *type);
+static inline weir_status wi_copy_in(void *to, size_t our_size, const void *from, size_t caller_size, const char *call,
+                                     const char *type)
 {
-    if (caller_size < 2 * sizeof(size_t))
-        return false;
-    memset(to, 0, our_size);
-    memcpy(to, from, wi_min(caller_size, our_size));
-    return true;
+    if (wi_unlikely(caller_size != our_size))
+        return wi_copy_in_other(to, our_size, from, caller_size, call, type);
+    memcpy(to, from, our_size);
+    return WEIR_OK;
 }
+#define WI_COPY_IN(type, to, from, call)                                                                               \
+    wi_copy_in(1 ? (to) : (type *)NULL, sizeof(type), from, (from) ? (from)->struct_size : 0, call, #type)
+/* Options that may be NULL: `to` stays as it is then. */
+#define WI_COPY_OPTIONS_IN(type, to, from, call) ((from) ? WI_COPY_IN(type, to, from, call) : WEIR_OK)
 
 #endif

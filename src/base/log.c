@@ -2,7 +2,7 @@
 #include "base/internal.h"
 #include "base/options.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
 
 #include <stdarg.h>
 #include <stdio.h>

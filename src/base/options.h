@@ -1,10 +1,10 @@
-/* What the rest of the library needs of options beyond weir/options.h. */
+/* What the rest of the library needs of options beyond weir/base.h. */
 #ifndef WI_OPTIONS_H
 #define WI_OPTIONS_H
 
 #include "base/internal.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
 
 /* The budget that the option names for a device, 0 if none. WEIR_ERR_INVALID when the option holds no size for it. */
 weir_status wi_option_budget(const char *device, uint64_t *bytes);

@@ -10,8 +10,8 @@ typedef struct owned {
 static pthread_key_t key; /* the thread's list */
 static bool usable;
 
-/* Other libraries' ends may come after this and need a place again: that gets the thread another list, which the system
- * comes back for. */
+/* Other libraries' ends may come after this and need a place again: that gets the thread a list anew, which the system comes
+ * back for. */
 static void end_thread(void *list)
 {
     for (owned *o = list, *next; o; o = next) {

@@ -1,7 +1,7 @@
 # What needs nothing but libc and public calls. Libraries and programs beside libweir, which exports none of it, link it by itself
 # (weir_base).
 set(WEIR_BASE_SOURCES)
-foreach(file duration edit_distance keywords pointer_map treap)
+foreach(file duration edit_distance keywords pointer_map structures treap)
   list(APPEND WEIR_BASE_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 list(APPEND WEIR_SOURCES ${WEIR_BASE_SOURCES})

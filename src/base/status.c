@@ -93,9 +93,9 @@ weir_status weir_fail(weir_status status, const char *format, ...)
 }
 
 #ifdef WEIR_INVARIANTS
-void wi_invariant_broken(const char *condition, const char *file, int line)
+void wi_law_broken(const char *law, const char *file, int line)
 {
-    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", condition, file, line);
+    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", law, file, line);
     abort();
 }
 #endif

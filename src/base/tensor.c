@@ -1,7 +1,7 @@
 /* Element types and dense sizes. */
 #include "base/internal.h"
 
-#include <weir/tensor.h>
+#include <weir/base.h>
 
 static const struct {
     const char *name;

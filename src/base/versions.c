@@ -1,7 +1,7 @@
 /* Versions as tuples of integers. */
 #include "base/internal.h"
 
-#include <weir/versions.h>
+#include <weir/base.h>
 
 #include <stdio.h>
 

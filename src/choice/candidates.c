@@ -1,5 +1,8 @@
 /* The candidates: which there are, what each is predicted to take, and what can be had of its device. */
 #include "base/options.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 #include "choice/context.h"
 #include "runtime/runtime.h"
 
@@ -68,7 +71,7 @@ static bool add(listing *list, wi_engine_info *engine, wi_provider provider, siz
     return true;
 }
 
-/* Whether an ordinal is named, of the provider's kinds, that no device has. The processor has no ordinals. */
+/* Whether an ordinal is named, of the provider's kinds, that no device has. Ordinals of the processor are nobody's. */
 static bool is_missing(const wi_context *context, wi_provider provider, int32_t ordinal)
 {
     bool any = false;

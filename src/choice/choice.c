@@ -1,5 +1,8 @@
 /* The choice as callers see it: what is looked at, and the record of it. */
 #include "choice/context.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -153,13 +156,13 @@ static weir_status write_record(wi_context *context, weir_choice **out)
     return WEIR_OK;
 }
 
-weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
+weir_status weir_choice_create(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
 {
     WI_ENTER();
     wi_context context = {.count = 0};
     weir_hardware *looked = NULL;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_choice_create: no place for the result");
     *out = NULL;
     weir_status status = wi_criteria_read(manifest, options, &context.criteria);
     if (status == WEIR_OK)
@@ -171,19 +174,19 @@ weir_status weir_choice_make(const weir_manifest *manifest, const weir_choice_op
     context.hardware = context.criteria.options.hardware;
     if (status == WEIR_OK && !context.hardware) {
         const weir_hardware_options patient = {.struct_size = sizeof patient, .limit_ms = WEIR_HARDWARE_PATIENT_MS};
-        status = weir_hardware_look(&patient, &looked);
+        status = weir_hardware_create(&patient, &looked);
         context.hardware = looked;
     }
     if (status == WEIR_OK)
         status = wi_decide(&context);
     if (status == WEIR_OK)
         status = write_record(&context, out);
-    weir_hardware_release(looked);
+    weir_hardware_destroy(looked);
     wi_context_clear(&context);
     return status;
 }
 
-void weir_choice_release(weir_choice *choice)
+void weir_choice_destroy(weir_choice *choice)
 {
     record *made = (record *)choice;
     if (!made)

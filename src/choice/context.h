@@ -4,6 +4,8 @@
 #define WI_CHOICE_CONTEXT_H
 
 #include "choice/engines.h"
+#include <weir/engine.h>
+#include <weir/select.h>
 #include "base/string_pool.h"
 #include "choice/criteria.h"
 

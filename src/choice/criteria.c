@@ -1,7 +1,10 @@
 /* See criteria.h. */
 #include "choice/criteria.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <ctype.h>
 #include <stdio.h>
@@ -269,16 +272,18 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
     wi_provider only = WI_CPU;
     wi_sequence given = {.count = 0};
     *out = (wi_criteria){.policy = WI_FASTEST};
-    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
-        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_choice_make: NULL, or member struct_size is not set");
+    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_choice_create");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->options, options, "weir_choice_create");
+    if (status != WEIR_OK)
+        return status;
     weir_choice_options *o = &out->options;
     empty_is_none(&o->engine);
     empty_is_none(&o->provider);
     empty_is_none(&o->device);
     empty_is_none(&o->policy);
     empty_is_none(&o->order);
-    weir_status status = read_manifest(out);
+    status = read_manifest(out);
     if (status == WEIR_OK)
         status = check_settings(o->settings, o->setting_count);
     if (status == WEIR_OK && o->provider) {

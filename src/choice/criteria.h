@@ -4,7 +4,9 @@
 
 #include "base/keywords.h"
 
-#include <weir/choice.h>
+#include <weir/select.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
 
 /* A device as it was named. */
 typedef enum wi_naming { WI_ANY_DEVICE, WI_BY_KEY, WI_BY_KIND, WI_BY_ORDINAL } wi_naming;
@@ -35,7 +37,7 @@ typedef struct wi_criteria {
     wi_device_name device;
 } wi_criteria;
 
-/* Errors as weir_choice_make's, for words alone. Engines are looked at by whoever knows them. The criteria points into
+/* Errors as weir_choice_create's, for words alone. Engines are looked at by whoever knows them. The criteria points into
  * the manifest and the options. */
 weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_options *options, wi_criteria *out);
 

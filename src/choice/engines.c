@@ -1,4 +1,5 @@
 #include "choice/engines.h"
+#include <weir/engine.h>
 #include "engines/registry.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ static weir_status add(wi_engines *engines, const char *name)
     if (!engine->name)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the list of engines");
     engines->count++;
-    weir_status status = weir_engine_open(name, &engine->table);
+    weir_status status = weir_engine_get(name, &engine->table);
     if (status != WEIR_OK) { /* the detail says why, and the way to get it */
         engine->table = NULL;
         snprintf(engine->missing, sizeof engine->missing, "%s", weir_detail());

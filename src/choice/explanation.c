@@ -1,5 +1,7 @@
 /* What decided, in a sentence. */
 #include "choice/context.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 

@@ -2,7 +2,10 @@
  * found. */
 #include "choice/context.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 

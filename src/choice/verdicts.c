@@ -1,7 +1,10 @@
 /* The rules: each one function, with its code and its sentence. The first that refuses a candidate is its verdict. */
 #include "choice/context.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 #include "engine_file.h"
 #include "text.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 #include <stddef.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ const weir_engine *engine_for_file(const char *path)
     const char *name;
     const weir_engine *engine;
     for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++)
-        if (weir_engine_open(name, &engine) == WEIR_OK && takes(engine, path))
+        if (weir_engine_get(name, &engine) == WEIR_OK && takes(engine, path))
             return engine;
     return NULL;
 }

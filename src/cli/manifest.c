@@ -1,4 +1,5 @@
 #include "manifest.h"
+#include <weir/manifest.h>
 
 #ifdef WEIR_MANIFESTS
 
@@ -9,7 +10,7 @@ weir_status manifest_read(const char *path, weir_manifest **out)
 
 void manifest_release(weir_manifest *manifest)
 {
-    weir_manifest_release(manifest);
+    weir_manifest_destroy(manifest);
 }
 
 weir_status manifest_check(const char *path, weir_manifest_problems **out)
@@ -19,7 +20,7 @@ weir_status manifest_check(const char *path, weir_manifest_problems **out)
 
 void manifest_problems_release(weir_manifest_problems *problems)
 {
-    weir_manifest_problems_release(problems);
+    weir_manifest_problems_destroy(problems);
 }
 
 weir_status manifest_clear(weir_manifest_cleared *out)
@@ -51,7 +52,6 @@ weir_status manifest_read(const char *path, weir_manifest **out)
     if (manifest == NULL)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for %s", path);
     manifest->struct_size = sizeof *manifest;
-    manifest->requirements.struct_size = sizeof manifest->requirements;
     manifest->path = manifest->model_file = memcpy(manifest + 1, path, length);
     *out = manifest;
     return WEIR_OK;

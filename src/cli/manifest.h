@@ -2,7 +2,7 @@
 #ifndef WEIR_CLI_MANIFEST_H
 #define WEIR_CLI_MANIFEST_H
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 /* As weir_manifest_read with its defaults. Without the library only models are read: else WEIR_ERR_UNSUPPORTED. */
 weir_status manifest_read(const char *path, weir_manifest **out);

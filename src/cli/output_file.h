@@ -2,7 +2,7 @@
 #ifndef WI_TRACE_OUTPUT_FILE_H
 #define WI_TRACE_OUTPUT_FILE_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_CLI_SIMULATOR_H
 #define WEIR_CLI_SIMULATOR_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 #include <jansson.h>
 

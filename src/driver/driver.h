@@ -13,7 +13,7 @@
 
 #include "base/internal.h"
 
-#include <weir/kind.h>
+#include <weir/base.h>
 
 typedef struct wi_device wi_device;
 typedef uint64_t wi_handle;

@@ -1,7 +1,8 @@
 #include "engines/registry.h"
 #include "base/own.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 #include <weir/runtime.h>
 
 #include <ctype.h>
@@ -290,11 +291,11 @@ static weir_status open_alone(const char *name, const weir_engine **out)
     return add(engine);
 }
 
-weir_status weir_engine_open(const char *name, const weir_engine **out)
+weir_status weir_engine_get(const char *name, const weir_engine **out)
 {
     WI_ENTER();
     if (!out || !good_name(name))
-        return weir_fail(WEIR_ERR_INVALID, "weir_engine_open: a name is 1 to 31 of a-z, 0-9 and -");
+        return weir_fail(WEIR_ERR_INVALID, "weir_engine_get: a name is 1 to 31 of a-z, 0-9 and -");
     const weir_engine *engine = NULL;
     char own[NAME_BYTES]; /* other threads read it, and the caller's may be a list's that changes meanwhile */
     snprintf(own, sizeof own, "%s", name);
@@ -425,7 +426,7 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
             by_content = wi_suffix_by_content(path);
         for (size_t i = 0; (name = weir_engine_name_at(i)); i++) {
             const weir_engine *engine = NULL;
-            if (weir_engine_open(name, &engine) != WEIR_OK || !engine) {
+            if (weir_engine_get(name, &engine) != WEIR_OK || !engine) {
                 snprintf(failure, sizeof failure, "; %.400s", weir_detail());
                 continue;
             }

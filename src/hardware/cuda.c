@@ -1,5 +1,6 @@
 /* CUDA's driver: which devices this process may use, and as which ordinals. cuInit makes no context. */
 #include "hardware/source.h"
+#include <weir/select.h>
 
 #include "base/sysfs.h"
 

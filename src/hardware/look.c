@@ -1,5 +1,6 @@
 /* A look at the hardware: the processor, and what the sources tell. */
 #include "hardware/merge.h"
+#include <weir/select.h>
 
 #include "base/system.h"
 
@@ -66,7 +67,7 @@ static weir_status give(wi_found *found, const char *root, const wi_answer answe
 {
     look *l = malloc(sizeof *l + found->count * sizeof *l->devices);
     if (!l)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
     for (size_t i = 0; i < found->count; i++)
         l->devices[i] = found->cards[i].device;
     write_remarks(root, answers, found->count == WI_MOST_CARDS, l->remarks);
@@ -84,8 +85,9 @@ static weir_status read_options(const weir_hardware_options *given, weir_hardwar
 {
     *o = (weir_hardware_options){.struct_size = sizeof *o};
     root[0] = '\0';
-    if (given && !wi_copy_in(o, sizeof *o, given, given->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_hardware_look: the options' struct_size is not set");
+    weir_status read = WI_COPY_OPTIONS_IN(weir_hardware_options, o, given, "weir_hardware_create");
+    if (read != WEIR_OK)
+        return read;
     if (o->limit_ms == 0)
         o->limit_ms = LIMIT_MS;
     if (!o->sysroot || !o->sysroot[0])
@@ -99,11 +101,11 @@ static weir_status read_options(const weir_hardware_options *given, weir_hardwar
     return WEIR_OK;
 }
 
-weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardware **out)
+weir_status weir_hardware_create(const weir_hardware_options *options, weir_hardware **out)
 {
     WI_ENTER();
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_hardware_look: out is NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_hardware_create: out is NULL");
     uint64_t begun = wi_now();
     char root[PATH_MAX];
     weir_hardware_options o;
@@ -128,13 +130,13 @@ weir_status weir_hardware_look(const weir_hardware_options *options, weir_hardwa
     if (whole || found.count == WI_MOST_CARDS) /* too many hide none of the first */
         status = give(&found, root, answers, begun, out);
     else
-        status = weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
+        status = weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
     free(found.cards);
     wi_answers_clear(answers);
     return status;
 }
 
-void weir_hardware_release(weir_hardware *hardware)
+void weir_hardware_destroy(weir_hardware *hardware)
 {
     free(hardware);
 }

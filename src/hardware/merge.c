@@ -1,4 +1,5 @@
 #include "hardware/merge.h"
+#include <weir/select.h>
 #include "hardware/visible.h"
 
 #include <stdio.h>

@@ -8,6 +8,7 @@
  * it. Which slices a number in the list stands for the guide does not say: taken is the first, which is a guess from
  * 570 on. */
 #include "hardware/merge.h"
+#include <weir/select.h>
 #include "hardware/visible.h"
 
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* NVIDIA's management library: the devices of the machine with their slices and their free bytes, without a context.
  * Declared here is the part of nvml.h (CUDA 13.0) that is used, so that nothing of it is needed to build. */
 #include "hardware/source.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 
@@ -103,7 +104,7 @@ static bool begin(const char *root, nvml *n, wi_found *out)
     return n->begun;
 }
 
-/* So that the next look begins from nothing. */
+/* So that the next look begins anew. */
 static void end(nvml *n)
 {
     n->nvmlShutdown();

@@ -1,5 +1,6 @@
 /* NVIDIA's devices on the bus: what is in the machine even where no library of NVIDIA's knows of it. */
 #include "base/sysfs.h"
+#include <weir/select.h>
 #include "hardware/source.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 #include "hardware/probe.h"
+#include <weir/select.h>
 
 #include "base/system.h"
 
@@ -157,27 +158,27 @@ static bool copy_answer(const probe *a, uint64_t now, wi_answer *out)
     return true;
 }
 
-weir_status wi_probe(const char *root, uint64_t limit, bool ask_again, wi_answer answers[WI_SOURCES])
+weir_status wi_probe(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES])
 {
     probed_root *p = find_root(root);
     memset(answers, 0, WI_SOURCES * sizeof *answers);
     if (!p)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
     uint64_t now = wi_now();
     bool good = true;
     pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        if (!p->probes[i].running && (ask_again || now >= p->probes[i].again))
+        if (!p->probes[i].running && (anew || now >= p->probes[i].again))
             start(&p->probes[i]);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        wait_for(&p->probes[i], (ask_again ? now : p->probes[i].begun) + limit);
+        wait_for(&p->probes[i], (anew ? now : p->probes[i].begun) + limit);
     for (size_t i = 0; i < WI_SOURCES; i++)
         good = copy_answer(&p->probes[i], now, &answers[i]) && good;
     pthread_mutex_unlock(&p->lock);
     if (good)
         return WEIR_OK;
     wi_answers_clear(answers);
-    return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_look: no host memory");
+    return weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
 }
 
 void wi_answers_clear(wi_answer answers[WI_SOURCES])

@@ -5,6 +5,7 @@
  * Which partition a node is stands in the upper four bits of location_id, or with the first kernels that could do it in
  * place of the address's function (kfd_topology.c). */
 #include "base/sysfs.h"
+#include <weir/select.h>
 #include "hardware/source.h"
 
 #include <stdio.h>

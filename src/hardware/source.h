@@ -7,7 +7,7 @@
 
 #include "base/internal.h"
 
-#include <weir/hardware.h>
+#include <weir/select.h>
 
 #include <limits.h>
 

@@ -1,5 +1,6 @@
 /* The keys: what they are called, what parses their values, and where those go. */
 #include "manifest/parse.h"
+#include <weir/manifest.h>
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef WI_MANIFEST_FILES_H
 #define WI_MANIFEST_FILES_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 typedef enum wi_file_kind {
     WI_FILE_MISSING,

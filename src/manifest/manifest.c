@@ -1,4 +1,6 @@
 /* weir_manifest_read and weir_manifest_check: what is at a path, and how it is read. */
+#include "base/internal.h"
+#include <weir/manifest.h>
 #include "manifest/files.h"
 #include "manifest/package.h"
 #include "manifest/parse.h"
@@ -109,10 +111,11 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
                          outcome **o)
 {
     weir_manifest_options given = WEIR_INIT(weir_manifest_options);
-    if (!path || !*path || !out || (options && options->struct_size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_ERR_INVALID, "%s: NULL, an empty path, or member struct_size is not set", call);
-    if (options)
-        memcpy(&given, options, options->struct_size < sizeof given ? options->struct_size : sizeof given);
+    if (!path || !*path || !out)
+        return weir_fail(WEIR_ERR_INVALID, "%s: no path, or no place for the result", call);
+    weir_status status = WI_COPY_OPTIONS_IN(weir_manifest_options, &given, options, call);
+    if (status != WEIR_OK)
+        return status;
     *o = calloc(1, sizeof **o);
     wi_held *held = calloc(1, sizeof *held);
     if (!*o || !held) {
@@ -122,10 +125,9 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
     }
     snprintf((*o)->detail, sizeof(*o)->detail, "%s", weir_detail());
     held->manifest.struct_size = sizeof held->manifest;
-    held->manifest.requirements.struct_size = sizeof held->manifest.requirements;
     (*o)->held = (*o)->reading.held = held;
     held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
-    weir_status status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
+    status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
     if (status != WEIR_OK)
         clear(*o, status);
     return status;
@@ -155,7 +157,7 @@ weir_status weir_manifest_read(const char *path, const weir_manifest_options *op
     return status;
 }
 
-void weir_manifest_release(weir_manifest *manifest)
+void weir_manifest_destroy(weir_manifest *manifest)
 {
     wi_held_release((wi_held *)manifest);
 }
@@ -175,7 +177,7 @@ weir_status weir_manifest_check(const char *path, const weir_manifest_options *o
     return status;
 }
 
-void weir_manifest_problems_release(weir_manifest_problems *problems)
+void weir_manifest_problems_destroy(weir_manifest_problems *problems)
 {
     free(problems);
 }

@@ -1,8 +1,10 @@
 /* Packages: found or unpacked, and in use while they are open. */
+#include "base/internal.h"
 #include "manifest/package.h"
 #include "manifest/package_store.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/manifest.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -248,9 +250,13 @@ weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t b
     const char *store;
     int packages;
     char *path;
-    if (!out || out->struct_size != sizeof *out || (options && options->struct_size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_manifest_clear: NULL, or member struct_size is not set");
-    weir_status status = store_of(options, &home, &store);
+    weir_manifest_options given = WEIR_INIT(weir_manifest_options);
+    if (!out || out->struct_size != sizeof *out)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_manifest_clear: no place for the result, or its struct_size is not set");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_manifest_options, &given, options, "weir_manifest_clear");
+    if (status == WEIR_OK)
+        status = store_of(&given, &home, &store);
     if (status == WEIR_OK)
         status = wi_store_open(store, &packages, &path);
     if (status != WEIR_OK)

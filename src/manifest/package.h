@@ -2,7 +2,7 @@
 #ifndef WI_MANIFEST_PACKAGE_H
 #define WI_MANIFEST_PACKAGE_H
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 #define WI_PACKAGE_MANIFEST "metadata.json"
 

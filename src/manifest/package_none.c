@@ -1,5 +1,6 @@
 /* In the place of package.c where there is no libarchive. */
 #include "manifest/package.h"
+#include <weir/manifest.h>
 
 weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder, int *use)
 {
@@ -9,7 +10,7 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     return weir_fail(
         WEIR_ERR_UNSUPPORTED,
         "%s is a package, and this libweir-manifest was built without libarchive; install libarchive-dev and "
-        "build weir again, or unpack it and give the folder's " WI_PACKAGE_MANIFEST,
+        "build weir anew, or unpack it and give the folder's " WI_PACKAGE_MANIFEST,
         path);
 }
 

@@ -2,7 +2,8 @@
 #include "base/duration.h"
 #include "manifest/package_store.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/manifest.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef WI_MANIFEST_PACKAGE_STORE_H
 #define WI_MANIFEST_PACKAGE_STORE_H
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 #include <sys/stat.h>
 

@@ -3,7 +3,8 @@
 #include "manifest/package.h"
 #include "manifest/problems.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/manifest.h>
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -3,6 +3,7 @@
 #define WI_MANIFEST_PARSE_H
 
 #include "manifest/problems.h"
+#include <weir/manifest.h>
 
 #include <jansson.h>
 

@@ -1,4 +1,5 @@
 #include "manifest/problems.h"
+#include <weir/manifest.h>
 
 #include <stdarg.h>
 #include <stdio.h>

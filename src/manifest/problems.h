@@ -2,7 +2,7 @@
 #ifndef WI_MANIFEST_PROBLEMS_H
 #define WI_MANIFEST_PROBLEMS_H
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 enum { WI_MOST_PROBLEMS = 100 };
 

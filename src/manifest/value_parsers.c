@@ -3,7 +3,9 @@
 #include "base/keywords.h"
 #include "manifest/parse.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -30,8 +30,11 @@ typedef struct driver_piece {
 typedef struct driver_alloc {
     wi_resource resource;
     weir_kind kind;
-    bool pooled;
-    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that either is enough to look */
+    bool pooled;                /* it follows streams, and may keep what was given back */
+    const weir_base_table *own; /* whose functions stand for the driver's; NULL: those do */
+    void *state;                /* theirs */
+    wi_resource_table table;    /* the resource's, where it is theirs */
+    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, so that either is enough to look */
     wi_index index;
     /* everything below is under the resource's lock */
     driver_piece *displaced;
@@ -63,9 +66,53 @@ static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
     s->kept = kept;
 }
 
-static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint64_t *given)
+/* Around a call of the program's own functions, which find the device current on the thread. */
+static weir_status driver_alloc_enter(const driver_alloc *s)
+{
+    return s->resource.driver->enter ? s->resource.driver->enter(s->resource.device) : WEIR_OK;
+}
+
+static void driver_alloc_leave(const driver_alloc *s)
+{
+    if (s->resource.driver->leave)
+        s->resource.driver->leave(s->resource.device);
+}
+
+/* Whether it may have more than its pieces. */
+static bool driver_alloc_keeps(const driver_alloc *s)
+{
+    return s->own ? s->own->held != NULL : s->pooled;
+}
+
+/* What the pool has from the device, and the same after giving back what it keeps beyond `keep`. */
+static weir_status driver_alloc_held(driver_alloc *s, uint64_t *held)
 {
     wi_resource *r = &s->resource;
+    if (!s->own)
+        return r->driver->pool_held(r->device, held);
+    weir_status status = driver_alloc_enter(s);
+    if (status != WEIR_OK)
+        return status;
+    status = s->own->held(s->state, held);
+    driver_alloc_leave(s);
+    return status;
+}
+
+static weir_status driver_alloc_trim_pool(driver_alloc *s, uint64_t keep, uint64_t *held)
+{
+    wi_resource *r = &s->resource;
+    if (!s->own)
+        return r->driver->pool_trim(r->device, keep, held);
+    weir_status status = driver_alloc_enter(s);
+    if (status != WEIR_OK)
+        return status;
+    status = s->own->trim(s->state, keep, held);
+    driver_alloc_leave(s);
+    return status;
+}
+
+static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint64_t *given)
+{
     uint64_t held = 0;
     wi_resource_lock(&s->resource);
     uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
@@ -73,7 +120,7 @@ static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint6
     wi_resource_unlock(&s->resource);
     if (!last && !trim)
         return false;
-    weir_status status = trim ? r->driver->pool_trim(r->device, most, &held) : r->driver->pool_held(r->device, &held);
+    weir_status status = trim ? driver_alloc_trim_pool(s, most, &held) : driver_alloc_held(s, &held);
     wi_resource_lock(&s->resource);
     uint64_t before = s->kept;
     bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
@@ -89,7 +136,7 @@ static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint6
 
 static void driver_alloc_follow_pool(driver_alloc *s)
 {
-    if (s->pooled && driver_alloc_follow(s, false, 0, NULL))
+    if (driver_alloc_keeps(s) && driver_alloc_follow(s, false, 0, NULL))
         (void)driver_alloc_follow(s, true, 0, NULL);
 }
 
@@ -170,16 +217,62 @@ static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
     return true;
 }
 
-static weir_status ask_driver(driver_alloc *s, uint64_t bytes, void *native, void **address)
+/* The stream as the program's own functions know it; NULL where they follow none. */
+static void *own_stream(const driver_alloc *s, void *native)
+{
+    return s->pooled && native ? s->resource.driver->stream_native(native) : NULL;
+}
+
+static weir_status ask_own(driver_alloc *s, uint64_t bytes, void *native, void **address)
+{
+    weir_status status = driver_alloc_enter(s);
+    if (status != WEIR_OK)
+        return status;
+    status = s->own->allocate(s->state, bytes, own_stream(s, native), address);
+    driver_alloc_leave(s);
+    if (status == WEIR_OK && ((uintptr_t)*address == 0 || (uintptr_t)*address % WI_UNIT != 0))
+        return weir_fail(WEIR_ERR_DRIVER, "the base %s allocated %llu bytes at %p, which is no multiple of %d",
+                         s->own->name, (unsigned long long)bytes, *address, (int)WI_UNIT);
+    return status;
+}
+
+static weir_status ask_once(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     wi_resource *r = &s->resource;
+    if (s->own)
+        return ask_own(s, bytes, native, address);
+    return s->pooled ? r->driver->pool_allocate(r->device, bytes, native, address)
+                     : r->driver->allocate(r->device, s->kind, bytes, address);
+}
+
+static weir_status ask_driver(driver_alloc *s, uint64_t bytes, void *native, void **address)
+{
     uint64_t ignored;
-    if (!s->pooled)
-        return r->driver->allocate(r->device, s->kind, bytes, address);
-    weir_status status = r->driver->pool_allocate(r->device, bytes, native, address);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && r->driver->pool_trim(r->device, 0, &ignored) == WEIR_OK)
-        status = r->driver->pool_allocate(r->device, bytes, native, address); /* what it keeps may lie too scattered */
+    weir_status status = ask_once(s, bytes, native, address);
+    if (status == WEIR_ERR_OUT_OF_MEMORY && driver_alloc_keeps(s) && driver_alloc_trim_pool(s, 0, &ignored) == WEIR_OK)
+        status = ask_once(s, bytes, native, address); /* what it keeps may lie too scattered */
     return status;
+}
+
+static weir_status release_own(driver_alloc *s, void *address, uint64_t bytes, void *native)
+{
+    weir_status status = driver_alloc_enter(s);
+    if (status != WEIR_OK)
+        return status;
+    status = s->own->release(s->state, address, bytes, own_stream(s, native));
+    driver_alloc_leave(s);
+    return status;
+}
+
+static weir_status give_driver(driver_alloc *s, const driver_piece *p, void *native)
+{
+    const wi_driver *driver = s->resource.driver;
+    wi_device *device = s->resource.device;
+    void *address = (void *)p->range.start;
+    if (s->own)
+        return release_own(s, address, size_of(p), native);
+    return s->pooled ? driver->pool_release(device, address, size_of(p), native)
+                     : driver->release(device, s->kind, address, size_of(p));
 }
 
 /* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
@@ -275,17 +368,13 @@ static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 /* To the driver, on the stream if there is one. When it refuses, everything is as before. */
 static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *native)
 {
-    const wi_driver *driver = s->resource.driver;
-    wi_device *device = s->resource.device;
-    void *address = (void *)p->range.start;
     driver_alloc_lock(s);
     p->returning = true;
     s->secret |= wi_account_owner(p->block.account) & WI_SECRET;
     driver_alloc_go_to_driver(s);
     driver_alloc_unlock(s);
     wi_nvtx_leave(&s->resource, &p->block);
-    weir_status status = s->pooled ? driver->pool_release(device, address, size_of(p), native)
-                                   : driver->release(device, s->kind, address, size_of(p));
+    weir_status status = give_driver(s, p, native);
     driver_alloc_lock(s);
     driver_alloc_come_back(s);
     wi_assert(status == WEIR_OK || !p->displaced);
@@ -311,7 +400,7 @@ static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
     }
     s->lent -= bytes;
     wi_ledger_segments(s->resource.ledger, 0, 1);
-    if (s->pooled) {
+    if (driver_alloc_keeps(s)) {
         s->kept += bytes;
     } else {
         wi_ledger_unmapped(s->resource.ledger, bytes);
@@ -407,7 +496,7 @@ static uint64_t driver_alloc_release_kept(wi_resource *resource)
 static uint64_t driver_alloc_trim(wi_resource *resource, uint64_t keep)
 {
     uint64_t given = 0;
-    if (driver_alloc_of(resource)->pooled)
+    if (driver_alloc_keeps(driver_alloc_of(resource)))
         (void)driver_alloc_follow(driver_alloc_of(resource), true, keep, &given);
     return given;
 }
@@ -563,6 +652,10 @@ static void driver_alloc_destroy(wi_resource *resource)
         (void)driver_alloc_release_kept(resource);
         (void)driver_alloc_trim(resource, 0);
     }
+    if (s->own && s->own->destroy && driver_alloc_enter(s) == WEIR_OK) {
+        s->own->destroy(s->state);
+        driver_alloc_leave(s);
+    }
     pthread_mutex_destroy(&s->addresses);
     pthread_mutex_destroy(&resource->lock);
     free(s);
@@ -616,6 +709,42 @@ weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resou
     uint64_t ignored;
     weir_status status = driver->pool_held(device, &ignored); /* a device without pools says so now */
     return status == WEIR_OK ? driver_alloc_create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
+}
+
+/* As direct and async are, with the features that the functions have. */
+static void own_describe(driver_alloc *s)
+{
+    s->table = s->pooled ? async : direct;
+    s->table.name = s->own->name;
+    s->table.features &= ~(uint32_t)(WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS);
+    s->table.features |= s->own->flags & WEIR_BASE_CAPTURABLE ? WEIR_FEATURE_CAPTURABLE : 0;
+    s->table.features |= s->own->trim ? WEIR_FEATURE_TRIMS : 0;
+}
+
+weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, wi_resource **out)
+{
+    void *native = driver->context(device);
+    weir_status status = driver_alloc_create(&direct, driver, device, WEIR_KIND_DEVICE, out);
+    if (status != WEIR_OK)
+        return status;
+    driver_alloc *s = driver_alloc_of(*out);
+    weir_base_place place = {.struct_size = sizeof place, .driver = driver->name, .native = native};
+    s->state = own->user;
+    status = own->create ? driver_alloc_enter(s) : WEIR_OK;
+    if (own->create && status == WEIR_OK) {
+        status = own->create(own->user, &place, &s->state);
+        driver_alloc_leave(s);
+    }
+    if (status != WEIR_OK) {
+        driver_alloc_destroy(*out);
+        *out = NULL;
+        return status;
+    }
+    s->own = own;
+    s->pooled = (own->flags & WEIR_BASE_STREAM_ORDERED) && native;
+    own_describe(s);
+    s->resource.table = &s->table;
+    return WEIR_OK;
 }
 
 weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out)

@@ -1,4 +1,4 @@
-/* The resources "direct" and "async": one driver allocation per block. */
+/* The resources "direct" and "async", and a program's own bases: one allocation of the driver's, or of theirs, per block. */
 #ifndef WI_DRIVER_ALLOC_H
 #define WI_DRIVER_ALLOC_H
 
@@ -9,6 +9,9 @@ weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_ki
 /* "async": device memory of the driver's pool, which goes back in the order of a stream if nothing else is to be
  * waited for. */
 weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out);
+
+/* Memory of the program's own functions: as the first, or as the second where they follow streams and the device has any. */
+weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, wi_resource **out);
 
 /* The same for a stack, without arguments: device memory. */
 weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,

@@ -15,7 +15,7 @@
 #include "driver/driver.h"
 #include "memory/ledger/ledger.h"
 
-#include <weir/resource.h>
+#include <weir/runtime.h>
 
 typedef struct wi_resource wi_resource;
 struct wi_reservation;
@@ -51,7 +51,7 @@ typedef struct wi_placement {
     bool hit;                           /* set by the base: no driver call was needed */
     uint32_t handles;                   /* ... else how many chunks the driver worked on, where known */
     bool ordered;                       /* ... and some bytes are in the order of the stream */
-    struct weir_graph *graph;           /* the capture pool of the block, or NULL; for the runtime */
+    struct weir_capture_pool *graph;    /* the capture pool of the block, or NULL; for the runtime */
     wi_block *held;                     /* a pending block that is to serve the request; NULL: none */
     wi_block *rest;                     /* set with `held`: its rest, a pending block, or NULL */
 } wi_placement;
@@ -63,7 +63,7 @@ static inline void wi_climbed(wi_placement *placement, weir_rung rung)
 
 typedef struct wi_resource_table {
     const char *name;
-    uint32_t features; /* weir/resource.h: what a base can, or what an adaptor adds */
+    uint32_t features; /* weir/runtime.h: what a base can, or what an adaptor adds */
     uint32_t hides;    /* what an adaptor takes away from that */
 
     /* Of any resource. NULL in an adaptor: the inner resource does it. */

@@ -3,7 +3,7 @@
 #include "base/system.h"
 #include "memory/space/layout.h"
 
-#include <weir/trim.h>
+#include <weir/pressure.h>
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 foreach(file
-  driver_alloc resource segments stack
+  driver_alloc own_base resource segments stack
   adaptors/budget adaptors/guard adaptors/guard_check adaptors/log adaptors/nvtx
   ledger/events ledger/ledger ledger/members ledger/pressure ledger/refusal ledger/snapshot
   mapped/chunks_driver mapped/compaction mapped/growth_policy mapped/map_plan mapped/mapped

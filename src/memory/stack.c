@@ -7,6 +7,7 @@
 #include "memory/mapped/mapped.h"
 #include "memory/segments.h"
 #include "memory/driver_alloc.h"
+#include "memory/own_base.h"
 
 #include <stdio.h>
 
@@ -46,12 +47,19 @@ static const part parts[] = {
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
+static const part own = {.base = wi_own_base_make};
+
 static const part *part_called(const char *name)
 {
     for (size_t i = 0; i < PARTS; i++)
         if (strcmp(parts[i].name, name) == 0)
             return &parts[i];
-    return NULL;
+    return wi_own_base_called(name) ? &own : NULL;
+}
+
+bool wi_stack_has(const char *name)
+{
+    return part_called(name);
 }
 
 static weir_status stack_unknown(const char *name)
@@ -204,7 +212,7 @@ static weir_status stack_read_part(reading *r, wi_resource **out)
         return name[0] ? stack_unknown(name) : stack_wrong(r, "a name is missing");
     if (++r->depth > MOST_PARTS)
         return stack_wrong(r, "too many resources");
-    wi_arguments arguments = {.part = p->name};
+    wi_arguments arguments = {.part = name};
     r->guarded |= p->adaptor == wi_guard_create;
     weir_status status = *r->at == '(' ? read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
     stack_skip_blanks(r);

@@ -1,4 +1,4 @@
-/* Stacks of resources by their text form, "budget(log(csv=PATH, async))"; weir/resource.h has the grammar. */
+/* Stacks of resources by their text form, "budget(log(csv=PATH, async))"; weir/runtime.h has the grammar. */
 #ifndef WI_STACK_H
 #define WI_STACK_H
 
@@ -22,6 +22,8 @@ weir_status wi_argument_size(const wi_arguments *arguments, const char *name, ui
  * twice. */
 weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known);
 
+/* Whether a part has that name. */
+bool wi_stack_has(const char *name);
 /* Checks grammar and names. WEIR_ERR_INVALID or WEIR_ERR_NOT_FOUND say what is wrong. */
 weir_status wi_stack_check(const char *text);
 /* Makes the stack, with a budget around it if it has none. */

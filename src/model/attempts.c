@@ -1,5 +1,7 @@
 /* What became of the candidates of a model. */
 #include "model/open.h"
+#include <weir/select.h>
+#include <weir/model.h>
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -203,7 +205,7 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
     wi_opening *opening = model->opening;
     if (!opening)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "weir_model_record: the model is weir_model_load's, which chooses nothing");
+                         "weir_model_record: the model is weir_model_create's, which chooses nothing");
     weir_status status = wi_model_visit(model, "weir_model_record");
     if (status != WEIR_OK)
         return status;

@@ -2,6 +2,8 @@
 #include "model/open.h"
 
 #include <weir/stream.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* An instance of a model: opened, loaded, closed; and copies of what its engine says. */
 #include "model/model.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 #include <weir/stats.h>
 
 #include <stdio.h>
@@ -13,7 +14,7 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
     if (!instance)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     instance->engine = engine;
-    weir_status status = weir_client_open(runtime, options, &instance->client);
+    weir_status status = weir_client_create(runtime, options, &instance->client);
     if (status != WEIR_OK)
         free(instance);
     else
@@ -40,7 +41,7 @@ weir_status wi_instance_close(wi_instance *instance)
     instance->loaded = NULL;
     if (loaded)
         instance->engine->unload(loaded);
-    if (weir_client_close(instance->client) == WEIR_OK)
+    if (weir_client_destroy(instance->client) == WEIR_OK)
         return WEIR_OK;
     weir_log(WEIR_LOG_ERROR, "after %s: %s", loaded ? "unloading" : "a failed load", weir_detail());
     /* Not WEIR_ERR_BUSY, which says that the model is still there. */
@@ -51,7 +52,7 @@ weir_status wi_instance_close(wi_instance *instance)
 uint64_t wi_instance_peak(const wi_instance *instance)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    return weir_client_snapshot(instance->client, &stats) == WEIR_OK ? stats.peak : 0;
+    return weir_client_info(instance->client, &stats) == WEIR_OK ? stats.peak : 0;
 }
 
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
@@ -62,7 +63,7 @@ weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
 /* What engines say of their models: copies, which outlive the instance that said it -------------------------------- */
 
 struct wi_info_copy {
-    weir_model_info info;
+    weir_model_details info;
     size_t rank; /* of the candidate */
     bool answered;
     struct wi_info_copy *next;
@@ -99,7 +100,7 @@ static void pack_names(packer *to, weir_port *ports, const weir_port *from, size
 }
 
 /* Arrays first, for their alignment. */
-static void pack_info(packer *to, const weir_model_info *from, weir_model_info *out)
+static void pack_info(packer *to, const weir_model_details *from, weir_model_details *out)
 {
     weir_port *inputs = pack(to, from->inputs, from->input_count * sizeof *from->inputs);
     weir_port *outputs = pack(to, from->outputs, from->output_count * sizeof *from->outputs);
@@ -122,10 +123,10 @@ static void pack_info(packer *to, const weir_model_info *from, weir_model_info *
     out->remarks = pack_text(to, from->remarks);
 }
 
-wi_info_copy *wi_info_copy_make(const weir_model_info *info, size_t rank, bool answered)
+wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered)
 {
     packer to = {NULL, 0};
-    weir_model_info counted;
+    weir_model_details counted;
     pack_info(&to, info, &counted);
     wi_info_copy *copy = malloc(sizeof *copy + to.used);
     if (!copy)
@@ -151,7 +152,7 @@ void wi_info_copy_add(wi_info_copy **list, wi_info_copy *copy)
     *list = copy;
 }
 
-const weir_model_info *wi_info_copy_get(const wi_info_copy *copy)
+const weir_model_details *wi_info_copy_get(const wi_info_copy *copy)
 {
     return &copy->info;
 }

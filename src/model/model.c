@@ -2,7 +2,9 @@
 #include "model/model.h"
 #include "engines/registry.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdio.h>
 #include <unistd.h>
@@ -77,7 +79,7 @@ static void end_instance(weir_model *model, wi_instance *instance)
 {
     if (wi_instance_close(instance) == WEIR_OK)
         return;
-    pthread_mutex_lock(&model->lock); /* for weir_model_unload to tell */
+    pthread_mutex_lock(&model->lock); /* for weir_model_destroy to tell */
     model->kept = model->kept ? model->kept : strdup(weir_detail());
     pthread_mutex_unlock(&model->lock);
 }
@@ -169,9 +171,9 @@ static weir_status open_instance(const weir_model_options *o, const char *path, 
 {
     const weir_engine *engine = NULL;
     weir_runtime *runtime = o->runtime;
-    weir_status status = o->engine ? weir_engine_open(o->engine, &engine) : wi_engine_for(path, &engine);
+    weir_status status = o->engine ? weir_engine_get(o->engine, &engine) : wi_engine_for(path, &engine);
     if (status == WEIR_OK && !runtime)
-        status = weir_runtime_get(o->device ? o->device : "host", &runtime);
+        status = weir_runtime_get(o->device ? o->device : "host", NULL, &runtime);
     weir_client_options options = {.struct_size = sizeof options,
                                    .name = o->name ? o->name : base_name(path),
                                    .guaranteed = o->guaranteed,
@@ -201,18 +203,21 @@ static weir_status load(const weir_model_options *o, const char *path, wi_instan
     return status;
 }
 
-weir_status weir_model_load(const char *path, const weir_model_options *options, weir_model **out)
+weir_status weir_model_create(const char *path, const weir_model_options *options, weir_model **out)
 {
     WI_ENTER();
     weir_model_options o = {0};
-    if (!path || !out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_load: NULL, or member struct_size is not set");
+    if (!path || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_create: no path, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_model_options, &o, options, "weir_model_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (access(path, R_OK) != 0)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
     weir_model *model = NULL;
     wi_instance *instance = NULL;
-    weir_status status = wi_model_make(&model);
+    status = wi_model_make(&model);
     if (status != WEIR_OK)
         return status;
     status = load(&o, path, &instance);
@@ -227,11 +232,11 @@ weir_status weir_model_load(const char *path, const weir_model_options *options,
     return WEIR_OK;
 }
 
-weir_status weir_model_unload(weir_model *model)
+weir_status weir_model_destroy(weir_model *model)
 {
     WI_ENTER();
     if (!model)
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_unload: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_destroy: NULL");
     pthread_mutex_lock(&model->lock);
     size_t runs = model->runs, outputs = model->outputs;
     bool first = !model->unloading;
@@ -388,12 +393,12 @@ static const wi_info_copy *known(weir_model *model, const wi_instance *at, bool 
 
 /* Asked of the engine once before an instance of the candidate has answered and once after, and kept: texts stay when
  * the instance goes. */
-static weir_status learn(weir_model *model, wi_instance *at, const weir_model_info **out)
+static weir_status learn(weir_model *model, wi_instance *at, const weir_model_details **out)
 {
     bool answered;
     const wi_info_copy *copy = known(model, at, &answered);
     if (!copy) {
-        weir_model_info info = WEIR_INIT(weir_model_info);
+        weir_model_details info = WEIR_INIT(weir_model_details);
         weir_status status = at->engine->info(at->loaded, &info);
         if (status != WEIR_OK)
             return status;
@@ -414,17 +419,17 @@ static weir_status learn(weir_model *model, wi_instance *at, const weir_model_in
     return WEIR_OK;
 }
 
-weir_status weir_model_info_get(weir_model *model, weir_model_info *out)
+weir_status weir_model_info(weir_model *model, weir_model_details *out)
 {
     wi_instance *at;
-    const weir_model_info *info = NULL;
-    weir_status status = ask(model, out != NULL, "weir_model_info_get", &at);
+    const weir_model_details *info = NULL;
+    weir_status status = ask(model, out != NULL, "weir_model_info", &at);
     if (status != WEIR_OK)
         return status;
     status = learn(model, at, &info);
     asked(model, at);
     if (status == WEIR_OK && !wi_copy_out(out, out->struct_size, info, sizeof *info))
-        status = weir_fail(WEIR_ERR_INVALID, "weir_model_info_get: member struct_size is not set");
+        status = weir_fail(WEIR_ERR_INVALID, "weir_model_info: member struct_size is not set");
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* A model, inside: its instances, of which one takes new runs, and what is under way on each.
  *
- * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_load has one for
- * its whole life. One of weir_model_open (open.h) may get another when a run fails; an instance that is the model's no
+ * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_create has one for
+ * its whole life. One of weir_model_create_chosen (open.h) may get another when a run fails; an instance that is the model's no
  * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until
  * there is another. No lock is held while an engine works. */
 #ifndef WI_MODEL_MODEL_H
@@ -10,6 +10,7 @@
 #include "base/internal.h"
 
 #include <weir/model.h>
+#include <weir/engine.h>
 
 #include <stdatomic.h>
 
@@ -19,7 +20,7 @@ typedef struct wi_instance {
     const weir_engine *engine;
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
-    size_t rank, attempt; /* weir_model_open's: of its candidate, and in the record */
+    size_t rank, attempt; /* weir_model_create_chosen's: of its candidate, and in the record */
     uint64_t on_cpu, of;  /* and the parts that its provider leaves to the processor; 0: none, or not known */
 
     /* Under the model's lock. */
@@ -54,7 +55,7 @@ typedef struct wi_run {
     struct wi_run *next, **link;
 } wi_run;
 
-/* What weir_model_open adds to a model. Called with no lock held. */
+/* What weir_model_create_chosen adds to a model. Called with no lock held. */
 typedef struct wi_failover {
     /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail
      * set. Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
@@ -65,7 +66,7 @@ typedef struct wi_failover {
 } wi_failover;
 
 struct weir_model {
-    const wi_failover *failover; /* NULL: of weir_model_load */
+    const wi_failover *failover; /* NULL: of weir_model_create */
     const char *name;            /* with failover: as the manifest has it */
     struct wi_opening *opening;
     pthread_mutex_t lock;
@@ -136,8 +137,8 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference);
 /* ---- what engines say; instance.c ---- */
 
 /* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
-wi_info_copy *wi_info_copy_make(const weir_model_info *info, size_t rank, bool answered);
-const weir_model_info *wi_info_copy_get(const wi_info_copy *about);
+wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered);
+const weir_model_details *wi_info_copy_get(const wi_info_copy *about);
 /* In a list; NULL: not there. */
 const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, bool answered);
 void wi_info_copy_add(wi_info_copy **list, wi_info_copy *about);

@@ -3,6 +3,10 @@
 #include "model/open.h"
 
 #include <weir/stats.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 #include <stdio.h>
 #include <time.h>
@@ -54,10 +58,10 @@ static weir_status detect(const trial *it)
     if (!it->opening->checks_devices || !it->candidate->device[0])
         return WEIR_OK;
     weir_hardware *hardware = NULL;
-    weir_status status = weir_hardware_look(NULL, &hardware);
+    weir_status status = weir_hardware_create(NULL, &hardware);
     if (status == WEIR_OK)
         status = find(hardware, it->candidate);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     return status;
 }
 
@@ -70,9 +74,9 @@ static weir_status construct(trial *it)
                                    .name = opening->manifest.name,
                                    .guaranteed = opening->guaranteed,
                                    .maximum = opening->maximum};
-    weir_status status = weir_engine_open(it->candidate->engine, &engine);
+    weir_status status = weir_engine_get(it->candidate->engine, &engine);
     if (status == WEIR_OK)
-        status = weir_runtime_get(it->candidate->runtime, &runtime);
+        status = weir_runtime_get(it->candidate->runtime, NULL, &runtime);
     return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, &it->instance) : status;
 }
 
@@ -98,7 +102,7 @@ static weir_status load(const trial *it)
     return status;
 }
 
-static const weir_provider_share *share_of(const weir_model_info *info, const char *provider)
+static const weir_provider_share *share_of(const weir_model_details *info, const char *provider)
 {
     for (size_t i = 0; i < info->share_count; i++)
         if (strcmp(info->shares[i].provider, provider) == 0)
@@ -107,7 +111,7 @@ static const weir_provider_share *share_of(const weir_model_info *info, const ch
 }
 
 /* "cuda 94, cpu 6 of 100 parts" */
-static const char *write_shares(const weir_model_info *info, char *text, size_t capacity)
+static const char *write_shares(const weir_model_details *info, char *text, size_t capacity)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -125,7 +129,7 @@ static weir_status covers(trial *it)
     const char *provider = it->candidate->provider;
     double wanted = it->opening->coverage;
     char shares[160];
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     bool elsewhere = strcmp(provider, "cpu") != 0, demands = wanted > 0 && elsewhere;
     weir_status status = it->instance->engine->info(it->instance->loaded, &info);
     if (status != WEIR_OK)
@@ -303,7 +307,7 @@ static void end_opening(wi_opening *opening)
     free_settings(opening->manifest.settings, opening->manifest.setting_count);
     free_settings(opening->choice_options.settings, opening->choice_options.setting_count);
     wi_attempts_clear(opening);
-    weir_choice_release(opening->choice);
+    weir_choice_destroy(opening->choice);
     pthread_mutex_destroy(&opening->lock);
     free(opening->states);
     free(opening);
@@ -326,12 +330,13 @@ typedef struct wants {
 static weir_status read_wants(const weir_manifest *manifest, const weir_opening_options *options, wants *out)
 {
     *out = (wants){0};
-    if (!manifest || !wi_copy_in(&out->manifest, sizeof out->manifest, manifest, manifest->struct_size) ||
-        (options && !wi_copy_in(&out->options, sizeof out->options, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL, or member struct_size is not set");
-    const weir_choice_options *choice = out->options.choice;
-    if (choice && !wi_copy_in(&out->choice, sizeof out->choice, choice, choice->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: member struct_size of the choice's options is not set");
+    weir_status status = WI_COPY_IN(weir_manifest, &out->manifest, manifest, "weir_model_create_chosen");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_opening_options, &out->options, options, "weir_model_create_chosen");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_choice_options, &out->choice, out->options.choice, "weir_model_create_chosen");
+    if (status != WEIR_OK)
+        return status;
     out->choice.struct_size = sizeof out->choice;
     out->manifest.struct_size = sizeof out->manifest;
     /* The choice has to know of them, too. */
@@ -345,9 +350,9 @@ static weir_status read_wants(const weir_manifest *manifest, const weir_opening_
 /* Whether running on the processor is what was asked for, and not what was left. */
 static bool asks_for_cpu(const wants *w)
 {
-    wi_criteria criteria;
-    return wi_criteria_read(&w->manifest, &w->choice, &criteria) == WEIR_OK &&
-           (criteria.cpu_named || (criteria.device.by == WI_BY_KIND && criteria.device.kind == WEIR_HARDWARE_CPU));
+    wi_criteria wish;
+    return wi_criteria_read(&w->manifest, &w->choice, &wish) == WEIR_OK &&
+           (wish.cpu_named || (wish.device.by == WI_BY_KIND && wish.device.kind == WEIR_HARDWARE_CPU));
 }
 
 /* The opening has the choice from here on, also on failure. */
@@ -355,7 +360,7 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
 {
     wi_opening *opening = calloc(1, sizeof *opening);
     if (!opening) {
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     }
     const weir_requirements *needs = &w->manifest.requirements;
@@ -472,22 +477,23 @@ static weir_status open_chosen(const wants *w, weir_choice *choice, weir_model *
     return status;
 }
 
-weir_status weir_model_open(const weir_manifest *manifest, const weir_opening_options *options, weir_model **out)
+weir_status weir_model_create_chosen(const weir_manifest *manifest, const weir_opening_options *options,
+                                     weir_model **out)
 {
     WI_ENTER();
     wants w;
     weir_choice *choice = NULL;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_model_open: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_create_chosen: NULL");
     *out = NULL;
     weir_status status = read_wants(manifest, options, &w);
     if (status == WEIR_OK)
-        status = weir_choice_make(&w.manifest, &w.choice, &choice);
+        status = weir_choice_create(&w.manifest, &w.choice, &choice);
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {
         status = weir_fail(WEIR_ERR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
         return status;
     }
     return open_chosen(&w, choice, out);

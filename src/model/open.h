@@ -10,7 +10,9 @@
 
 #include "model/model.h"
 
-#include <weir/opening.h>
+#include <weir/model.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 /* Of an accepted candidate. Looked at by whoever opens the model or makes the failover, alone. */
 typedef struct wi_candidate_state {

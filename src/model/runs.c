@@ -2,7 +2,9 @@
 #include "model/model.h"
 #include "runtime/runtime.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <time.h>
 

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 #include "onnx_file/wire.h"
 

@@ -2,7 +2,7 @@
 #ifndef WI_ONNX_FILE_TENSOR_H
 #define WI_ONNX_FILE_TENSOR_H
 
-#include <weir/tensor.h>
+#include <weir/base.h>
 
 #include "onnx_file/file.h"
 

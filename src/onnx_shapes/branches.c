@@ -139,7 +139,7 @@ static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
 {
     graph_memory memory;
     weir_plan *plan = NULL;
-    weir_plan_summary summary = WEIR_INIT(weir_plan_summary);
+    weir_plan_details summary = WEIR_INIT(weir_plan_details);
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     options.alignment = body->alignment ? body->alignment : 256;
     options.effort = body->effort / 4 + 1; /* something is left for the next ones */
@@ -147,9 +147,9 @@ static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
     weir_status status = graph_memory_make(body, !body->apart, &memory);
     if (status != WEIR_OK)
         return status;
-    status = weir_plan_make(memory.buffers, &options, &plan);
+    status = weir_plan_create(memory.buffers, &options, &plan);
     if (status == WEIR_OK)
-        status = weir_plan_summarize(plan, &summary);
+        status = weir_plan_info(plan, &summary);
     if (status == WEIR_OK) {
         body->effort -= summary.effort < body->effort ? summary.effort : body->effort;
         uint64_t bytes = weir_plan_arena(plan, WEIR_KIND_DEVICE);

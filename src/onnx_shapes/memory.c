@@ -1,5 +1,6 @@
 /* See memory.h. */
 #include "onnx_shapes/memory.h"
+#include <weir/plan.h>
 
 #include <stdio.h>
 #include <stdlib.h>

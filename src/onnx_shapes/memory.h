@@ -2,7 +2,7 @@
 #ifndef WI_ONNX_SHAPES_MEMORY_H
 #define WI_ONNX_SHAPES_MEMORY_H
 
-#include <weir/plan_buffers.h>
+#include <weir/plan.h>
 
 #include "onnx_shapes/graph.h"
 

@@ -2,6 +2,7 @@
  * So a refusal leaves here as std::bad_alloc, which it turns into a clean status; this file is compiled with
  * -fexceptions for that, and no lock is held when it is thrown. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 #include "base/own.h"
 
 #include <inttypes.h>
@@ -267,7 +268,7 @@ static ort_status *table_get_stats(const ort_allocator *self, ort_key_values **o
     weir_onnxruntime *bridge = bridge_of(self);
     weir_client_stats stats = {.struct_size = sizeof stats};
     bridge->api->CreateKeyValuePairs(out);
-    if (atomic_load(&bridge->ended) || weir_client_snapshot(bridge->client, &stats) != WEIR_OK)
+    if (atomic_load(&bridge->ended) || weir_client_info(bridge->client, &stats) != WEIR_OK)
         return NULL; /* there is nothing to tell any more */
     add_number(bridge->api, *out, "Limit", stats.maximum ? stats.maximum : weir_runtime_budget(bridge->runtime));
     add_number(bridge->api, *out, "InUse", stats.live);

@@ -1,5 +1,7 @@
 /* A bridge: what it is made of, and its end. */
 #include "onnxruntime/bridge.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 #include "runtime/block_pool/block_pool.h"
 
 #include <dlfcn.h>
@@ -28,11 +30,11 @@ static weir_status check_granule(const char *call, const char *what, uint64_t gr
 
 static weir_status check_blocks(const weir_onnxruntime_options *o, const char *call)
 {
-    weir_blocks_view view = WEIR_INIT(weir_blocks_view);
+    weir_block_pool_view view = WEIR_INIT(weir_block_pool_view);
     if (o->blocks->client != o->client)
         return weir_fail(WEIR_ERR_INVALID, "%s: the member of the pool is %s, not the client %s", call,
                          weir_client_name(o->blocks->client), weir_client_name(o->client));
-    weir_status status = weir_blocks_look(o->blocks->pool, &view);
+    weir_status status = weir_block_pool_view_info(o->blocks->pool, &view);
     return status == WEIR_OK ? check_granule(call, "the pool of blocks", view.bytes) : status;
 }
 
@@ -199,15 +201,16 @@ weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *cal
     return WEIR_OK;
 }
 
-weir_status weir_onnxruntime_open(const weir_onnxruntime_options *options, weir_onnxruntime **out)
+weir_status weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out)
 {
-    static const char call[] = "weir_onnxruntime_open";
+    static const char call[] = "weir_onnxruntime_create";
     weir_onnxruntime_options given;
     WI_ENTER();
-    if (!out || !options || !wi_copy_in(&given, sizeof given, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "%s: no options, no place for the result, or member struct_size is not set",
-                         call);
-    weir_status status = wi_ort_check(&given, call);
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "%s: no place for the result", call);
+    weir_status status = WI_COPY_IN(weir_onnxruntime_options, &given, options, call);
+    if (status == WEIR_OK)
+        status = wi_ort_check(&given, call);
     return status == WEIR_OK ? wi_ort_open(&given, call, out) : status;
 }
 
@@ -235,9 +238,9 @@ void wi_ort_end(weir_onnxruntime *bridge)
     bridge->env = NULL;
 }
 
-weir_status weir_onnxruntime_close(weir_onnxruntime *bridge)
+weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge)
 {
-    static const char call[] = "weir_onnxruntime_close";
+    static const char call[] = "weir_onnxruntime_destroy";
     WI_ENTER();
     if (!bridge)
         return WEIR_OK;
@@ -263,11 +266,11 @@ struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridge, weir_k
     return table && table->info ? (struct OrtAllocator *)&table->table : NULL;
 }
 
-weir_status weir_onnxruntime_stats_get(weir_onnxruntime *bridge, weir_onnxruntime_stats *out)
+weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_stats *out)
 {
     WI_ENTER();
     if (!bridge || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_stats_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_info: NULL");
     weir_onnxruntime_stats stats = {.live = atomic_load(&bridge->live),
                                     .blocks = atomic_load(&bridge->blocks),
                                     .on_stream = atomic_load(&bridge->on_stream),
@@ -277,5 +280,5 @@ weir_status weir_onnxruntime_stats_get(weir_onnxruntime *bridge, weir_onnxruntim
                                     .refused = atomic_load(&bridge->refused)};
     return wi_copy_out(out, out->struct_size, &stats, sizeof stats)
                ? WEIR_OK
-               : weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_stats_get: member struct_size is not set");
+               : weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_info: member struct_size is not set");
 }

@@ -6,6 +6,7 @@
 #include "runtime/runtime.h"
 
 #include <weir/onnxruntime.h>
+#include <weir/block_pool.h>
 
 /* One OrtAllocator, for one kind of memory. */
 typedef struct wi_ort_table {
@@ -18,8 +19,8 @@ typedef struct wi_ort_table {
 
 /* Runs of blocks of a pool, by their first block: how many. */
 typedef struct wi_ort_runs {
-    weir_blocks_member *member; /* NULL: the client's runtime serves */
-    weir_blocks_view view;
+    weir_block_pool_member *member; /* NULL: the client's runtime serves */
+    weir_block_pool_view view;
     struct wi_ort_run {
         _Atomic(uint32_t) length; /* 0: no run begins there */
         weir_stream stream;       /* which it was taken on */
@@ -84,7 +85,7 @@ struct weir_onnxruntime {
     weir_onnxruntime *next; /* in the list of those that are registered, or ended */
 };
 
-/* What both ways in share; bridge.c. The bridge is in no list yet. */
+/* What both ways in share; bridge.c. The bridge is nobody's yet. */
 weir_status wi_ort_check(const weir_onnxruntime_options *options, const char *call);
 weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *call, weir_onnxruntime **out);
 /* All that sessions which are still there do not look at. */
@@ -116,7 +117,7 @@ weir_status wi_ort_device_free(weir_onnxruntime *bridge, void *pointer, weir_str
 void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status status);
 
 /* memory.c: the same as runs of blocks of a pool. */
-weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member);
+weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member);
 void wi_ort_runs_destroy(wi_ort_runs *runs);
 weir_status wi_ort_runs_alloc(wi_ort_runs *runs, size_t bytes, weir_stream stream, void **out);
 weir_status wi_ort_runs_free(wi_ort_runs *runs, void *pointer, weir_stream stream);

@@ -5,14 +5,16 @@
  * in no stream's order, so that one serves again when the device is past its free. They go when ONNX Runtime has
  * nothing of the bridge's any more, and when there is no memory. */
 #include "onnxruntime/bridge.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 #include "runtime/block_pool/block_pool.h"
 
 /* Device memory as runs of blocks of a pool: requests rounded up to whole blocks ----------------------------------- */
 
-weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_blocks_member *member)
+weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member)
 {
-    runs->view = WEIR_INIT(weir_blocks_view);
-    weir_status status = weir_blocks_look(member->pool, &runs->view);
+    runs->view = WEIR_INIT(weir_block_pool_view);
+    weir_status status = weir_block_pool_view_info(member->pool, &runs->view);
     if (status != WEIR_OK)
         return status;
     runs->at = calloc(runs->view.count, sizeof *runs->at);
@@ -36,27 +38,27 @@ weir_status wi_ort_runs_alloc(wi_ort_runs *runs, size_t bytes, weir_stream strea
     if (count > runs->view.count)
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are %llu blocks of %zu bytes; the pool has %u", bytes,
                          (unsigned long long)count, runs->view.bytes, runs->view.count);
-    weir_status status = weir_blocks_take_run(runs->member, (uint32_t)count, stream, &first);
+    weir_status status = weir_block_pool_alloc_run(runs->member, (uint32_t)count, stream, &first);
     if (status != WEIR_OK)
         return status;
     runs->at[first].stream = stream;
     atomic_store(&runs->at[first].length, (uint32_t)count);
-    *out = weir_blocks_at(&runs->view, first);
+    *out = weir_block_pool_at(&runs->view, first);
     return WEIR_OK;
 }
 
 weir_status wi_ort_runs_free(wi_ort_runs *runs, void *pointer, weir_stream stream)
 {
-    uint32_t first = weir_blocks_index(&runs->view, pointer);
-    if (first == WEIR_BLOCKS_NONE)
+    uint32_t first = weir_block_pool_index(&runs->view, pointer);
+    if (first == WEIR_BLOCK_POOL_NONE)
         return weir_fail(WEIR_ERR_FOREIGN, "%p is no block of the pool", pointer);
-    if (weir_blocks_at(&runs->view, first) != pointer)
+    if (weir_block_pool_at(&runs->view, first) != pointer)
         return weir_fail(WEIR_ERR_INTERIOR, "%p lies in block %u of the pool and does not begin it", pointer, first);
     uint32_t count = atomic_exchange(&runs->at[first].length, 0);
     if (count == 0)
         return weir_fail(WEIR_ERR_DOUBLE_FREE,
                          "no run begins at block %u of the pool: it was given back, or never taken", first);
-    weir_status status = weir_blocks_give(runs->member, first, count, stream);
+    weir_status status = weir_block_pool_free(runs->member, first, count, stream);
     if (status != WEIR_OK)
         atomic_store(&runs->at[first].length, count);
     return status;
@@ -64,8 +66,8 @@ weir_status wi_ort_runs_free(wi_ort_runs *runs, void *pointer, weir_stream strea
 
 weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer)
 {
-    uint32_t first = weir_blocks_index(&runs->view, pointer);
-    bool begins = first != WEIR_BLOCKS_NONE && weir_blocks_at(&runs->view, first) == pointer &&
+    uint32_t first = weir_block_pool_index(&runs->view, pointer);
+    bool begins = first != WEIR_BLOCK_POOL_NONE && weir_block_pool_at(&runs->view, first) == pointer &&
                   atomic_load(&runs->at[first].length) != 0;
     return begins ? runs->at[first].stream : WEIR_STREAM_HOST;
 }
@@ -138,7 +140,7 @@ static bool watched(weir_onnxruntime *bridge)
     pthread_mutex_unlock(&pinned->lock);
     if (already)
         return true;
-    if (!host || weir_pressure_add(host, 0, on_pressure, bridge, &id) != WEIR_OK)
+    if (!host || weir_pressure_register(host, 0, on_pressure, bridge, &id) != WEIR_OK)
         return false;
     pthread_mutex_lock(&pinned->lock);
     bool first = pinned->pressure == 0;

@@ -2,6 +2,7 @@
  * long as a program wants. ONNX Runtime replaces an allocator silently when another is registered, so that each step
  * here looks first whose it is; and a session keeps the one that it finds when it is created. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -299,7 +300,7 @@ static weir_status again(const weir_onnxruntime *bridge, const weir_onnxruntime_
                          weir_client_name(bridge->client), device);
     return weir_fail(WEIR_ERR_CONFLICT,
                      "%s: %s is registered for %s already, and %s cannot be, too: unregister that first, or give each "
-                     "session a client of its own (weir_onnxruntime_open)",
+                     "session a client of its own (weir_onnxruntime_create)",
                      registering, weir_client_name(bridge->client), device, weir_client_name(options->client));
 }
 
@@ -324,9 +325,9 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
 {
     weir_onnxruntime_options given;
     WI_ENTER();
-    if (!options || !wi_copy_in(&given, sizeof given, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "%s: no options, or member struct_size is not set", registering);
-    weir_status status = wi_ort_check(&given, registering);
+    weir_status status = WI_COPY_IN(weir_onnxruntime_options, &given, options, registering);
+    if (status == WEIR_OK)
+        status = wi_ort_check(&given, registering);
     if (status != WEIR_OK)
         return status;
     const char *device = weir_runtime_device(weir_client_runtime(given.client));

@@ -15,6 +15,7 @@
  * device; what is in hand goes back with it. So it does when somebody needs memory, when there are many followers, and
  * in the end. */
 #include "onnxruntime/bridge.h"
+#include <weir/onnxruntime.h>
 
 typedef struct wi_ort_follower {
     struct wi_ort_follower *next;
@@ -96,7 +97,7 @@ static weir_status watch_pressure(weir_onnxruntime *bridge)
     pthread_mutex_lock(&all->lock);
     bool watched = all->pressure != 0;
     pthread_mutex_unlock(&all->lock);
-    weir_status status = watched ? WEIR_OK : weir_pressure_add(bridge->runtime, 0, on_pressure, bridge, &id);
+    weir_status status = watched ? WEIR_OK : weir_pressure_register(bridge->runtime, 0, on_pressure, bridge, &id);
     if (watched || status != WEIR_OK)
         return status;
     pthread_mutex_lock(&all->lock);

@@ -1,4 +1,5 @@
 #include "planner/buffers.h"
+#include <weir/plan.h>
 #include "base/internal.h"
 
 #include <stdio.h>
@@ -195,13 +196,16 @@ weir_status weir_buffers_add(weir_buffers *buffers, const weir_buffer *buffer, u
 {
     weir_buffer b;
     char number[16];
-    if (!buffers || !buffer || !wi_copy_in(&b, sizeof b, buffer, buffer->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_add: NULL, or a structure without its size");
+    if (!buffers)
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_add: no list");
+    weir_status status = WI_COPY_IN(weir_buffer, &b, buffer, "weir_buffers_add");
+    if (status != WEIR_OK)
+        return status;
     if (buffers->count >= WEIR_BUFFERS_MAX || buffers->names_length > UINT32_MAX - NAME_MAX_BYTES - 1)
         return weir_fail(WEIR_ERR_INVALID, "a list of %zu buffers is full", buffers->count);
     snprintf(number, sizeof number, "b%zu", buffers->count);
     const char *name = b.name ? b.name : number;
-    weir_status status = check_buffer(buffers, &b, name);
+    status = check_buffer(buffers, &b, name);
     if (status != WEIR_OK)
         return status;
     if (!wi_room_for((void **)&buffers->items, sizeof *buffers->items, &buffers->items_room, buffers->count + 1) ||

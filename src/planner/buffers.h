@@ -2,7 +2,7 @@
 #ifndef WI_PLANNER_BUFFERS_H
 #define WI_PLANNER_BUFFERS_H
 
-#include <weir/plan_buffers.h>
+#include <weir/plan.h>
 
 typedef struct wi_buffer {
     uint64_t bytes, begin, end, alignment;

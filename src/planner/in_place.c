@@ -3,6 +3,7 @@
  * needs, as the rest of the item stays empty as long as it lives. Where the other is fixed, its place is known, and no
  * room is lost: it is an item of its own, fixed there, that begins a step later. */
 #include "base/internal.h"
+#include <weir/plan.h>
 #include "planner/problem.h"
 
 typedef struct pin {

@@ -2,7 +2,7 @@
 #ifndef WI_PLANNER_LINES_H
 #define WI_PLANNER_LINES_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 typedef struct wi_lines {
     const char *name; /* of the text, for messages */

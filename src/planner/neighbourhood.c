@@ -223,7 +223,7 @@ static wi_search_result try_cap(climb *c, int64_t cap, uint64_t nodes)
     return result;
 }
 
-/* Searches again for parts of the climb's best, until the nodes are spent. */
+/* Makes parts of the climb's best anew, until the nodes are spent. */
 static wi_search_result improve(climb *c, int64_t low, uint64_t nodes)
 {
     int64_t *bottoms = c->lns->bottoms;

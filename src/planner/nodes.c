@@ -2,7 +2,7 @@
 #include "planner/buffers.h"
 #include "base/internal.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
 
 typedef struct builder {
     const weir_node *nodes;
@@ -17,11 +17,26 @@ typedef struct builder {
     bool *kept;        /* by root: it or a view of it is an output */
 } builder;
 
+static weir_status read_node(const builder *b, size_t i, weir_node *node)
+{
+    const char *from = (const char *)b->nodes + i * b->stride;
+    return wi_copy_in(node, sizeof *node, from, b->stride, "weir_buffers_from_nodes", "weir_node");
+}
+
 static weir_node node_at(const builder *b, size_t i)
 {
     weir_node node = {0};
-    (void)wi_copy_in(&node, sizeof node, (const char *)b->nodes + i * b->stride, b->stride);
+    (void)read_node(b, i, &node);
     return node;
+}
+
+static weir_status check_sizes(const builder *b)
+{
+    weir_node node;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < b->count && status == WEIR_OK; i++)
+        status = read_node(b, i, &node);
+    return status;
 }
 
 static weir_status bad(size_t i, const weir_node *node, const char *what)
@@ -172,14 +187,17 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
     if ((!nodes && count > 0) || !out || count > WEIR_BUFFERS_MAX)
         return weir_fail(WEIR_ERR_INVALID, "weir_buffers_from_nodes: NULL, or too many nodes");
     builder b = {.nodes = nodes, .count = count, .stride = count ? nodes[0].struct_size : sizeof *nodes};
-    if (b.stride < 2 * sizeof(size_t) || (rules && !wi_copy_in(&b.rules, sizeof b.rules, rules, rules->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_from_nodes: a structure without its size");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_node_rules, &b.rules, rules, "weir_buffers_from_nodes");
+    if (status == WEIR_OK)
+        status = check_sizes(&b);
+    if (status != WEIR_OK)
+        return status;
     b.order = calloc(count + 1, sizeof *b.order);
     b.step_of = calloc(count + 1, sizeof *b.step_of);
     b.elsewhere = calloc(count + 1, sizeof *b.elsewhere);
     b.roots = calloc(count + 1, sizeof *b.roots);
     b.kept = calloc(count + 1, sizeof *b.kept);
-    weir_status status = weir_buffers_create(&b.list);
+    status = weir_buffers_create(&b.list);
     if (status == WEIR_OK)
         status = b.order && b.step_of && b.elsewhere && b.roots && b.kept
                      ? build(&b)

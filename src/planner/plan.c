@@ -1,5 +1,6 @@
-/* weir_plan_make: from a list to problems, from their solutions to a plan; and what is told of plans. */
+/* weir_plan_create: from a list to problems, from their solutions to a plan; and what is told of plans. */
 #include "planner/plan.h"
+#include <weir/plan.h>
 #include "base/internal.h"
 #include "base/system.h"
 #include "planner/solve.h"
@@ -40,7 +41,7 @@ uint64_t wi_plan_length(const weir_plan *plan, uint32_t index)
 void wi_plan_sum_up(weir_plan *plan)
 {
     const weir_buffers *buffers = plan->buffers;
-    weir_plan_summary *sum = &plan->summary;
+    weir_plan_details *sum = &plan->summary;
     sum->buffers = (uint32_t)buffers->count;
     sum->steps = weir_buffers_steps(buffers);
     sum->arena = sum->lower_bound = sum->unshared = sum->in_place = 0;
@@ -204,17 +205,18 @@ static weir_status solve_problem(wi_problem *problem, wi_work *work, wi_best *be
 static weir_status read_options(const weir_plan_options *given, weir_plan_options *out)
 {
     *out = (weir_plan_options){.struct_size = sizeof *out};
-    if (given && !wi_copy_in(out, sizeof *out, given, given->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: options without their size");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_plan_options, out, given, "weir_plan_create");
+    if (status != WEIR_OK)
+        return status;
     if ((unsigned)out->mode > WEIR_PLAN_BUMP)
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: %d is no mode", (int)out->mode);
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_create: %d is no mode", (int)out->mode);
     if (out->alignment == 0)
         out->alignment = 1;
     if (!wi_power_of_two(out->alignment))
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: an alignment of %llu, which is no power of two",
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_create: an alignment of %llu, which is no power of two",
                          (unsigned long long)out->alignment);
     if (!(out->seconds >= 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: a limit of %g seconds", out->seconds);
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_create: a limit of %g seconds", out->seconds);
     return WEIR_OK;
 }
 
@@ -257,7 +259,7 @@ static weir_status solve_kind(wi_stores *stores, weir_kind kind, wi_work *work, 
 static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
 {
     weir_status status = WEIR_OK;
-    plan->summary = (weir_plan_summary){.struct_size = sizeof plan->summary,
+    plan->summary = (weir_plan_details){.struct_size = sizeof plan->summary,
                                         .alignment = work->options->alignment,
                                         .proven = true,
                                         .found_by = "nothing to place"};
@@ -295,13 +297,13 @@ static weir_status check_views(const weir_plan *plan)
     return WEIR_OK;
 }
 
-weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options *options, weir_plan **out)
+weir_status weir_plan_create(const weir_buffers *buffers, const weir_plan_options *options, weir_plan **out)
 {
     weir_plan_options all;
     wi_stores stores;
     wi_work work;
     if (!buffers || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_make: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_create: NULL");
     weir_status status = read_options(options, &all);
     wi_work_begin(&work, &all);
     if (status == WEIR_OK)
@@ -324,10 +326,10 @@ weir_status weir_plan_make(const weir_buffers *buffers, const weir_plan_options 
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
-weir_status weir_plan_summarize(const weir_plan *plan, weir_plan_summary *out)
+weir_status weir_plan_info(const weir_plan *plan, weir_plan_details *out)
 {
     if (!plan || !out || !wi_copy_out(out, out->struct_size, &plan->summary, sizeof plan->summary))
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_summarize: NULL, or a structure without its size");
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_info: NULL, or a structure without its size");
     return WEIR_OK;
 }
 

@@ -11,7 +11,7 @@ struct weir_plan {
     uint64_t *offsets;
     uint32_t *roots;
     uint64_t arenas[WEIR_KIND_COUNT], bounds[WEIR_KIND_COUNT];
-    weir_plan_summary summary;
+    weir_plan_details summary;
 };
 
 /* A plan of a copy of the list, with room for its offsets; NULL without host memory. */

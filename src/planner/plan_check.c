@@ -1,6 +1,7 @@
 /* weir_plan_check: whether a plan serves a list. Knows lists, offsets and nothing of the planner: storage, lifetimes
  * and what may lie over what are worked out here once more, from the contracts in the headers alone. */
 #include "planner/plan.h"
+#include <weir/plan.h>
 #include "base/internal.h"
 
 /* One part of a lifetime in which bytes are taken. */

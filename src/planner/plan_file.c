@@ -4,6 +4,7 @@
  * What is read goes through the same doors as what a program makes: lists by weir_buffers_add and its like, the plan by
  * weir_plan_check. */
 #include "base/hash.h"
+#include <weir/plan.h>
 #include "base/internal.h"
 #include "planner/lines.h"
 #include "planner/plan.h"
@@ -277,7 +278,7 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
         plan->roots[i] = r->slots[i].root;
     }
     plan->summary =
-        (weir_plan_summary){.struct_size = sizeof plan->summary, .alignment = r->alignment, .found_by = "a saved plan"};
+        (weir_plan_details){.struct_size = sizeof plan->summary, .alignment = r->alignment, .found_by = "a saved plan"};
     wi_plan_sum_up(plan);
     plan->summary.proven = plan->summary.arena == plan->summary.lower_bound;
     plan->summary.said_proven = r->proven && !plan->summary.proven;

@@ -1,5 +1,6 @@
 /* From a list of buffers to problems for the solvers: storage, sections of time, and the lower bound. */
 #include "planner/problem.h"
+#include <weir/plan.h>
 #include "base/internal.h"
 #include "planner/radix.h"
 

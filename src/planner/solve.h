@@ -3,6 +3,7 @@
 #define WI_PLANNER_SOLVE_H
 
 #include "planner/problem.h"
+#include <weir/plan.h>
 
 typedef struct wi_work {
     const weir_plan_options *options;

@@ -1,6 +1,7 @@
 /* Allocation and free: a request is checked, placed by the runtime's stack of resources, zeroed where it must be, and
  * published; a free is ordered and handed to the list of pending ones. */
 #include "runtime/runtime.h"
+#include <weir/trace.h>
 #include "base/intern.h"
 #include "base/window.h"
 #include "memory/space/stream_uses.h"
@@ -181,12 +182,12 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
 }
 
 /* Of the captured stream, when the block shall be of its pool. */
-static weir_graph *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
+static weir_capture_pool *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
 {
     weir_runtime *runtime = client->runtime;
-    weir_graph *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
-                            ? wi_streams_graph(&runtime->streams, request->stream)
-                            : NULL;
+    weir_capture_pool *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
+                                   ? wi_streams_graph(&runtime->streams, request->stream)
+                                   : NULL;
     if (!graph || wi_graph_client(graph) == client)
         return graph;
     wi_graph_drop(graph);
@@ -246,8 +247,11 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (status != WEIR_OK)
         return status;
     weir_request copy;
-    if (!out || !request || !wi_copy_in(&copy, sizeof copy, request, request->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_with: no place for the result");
+    status = WI_COPY_IN(weir_request, &copy, request, "weir_alloc_with");
+    if (wi_unlikely(status != WEIR_OK))
+        return status;
     *out = (weir_block){NULL, 0};
     if (alloc_is_plain(&copy) &&
         ((out->pointer = wi_tcache_alloc(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||

@@ -117,7 +117,7 @@ static weir_status captured_already(const weir_runtime *runtime, weir_stream str
 }
 
 /* With the lock held. */
-static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_graph *graph, const char *call)
+static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_capture_pool *graph, const char *call)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     if (!place)
@@ -157,7 +157,7 @@ static weir_status record_point(weir_runtime *runtime, weir_stream stream, void 
     return status;
 }
 
-weir_status wi_capture_begin(weir_stream stream, weir_graph *graph, const char *call)
+weir_status wi_capture_begin(weir_stream stream, weir_capture_pool *graph, const char *call)
 {
     weir_runtime *runtime;
     void *native;
@@ -186,11 +186,11 @@ weir_status weir_capture_begin(weir_stream stream)
     return wi_capture_begin(stream, NULL, "weir_capture_begin");
 }
 
-weir_graph *wi_streams_graph(wi_streams *streams, weir_stream stream)
+weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
-    weir_graph *graph = place ? place->graph : NULL;
+    weir_capture_pool *graph = place ? place->graph : NULL;
     if (graph)
         wi_graph_hold(graph);
     pthread_mutex_unlock(&streams->lock);
@@ -206,7 +206,7 @@ bool wi_streams_graphed_here(wi_streams *streams, weir_stream stream)
     return here;
 }
 
-void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_graph *graph)
+void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_capture_pool *graph)
 {
     pthread_mutex_lock(&streams->lock);
     wi_stream_place *place = wi_streams_place(streams, stream);
@@ -231,9 +231,10 @@ weir_status weir_capture_end(weir_stream stream)
         place->captured = place->bounded = false;
     pthread_mutex_unlock(&runtime->streams.lock);
     if (directed)
-        return weir_fail(WEIR_ERR_INVALID,
-                         "weir_capture_end: stream %llx of %s is captured for a graph; end it with weir_graph_end",
-                         (unsigned long long)stream.id, runtime->name);
+        return weir_fail(
+            WEIR_ERR_INVALID,
+            "weir_capture_end: stream %llx of %s is captured for a graph; end it with weir_capture_pool_end",
+            (unsigned long long)stream.id, runtime->name);
     if (!captured)
         return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",
                          (unsigned long long)stream.id, runtime->name);

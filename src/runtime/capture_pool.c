@@ -2,40 +2,40 @@
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
-struct weir_graph {
+struct weir_capture_pool {
     pthread_mutex_t lock;
     atomic_uint users; /* the handle, allocations under way, live blocks */
     uint64_t number;
     weir_client *client;
-    weir_graph *next;   /* of the client's; under the runtime's clients_lock */
-    weir_stream stream; /* being captured; WEIR_STREAM_HOST: none */
+    weir_capture_pool *next; /* of the client's; under the runtime's clients_lock */
+    weir_stream stream;      /* being captured; WEIR_STREAM_HOST: none */
     bool closed;
     wi_event end;    /* while closed: the launches are done then */
     wi_block *first; /* what it holds, linked by pending_next */
     uint64_t held, held_blocks, live_blocks;
 };
 
-static weir_runtime *runtime_of(const weir_graph *graph)
+static weir_runtime *runtime_of(const weir_capture_pool *graph)
 {
     return graph->client->runtime;
 }
 
-static void capture_pool_lock(weir_graph *graph)
+static void capture_pool_lock(weir_capture_pool *graph)
 {
     pthread_mutex_lock(&graph->lock);
 }
 
-static void capture_pool_unlock(weir_graph *graph)
+static void capture_pool_unlock(weir_capture_pool *graph)
 {
     pthread_mutex_unlock(&graph->lock);
 }
 
-void wi_graph_hold(weir_graph *graph)
+void wi_graph_hold(weir_capture_pool *graph)
 {
     atomic_fetch_add_explicit(&graph->users, 1, memory_order_relaxed);
 }
 
-void wi_graph_drop(weir_graph *graph)
+void wi_graph_drop(weir_capture_pool *graph)
 {
     if (atomic_fetch_sub_explicit(&graph->users, 1, memory_order_acq_rel) > 1)
         return;
@@ -43,12 +43,12 @@ void wi_graph_drop(weir_graph *graph)
     free(graph);
 }
 
-const weir_client *wi_graph_client(const weir_graph *graph)
+const weir_client *wi_graph_client(const weir_capture_pool *graph)
 {
     return graph->client;
 }
 
-weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *runtime, weir_stream stream,
+weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime, weir_stream stream,
                                    const char *call)
 {
     if (runtime_of(graph) == runtime)
@@ -80,7 +80,7 @@ static bool capture_pool_join(wi_block *block, wi_block *next)
     return true;
 }
 
-static wi_block *capture_pool_take_out(weir_graph *graph, wi_block **link)
+static wi_block *capture_pool_take_out(weir_capture_pool *graph, wi_block **link)
 {
     wi_block *block = *link;
     *link = block->pending_next;
@@ -90,7 +90,7 @@ static wi_block *capture_pool_take_out(weir_graph *graph, wi_block **link)
 }
 
 /* Joined with what adjoins it. */
-static void capture_pool_put_in(weir_graph *graph, wi_block *block)
+static void capture_pool_put_in(weir_capture_pool *graph, wi_block *block)
 {
     for (wi_block **link = &graph->first; *link;) {
         wi_block *other = *link, *behind = other->pending_next;
@@ -110,7 +110,7 @@ static void capture_pool_put_in(weir_graph *graph, wi_block *block)
 }
 
 /* What could not be joined when it was freed. */
-static void capture_pool_join_all(weir_graph *graph)
+static void capture_pool_join_all(weir_capture_pool *graph)
 {
     wi_block *list = graph->first;
     graph->first = NULL;
@@ -128,7 +128,7 @@ static bool capture_pool_suits(const wi_block *block, const wi_placement *p, boo
 }
 
 /* The smallest that will do and that the device is past. NULL: there is none. */
-static wi_block *take_best(weir_graph *graph, const wi_resource *base, const wi_placement *p)
+static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
 {
     wi_block **best = NULL;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
@@ -141,7 +141,7 @@ static wi_block *take_best(weir_graph *graph, const wi_resource *base, const wi_
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
 /* The block, which nobody holds any more, is pending like any other, behind `end` and its marks. */
-static void capture_pool_give_back(weir_graph *graph, wi_block *block, wi_event end)
+static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi_event end)
 {
     weir_runtime *runtime = runtime_of(graph);
     wi_event ignored;
@@ -153,7 +153,7 @@ static void capture_pool_give_back(weir_graph *graph, wi_block *block, wi_event 
 }
 
 /* A block that is pending and in hand, and kept in the ledger. */
-static void keep_or_give_back(weir_graph *graph, wi_block *block)
+static void keep_or_give_back(weir_capture_pool *graph, wi_block *block)
 {
     capture_pool_lock(graph);
     bool closed = graph->closed;
@@ -167,7 +167,7 @@ static void keep_or_give_back(weir_graph *graph, wi_block *block)
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *p, wi_block **out)
+weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
     capture_pool_lock(graph);
@@ -184,7 +184,7 @@ weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placemen
     return status;
 }
 
-void wi_graph_adopt(weir_graph *graph, wi_block *block)
+void wi_graph_adopt(weir_capture_pool *graph, wi_block *block)
 {
     capture_pool_lock(graph);
     block->graph = graph->closed ? NULL : graph;
@@ -224,7 +224,7 @@ static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
 
 /* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in
  * order. */
-static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stream stream, void **native)
+static weir_status note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream, void **native)
 {
     weir_runtime *runtime = runtime_of(graph);
     wi_event event;
@@ -233,7 +233,7 @@ static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stre
         status = note_zeros(runtime, block);
     if (status != WEIR_OK || !*native)
         return status;
-    weir_graph *captured = wi_streams_graph(&runtime->streams, stream);
+    weir_capture_pool *captured = wi_streams_graph(&runtime->streams, stream);
     if (captured)
         wi_graph_drop(captured);
     if (captured == graph)
@@ -247,7 +247,7 @@ static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stre
 }
 
 /* False: it was closed. In one step with the list: who closes it finds the block here. */
-static bool capture_pool_retire(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream,
+static bool capture_pool_retire(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream,
                                 void *native)
 {
     capture_pool_lock(graph);
@@ -267,7 +267,7 @@ static bool capture_pool_retire(weir_graph *graph, wi_resource *stack, wi_block 
     return open;
 }
 
-static bool is_closed(weir_graph *graph)
+static bool is_closed(weir_capture_pool *graph)
 {
     capture_pool_lock(graph);
     bool closed = graph->closed;
@@ -275,7 +275,7 @@ static bool is_closed(weir_graph *graph)
     return closed;
 }
 
-weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream)
 {
     weir_runtime *runtime = runtime_of(graph);
     void *native = NULL;
@@ -285,7 +285,7 @@ weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block
     return status;
 }
 
-bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail)
+bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
 {
     capture_pool_lock(graph);
     bool open = !graph->closed;
@@ -307,7 +307,7 @@ static weir_status is_null(const char *call)
     return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
 }
 
-static void capture_pool_enlist(weir_graph *graph)
+static void capture_pool_enlist(weir_capture_pool *graph)
 {
     weir_runtime *runtime = runtime_of(graph);
     pthread_mutex_lock(&runtime->clients_lock);
@@ -316,33 +316,33 @@ static void capture_pool_enlist(weir_graph *graph)
     pthread_mutex_unlock(&runtime->clients_lock);
 }
 
-static void capture_pool_unlist(weir_graph *graph)
+static void capture_pool_unlist(weir_capture_pool *graph)
 {
     weir_runtime *runtime = runtime_of(graph);
     pthread_mutex_lock(&runtime->clients_lock);
-    weir_graph **link = &graph->client->graphs;
+    weir_capture_pool **link = &graph->client->graphs;
     while (*link != graph)
         link = &(*link)->next;
     *link = graph->next;
     pthread_mutex_unlock(&runtime->clients_lock);
 }
 
-weir_status weir_graph_open(weir_client *client, weir_graph **out)
+weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **out)
 {
     static atomic_uint_fast64_t last_number;
     char text[WI_STACK_BYTES];
-    weir_status status = wi_client_check(client, "weir_graph_open");
+    weir_status status = wi_client_check(client, "weir_capture_pool_create");
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_graph_open: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_create: no place for the result");
     *out = NULL;
     weir_runtime *runtime = client->runtime;
     if (!(wi_resource_features(runtime->resource) & WEIR_FEATURE_CAPTURABLE))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "weir_graph_open: %s of %s allocates nothing in captures; use cache or blocks",
+                         "weir_capture_pool_create: %s of %s allocates nothing in captures; use cache or blocks",
                          weir_runtime_resource(runtime, text, sizeof text), runtime->name);
-    weir_graph *graph = calloc(1, sizeof *graph);
+    weir_capture_pool *graph = calloc(1, sizeof *graph);
     if (!graph)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a graph");
     pthread_mutex_init(&graph->lock, NULL);
@@ -350,7 +350,7 @@ weir_status weir_graph_open(weir_client *client, weir_graph **out)
     graph->number = atomic_fetch_add(&last_number, 1) + 1;
     graph->client = client;
     capture_pool_enlist(graph);
-    status = wi_client_check(client, "weir_graph_open"); /* a close looks for graphs after it has closed */
+    status = wi_client_check(client, "weir_capture_pool_create"); /* a close looks for graphs after it has closed */
     if (status == WEIR_OK) {
         *out = graph;
         return WEIR_OK;
@@ -363,13 +363,13 @@ weir_status weir_graph_open(weir_client *client, weir_graph **out)
 weir_status wi_graphs_check_none(const weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
-    weir_graph_details details = {.number = 0};
+    weir_capture_pool_details details = {.number = 0};
     char text[24];
     pthread_mutex_lock(&runtime->clients_lock);
-    weir_graph *graph = client->graphs;
+    weir_capture_pool *graph = client->graphs;
     if (graph) {
         capture_pool_lock(graph);
-        details = (weir_graph_details){.number = graph->number, .held = graph->held};
+        details = (weir_capture_pool_details){.number = graph->number, .held = graph->held};
         capture_pool_unlock(graph);
     }
     pthread_mutex_unlock(&runtime->clients_lock);
@@ -380,15 +380,15 @@ weir_status wi_graphs_check_none(const weir_client *client)
                      weir_size_format(details.held, text, sizeof text));
 }
 
-static weir_status capture_pool_capturing(const weir_graph *graph, const char *call, weir_stream stream)
+static weir_status capture_pool_capturing(const weir_capture_pool *graph, const char *call, weir_stream stream)
 {
-    return weir_fail(WEIR_ERR_BUSY, "%s: graph %llu of %s is capturing stream %llx; end that with weir_graph_end first",
-                     call, (unsigned long long)graph->number, graph->client->account.name,
-                     (unsigned long long)stream.id);
+    return weir_fail(WEIR_ERR_BUSY,
+                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_pool_end first", call,
+                     (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
 /* Ends it, unless it captures. *list: what it held. */
-static weir_status capture_pool_shut(weir_graph *graph, wi_event end, wi_block **list)
+static weir_status capture_pool_shut(weir_capture_pool *graph, wi_event end, wi_block **list)
 {
     capture_pool_lock(graph);
     weir_stream stream = graph->stream;
@@ -400,10 +400,10 @@ static weir_status capture_pool_shut(weir_graph *graph, wi_event end, wi_block *
         graph->held = graph->held_blocks = 0;
     }
     capture_pool_unlock(graph);
-    return stream.id == 0 ? WEIR_OK : capture_pool_capturing(graph, "weir_graph_close", stream);
+    return stream.id == 0 ? WEIR_OK : capture_pool_capturing(graph, "weir_capture_pool_destroy", stream);
 }
 
-weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
+weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
     if (!graph)
@@ -412,7 +412,7 @@ weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
     wi_event end = {0};
     wi_block *list = NULL;
     void *native;
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_graph_close", &native);
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_capture_pool_destroy", &native);
     if (status == WEIR_OK && native)
         status = runtime->driver->record(runtime->device, native, &end);
     if (status == WEIR_OK)
@@ -430,11 +430,11 @@ weir_status weir_graph_close(weir_graph *graph, weir_stream stream)
 
 /* Capturing -------------------------------------------------------------------------------------------------------- */
 
-weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
+weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
     if (!graph)
-        return is_null("weir_graph_begin");
+        return is_null("weir_capture_pool_begin");
     capture_pool_lock(graph);
     weir_stream other = graph->stream;
     if (other.id == 0) {
@@ -443,8 +443,8 @@ weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
     }
     capture_pool_unlock(graph);
     if (other.id != 0)
-        return capture_pool_capturing(graph, "weir_graph_begin", other);
-    weir_status status = wi_capture_begin(stream, graph, "weir_graph_begin");
+        return capture_pool_capturing(graph, "weir_capture_pool_begin", other);
+    weir_status status = wi_capture_begin(stream, graph, "weir_capture_pool_begin");
     if (status != WEIR_OK) {
         capture_pool_lock(graph);
         graph->stream = WEIR_STREAM_HOST;
@@ -453,11 +453,11 @@ weir_status weir_graph_begin(weir_graph *graph, weir_stream stream)
     return status;
 }
 
-weir_status weir_graph_end(weir_graph *graph, weir_stream stream)
+weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
     if (!graph)
-        return is_null("weir_graph_end");
+        return is_null("weir_capture_pool_end");
     capture_pool_lock(graph);
     bool mine = stream.id != 0 && graph->stream.id == stream.id;
     if (mine) {
@@ -467,22 +467,22 @@ weir_status weir_graph_end(weir_graph *graph, weir_stream stream)
     capture_pool_unlock(graph);
     if (mine)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_INVALID, "weir_graph_end: graph %llu of %s is not capturing stream %llx",
+    return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_end: graph %llu of %s is not capturing stream %llx",
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
-weir_status weir_graph_info(weir_graph *graph, weir_graph_details *out)
+weir_status weir_capture_pool_info(weir_capture_pool *graph, weir_capture_pool_details *out)
 {
     WI_ENTER();
     if (!graph || !out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_graph_info: NULL, or member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_info: NULL, or member struct_size is not set");
     capture_pool_lock(graph);
-    weir_graph_details details = {.struct_size = sizeof details,
-                                  .number = graph->number,
-                                  .held = graph->held,
-                                  .held_blocks = graph->held_blocks,
-                                  .live_blocks = graph->live_blocks,
-                                  .stream = graph->stream};
+    weir_capture_pool_details details = {.struct_size = sizeof details,
+                                         .number = graph->number,
+                                         .held = graph->held,
+                                         .held_blocks = graph->held_blocks,
+                                         .live_blocks = graph->live_blocks,
+                                         .stream = graph->stream};
     capture_pool_unlock(graph);
     wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;

@@ -13,26 +13,26 @@
 
 #include "memory/resource.h"
 
-#include <weir/graph.h>
+#include <weir/stream.h>
 
 /* Reference count. */
-void wi_graph_hold(weir_graph *graph);
-void wi_graph_drop(weir_graph *graph);
-const weir_client *wi_graph_client(const weir_graph *graph);
-weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *runtime, weir_stream stream,
+void wi_graph_hold(weir_capture_pool *graph);
+void wi_graph_drop(weir_capture_pool *graph);
+const weir_client *wi_graph_client(const weir_capture_pool *graph);
+weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime, weir_stream stream,
                                    const char *call);
 /* WEIR_ERR_BUSY while the client has an open pool, which it names. */
 weir_status wi_graphs_check_none(const weir_client *client);
 
 /* Allocates from what the pool holds; *out as from wi_allocate. WEIR_ERR_NO_ROOM: nothing fits. */
-weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *placement, wi_block **out);
+weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *placement, wi_block **out);
 /* The claimed block belongs to the pool from now on, unless the pool was closed. */
-void wi_graph_adopt(weir_graph *graph, wi_block *block);
+void wi_graph_adopt(weir_capture_pool *graph, wi_block *block);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
-weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream);
+weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream);
 /* The claimed block is used until the event; to be called before wi_graph_keep of its tail. */
 weir_status wi_graph_note(wi_block *block, wi_event event);
 /* Holds the pending tail of a live block of the pool. False: the pool was closed, and the tail is free. */
-bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail);
+bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
 
 #endif

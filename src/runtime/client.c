@@ -3,7 +3,7 @@
 #include "memory/adaptors/guard.h"
 #include "runtime/runtime.h"
 
-#include <weir/options.h>
+#include <weir/base.h>
 
 /* `gives`: the call takes nothing for the client. */
 static weir_status client_check(const weir_client *client, const char *call, bool gives)
@@ -77,21 +77,24 @@ static uint64_t client_release_kept(weir_runtime *runtime)
     return bytes + wi_release_kept(runtime->resource);
 }
 
-weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
+weir_status weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
 {
     WI_ENTER();
     weir_client_options o;
-    if (!runtime || !out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: NULL, or member struct_size is not set");
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: no runtime, or no place for the result");
+    weir_status status = WI_COPY_IN(weir_client_options, &o, options, "weir_client_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (!o.name || !*o.name)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: a client needs a name that people can read");
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: a client needs a name that people can read");
     if (o.maximum != 0 && o.guaranteed > o.maximum)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_client_open: %s is guaranteed %llu bytes, more than its maximum of %llu", o.name,
+                         "weir_client_create: %s is guaranteed %llu bytes, more than its maximum of %llu", o.name,
                          (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
     if ((unsigned)o.scrub >= WEIR_SCRUB_COUNT)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_open: %d is no way to scrub; see weir_scrub", (int)o.scrub);
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: %d is no way to scrub; see weir_scrub", (int)o.scrub);
     weir_client *client = client_take_record(runtime);
     if (!client)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a client");
@@ -106,7 +109,7 @@ weir_status weir_client_open(weir_runtime *runtime, const weir_client_options *o
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
     (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
-    weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
+    status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status == WEIR_ERR_OUT_OF_MEMORY && client_release_kept(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
@@ -167,9 +170,9 @@ static weir_status has_reservations(const weir_client *client, unsigned open, ui
                      client->account.name, open, open == 1 ? "" : "s", weir_size_format(bytes, text, sizeof text));
 }
 
-weir_status weir_client_close(weir_client *client)
+weir_status weir_client_destroy(weir_client *client)
 {
-    weir_status status = wi_client_check(client, "weir_client_close");
+    weir_status status = wi_client_check(client, "weir_client_destroy");
     if (status != WEIR_OK)
         return status;
     weir_runtime *runtime = client->runtime;
@@ -190,7 +193,7 @@ weir_status weir_client_close(weir_client *client)
      * may still give back. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
-        return client_check(client, "weir_client_close", false);
+        return client_check(client, "weir_client_destroy", false);
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
@@ -241,13 +244,13 @@ weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const 
     return status;
 }
 
-weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
+weir_status weir_client_info(weir_client *client, weir_client_stats *out)
 {
-    weir_status status = wi_client_check_giving(client, "weir_client_snapshot");
+    weir_status status = wi_client_check_giving(client, "weir_client_info");
     if (status != WEIR_OK)
         return status;
     if (!out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_snapshot: NULL, or member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_info: NULL, or member struct_size is not set");
     (void)wi_runtime_reap(client->runtime);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
@@ -263,19 +266,21 @@ static weir_status reservation_check(uint64_t bytes, uint32_t flags)
 {
     if (bytes == 0)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_reserve: no bytes; reserve the sum of what the blocks will be charged");
+                         "weir_reservation_create: no bytes; reserve the sum of what the blocks will be charged");
     if (bytes > UINT64_MAX / 4)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: %llu bytes is no size a device could have",
+        return weir_fail(WEIR_ERR_INVALID, "weir_reservation_create: %llu bytes is no size a device could have",
                          (unsigned long long)bytes);
     if (flags & ~(uint32_t)WEIR_ALLOC_NO_WAIT)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: flags %x; it knows WEIR_ALLOC_NO_WAIT alone", flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_reservation_create: flags %x; it knows WEIR_ALLOC_NO_WAIT alone",
+                         flags);
     return WEIR_OK;
 }
 
 /* The client's, which is counted already. */
 static weir_status reservation_claim(weir_client *client, uint64_t total, bool may_wait, weir_reservation **out)
 {
-    weir_status status = wi_client_check(client, "weir_reserve"); /* a close looks at the count after it has closed */
+    weir_status status =
+        wi_client_check(client, "weir_reservation_create"); /* a close looks at the count after it has closed */
     if (status != WEIR_OK)
         return status;
     weir_reservation *reservation = malloc(sizeof *reservation);
@@ -292,13 +297,13 @@ static weir_status reservation_claim(weir_client *client, uint64_t total, bool m
     return WEIR_OK;
 }
 
-weir_status weir_reserve(weir_client *client, uint64_t bytes, uint32_t flags, weir_reservation **out)
+weir_status weir_reservation_create(weir_client *client, uint64_t bytes, uint32_t flags, weir_reservation **out)
 {
-    weir_status status = wi_client_check(client, "weir_reserve");
+    weir_status status = wi_client_check(client, "weir_reservation_create");
     if (status != WEIR_OK)
         return status;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_reservation_create: no place for the result");
     *out = NULL;
     status = reservation_check(bytes, flags);
     if (status != WEIR_OK)
@@ -315,7 +320,7 @@ uint64_t weir_reservation_left(const weir_reservation *reservation)
     return reservation ? atomic_load(&reservation->claim.left) : 0;
 }
 
-weir_status weir_reservation_release(weir_reservation *reservation)
+weir_status weir_reservation_destroy(weir_reservation *reservation)
 {
     WI_ENTER();
     if (!reservation)

@@ -1,5 +1,6 @@
 /* Devices, pools of streams and resources as parts of their own, and runtimes that are composed of them. */
 #include "runtime/runtime.h"
+#include <weir/experimental/compose.h>
 #include "base/options.h"
 #include "memory/stack.h"
 
@@ -72,19 +73,19 @@ weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_devic
     return WEIR_OK;
 }
 
-weir_status weir_device_open(const char *name, weir_device **out)
+weir_status weir_device_create(const char *name, weir_device **out)
 {
     WI_ENTER();
     const wi_driver *driver;
     int ordinal;
     if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_device_open: no place for the result");
+        return weir_fail(WEIR_ERR_INVALID, "weir_device_create: no place for the result");
     *out = NULL;
     weir_status status = wi_driver_find(name, &driver, &ordinal);
     return status == WEIR_OK ? wi_device_open_over(driver, ordinal, out) : status;
 }
 
-weir_status weir_device_close(weir_device *device)
+weir_status weir_device_destroy(weir_device *device)
 {
     WI_ENTER();
     if (!device)
@@ -310,12 +311,16 @@ weir_status weir_runtime_compose(const weir_parts *parts, const weir_runtime_opt
     WI_ENTER();
     weir_parts p;
     weir_runtime_options given = {0};
-    if (!parts || !out || !wi_copy_in(&p, sizeof p, parts, parts->struct_size) ||
-        (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: no place for the result");
+    weir_status status = WI_COPY_IN(weir_parts, &p, parts, "weir_runtime_compose");
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_runtime_options, &given, options, "weir_runtime_compose");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     pthread_mutex_lock(&lock);
-    weir_status status = check_parts(&p, &given);
+    status = check_parts(&p, &given);
     if (status == WEIR_OK)
         compose_mark(&p, true, "");
     pthread_mutex_unlock(&lock);

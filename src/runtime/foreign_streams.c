@@ -1,5 +1,6 @@
 /* Foreign streams: streams of other libraries, known from register to unregister. */
 #include "base/system.h"
+#include <weir/trace.h>
 #include "base/window.h"
 #include "runtime/runtime.h"
 

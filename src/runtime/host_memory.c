@@ -149,7 +149,7 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
     weir_runtime *shared = NULL;
     weir_status status = WEIR_OK;
     if (!atomic_load(&runtime->host)) /* before the lock: the process's may have to be started */
-        status = weir_runtime_get("host", &shared);
+        status = weir_runtime_get("host", NULL, &shared);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->kinds_lock);

@@ -1,5 +1,6 @@
 /* Inspection: where memory lies, statistics under PyTorch's names, what the guard found. */
 #include "memory/adaptors/guard.h"
+#include <weir/guard.h>
 #include "memory/ledger/gauges.h"
 #include "memory/space/chunks.h"
 #include "memory/space/layout.h"
@@ -82,11 +83,11 @@ static void each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
     wi_resource_unlock(base);
 }
 
-weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out)
+weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out)
 {
     WI_ENTER();
     if (!runtime || !out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_memory_stats_read: NULL, or member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_memory_stats_info: NULL, or member struct_size is not set");
     weir_memory_stats stats = {.struct_size = sizeof stats};
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);

@@ -188,20 +188,22 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
     return WEIR_OK;
 }
 
-weir_status weir_runtime_get_with(const char *device, const weir_runtime_options *options, weir_runtime **out)
+weir_status weir_runtime_get(const char *device, const weir_runtime_options *options, weir_runtime **out)
 {
     WI_ENTER();
     weir_runtime_options given = {0};
     const wi_driver *driver;
     int ordinal;
-    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID,
-                         "weir_runtime_get: no place for the result, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_get: no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_runtime_options, &given, options, "weir_runtime_get");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (given.host && !given.host->shared)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_runtime_get: the process's runtimes use the process's host, not an owned one");
-    weir_status status = wi_driver_find(device, &driver, &ordinal);
+    status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
     _Atomic(weir_runtime *) *slot = slot_of(driver, ordinal);
@@ -225,11 +227,6 @@ weir_status weir_runtime_get_with(const char *device, const weir_runtime_options
     if (status == WEIR_OK)
         *out = runtime;
     return status;
-}
-
-weir_status weir_runtime_get(const char *device, weir_runtime **out)
-{
-    return weir_runtime_get_with(device, NULL, out);
 }
 
 weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
@@ -257,11 +254,13 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
     weir_runtime_options given = {0};
     const wi_driver *driver;
     int ordinal;
-    if (!out || (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID,
-                         "weir_runtime_create: no place for the result, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_create: no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_runtime_options, &given, options, "weir_runtime_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
-    weir_status status = wi_driver_find(device, &driver, &ordinal);
+    status = wi_driver_find(device, &driver, &ordinal);
     return status == WEIR_OK ? wi_runtime_create_over(driver, ordinal, &given, out) : status;
 }
 

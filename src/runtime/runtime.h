@@ -11,6 +11,7 @@
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
+#include <weir/experimental/compose.h>
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */
@@ -19,8 +20,8 @@ struct weir_client {
     wi_account account;
     wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
     atomic_bool host_open;
-    atomic_uint reservations; /* open ones */
-    weir_graph *graphs;       /* open ones; under the runtime's clients_lock */
+    atomic_uint reservations;  /* open ones */
+    weir_capture_pool *graphs; /* open ones; under the runtime's clients_lock */
     atomic_uint holds; /* one while it is open, and one for each membership in a pool of blocks; with the last the
                                  record is on its way to serve somebody else */
     weir_client *next_closed;
@@ -88,7 +89,7 @@ weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const wei
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
 /* A stack with one budget. */
 weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
-/* weir_device_open over a driver that need not be in the list. */
+/* weir_device_create over a driver that need not be in the list. */
 weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
 /* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its
  * parts. */
@@ -139,7 +140,7 @@ bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);
 /* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how
  * many bytes that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
-/* weir_runtime_trim_idle; answers the bytes. trim.c. */
+/* weir_runtime_trim with idle_only; answers the bytes. trim.c. */
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime);
 /* Reaps until nothing of `account`, a client of this runtime, is pending, and waits for that. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);

@@ -1,5 +1,6 @@
 /* The table of streams, the pool of own ones, and the work that users queue. */
 #include "runtime/streams.h"
+#include <weir/trace.h>
 #include "base/system.h"
 #include "runtime/runtime.h"
 

@@ -35,8 +35,8 @@ typedef struct wi_stream_place {
     bool captured;      /* as weir_capture_begin said */
     bool bounded;       /* while captured: the point before the capture is known */
     wi_event before;
-    struct weir_graph *graph; /* whose capture it is, which is open; NULL: nobody's */
-    pthread_t capturer;       /* the thread that began it */
+    struct weir_capture_pool *graph; /* whose capture it is, which is open; NULL: nobody's */
+    pthread_t capturer;              /* the thread that began it */
 } wi_stream_place;
 
 typedef struct wi_streams {
@@ -118,12 +118,12 @@ void wi_streams_abandon(weir_runtime *runtime, weir_stream stream);
 weir_status wi_streams_all_taken(const weir_runtime *runtime);
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call);
 /* weir_capture_begin for `call`; graph NULL: nothing is directed anywhere. */
-weir_status wi_capture_begin(weir_stream stream, struct weir_graph *graph, const char *call);
+weir_status wi_capture_begin(weir_stream stream, struct weir_capture_pool *graph, const char *call);
 /* The graph that the stream is captured for, held once more; NULL: none. */
-struct weir_graph *wi_streams_graph(wi_streams *streams, weir_stream stream);
+struct weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream);
 /* Whether it is captured for a graph by this thread. */
 bool wi_streams_graphed_here(wi_streams *streams, weir_stream stream);
 /* The stream, if there is one, is captured for the graph no longer. */
-void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const struct weir_graph *graph);
+void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const struct weir_capture_pool *graph);
 
 #endif

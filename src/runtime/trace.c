@@ -4,7 +4,8 @@
 #include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/trace.h>
 
 #include <stdio.h>
 
@@ -199,10 +200,12 @@ static void trace_tell(const char text[WI_UNTOLD], bool untold)
 
 static weir_status read_sink(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
 {
-    if (!given || !wi_copy_in(out, sizeof *out, (const char *)given + index * stride, stride) || !out->write)
-        return weir_fail(WEIR_ERR_INVALID, "sink %zu: NULL, no write, or member struct_size is not set", index);
+    const void *from = given ? (const char *)given + index * stride : NULL;
+    weir_status status = wi_copy_in(out, sizeof *out, from, stride, "weir_trace", "weir_sink");
+    if (status == WEIR_OK && !out->write)
+        status = weir_fail(WEIR_ERR_INVALID, "sink %zu has no function to write with", index);
     out->struct_size = sizeof *out;
-    return WEIR_OK;
+    return status;
 }
 
 static void trace_destroy(weir_trace *trace)
@@ -286,19 +289,14 @@ weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const wei
     return status;
 }
 
-weir_status weir_trace_open_with(weir_runtime *runtime, const weir_trace_options *options, weir_trace **out)
+weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *options, weir_trace **out)
 {
     WI_ENTER();
     weir_trace_options given = {0};
-    if (!runtime || !out || (options && !wi_copy_in(&given, sizeof given, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_trace_open: NULL, or member struct_size is not set");
-    return wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
-}
-
-weir_status weir_trace_open(weir_runtime *runtime, size_t capacity, weir_trace **out)
-{
-    weir_trace_options options = {.struct_size = sizeof options, .capacity = capacity};
-    return weir_trace_open_with(runtime, &options, out);
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_create: no runtime, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_trace_options, &given, options, "weir_trace_create");
+    return status != WEIR_OK ? status : wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
 }
 
 /* Using ------------------------------------------------------------------------------------------------------------ */
@@ -404,7 +402,7 @@ void wi_trace_close(weir_trace *trace)
     trace_destroy(trace);
 }
 
-void weir_trace_close(weir_trace *trace)
+void weir_trace_destroy(weir_trace *trace)
 {
     if (trace && trace->place != WI_TRACE_OF_LOG)
         wi_trace_close(trace);

@@ -86,7 +86,7 @@ struct weir_trace {
     weir_event batch[WI_TRACE_BATCH];
 };
 
-/* As weir_trace_close, of any trace; NULL is nothing. */
+/* As weir_trace_destroy, of any trace; NULL is nothing. */
 void wi_trace_close(weir_trace *trace);
 /* Its traces are closed when the process exits in order. */
 void wi_trace_watch_exit(weir_runtime *runtime);

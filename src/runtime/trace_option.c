@@ -3,7 +3,8 @@
 #include "runtime/runtime.h"
 #include "runtime/trace.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/trace.h>
 
 #include <stdio.h>
 #include <unistd.h>

@@ -119,42 +119,28 @@ uint64_t wi_runtime_trim_idle(weir_runtime *runtime)
     return base->table->trim_idle ? base->table->trim_idle(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
 }
 
-static weir_status trim_check(const weir_runtime *runtime, const weir_trim_report *out, const char *call)
+/* Whether the caller's structure has any member of the layout's, for which it has to be walked. */
+static bool wants_layout(const weir_trim_report *out)
 {
+    return out->struct_size > offsetof(weir_trim_report, left);
+}
+
+weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *options, weir_trim_report *out)
+{
+    WI_ENTER();
+    weir_trim_options o = {0};
     if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
-        return weir_fail(WEIR_ERR_INVALID, "%s: %s", call, runtime ? "member struct_size is not set" : "NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_trim: %s",
+                         runtime ? "the member struct_size of the report is not set" : "no runtime");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_trim_options, &o, options, "weir_runtime_trim");
+    if (status != WEIR_OK)
+        return status;
+    uint64_t released = o.idle_only ? wi_runtime_trim_idle(runtime) : trim(runtime, o.keep);
+    if (out && wants_layout(out))
+        return trim_report(runtime, released, out);
+    if (out)
+        out->released = released;
     return WEIR_OK;
-}
-
-weir_status weir_runtime_trim(weir_runtime *runtime, uint64_t keep, uint64_t *released)
-{
-    WI_ENTER();
-    weir_status status = trim_check(runtime, NULL, "weir_runtime_trim");
-    uint64_t bytes = status == WEIR_OK ? trim(runtime, keep) : 0;
-    if (status == WEIR_OK && released)
-        *released = bytes;
-    return status;
-}
-
-weir_status weir_runtime_trim_to(weir_runtime *runtime, uint64_t keep, weir_trim_report *out)
-{
-    WI_ENTER();
-    weir_status status = trim_check(runtime, out, "weir_runtime_trim_to");
-    uint64_t released = status == WEIR_OK ? trim(runtime, keep) : 0;
-    return status == WEIR_OK && out ? trim_report(runtime, released, out) : status;
-}
-
-weir_status weir_runtime_empty_cache(weir_runtime *runtime, weir_trim_report *out)
-{
-    return weir_runtime_trim_to(runtime, 0, out);
-}
-
-weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out)
-{
-    WI_ENTER();
-    weir_status status = trim_check(runtime, out, "weir_runtime_trim_idle");
-    uint64_t released = status == WEIR_OK ? wi_runtime_trim_idle(runtime) : 0;
-    return status == WEIR_OK && out ? trim_report(runtime, released, out) : status;
 }
 
 /* Draining --------------------------------------------------------------------------------------------------------- */
@@ -195,18 +181,18 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
 
 /* weir/pressure.h: callbacks belong to the ledger that they can make room in. */
 
-weir_status weir_pressure_add(weir_runtime *runtime, int priority, weir_pressure_fn fn, void *user, uint64_t *id)
+weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn, void *user, uint64_t *id)
 {
     WI_ENTER();
     if (!runtime || !fn || !id)
-        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_add: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_register: NULL");
     return wi_pressures_add(&runtime->ledger.pressures, priority, fn, user, id);
 }
 
-weir_status weir_pressure_remove(weir_runtime *runtime, uint64_t id)
+weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id)
 {
     WI_ENTER();
     if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_remove: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_unregister: NULL");
     return wi_pressures_remove(&runtime->ledger.pressures, id, false);
 }

@@ -1,5 +1,6 @@
 /* Launches: tickets on the blocks they use, waits before them and one event behind them. */
 #include "base/seeded_bug.h"
+#include <weir/trace.h>
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 

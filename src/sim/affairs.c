@@ -1,6 +1,7 @@
 /* What else happens to a runtime: its device works and stalls, streams and clients come and go, limits change, somebody
  * looks or makes a mistake, and calls fail. */
 #include "sim/world.h"
+#include <weir/guard.h>
 
 #include "runtime/runtime.h"
 
@@ -159,8 +160,8 @@ static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t
         .struct_size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum, .scrub = scrub};
     if (maximum && guaranteed > maximum)
         return;
-    weir_status status = weir_client_open(w->runtime, &options, &w->clients[client]);
-    if (!ANSWER(w, "weir_client_open", status, WEIR_ERR_OUT_OF_MEMORY))
+    weir_status status = weir_client_create(w->runtime, &options, &w->clients[client]);
+    if (!ANSWER(w, "weir_client_create", status, WEIR_ERR_OUT_OF_MEMORY))
         return;
     oracle_set_limits(w->oracle, client, guaranteed, maximum);
     w->opening[client] = ++w->openings;
@@ -171,12 +172,12 @@ static void close_client(world *w, unsigned client)
 {
     bool busy = has_blocks(w, client);
     uint64_t nested = w->nested;
-    weir_status status = weir_client_close(w->clients[client]);
+    weir_status status = weir_client_destroy(w->clients[client]);
     if (busy && status != WEIR_ERR_BUSY)
         oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s", weir_status_name(status));
     if (!busy && status == WEIR_ERR_BUSY && (world_faults(w) != w->fault_mark || !world_undisturbed(w, nested)))
         return; /* what is pending could not be waited for, or others had it in hand */
-    if (busy || !ANSWER(w, "weir_client_close", status, WEIR_OK))
+    if (busy || !ANSWER(w, "weir_client_destroy", status, WEIR_OK))
         return;
     w->clients[client] = NULL;
     oracle_set_limits(w->oracle, client, 0, 0);
@@ -228,8 +229,8 @@ void run_budget(world *w, const step *s)
 
 void run_trim(world *w, const step *s)
 {
-    uint64_t released;
-    (void)ANSWER(w, "weir_runtime_trim", weir_runtime_trim(w->runtime, s->field[F_BYTES], &released), WEIR_OK);
+    weir_trim_options options = {.struct_size = sizeof options, .keep = s->field[F_BYTES]};
+    (void)ANSWER(w, "weir_runtime_trim", weir_runtime_trim(w->runtime, &options, NULL), WEIR_OK);
 }
 
 /* Nobody writes where he has no business here. */

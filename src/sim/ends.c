@@ -195,7 +195,7 @@ void world_check_rest(world *w)
     wi_sim_resize(w->device, w->options.device);
     if ((world_features(w) & WEIR_FEATURE_GUARDS) || !lift_limits(w))
         return;
-    if (!ANSWER(w, "weir_runtime_empty_cache", weir_runtime_empty_cache(w->runtime, &report), WEIR_OK))
+    if (!ANSWER(w, "weir_runtime_trim", weir_runtime_trim(w->runtime, NULL, &report), WEIR_OK))
         return;
     if (report.unpassed > 0)
         oracle_report(w->oracle, ORACLE_STUCK,

@@ -100,14 +100,14 @@ static void capture(world *w, const step *s, world_graph *g)
             return;
     w->stream_closed[stream] = true;
     oracle_capturing(w->oracle, world_number(w, stream));
-    if (ANSWER(w, "weir_graph_begin", weir_graph_begin(g->graph, w->streams[stream]), WEIR_OK)) {
+    if (ANSWER(w, "weir_capture_pool_begin", weir_capture_pool_begin(g->graph, w->streams[stream]), WEIR_OK)) {
         w->captured[stream] = true;
         bool made = wi_sim_capture_graph(w->device, w->native[stream]);
         if (made)
             capture_work(w, s, g, stream);
         g->recorded[g->captures] = wi_sim_captured(w->device, w->native[stream]);
         g->captures += made;
-        (void)ANSWER(w, "weir_graph_end", weir_graph_end(g->graph, w->streams[stream]), WEIR_OK);
+        (void)ANSWER(w, "weir_capture_pool_end", weir_capture_pool_end(g->graph, w->streams[stream]), WEIR_OK);
         w->captured[stream] = false;
     }
     w->stream_closed[stream] = false;
@@ -145,7 +145,8 @@ static void end(world *w, world_graph *g)
         oracle_hold(w->oracle, g->blocks[i].known, false);
         oracle_freeing(w->oracle, g->blocks[i].known, number);
     }
-    bool closed = ANSWER(w, "weir_graph_close", weir_graph_close(g->graph, w->streams[g->home]), WEIR_OK);
+    bool closed =
+        ANSWER(w, "weir_capture_pool_destroy", weir_capture_pool_destroy(g->graph, w->streams[g->home]), WEIR_OK);
     for (unsigned i = 0; i < g->count; i++)
         if (closed) {
             oracle_freed(w->oracle, g->blocks[i].known);
@@ -164,7 +165,7 @@ static void end(world *w, world_graph *g)
 static void open_one(world *w, const step *s, world_graph *g)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, home = (unsigned)s->field[F_CLASS];
-    weir_graph *graph;
+    weir_capture_pool *graph;
     if (!world_knows_graphs(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
         s->field[F_BYTES] == 0)
         return;
@@ -172,7 +173,7 @@ static void open_one(world *w, const step *s, world_graph *g)
         if (w->graphs[i].graph && w->graphs[i].home == home)
             return;
     world_take_stream(w, home, 1);
-    if (!ANSWER(w, "weir_graph_open", weir_graph_open(w->clients[client], &graph), WEIR_OK)) {
+    if (!ANSWER(w, "weir_capture_pool_create", weir_capture_pool_create(w->clients[client], &graph), WEIR_OK)) {
         world_take_stream(w, home, -1);
         return;
     }

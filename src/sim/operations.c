@@ -1,6 +1,7 @@
 /* The operations, and how chance picks them and their numbers. A new one is a line of the table, a function that runs it
  * and one that chooses. */
 #include "sim/world.h"
+#include <weir/block_pool.h>
 
 static bool chance(world *w, unsigned percent)
 {
@@ -259,7 +260,7 @@ static void choose_pool(world *w, step *s)
     s->field[F_BYTES] = world_random(w, chance(w, 70) ? 4 << 10 : 128 << 10);
     s->field[F_COUNT] = world_random(w, WORLD_PIECES);
     s->field[F_CLASS] = world_random(w, WEIR_CLASS_COUNT);
-    s->field[F_FLAGS] = (chance(w, 50) ? WEIR_BLOCKS_CLEAR : 0) | (chance(w, 50) ? WEIR_BLOCKS_NAMED : 0) |
+    s->field[F_FLAGS] = (chance(w, 50) ? WEIR_BLOCK_POOL_CLEAR : 0) | (chance(w, 50) ? WEIR_BLOCK_POOL_NAMED : 0) |
                         (chance(w, 30) ? WEIR_ALLOC_NO_WAIT : 0);
 }
 

@@ -1,7 +1,7 @@
 /* The book: what clients have, as their users know it. */
 #include "sim/oracle_state.h"
 
-#include <weir/refusal.h>
+#include <weir/memory.h>
 
 #define ULL(x) ((unsigned long long)(x))
 

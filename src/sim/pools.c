@@ -1,5 +1,6 @@
 /* Pools of equal blocks: made and ended, joined and left, their pieces taken, used and given back. */
 #include "runtime/runtime.h"
+#include <weir/block_pool.h>
 #include "sim/world.h"
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
@@ -78,10 +79,10 @@ static uint32_t longest_free(const world *w, const pool *p)
 
 /* Pools -------------------------------------------------------------------------------------------------------------- */
 
-static void move_in(world *w, pool *p, unsigned client, const weir_blocks_options *o, uint64_t charged)
+static void move_in(world *w, pool *p, unsigned client, const weir_block_pool_options *o, uint64_t charged)
 {
-    weir_blocks_view view = {.struct_size = sizeof view};
-    if (!ANSWER(w, "weir_blocks_look", weir_blocks_look(p->pool, &view), WEIR_OK))
+    weir_block_pool_view view = {.struct_size = sizeof view};
+    if (!ANSWER(w, "weir_block_pool_view_info", weir_block_pool_view_info(p->pool, &view), WEIR_OK))
         return;
     p->base = view.base;
     p->client = client;
@@ -99,18 +100,18 @@ static void move_in(world *w, pool *p, unsigned client, const weir_blocks_option
 
 static void create(world *w, const step *s, pool *p, unsigned client)
 {
-    weir_blocks_options o = {
+    weir_block_pool_options o = {
         .struct_size = sizeof o,
         .bytes = (s->field[F_BYTES] / UNIT + 1) * UNIT,
         .count = (uint32_t)(s->field[F_COUNT] % WORLD_PIECES) + 1,
         .memory_class = s->field[F_CLASS] % WEIR_CLASS_COUNT ? s->field[F_CLASS] % WEIR_CLASS_COUNT : WEIR_CLASS_KV,
-        .flags = (uint32_t)s->field[F_FLAGS] & (WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED)};
+        .flags = (uint32_t)s->field[F_FLAGS] & (WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED)};
     uint64_t charged = world_charge(w, o.count * o.bytes, UNIT);
     w->client_in_hand[client]++;
     oracle_asking(w->oracle, client, o.memory_class, charged, false);
-    weir_status status = weir_blocks_create(w->clients[client], &o, &p->pool);
+    weir_status status = weir_block_pool_create(w->clients[client], &o, &p->pool);
     oracle_answered(w->oracle, client, o.memory_class, charged, false);
-    if (ANSWER(w, "weir_blocks_create", status, WEIR_ERR_OUT_OF_MEMORY))
+    if (ANSWER(w, "weir_block_pool_create", status, WEIR_ERR_OUT_OF_MEMORY))
         move_in(w, p, client, &o, charged);
     w->client_in_hand[client]--;
 }
@@ -130,9 +131,9 @@ static void end(world *w, pool *p)
     oracle_close_pool(w->oracle, p->known);
     oracle_freeing(w->oracle, p->known, 0);
     w->client_in_hand[p->client]++;
-    weir_status status = weir_blocks_destroy(p->pool);
+    weir_status status = weir_block_pool_destroy(p->pool);
     w->client_in_hand[p->client]--;
-    if (ANSWER(w, "weir_blocks_destroy", status, WEIR_OK)) {
+    if (ANSWER(w, "weir_block_pool_destroy", status, WEIR_OK)) {
         oracle_freed(w->oracle, p->known);
         *p = (pool){.closed = true};
     } else {
@@ -144,7 +145,7 @@ static void end(world *w, pool *p)
 static void destroy(world *w, pool *p)
 {
     if (count_held(p, 0) + count_pending(w, p, 0, false) > 0)
-        world_expect_busy(w, "weir_blocks_destroy", weir_blocks_destroy(p->pool));
+        world_expect_busy(w, "weir_block_pool_destroy", weir_block_pool_destroy(p->pool));
     else if (count_pending(w, p, 0, true) == 0 && !is_unsure(w, p)) /* else nobody can say what it must answer */
         end(w, p);
 }
@@ -175,8 +176,9 @@ static void join(world *w, const step *s, pool *p, pool_member *m)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
     if (!world_has_client(w, client) ||
-        !ANSWER(w, "weir_blocks_join",
-                weir_blocks_join(p->pool, w->clients[client], (uint32_t)s->field[F_COUNT], &m->member), WEIR_OK))
+        !ANSWER(w, "weir_block_pool_member_create",
+                weir_block_pool_member_create(p->pool, w->clients[client], (uint32_t)s->field[F_COUNT], &m->member),
+                WEIR_OK))
         return;
     m->client = client;
     m->opening = w->opening[client];
@@ -188,20 +190,20 @@ static void change_cap(world *w, const step *s, const pool *p, pool_member *m)
 {
     uint32_t cap = cap_of(p, s->field[F_COUNT]), held = count_held(p, m->serial);
     uint32_t most = held + count_pending(w, p, m->serial, true);
-    weir_status status = weir_blocks_set_cap(m->member, (uint32_t)s->field[F_COUNT]);
+    weir_status status = weir_block_pool_member_set_cap(m->member, (uint32_t)s->field[F_COUNT]);
     if (status == WEIR_OK ? held > cap : most <= cap && !is_unsure(w, p))
         oracle_report(w->oracle, ORACLE_ANSWER,
-                      "weir_blocks_set_cap to %u answers %s, with %u held and up to %u pending", cap,
+                      "weir_block_pool_member_set_cap to %u answers %s, with %u held and up to %u pending", cap,
                       weir_status_name(status), held, most - held);
-    if (ANSWER(w, "weir_blocks_set_cap", status, WEIR_ERR_OUT_OF_MEMORY))
+    if (ANSWER(w, "weir_block_pool_member_set_cap", status, WEIR_ERR_OUT_OF_MEMORY))
         m->cap = cap;
 }
 
 static void end_membership(world *w, const pool *p, pool_member *m)
 {
-    weir_status status = weir_blocks_leave(m->member);
-    must_be_busy(w, p, "weir_blocks_leave", m->serial, status);
-    if (ANSWER(w, "weir_blocks_leave", status, WEIR_ERR_BUSY))
+    weir_status status = weir_block_pool_member_destroy(m->member);
+    must_be_busy(w, p, "weir_block_pool_member_destroy", m->serial, status);
+    if (ANSWER(w, "weir_block_pool_member_destroy", status, WEIR_ERR_BUSY))
         *m = (pool_member){0};
 }
 
@@ -232,7 +234,7 @@ static void take_piece(world *w, pool *p, const pool_member *m, uint32_t index, 
                       p->count);
         return;
     }
-    bool clear = p->flags & WEIR_BLOCKS_CLEAR && b->had != m->serial;
+    bool clear = p->flags & WEIR_BLOCK_POOL_CLEAR && b->had != m->serial;
     char *address = p->base + index * p->bytes;
     b->had = m->serial;
     b->slot = (slot){.block = {.pointer = address},
@@ -265,9 +267,9 @@ static void check_refused(world *w, const pool *p, const pool_member *m, unsigne
 static weir_status call_take(const pool_member *m, unsigned kind, uint32_t count, weir_stream stream, uint32_t *indices)
 {
     if (kind == MANY)
-        return weir_blocks_take_many(m->member, count, stream, indices);
-    weir_status status = kind == RUN ? weir_blocks_take_run(m->member, count, stream, indices)
-                                     : weir_blocks_take(m->member, stream, indices);
+        return weir_block_pool_alloc_many(m->member, count, stream, indices);
+    weir_status status = kind == RUN ? weir_block_pool_alloc_run(m->member, count, stream, indices)
+                                     : weir_block_pool_alloc(m->member, stream, indices);
     for (uint32_t i = 1; i < count; i++)
         indices[i] = indices[0] + i;
     return status;
@@ -283,13 +285,13 @@ static void take(world *w, const step *s, pool *p, const pool_member *m, unsigne
     if (!open && status == WEIR_ERR_INVALID)
         return;
     if (!open)
-        oracle_report(w->oracle, ORACLE_ANSWER, "weir_blocks_take for a client that is closed answers %s",
+        oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_pool_alloc for a client that is closed answers %s",
                       weir_status_name(status));
     if (status == WEIR_ERR_DRIVER)
         p->untaken[world_number(w, stream)] = wi_sim_queued(w->device, world_number(w, stream));
     if (status == WEIR_ERR_OUT_OF_MEMORY && world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
         check_refused(w, p, m, kind, count);
-    if (!ANSWER(w, "weir_blocks_take", status, WEIR_ERR_OUT_OF_MEMORY))
+    if (!ANSWER(w, "weir_block_pool_alloc", status, WEIR_ERR_OUT_OF_MEMORY))
         return;
     for (uint32_t i = 0; i < count; i++)
         take_piece(w, p, m, indices[i], stream);
@@ -344,15 +346,16 @@ typedef struct giving {
 
 static weir_status call_give(world *w, const pool *p, const giving *g, weir_stream stream)
 {
-    weir_blocks_details details = {.struct_size = sizeof details};
+    weir_block_pool_block_details details = {.struct_size = sizeof details};
     if (g->apart)
-        return weir_blocks_give_many(g->member->member, g->indices, g->count, stream);
-    if (g->count > 1 || !(p->flags & WEIR_BLOCKS_NAMED))
-        return weir_blocks_give(g->member->member, g->indices[0], g->count, stream);
-    (void)ANSWER(w, "weir_blocks_info", weir_blocks_info(p->pool, g->indices[0], &details), WEIR_OK);
+        return weir_block_pool_free_many(g->member->member, g->indices, g->count, stream);
+    if (g->count > 1 || !(p->flags & WEIR_BLOCK_POOL_NAMED))
+        return weir_block_pool_free(g->member->member, g->indices[0], g->count, stream);
+    (void)ANSWER(w, "weir_block_pool_block_info", weir_block_pool_block_info(p->pool, g->indices[0], &details),
+                 WEIR_OK);
     if (details.state != WEIR_BLOCK_LIVE || details.member != g->member->member)
-        oracle_report(w->oracle, ORACLE_ANSWER, "weir_blocks_info of a block that is held tells another");
-    return weir_blocks_give_named(g->member->member, g->indices[0], details.generation, stream);
+        oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_pool_block_info of a block that is held tells another");
+    return weir_block_pool_free_named(g->member->member, g->indices[0], details.generation, stream);
 }
 
 static void give(world *w, pool *p, const giving *g, unsigned stream)
@@ -361,7 +364,7 @@ static void give(world *w, pool *p, const giving *g, unsigned stream)
     uint64_t least = wi_sim_queued(w->device, number);
     for (uint32_t i = 0; i < g->count; i++)
         oracle_freeing(w->oracle, p->pieces[g->indices[i]].slot.known, number);
-    bool given = ANSWER(w, "weir_blocks_give", call_give(w, p, g, w->streams[stream]), WEIR_OK);
+    bool given = ANSWER(w, "weir_block_pool_free", call_give(w, p, g, w->streams[stream]), WEIR_OK);
     for (uint32_t i = 0; i < g->count; i++) {
         pool_piece *b = &p->pieces[g->indices[i]];
         if (!given) {
@@ -408,13 +411,13 @@ static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, 
     if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
         m->takes_nothing = true;
         m->in_hand++;
-        status = weir_blocks_give(m->member, index, 1, w->streams[stream]);
+        status = weir_block_pool_free(m->member, index, 1, w->streams[stream]);
         m->in_hand--;
         m->takes_nothing = false;
     }
     bool taken = status == WEIR_ERR_FOREIGN && is_held(&p->pieces[index]);
     if (status != WEIR_ERR_DOUBLE_FREE && !taken && (status != WEIR_ERR_DRIVER || world_faults(w) == w->fault_mark))
-        oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_blocks_give answers %s", weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_block_pool_free answers %s", weir_status_name(status));
 }
 
 void run_give(world *w, const step *s)
@@ -448,8 +451,8 @@ void run_give(world *w, const step *s)
 
 static void check_pool(world *w, const pool *p)
 {
-    weir_blocks_stats stats = {.struct_size = sizeof stats};
-    if (!ANSWER(w, "weir_blocks_snapshot", weir_blocks_snapshot(p->pool, &stats, NULL, 0, NULL), WEIR_OK))
+    weir_block_pool_stats stats = {.struct_size = sizeof stats};
+    if (!ANSWER(w, "weir_block_pool_info", weir_block_pool_info(p->pool, &stats, NULL, 0, NULL), WEIR_OK))
         return;
     uint32_t held = count_held(p, 0), least = count_pending(w, p, 0, false), most = count_pending(w, p, 0, true);
     if (stats.held != held || stats.free + stats.held + stats.pending != p->count || stats.pending < least ||

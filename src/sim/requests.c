@@ -151,9 +151,9 @@ static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
     uint64_t charged = (bytes + UNIT - 1) / UNIT * UNIT;
     w->client_in_hand[client]++;
     oracle_asking(w->oracle, client, WEIR_CLASS_OTHER, charged, false);
-    weir_status status = weir_reserve(w->clients[client], bytes, WEIR_ALLOC_NO_WAIT, &r->reservation);
+    weir_status status = weir_reservation_create(w->clients[client], bytes, WEIR_ALLOC_NO_WAIT, &r->reservation);
     oracle_answered(w->oracle, client, WEIR_CLASS_OTHER, charged, false);
-    if (ANSWER(w, "weir_reserve", status, WEIR_ERR_OUT_OF_MEMORY)) {
+    if (ANSWER(w, "weir_reservation_create", status, WEIR_ERR_OUT_OF_MEMORY)) {
         oracle_reserved(w->oracle, client, charged, 0);
         r->client = client;
     }
@@ -163,7 +163,7 @@ static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 static void end_reservation(world *w, reserved *r)
 {
     uint64_t left = weir_reservation_left(r->reservation);
-    if (ANSWER(w, "weir_reservation_release", weir_reservation_release(r->reservation), WEIR_OK))
+    if (ANSWER(w, "weir_reservation_destroy", weir_reservation_destroy(r->reservation), WEIR_OK))
         oracle_reserved(w->oracle, r->client, 0, left);
     r->reservation = NULL;
 }

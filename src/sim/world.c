@@ -1,5 +1,6 @@
 /* Worlds: made, moved and ended. */
 #include "sim/world.h"
+#include <weir/guard.h>
 #include "base/system.h"
 #include "runtime/runtime.h"
 #include "sim/between.h"
@@ -127,8 +128,8 @@ world *world_create(const world_options *options)
     (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
     if (status == WEIR_OK) {
         w->device = w->runtime->device;
-        (void)ANSWER(w, "weir_pressure_add", weir_pressure_add(w->runtime, 0, world_give_up, w, &(uint64_t){0}),
-                     WEIR_OK);
+        (void)ANSWER(w, "weir_pressure_register",
+                     weir_pressure_register(w->runtime, 0, world_give_up, w, &(uint64_t){0}), WEIR_OK);
         oracle_attach(w->oracle, w->device);
         if (strcmp(w->runtime->resource->base->table->name, "async") == 0)
             oracle_set_pooled(w->oracle);

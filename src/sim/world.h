@@ -12,6 +12,7 @@
 #include "sim/oracle.h"
 
 #include <weir/weir.h>
+#include <weir/block_pool.h>
 
 enum {
     WORLD_SLOTS = 256,
@@ -134,7 +135,7 @@ typedef struct pool_piece {
 } pool_piece;
 
 typedef struct pool_member {
-    weir_blocks_member *member; /* NULL: none */
+    weir_block_pool_member *member; /* NULL: none */
     unsigned client, opening;
     uint32_t cap;
     uint64_t serial;
@@ -143,7 +144,7 @@ typedef struct pool_member {
 } pool_member;
 
 typedef struct pool {
-    weir_blocks *pool; /* NULL: none */
+    weir_block_pool *pool; /* NULL: none */
     oracle_block known;
     char *base;
     unsigned client;
@@ -165,8 +166,8 @@ typedef struct graph_block {
 } graph_block;
 
 typedef struct world_graph {
-    weir_graph *graph;     /* NULL: none */
-    unsigned client, home; /* the latter: the stream of its launches, which stays as long as it does */
+    weir_capture_pool *graph; /* NULL: none */
+    unsigned client, home;    /* the latter: the stream of its launches, which stays as long as it does */
     uint64_t bytes, charged;
     graph_block blocks[WORLD_GRAPH_BLOCKS];
     unsigned count, captures;

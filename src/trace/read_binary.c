@@ -1,4 +1,5 @@
 #include "trace/read_binary.h"
+#include <weir/trace.h>
 
 #include "trace/format.h"
 

@@ -1,4 +1,5 @@
 #include "series.h"
+#include <weir/trace.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 #include "trace/timeline.h"
+#include <weir/trace.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -151,9 +152,11 @@ weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out)
         free(line);
         return weir_fail(WEIR_ERR_SYSTEM, "no temporary file to keep the trace in: %s", strerror(errno));
     }
-    weir_status status = weir_trace_open(runtime, RING_EVENTS, &line->trace);
+    weir_status status = weir_trace_create(
+        runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = RING_EVENTS},
+        &line->trace);
     if (status == WEIR_OK && pthread_create(&line->thread, NULL, collect, line) != 0) {
-        weir_trace_close(line->trace);
+        weir_trace_destroy(line->trace);
         status = weir_fail(WEIR_ERR_SYSTEM, "no thread to collect the trace");
     }
     if (status != WEIR_OK) {
@@ -174,7 +177,7 @@ weir_status timeline_stop(timeline *line)
         pthread_join(line->thread, NULL);
         line->running = false;
         line->lost = weir_trace_lost(line->trace);
-        weir_trace_close(line->trace);
+        weir_trace_destroy(line->trace);
     }
     return line->status == WEIR_OK ? WEIR_OK : weir_fail(line->status, "collecting the trace: %s", line->detail);
 }

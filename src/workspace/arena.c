@@ -5,8 +5,8 @@
 #include "workspace/arena_pool.h"
 #include "workspace/parameters.h"
 
-#include <weir/arena.h>
-#include <weir/plan_buffers.h>
+#include <weir/workspace.h>
+#include <weir/plan.h>
 #include <weir/uses.h>
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct arena_block {
     uint64_t planned; /* the longest plan's */
 } arena_block;
 
-/* Invariant: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
+/* Law: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
 struct weir_arena {
     weir_client *client;
     weir_runtime *runtime;
@@ -55,8 +55,8 @@ uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind
 static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
 {
     const weir_buffers *buffers = weir_plan_buffers(plan);
-    weir_plan_summary summary = {.struct_size = sizeof summary};
-    uint64_t most = weir_plan_summarize(plan, &summary) == WEIR_OK ? wi_max(summary.alignment, 1) : 1;
+    weir_plan_details summary = {.struct_size = sizeof summary};
+    uint64_t most = weir_plan_info(plan, &summary) == WEIR_OK ? wi_max(summary.alignment, 1) : 1;
     for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
         weir_buffer buffer = {.struct_size = sizeof buffer};
         if (weir_buffers_get(buffers, i, &buffer) == WEIR_OK && buffer.kind == kind)
@@ -207,24 +207,27 @@ static weir_status fill_in(weir_arena *arena, const weir_arena_options *o)
 static weir_status check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: %zu plans at NULL", o->plan_count);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
     if (o->pool && wi_arena_pool_runtime(o->pool) != weir_client_runtime(client))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: the pool is not of %s's runtime",
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime",
                          weir_client_name(client));
     if (o->parameters && wi_parameters_runtime(o->parameters) != weir_client_runtime(client))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: the parameters are not of %s's runtime",
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the parameters are not of %s's runtime",
                          weir_client_name(client));
     return WEIR_OK;
 }
 
-weir_status weir_arena_open(weir_client *client, const weir_arena_options *options, weir_arena **out)
+weir_status weir_arena_create(weir_client *client, const weir_arena_options *options, weir_arena **out)
 {
-    weir_status status = wi_client_check(client, "weir_arena_open");
+    weir_status status = wi_client_check(client, "weir_arena_create");
     if (status != WEIR_OK)
         return status;
     weir_arena_options o;
-    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_open: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: no place for the result");
+    status = WI_COPY_IN(weir_arena_options, &o, options, "weir_arena_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     status = check(client, &o);
     if (status != WEIR_OK)
@@ -240,7 +243,7 @@ weir_status weir_arena_open(weir_client *client, const weir_arena_options *optio
     snprintf(arena->tag, sizeof arena->tag, "%s", o.tag && *o.tag ? o.tag : "arena");
     status = fill_in(arena, &o);
     if (status == WEIR_OK && o.parameters)
-        status = weir_parameters_share(o.parameters);
+        status = weir_parameters_acquire(o.parameters);
     if (status != WEIR_OK) {
         free_arena(arena);
         return status;
@@ -251,7 +254,7 @@ weir_status weir_arena_open(weir_client *client, const weir_arena_options *optio
     return WEIR_OK;
 }
 
-weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
+weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream)
 {
     WI_ENTER();
     if (!arena)
@@ -264,7 +267,7 @@ weir_status weir_arena_close(weir_arena *arena, weir_stream stream)
         arena->parameters = status == WEIR_OK ? NULL : arena->parameters;
     }
     if (status == WEIR_OK)
-        status = weir_arena_pool_put(arena->pool);
+        status = weir_arena_pool_release(arena->pool);
     if (status == WEIR_OK)
         free_arena(arena);
     return status;
@@ -449,10 +452,10 @@ static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint3
         *out = found;
 }
 
-weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t tensor, weir_arena_tensor *out)
+weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uint32_t tensor, weir_arena_tensor *out)
 {
     weir_slot slot;
-    weir_status status = find_slot(arena, bucket, tensor, "weir_arena_look", &slot);
+    weir_status status = find_slot(arena, bucket, tensor, "weir_arena_tensor_info", &slot);
     if (status != WEIR_OK)
         return status;
     weir_arena_tensor found = {.pointer = address(arena, &slot),
@@ -463,7 +466,7 @@ weir_status weir_arena_look(const weir_arena *arena, uint32_t bucket, uint32_t t
                                .parameter = {.struct_size = sizeof found.parameter}};
     find_parameter(arena, arena->buckets[bucket].plan, tensor, &slot, &found.parameter);
     if (!out || !wi_copy_out(out, out->struct_size, &found, sizeof found))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_look: NULL, or a structure without its size");
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_tensor_info: NULL, or a structure without its size");
     return WEIR_OK;
 }
 

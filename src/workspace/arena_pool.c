@@ -3,6 +3,7 @@
 #include "workspace/order.h"
 
 #include <weir/pressure.h>
+#include <weir/workspace.h>
 #include <weir/stats.h>
 
 struct weir_arena_pool {
@@ -81,7 +82,7 @@ static bool link_idle(weir_arena_pool *pool, const wi_idle *idle)
     return true;
 }
 
-/* The client's block that idles longest, or any client's; pool->count: none. */
+/* The client's block that idles longest, or anybody's; pool->count: none. */
 static uint32_t longest_idle(const weir_arena_pool *pool, const weir_client *client)
 {
     uint32_t i = 0;
@@ -119,7 +120,7 @@ static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle, uint64_
     return status;
 }
 
-/* Frees until at most `keep` bytes of the client's, or of all clients', are left. */
+/* Frees until at most `keep` bytes of the client's, or of everybody's, are left. */
 static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64_t keep, uint64_t *freed,
                         uint64_t *counter)
 {
@@ -265,7 +266,7 @@ static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o,
     if (status == WEIR_OK && !o->cap)
         pool->cap = stats.budget / 8;
     if (status == WEIR_OK)
-        status = weir_pressure_add(runtime, o->priority, on_pressure, pool, &pool->pressure);
+        status = weir_pressure_register(runtime, o->priority, on_pressure, pool, &pool->pressure);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&pool->lock);
         free(pool);
@@ -289,20 +290,24 @@ static weir_status compare(const weir_arena_pool *pool, const weir_arena_pool_op
                      o->priority);
 }
 
-weir_status weir_arena_pool_get(weir_runtime *runtime, const weir_arena_pool_options *options, weir_arena_pool **out)
+weir_status weir_arena_pool_acquire(weir_runtime *runtime, const weir_arena_pool_options *options,
+                                    weir_arena_pool **out)
 {
     WI_ENTER();
     weir_arena_pool_options o = {.struct_size = 0};
-    if (!runtime || !out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: NULL, or member struct_size is not set");
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_acquire: no runtime, or no place for the result");
+    weir_status status = WI_COPY_OPTIONS_IN(weir_arena_pool_options, &o, options, "weir_arena_pool_acquire");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     if (o.waste > 1000)
-        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_get: a waste of %u %% is more than 1000 %%", o.waste);
+        return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_acquire: a waste of %u %% is more than 1000 %%", o.waste);
     pthread_mutex_lock(&pools_lock);
     weir_arena_pool *pool = pools;
     while (pool && pool->runtime != runtime)
         pool = pool->next;
-    weir_status status = WEIR_OK;
+    status = WEIR_OK;
     if (!pool)
         status = make(runtime, &o, &pool);
     else if (options)
@@ -341,7 +346,7 @@ static bool leave(weir_arena_pool *pool)
     return last;
 }
 
-weir_status weir_arena_pool_put(weir_arena_pool *pool)
+weir_status weir_arena_pool_release(weir_arena_pool *pool)
 {
     WI_ENTER();
     if (!pool || !leave(pool))
@@ -349,7 +354,7 @@ weir_status weir_arena_pool_put(weir_arena_pool *pool)
     uint64_t freed = 0;
     weir_status status = trim(pool, NULL, 0, &freed, &freed);
     if (status == WEIR_OK)
-        status = weir_pressure_remove(pool->runtime, pool->pressure);
+        status = weir_pressure_unregister(pool->runtime, pool->pressure);
     if (status != WEIR_OK) {
         pthread_mutex_lock(&pools_lock);
         pool->users++;

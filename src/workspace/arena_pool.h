@@ -1,6 +1,6 @@
 /* The pool of arenas' memory, inside.
  *
- * Invariants, true whenever the lock is free:
+ * Laws, true whenever the lock is free:
  *   kept is the sum of the idle blocks' charges
  *   the list has room for all that may come back to it
  *   idle[] is in the order of becoming idle, the longest first
@@ -11,7 +11,7 @@
 
 #include "base/internal.h"
 
-#include <weir/arena_pool.h>
+#include <weir/workspace.h>
 
 typedef struct wi_idle {
     weir_client *client;

@@ -7,6 +7,7 @@
  * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing
  * that readers, runs and closing wait for. */
 #include "workspace/parameters.h"
+#include <weir/workspace.h>
 #include "base/hash.h"
 #include "memory/space/block.h"
 #include "runtime/runtime.h"
@@ -420,24 +421,27 @@ static weir_status check_options(weir_parameters_options *o)
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
     o->step = o->step ? o->step : WEIR_PARAMETERS_STEP;
     if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: an alignment of %zu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_create: an alignment of %zu is no power of two up to 2 MiB",
                          o->alignment);
     uint64_t between = o->expected_count > 1 ? (o->expected_count - 1) * (uint64_t)(o->alignment - 1) : 0;
     o->expected = o->expected > WI_LONGEST ? o->expected : o->expected + between;
     if (o->expected > WI_LONGEST || o->step > WI_LONGEST)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: no device could have %llu bytes",
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_create: no device could have %llu bytes",
                          (unsigned long long)wi_max(o->expected, o->step));
     return WEIR_OK;
 }
 
-weir_status weir_parameters_open(weir_client *client, const weir_parameters_options *options, weir_parameters **out)
+weir_status weir_parameters_create(weir_client *client, const weir_parameters_options *options, weir_parameters **out)
 {
-    weir_status status = wi_client_check(client, "weir_parameters_open");
+    weir_status status = wi_client_check(client, "weir_parameters_create");
     if (status != WEIR_OK)
         return status;
     weir_parameters_options o = {.struct_size = 0};
-    if (!out || (options && !wi_copy_in(&o, sizeof o, options, options->struct_size)))
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_open: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_create: no place for the result");
+    status = WI_COPY_OPTIONS_IN(weir_parameters_options, &o, options, "weir_parameters_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     status = check_options(&o);
     if (status != WEIR_OK)
@@ -457,11 +461,11 @@ weir_status weir_parameters_open(weir_client *client, const weir_parameters_opti
     return WEIR_OK;
 }
 
-weir_status weir_parameters_share(weir_parameters *store)
+weir_status weir_parameters_acquire(weir_parameters *store)
 {
     WI_ENTER();
     if (!store)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_share: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_acquire: NULL");
     pthread_mutex_lock(&store->lock);
     store->holders++;
     pthread_mutex_unlock(&store->lock);

@@ -3,76 +3,77 @@
 #define TESTS_BLOCKS_H
 
 #include "core/core.h"
+#include <weir/block_pool.h>
 
 enum { BLOCK = 256 };
 
-static inline weir_blocks *make_pool_with(weir_client *client, uint32_t count, uint32_t flags)
+static inline weir_block_pool *make_pool_with(weir_client *client, uint32_t count, uint32_t flags)
 {
-    weir_blocks_options options = {
+    weir_block_pool_options options = {
         .struct_size = sizeof options, .bytes = BLOCK, .count = count, .tag = "kv", .flags = flags};
-    weir_blocks *pool;
-    ok(weir_blocks_create(client, &options, &pool));
+    weir_block_pool *pool;
+    ok(weir_block_pool_create(client, &options, &pool));
     return pool;
 }
 
-static inline weir_blocks *make_pool(weir_client *client, uint32_t count)
+static inline weir_block_pool *make_pool(weir_client *client, uint32_t count)
 {
     return make_pool_with(client, count, WEIR_ALLOC_NO_WAIT);
 }
 
-static inline weir_blocks_member *join(weir_blocks *pool, weir_client *client, uint32_t cap)
+static inline weir_block_pool_member *join(weir_block_pool *pool, weir_client *client, uint32_t cap)
 {
-    weir_blocks_member *member;
-    ok(weir_blocks_join(pool, client, cap, &member));
+    weir_block_pool_member *member;
+    ok(weir_block_pool_member_create(pool, client, cap, &member));
     return member;
 }
 
-static inline uint32_t take(weir_blocks_member *member)
+static inline uint32_t take(weir_block_pool_member *member)
 {
     uint32_t index;
-    ok(weir_blocks_take(member, WEIR_STREAM_HOST, &index));
+    ok(weir_block_pool_alloc(member, WEIR_STREAM_HOST, &index));
     return index;
 }
 
-static inline uint32_t take_run(weir_blocks_member *member, uint32_t count)
+static inline uint32_t take_run(weir_block_pool_member *member, uint32_t count)
 {
     uint32_t first;
-    ok(weir_blocks_take_run(member, count, WEIR_STREAM_HOST, &first));
+    ok(weir_block_pool_alloc_run(member, count, WEIR_STREAM_HOST, &first));
     return first;
 }
 
-#define give(member, first, count) ok(weir_blocks_give((member), (first), (count), WEIR_STREAM_HOST))
+#define give(member, first, count) ok(weir_block_pool_free((member), (first), (count), WEIR_STREAM_HOST))
 
-static inline weir_blocks_stats pool_stats(weir_blocks *pool)
+static inline weir_block_pool_stats pool_stats(weir_block_pool *pool)
 {
-    weir_blocks_stats s;
+    weir_block_pool_stats s;
     memset(&s, 0, sizeof s); /* padding too, for comparing */
     s.struct_size = sizeof s;
-    ok(weir_blocks_snapshot(pool, &s, NULL, 0, NULL));
+    ok(weir_block_pool_info(pool, &s, NULL, 0, NULL));
     assert_int_equal(s.free + s.held + s.pending, s.count);
     return s;
 }
 
-static inline weir_blocks_member_stats member_stats(weir_blocks_member *member)
+static inline weir_block_pool_member_stats member_stats(weir_block_pool_member *member)
 {
-    weir_blocks_member_stats s;
+    weir_block_pool_member_stats s;
     memset(&s, 0, sizeof s);
     s.struct_size = sizeof s;
-    ok(weir_blocks_member_snapshot(member, &s));
+    ok(weir_block_pool_member_info(member, &s));
     return s;
 }
 
-static inline weir_block_state state_of(weir_blocks *pool, uint32_t index)
+static inline weir_block_state state_of(weir_block_pool *pool, uint32_t index)
 {
-    weir_blocks_details d = WEIR_INIT(weir_blocks_details);
-    ok(weir_blocks_info(pool, index, &d));
+    weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);
+    ok(weir_block_pool_block_info(pool, index, &d));
     return d.state;
 }
 
-static inline weir_blocks_view view_of(const weir_blocks *pool)
+static inline weir_block_pool_view view_of(const weir_block_pool *pool)
 {
-    weir_blocks_view v = WEIR_INIT(weir_blocks_view);
-    ok(weir_blocks_look(pool, &v));
+    weir_block_pool_view v = WEIR_INIT(weir_block_pool_view);
+    ok(weir_block_pool_view_info(pool, &v));
     return v;
 }
 
@@ -99,8 +100,8 @@ static inline int tear_down(void **state)
     fixture *f = *state;
     ok(weir_option_set("wait", NULL));
     check_empty(f->runtime);
-    ok(weir_client_close(f->a));
-    ok(weir_client_close(f->b));
+    ok(weir_client_destroy(f->a));
+    ok(weir_client_destroy(f->b));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
     free(f);

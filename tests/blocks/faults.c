@@ -1,6 +1,7 @@
 /* A fault at every driver call and at every malloc of a life of a pool: a clean status, exact counts, and nothing that a
  * member could read of another's. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -39,37 +40,37 @@ static bool went(weir_status status)
 }
 
 /* Zeros, or what the member wrote itself. */
-static void check_clean(weir_blocks *pool, uint32_t first, uint32_t count, int mine)
+static void check_clean(weir_block_pool *pool, uint32_t first, uint32_t count, int mine)
 {
-    weir_blocks_view v = view_of(pool);
-    const unsigned char *p = weir_blocks_at(&v, first);
+    weir_block_pool_view v = view_of(pool);
+    const unsigned char *p = weir_block_pool_at(&v, first);
     for (size_t i = 0; i < count * v.bytes; i++)
         assert_true(p[i] == 0 || p[i] == mine);
 }
 
 /* Takes on the stream, and sees zeros whatever failed before; gives on the stream, and again if that fails. */
-static void use(weir_blocks *pool, weir_blocks_member *m, int mark, weir_stream stream)
+static void use(weir_block_pool *pool, weir_block_pool_member *m, int mark, weir_stream stream)
 {
     uint32_t first, list[5] = {0};
-    weir_blocks_view v = view_of(pool);
-    bool taken = went(weir_blocks_take_run(m, 6, stream, &first));
+    weir_block_pool_view v = view_of(pool);
+    bool taken = went(weir_block_pool_alloc_run(m, 6, stream, &first));
     if (!taken) { /* the fault is over; what is left in the blocks is still not this member's */
-        assert_int_equal(first, WEIR_BLOCKS_NONE);
-        taken = went(weir_blocks_take_run(m, 6, stream, &first));
+        assert_int_equal(first, WEIR_BLOCK_POOL_NONE);
+        taken = went(weir_block_pool_alloc_run(m, 6, stream, &first));
     }
     if (taken) {
         malloc_armed = false; /* the look at the bytes is not what is tried */
         fault.fail_at = -1;
         ok(weir_stream_synchronize(stream));
         check_clean(pool, first, 6, mark);
-        memset(weir_blocks_at(&v, first), mark, (size_t)6 * BLOCK);
+        memset(weir_block_pool_at(&v, first), mark, (size_t)6 * BLOCK);
         malloc_armed = true;
         fault.fail_at = driver_fails_at;
-        if (!went(weir_blocks_give(m, first, 6, stream)))
+        if (!went(weir_block_pool_free(m, first, 6, stream)))
             give(m, first, 6);
     }
-    if (went(weir_blocks_take_many(m, 5, stream, list)))
-        if (!went(weir_blocks_give_many(m, list, 5, stream)))
+    if (went(weir_block_pool_alloc_many(m, 5, stream, list)))
+        if (!went(weir_block_pool_free_many(m, list, 5, stream)))
             for (int i = 0; i < 5; i++)
                 give(m, list[i], 1);
 }
@@ -77,24 +78,24 @@ static void use(weir_blocks *pool, weir_blocks_member *m, int mark, weir_stream 
 static void live(void)
 {
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
-    weir_blocks_options what = {.struct_size = sizeof what,
-                                .bytes = BLOCK,
-                                .count = 8,
-                                .flags = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED};
+    weir_block_pool_options what = {.struct_size = sizeof what,
+                                    .bytes = BLOCK,
+                                    .count = 8,
+                                    .flags = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED};
     weir_runtime *runtime;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
     weir_stream stream;
-    weir_blocks *pool;
+    weir_block_pool *pool;
     ok(weir_stream_acquire(runtime, &stream));
     fault.calls = 0;
     fault.fail_at = driver_fails_at;
     malloc_armed = true;
-    bool made = went(weir_blocks_create(client, &what, &pool));
-    weir_blocks_member *m[2] = {NULL, NULL};
+    bool made = went(weir_block_pool_create(client, &what, &pool));
+    weir_block_pool_member *m[2] = {NULL, NULL};
     for (int i = 0; made && i < 2; i++)
-        if (!went(weir_blocks_join(pool, client, 0, &m[i])))
-            ok(weir_blocks_join(pool, client, 0, &m[i]));
+        if (!went(weir_block_pool_member_create(pool, client, 0, &m[i])))
+            ok(weir_block_pool_member_create(pool, client, 0, &m[i]));
     for (int i = 0; made && i < 4; i++)
         use(pool, m[i % 2], 0xe0 + i % 2, stream);
     malloc_armed = false;
@@ -102,15 +103,15 @@ static void live(void)
     calls_made = fault.calls;
     if (made) {
         ok(weir_stream_synchronize(stream));
-        weir_blocks_stats s = pool_stats(pool);
+        weir_block_pool_stats s = pool_stats(pool);
         assert_int_equal(s.free, 8);
         assert_int_equal(s.longest, 8);
         assert_int_equal(s.taken, s.given);
-        ok(weir_blocks_destroy(pool));
+        ok(weir_block_pool_destroy(pool));
     }
     ok(weir_stream_release(stream));
     check_empty(runtime);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -127,8 +128,8 @@ static void what_was_queued_is_waited_for(void **state)
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
-    weir_blocks *pool = make_pool_with(client, 3, WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR);
-    weir_blocks_member *a = join(pool, client, 0), *b = join(pool, client, 0);
+    weir_block_pool *pool = make_pool_with(client, 3, WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR);
+    weir_block_pool_member *a = join(pool, client, 0), *b = join(pool, client, 0);
     ok(weir_stream_acquire(runtime, &stream));
     take_run(a, 3);
     give(a, 0, 1);
@@ -136,19 +137,19 @@ static void what_was_queued_is_waited_for(void **state)
     ok(weir_call(runtime, pass_gate, &g, stream));
     fault.calls = 0;
     fault.fail_at = 1;
-    fails(WEIR_ERR_DRIVER, weir_blocks_take_many(b, 2, stream, list));
-    assert_int_equal(list[0], WEIR_BLOCKS_NONE);
+    fails(WEIR_ERR_DRIVER, weir_block_pool_alloc_many(b, 2, stream, list));
+    assert_int_equal(list[0], WEIR_BLOCK_POOL_NONE);
     assert_int_equal(pool_stats(pool).pending, 2);
     assert_int_equal(member_stats(b).pending, 2);
     assert_int_equal(member_stats(b).taken, 0);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_blocks_take(a, WEIR_STREAM_HOST, list));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, WEIR_STREAM_HOST, list));
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
     assert_int_equal(pool_stats(pool).free, 2);
     give(a, 1, 1);
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_destroy(pool));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 

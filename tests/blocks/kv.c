@@ -1,5 +1,7 @@
 /* Geometry of keys and values: known models, every kind of element, addresses, what does not fit, what overflows. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
+#include <weir/experimental/kv.h>
 
 static weir_kv_geometry geometry(weir_type type, uint32_t layers, uint32_t heads, uint32_t tokens, uint32_t size)
 {
@@ -101,10 +103,10 @@ static void bad_geometries_are_named(void **state)
 }
 
 /* Every row of a pool lies somewhere else, inside its block, and no two overlap. */
-static void every_row_has_its_place(weir_blocks *pool, weir_kv_geometry g)
+static void every_row_has_its_place(weir_block_pool *pool, weir_kv_geometry g)
 {
     weir_kv_layout l = layout_of(&g);
-    weir_blocks_view v = view_of(pool);
+    weir_block_pool_view v = view_of(pool);
     uint32_t blocks = g.blocks_per_layer ? g.blocks_per_layer : v.count;
     uint8_t *seen = calloc(v.count, v.bytes);
     uint64_t rows = 0;
@@ -118,7 +120,7 @@ static void every_row_has_its_place(weir_blocks *pool, weir_kv_geometry g)
                         ok(weir_kv_address(pool, &l, layer, block, (weir_kv_plane)plane, head, token, &p));
                         uint32_t index = weir_kv_index(&l, layer, block);
                         uint64_t offset = weir_kv_offset(&l, layer, (weir_kv_plane)plane, head, token);
-                        assert_ptr_equal(p, (char *)weir_blocks_at(&v, index) + offset);
+                        assert_ptr_equal(p, (char *)weir_block_pool_at(&v, index) + offset);
                         assert_true(index < v.count && offset + l.token <= l.bytes);
                         for (uint64_t i = 0; i < l.token; i++)
                             seen[index * v.bytes + offset + i]++;
@@ -137,9 +139,9 @@ static void every_row_has_its_place(weir_blocks *pool, weir_kv_geometry g)
 static void addresses(void **state)
 {
     fixture *f = *state;
-    weir_blocks_options o = {.struct_size = sizeof o, .bytes = 1024, .count = 12};
-    weir_blocks *pool;
-    ok(weir_blocks_create(f->a, &o, &pool));
+    weir_block_pool_options o = {.struct_size = sizeof o, .bytes = 1024, .count = 12};
+    weir_block_pool *pool;
+    ok(weir_block_pool_create(f->a, &o, &pool));
     weir_kv_geometry g = geometry(WEIR_TYPE_F16, 3, 2, 4, 8);
     every_row_has_its_place(pool, g); /* any block for any layer */
     g.blocks_per_layer = 4;
@@ -156,17 +158,17 @@ static void addresses(void **state)
     g.planes = 1;
     g.row_bytes = 8;
     every_row_has_its_place(pool, g);
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_destroy(pool));
 }
 
 static void what_fits_and_what_does_not(void **state)
 {
     fixture *f = *state;
-    weir_blocks_options o = {.struct_size = sizeof o, .bytes = 8192, .count = 30};
-    weir_blocks *pool;
+    weir_block_pool_options o = {.struct_size = sizeof o, .bytes = 8192, .count = 30};
+    weir_block_pool *pool;
     uint64_t waste = 77;
     void *p = NULL;
-    ok(weir_blocks_create(f->a, &o, &pool));
+    ok(weir_block_pool_create(f->a, &o, &pool));
     weir_kv_geometry qwen = geometry(WEIR_TYPE_F16, 24, 2, 16, 64), llama = geometry(WEIR_TYPE_F16, 32, 8, 16, 128);
     weir_kv_layout l = layout_of(&qwen);
     ok(weir_kv_fits(pool, &l, &waste));
@@ -199,7 +201,7 @@ static void what_fits_and_what_does_not(void **state)
     fails(WEIR_ERR_INVALID, weir_kv_fits(pool, NULL, &waste));
     weir_kv_layout none = WEIR_INIT(weir_kv_layout);
     fails(WEIR_ERR_INVALID, weir_kv_fits(pool, &none, &waste));
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_destroy(pool));
 }
 
 int main(void)

@@ -1,11 +1,12 @@
 /* Bad calls: each answers with its status, names what it is about, and changes nothing. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 typedef struct scene {
-    weir_blocks *pool;
-    weir_blocks_member *a, *b;
-    weir_blocks_stats before;
-    weir_blocks_member_stats a_before, b_before;
+    weir_block_pool *pool;
+    weir_block_pool_member *a, *b;
+    weir_block_pool_stats before;
+    weir_block_pool_member_stats a_before, b_before;
 } scene;
 
 static void look_before(scene *s)
@@ -17,8 +18,8 @@ static void look_before(scene *s)
 
 static void check_unchanged(const scene *s)
 {
-    weir_blocks_stats now = pool_stats(s->pool);
-    weir_blocks_member_stats a = member_stats(s->a), b = member_stats(s->b);
+    weir_block_pool_stats now = pool_stats(s->pool);
+    weir_block_pool_member_stats a = member_stats(s->a), b = member_stats(s->b);
     assert_memory_equal(&now, &s->before, sizeof now);
     assert_memory_equal(&a, &s->a_before, sizeof a);
     assert_memory_equal(&b, &s->b_before, sizeof b);
@@ -51,15 +52,15 @@ static void bad_gives_change_nothing(void **state)
         {WEIR_ERR_INVALID, 5, 0, "no blocks"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        fails(bad[i].status, weir_blocks_give(s.a, bad[i].first, bad[i].count, WEIR_STREAM_HOST));
+        fails(bad[i].status, weir_block_pool_free(s.a, bad[i].first, bad[i].count, WEIR_STREAM_HOST));
         detail_names(bad[i].names);
-        fails(bad[i].status, weir_blocks_give(s.a, bad[i].first, bad[i].count, f->stream));
+        fails(bad[i].status, weir_block_pool_free(s.a, bad[i].first, bad[i].count, f->stream));
         check_unchanged(&s);
     }
     give(s.a, 0, 70);
     give(s.a, 75, 25);
     give(s.b, 100, 20);
-    ok(weir_blocks_destroy(s.pool));
+    ok(weir_block_pool_destroy(s.pool));
 }
 
 static void bad_lists_change_nothing(void **state)
@@ -76,69 +77,69 @@ static void bad_lists_change_nothing(void **state)
         uint32_t list[4];
         const char *names;
     } bad[] = {
-        {WEIR_ERR_FOREIGN, {1, 2, 3, 100}, "bert"},      {WEIR_ERR_DOUBLE_FREE, {7, 1, 7, 2}, "block 7"},
-        {WEIR_ERR_DOUBLE_FREE, {1, 2, 120, 3}, "120"},   {WEIR_ERR_INVALID, {1, 2, 3, 128}, "128"},
-        {WEIR_ERR_INVALID, {1, WEIR_BLOCKS_NONE}, "kv"},
+        {WEIR_ERR_FOREIGN, {1, 2, 3, 100}, "bert"},          {WEIR_ERR_DOUBLE_FREE, {7, 1, 7, 2}, "block 7"},
+        {WEIR_ERR_DOUBLE_FREE, {1, 2, 120, 3}, "120"},       {WEIR_ERR_INVALID, {1, 2, 3, 128}, "128"},
+        {WEIR_ERR_INVALID, {1, WEIR_BLOCK_POOL_NONE}, "kv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        fails(bad[i].status, weir_blocks_give_many(s.a, bad[i].list, 4, WEIR_STREAM_HOST));
+        fails(bad[i].status, weir_block_pool_free_many(s.a, bad[i].list, 4, WEIR_STREAM_HOST));
         detail_names(bad[i].names);
-        fails(bad[i].status, weir_blocks_give_many(s.a, bad[i].list, 4, f->stream));
+        fails(bad[i].status, weir_block_pool_free_many(s.a, bad[i].list, 4, f->stream));
         check_unchanged(&s);
     }
-    fails(WEIR_ERR_INVALID, weir_blocks_give_many(s.a, bad[0].list, 0, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_blocks_give_many(s.a, NULL, 3, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free_many(s.a, bad[0].list, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free_many(s.a, NULL, 3, WEIR_STREAM_HOST));
     check_unchanged(&s);
     uint32_t twice[] = {1, 2, 1};
-    fails(WEIR_ERR_DOUBLE_FREE, weir_blocks_give_many(s.a, twice, 3, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free_many(s.a, twice, 3, WEIR_STREAM_HOST));
     detail_names("named in the same call");
     give(s.a, 0, 100);
     give(s.b, 100, 2);
-    ok(weir_blocks_destroy(s.pool));
+    ok(weir_block_pool_destroy(s.pool));
 }
 
 static void another_membership_is_another_owner(void **state)
 {
     fixture *f = *state;
-    weir_blocks *pool = make_pool(f->a, 4);
-    weir_blocks_member *one = join(pool, f->a, 0), *two = join(pool, f->a, 0);
+    weir_block_pool *pool = make_pool(f->a, 4);
+    weir_block_pool_member *one = join(pool, f->a, 0), *two = join(pool, f->a, 0);
     uint32_t index = take(one);
-    fails(WEIR_ERR_FOREIGN, weir_blocks_give(two, index, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN, weir_block_pool_free(two, index, 1, WEIR_STREAM_HOST));
     detail_names("another membership");
     give(one, index, 1);
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_destroy(pool));
 }
 
 static void a_name_outlives_no_taking(void **state)
 {
     fixture *f = *state;
-    weir_blocks *pool = make_pool_with(f->a, 4, WEIR_BLOCKS_NAMED), *plain = make_pool(f->a, 4);
-    weir_blocks_member *m = join(pool, f->a, 0), *p = join(plain, f->a, 0);
-    weir_blocks_details d = WEIR_INIT(weir_blocks_details);
+    weir_block_pool *pool = make_pool_with(f->a, 4, WEIR_BLOCK_POOL_NAMED), *plain = make_pool(f->a, 4);
+    weir_block_pool_member *m = join(pool, f->a, 0), *p = join(plain, f->a, 0);
+    weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);
     uint32_t index = take(m);
-    ok(weir_blocks_info(pool, index, &d));
+    ok(weir_block_pool_block_info(pool, index, &d));
     uint32_t first = d.generation;
     assert_int_equal(d.state, WEIR_BLOCK_LIVE);
     assert_ptr_equal(d.member, m);
     assert_string_equal(d.name, "anna");
     assert_ptr_equal(d.pointer, view_of(pool).base);
     give(m, index, 1);
-    ok(weir_blocks_info(pool, index, &d));
+    ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_equal(d.state, WEIR_BLOCK_FREE);
     assert_null(d.member);
-    fails(WEIR_ERR_DOUBLE_FREE, weir_blocks_give_named(m, index, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free_named(m, index, first, WEIR_STREAM_HOST));
     assert_int_equal(take(m), index);
-    fails(WEIR_ERR_STALE, weir_blocks_give_named(m, index, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STALE, weir_block_pool_free_named(m, index, first, WEIR_STREAM_HOST));
     detail_names("block 0");
     assert_int_equal(state_of(pool, index), WEIR_BLOCK_LIVE);
-    ok(weir_blocks_info(pool, index, &d));
+    ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_not_equal(d.generation, first);
-    fails(WEIR_ERR_INVALID, weir_blocks_give_named(m, 4, d.generation, WEIR_STREAM_HOST));
-    ok(weir_blocks_give_named(m, index, d.generation, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_UNSUPPORTED, weir_blocks_give_named(p, take(p), 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free_named(m, 4, d.generation, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free_named(m, index, d.generation, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_UNSUPPORTED, weir_block_pool_free_named(p, take(p), 1, WEIR_STREAM_HOST));
     give(p, 0, 1);
-    ok(weir_blocks_destroy(pool));
-    ok(weir_blocks_destroy(plain));
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_block_pool_destroy(plain));
 }
 
 static void what_is_no_member_or_stream_is_refused(void **state)
@@ -153,42 +154,42 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     weir_stream stale;
     ok(weir_stream_acquire(f->runtime, &stale));
     ok(weir_stream_release(stale));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take(s.a, stale, &index));
-    assert_int_equal(index, WEIR_BLOCKS_NONE);
-    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take_run(s.a, 2, stale, &index));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take_many(s.a, 2, stale, list));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, stale, &index));
+    assert_int_equal(index, WEIR_BLOCK_POOL_NONE);
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc_run(s.a, 2, stale, &index));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc_many(s.a, 2, stale, list));
     list[0] = 0;
-    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_give(s.a, 0, 1, stale));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_give_many(s.a, list, 1, stale));
-    fails(WEIR_ERR_INVALID, weir_blocks_take(NULL, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_INVALID, weir_blocks_take(s.a, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_take_run(s.a, 1, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_give(NULL, 0, 1, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_blocks_give_many(NULL, list, 1, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_blocks_give_named(NULL, 0, 1, WEIR_STREAM_HOST));
-    weir_blocks_member *m;
-    fails(WEIR_ERR_INVALID, weir_blocks_join(NULL, f->a, 0, &m));
-    fails(WEIR_ERR_INVALID, weir_blocks_join(s.pool, NULL, 0, &m));
-    fails(WEIR_ERR_INVALID, weir_blocks_join(s.pool, f->a, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_leave(NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_set_cap(NULL, 1));
-    fails(WEIR_ERR_INVALID, weir_blocks_destroy(NULL));
-    weir_blocks_details d = {0};
-    weir_blocks_view v = {0};
-    weir_blocks_stats st = {0};
-    weir_blocks_member_stats ms = {0};
-    fails(WEIR_ERR_INVALID, weir_blocks_info(s.pool, 0, &d));
-    fails(WEIR_ERR_INVALID, weir_blocks_info(s.pool, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_look(s.pool, &v));
-    fails(WEIR_ERR_INVALID, weir_blocks_look(NULL, &v));
-    fails(WEIR_ERR_INVALID, weir_blocks_snapshot(s.pool, &st, NULL, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_snapshot(s.pool, NULL, NULL, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_blocks_member_snapshot(s.a, &ms));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, 0, 1, stale));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free_many(s.a, list, 1, stale));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(NULL, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_run(s.a, 1, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, 0, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free_many(NULL, list, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free_named(NULL, 0, 1, WEIR_STREAM_HOST));
+    weir_block_pool_member *m;
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_create(NULL, f->a, 0, &m));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_create(s.pool, NULL, 0, &m));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_create(s.pool, f->a, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_destroy(NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_set_cap(NULL, 1));
+    fails(WEIR_ERR_INVALID, weir_block_pool_destroy(NULL));
+    weir_block_pool_block_details d = {0};
+    weir_block_pool_view v = {0};
+    weir_block_pool_stats st = {0};
+    weir_block_pool_member_stats ms = {0};
+    fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 0, &d));
+    fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_view_info(s.pool, &v));
+    fails(WEIR_ERR_INVALID, weir_block_pool_view_info(NULL, &v));
+    fails(WEIR_ERR_INVALID, weir_block_pool_info(s.pool, &st, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_info(s.pool, NULL, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_info(s.a, &ms));
     d.struct_size = sizeof d;
-    fails(WEIR_ERR_INVALID, weir_blocks_info(s.pool, 8, &d));
+    fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 8, &d));
     check_unchanged(&s);
     give(s.a, 0, 1);
-    ok(weir_blocks_destroy(s.pool));
+    ok(weir_block_pool_destroy(s.pool));
 }
 
 static void clients_of_other_runtimes_and_closed_ones(void **state)
@@ -196,21 +197,21 @@ static void clients_of_other_runtimes_and_closed_ones(void **state)
     fixture *f = *state;
     weir_runtime *other = make_runtime(MIB);
     weir_client *stranger = open_client(other, "stranger", 0, 0), *guest = open_client(f->runtime, "guest", 0, 0);
-    weir_blocks *pool = make_pool(f->a, 8);
-    weir_blocks_member *m;
+    weir_block_pool *pool = make_pool(f->a, 8);
+    weir_block_pool_member *m;
     uint32_t index;
-    fails(WEIR_ERR_INVALID, weir_blocks_join(pool, stranger, 0, &m));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_create(pool, stranger, 0, &m));
     assert_null(m);
     detail_names("stranger");
     m = join(pool, guest, 0);
     take(m);
-    ok(weir_client_close(guest)); /* the bytes are the pool's client's */
-    fails(WEIR_ERR_INVALID, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_INVALID, weir_blocks_take_run(m, 2, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_BUSY, weir_blocks_destroy(pool));
+    ok(weir_client_destroy(guest)); /* the bytes are the pool's client's */
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_run(m, 2, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_BUSY, weir_block_pool_destroy(pool));
     give(m, 0, 1);
-    ok(weir_blocks_destroy(pool));
-    ok(weir_client_close(stranger));
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_client_destroy(stranger));
     ok(weir_runtime_destroy(other));
 }
 
@@ -219,18 +220,18 @@ static void a_closed_member_acts_for_nobody_else(void **state)
 {
     fixture *f = *state;
     weir_client *guest = open_client(f->runtime, "guest", 0, 0);
-    weir_blocks *pool = make_pool(f->a, 8);
-    weir_blocks_member *m = join(pool, guest, 0);
+    weir_block_pool *pool = make_pool(f->a, 8);
+    weir_block_pool_member *m = join(pool, guest, 0);
     uint32_t index;
-    ok(weir_client_close(guest));
+    ok(weir_client_destroy(guest));
     for (int i = 0; i < 200; i++) { /* the records of closed ones are used again */
         weir_client *later = open_client(f->runtime, "later", 0, 0);
         assert_ptr_not_equal(later, guest);
-        fails(WEIR_ERR_INVALID, weir_blocks_take(m, WEIR_STREAM_HOST, &index));
-        ok(weir_client_close(later));
+        fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index));
+        ok(weir_client_destroy(later));
     }
-    ok(weir_blocks_leave(m));
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_member_destroy(m));
+    ok(weir_block_pool_destroy(pool));
 }
 
 int main(void)

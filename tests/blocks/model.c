@@ -1,13 +1,14 @@
 /* Pools against a plain array: members with caps, singles, runs, lists, parts of runs, three streams that stand and go on,
  * bad calls in between. After every step the pool says what the array says. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 enum { MEMBERS = 4, STREAMS = 3, MOST = 700, FREE = 0, HELD = 1, PENDING = 2 };
 
 typedef struct model {
     fixture *f;
-    weir_blocks *pool;
-    weir_blocks_member *member[MEMBERS];
+    weir_block_pool *pool;
+    weir_block_pool_member *member[MEMBERS];
     weir_stream stream[STREAMS];
     gate gate[STREAMS];
     bool closed[STREAMS]; /* a gate stands on it */
@@ -75,9 +76,9 @@ static void step_take(model *m)
     uint32_t n = how == 0 ? 1 : 1 + (uint32_t)pick(m, pick(m, 6) ? 12 : 150), list[150], first;
     uint32_t mine = count_of(m, HELD, who) + count_of(m, PENDING, who);
     bool fits = mine + n <= m->cap[who] && n <= (how == 1 ? longest_of(m) : count_of(m, FREE, -1));
-    weir_status status = how == 0   ? weir_blocks_take(m->member[who], WEIR_STREAM_HOST, &first)
-                         : how == 1 ? weir_blocks_take_run(m->member[who], n, WEIR_STREAM_HOST, &first)
-                                    : weir_blocks_take_many(m->member[who], n, WEIR_STREAM_HOST, list);
+    weir_status status = how == 0   ? weir_block_pool_alloc(m->member[who], WEIR_STREAM_HOST, &first)
+                         : how == 1 ? weir_block_pool_alloc_run(m->member[who], n, WEIR_STREAM_HOST, &first)
+                                    : weir_block_pool_alloc_many(m->member[who], n, WEIR_STREAM_HOST, list);
     check_status(status, fits ? WEIR_OK : WEIR_ERR_OUT_OF_MEMORY, "take", __FILE__, __LINE__);
     for (uint32_t i = 0; fits && i < n; i++)
         becomes_held(m, how == 2 ? list[i] : first + i, who);
@@ -109,8 +110,8 @@ static void step_give(model *m)
     for (uint32_t i = 0; i < n; i++)
         list[i] = first + i;
     weir_stream stream = s < STREAMS ? m->stream[s] : WEIR_STREAM_HOST;
-    weir_status status = pick(m, 2) ? weir_blocks_give(m->member[who], first, n, stream)
-                                    : weir_blocks_give_many(m->member[who], list, n, stream);
+    weir_status status = pick(m, 2) ? weir_block_pool_free(m->member[who], first, n, stream)
+                                    : weir_block_pool_free_many(m->member[who], list, n, stream);
     check_status(status, wanted, "give", __FILE__, __LINE__);
     for (uint32_t i = 0; wanted == WEIR_OK && i < n; i++)
         becomes_given(m, first + i, s);
@@ -120,21 +121,21 @@ static void step_cap(model *m)
 {
     int who = (int)pick(m, MEMBERS);
     uint32_t cap = 1 + (uint32_t)pick(m, m->count), mine = count_of(m, HELD, who) + count_of(m, PENDING, who);
-    check_status(weir_blocks_set_cap(m->member[who], cap), cap < mine ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK, "set_cap",
-                 __FILE__, __LINE__);
+    check_status(weir_block_pool_member_set_cap(m->member[who], cap), cap < mine ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK,
+                 "set_cap", __FILE__, __LINE__);
     if (cap >= mine)
         m->cap[who] = cap;
 }
 
 static void compare(model *m)
 {
-    weir_blocks_stats s = pool_stats(m->pool);
+    weir_block_pool_stats s = pool_stats(m->pool);
     assert_int_equal(s.free, count_of(m, FREE, -1));
     assert_int_equal(s.held, count_of(m, HELD, -1));
     assert_int_equal(s.pending, count_of(m, PENDING, -1));
     assert_int_equal(s.longest, longest_of(m));
     for (int i = 0; i < MEMBERS; i++) {
-        weir_blocks_member_stats t = member_stats(m->member[i]);
+        weir_block_pool_member_stats t = member_stats(m->member[i]);
         assert_int_equal(t.held, count_of(m, HELD, i));
         assert_int_equal(t.pending, count_of(m, PENDING, i));
         assert_int_equal(t.taken, m->taken[i]);
@@ -142,8 +143,8 @@ static void compare(model *m)
         assert_int_equal(t.cap, m->cap[i]);
     }
     uint32_t one = (uint32_t)pick(m, m->count);
-    weir_blocks_details d = WEIR_INIT(weir_blocks_details);
-    ok(weir_blocks_info(m->pool, one, &d));
+    weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);
+    ok(weir_block_pool_block_info(m->pool, one, &d));
     assert_int_equal(d.state, m->block[one].state == FREE   ? WEIR_BLOCK_FREE
                               : m->block[one].state == HELD ? WEIR_BLOCK_LIVE
                                                             : WEIR_BLOCK_PENDING);
@@ -187,7 +188,7 @@ static void play(fixture *f, uint32_t count, uint32_t flags, uint64_t seed, int 
         if (m.block[i].state == HELD)
             give(m.member[m.block[i].member], i, 1);
     assert_int_equal(pool_stats(m.pool).free, count);
-    ok(weir_blocks_destroy(m.pool));
+    ok(weir_block_pool_destroy(m.pool));
 }
 
 static void pools_agree_with_an_array(void **state)
@@ -196,7 +197,7 @@ static void pools_agree_with_an_array(void **state)
     int steps = UNDER_TSAN ? 800 : 8000;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         play(*state, counts[i], 0, 17 + i, steps);
-        play(*state, counts[i], WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED, 29 + i, steps / 4);
+        play(*state, counts[i], WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED, 29 + i, steps / 4);
     }
 }
 

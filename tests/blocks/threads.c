@@ -1,11 +1,12 @@
 /* Sixteen threads on one pool: no block has two owners, the counts are exact at the end. */
 #include "blocks/blocks.h"
+#include <weir/block_pool.h>
 
 enum { THREADS = 16, COUNT = 1000, STEPS = UNDER_TSAN ? 1500 : 20000 };
 
 static fixture *shared;
-static weir_blocks *pool;
-static weir_blocks_member *members[4];
+static weir_block_pool *pool;
+static weir_block_pool_member *members[4];
 static uint32_t owner[COUNT]; /* written by whoever holds the block, without a lock: that is the test */
 static unsigned wrong;
 
@@ -36,18 +37,18 @@ static void still_own(uint32_t first, uint32_t count, uint32_t number)
 
 static void some_look(uint64_t *random)
 {
-    weir_blocks_stats s = {.struct_size = sizeof s};
-    weir_blocks_details d = {.struct_size = sizeof d};
-    expect(weir_blocks_snapshot(pool, &s, NULL, 0, NULL) == WEIR_OK);
+    weir_block_pool_stats s = {.struct_size = sizeof s};
+    weir_block_pool_block_details d = {.struct_size = sizeof d};
+    expect(weir_block_pool_info(pool, &s, NULL, 0, NULL) == WEIR_OK);
     expect(s.free + s.held + s.pending == COUNT);
-    expect(weir_blocks_info(pool, (uint32_t)(next_random(random) % COUNT), &d) == WEIR_OK);
+    expect(weir_block_pool_block_info(pool, (uint32_t)(next_random(random) % COUNT), &d) == WEIR_OK);
 }
 
 static void *work(void *user)
 {
     worker *w = user;
     uint64_t random = w->number * 7919 + 1;
-    weir_blocks_member *m = members[w->number % 4];
+    weir_block_pool_member *m = members[w->number % 4];
     weir_stream stream;
     expect(weir_stream_acquire(shared->runtime, &stream) == WEIR_OK);
     for (int i = 0; i < STEPS; i++) {
@@ -55,7 +56,8 @@ static void *work(void *user)
         uint32_t n = 1 + (uint32_t)(r >> 8) % 40, list[40], first = 0;
         weir_stream on = (r >> 20) % 8 ? WEIR_STREAM_HOST : stream;
         bool run = (r >> 24) % 2;
-        weir_status status = run ? weir_blocks_take_run(m, n, on, &first) : weir_blocks_take_many(m, n, on, list);
+        weir_status status =
+            run ? weir_block_pool_alloc_run(m, n, on, &first) : weir_block_pool_alloc_many(m, n, on, list);
         expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
         if (status == WEIR_OK) {
             for (uint32_t k = 0; k < n; k++)
@@ -64,7 +66,8 @@ static void *work(void *user)
                 sched_yield();
             for (uint32_t k = 0; k < n; k++)
                 still_own(run ? first + k : list[k], 1, w->number);
-            expect((run ? weir_blocks_give(m, first, n, on) : weir_blocks_give_many(m, list, n, on)) == WEIR_OK);
+            expect((run ? weir_block_pool_free(m, first, n, on) : weir_block_pool_free_many(m, list, n, on)) ==
+                   WEIR_OK);
         }
         if (r % 64 == 0)
             some_look(&random);
@@ -88,33 +91,33 @@ static void hammer(fixture *f, uint32_t flags)
     for (uint32_t i = 0; i < THREADS; i++)
         pthread_join(workers[i].thread, NULL);
     assert_int_equal(wrong, 0);
-    weir_blocks_stats s = pool_stats(pool);
+    weir_block_pool_stats s = pool_stats(pool);
     assert_int_equal(s.free, COUNT);
     assert_int_equal(s.longest, COUNT);
     assert_int_equal(s.taken, s.given);
     assert_true(member_stats(members[0]).peak <= 100);
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_destroy(pool));
 }
 
 static void no_block_has_two_owners(void **state)
 {
     hammer(*state, WEIR_ALLOC_NO_WAIT);
-    hammer(*state, WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED);
+    hammer(*state, WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED);
 }
 
 static void *come_and_go(void *user)
 {
     worker *w = user;
     for (int i = 0; i < STEPS / 10; i++) {
-        weir_blocks_member *m;
+        weir_block_pool_member *m;
         uint32_t index;
-        expect(weir_blocks_join(pool, shared->a, 5, &m) == WEIR_OK);
-        expect(weir_blocks_take(m, WEIR_STREAM_HOST, &index) == WEIR_OK);
+        expect(weir_block_pool_member_create(pool, shared->a, 5, &m) == WEIR_OK);
+        expect(weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index) == WEIR_OK);
         own(index, 1, w->number);
         still_own(index, 1, w->number);
-        expect(weir_blocks_leave(m) == WEIR_ERR_BUSY);
-        expect(weir_blocks_give(m, index, 1, WEIR_STREAM_HOST) == WEIR_OK);
-        expect(weir_blocks_leave(m) == WEIR_OK);
+        expect(weir_block_pool_member_destroy(m) == WEIR_ERR_BUSY);
+        expect(weir_block_pool_free(m, index, 1, WEIR_STREAM_HOST) == WEIR_OK);
+        expect(weir_block_pool_member_destroy(m) == WEIR_OK);
     }
     return NULL;
 }
@@ -134,7 +137,7 @@ static void members_join_and_leave_at_once(void **state)
     assert_int_equal(wrong, 0);
     assert_int_equal(pool_stats(pool).members, 0);
     assert_int_equal(pool_stats(pool).taken, THREADS * (STEPS / 10));
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_destroy(pool));
 }
 
 int main(void)

@@ -1,5 +1,8 @@
 /* The choice: every verdict, memory, policies, orders, and words that are none. */
 #include "choice/fixture.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 /* Verdicts --------------------------------------------------------------------------------------------------------- */
 
@@ -369,7 +372,7 @@ static void words_that_are_none(void **state)
     cannot_choose(WEIR_ERR_NOT_FOUND, "/nowhere/at.all");
     manifest.model_file = NULL;
     cannot_choose(WEIR_ERR_INVALID, "no model file");
-    fails(WEIR_ERR_INVALID, weir_choice_make(&manifest, &options, NULL));
+    fails(WEIR_ERR_INVALID, weir_choice_create(&manifest, &options, NULL));
     manifest.struct_size = 0;
     cannot_choose(WEIR_ERR_INVALID, "size");
 }
@@ -381,7 +384,7 @@ static void verdicts_have_names(void **state)
     assert_string_equal(weir_verdict_name(WEIR_VERDICT_LITTLE_VRAM), "LITTLE_VRAM");
     assert_string_equal(weir_verdict_name(WEIR_VERDICT_BAD_SETTING), "BAD_SETTING");
     assert_string_equal(weir_verdict_name(WEIR_VERDICT_COUNT), "?");
-    weir_choice_release(NULL);
+    weir_choice_destroy(NULL);
 }
 
 /* Each engine is asked once for a provider's bytes, and not at all where something else stands in the way. */

@@ -1,5 +1,8 @@
 /* The choice with the real engines and the demo's models: what they predict, and how long it takes. */
 #include "core/core.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <stdio.h>
 
@@ -59,7 +62,7 @@ static void one_model(const char *name)
         weir_choice *choice;
         uint64_t before = read_by_now();
         double begin = cpu_ms();
-        ok(weir_choice_make(&manifest, &options, &choice));
+        ok(weir_choice_create(&manifest, &options, &choice));
         double ms = cpu_ms() - begin;
         first = i == 0 ? ms : first;
         best = i > 0 && ms < best ? ms : best;
@@ -70,7 +73,7 @@ static void one_model(const char *name)
         if (i == 0)
             memcpy(bytes, choice->candidates[0].bytes, sizeof bytes);
         assert_memory_equal(bytes, choice->candidates[0].bytes, sizeof bytes);
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
     }
     print_message("%s: %.1f ms and %llu bytes read the first time, %.1f ms and %llu warm\n", name, first,
                   (unsigned long long)cold, best, (unsigned long long)warm);
@@ -86,7 +89,7 @@ static void what_a_choice_costs(void **state)
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char path[512];
         snprintf(path, sizeof path, "%s/models/%s", WEIR_TEST_STORE, models[i]);
-        if (!is_there(path) || weir_engine_open(strrchr(models[i], '.') + 1, &engine) != WEIR_OK) {
+        if (!is_there(path) || weir_engine_get(strrchr(models[i], '.') + 1, &engine) != WEIR_OK) {
             const char *require = getenv("WEIR_REQUIRE_ENGINES");
             if (require && strcmp(require, "1") == 0)
                 fail_msg("WEIR_REQUIRE_ENGINES is set, and %s or its engine is not here", models[i]);

@@ -1,6 +1,9 @@
 /* What the factory that weir follows was tested for, by the names of its tests, and its defects that must not come
  * back. */
 #include "choice/fixture.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 /* As factory_tests.rs ---------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,9 @@
 /* Without host memory a choice is refused as a whole: whichever allocation fails, nothing is left and nothing is made
  * up. */
 #include "choice/machine.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -48,22 +51,22 @@ static void every_allocation_fails_once(void **state)
     int refused = 0;
     for (int n = 0; !choice; n++) {
         fail_in = n;
-        weir_status status = weir_choice_make(&manifest, &options, &choice);
+        weir_status status = weir_choice_create(&manifest, &options, &choice);
         bool failed = fail_in < 0;
         fail_in = -1;
         assert_true(status == WEIR_ERR_SYSTEM || status == WEIR_OK);
         refused += status == WEIR_ERR_SYSTEM;
         if (status == WEIR_OK && failed) { /* weir_engine_name_at, which lists no plug-ins then: these are linked in */
             assert_int_equal(n, 0);
-            weir_choice_release(choice);
+            weir_choice_destroy(choice);
             choice = NULL;
         }
     }
     assert_true(refused > 20);
     assert_int_equal(choice->accepted, whole->accepted);
     assert_string_equal(choice->rule, whole->rule);
-    weir_choice_release(choice);
-    weir_choice_release(whole);
+    weir_choice_destroy(choice);
+    weir_choice_destroy(whole);
 }
 
 int main(void)

@@ -3,6 +3,8 @@
 #define TESTS_CHOICE_FIXTURE_H
 
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 static const char *model;
 static machine here;
@@ -16,7 +18,6 @@ static inline int set_up(void **state)
     doubles_reset();
     machine_begin(&here, 64 * GIB);
     manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = model};
-    manifest.requirements.struct_size = sizeof manifest.requirements;
     options = (weir_choice_options){.struct_size = sizeof options, .hardware = &here.hardware};
     made = NULL;
     return 0;
@@ -25,7 +26,7 @@ static inline int set_up(void **state)
 static inline int tear_down(void **state)
 {
     (void)state;
-    weir_choice_release(made);
+    weir_choice_destroy(made);
     return 0;
 }
 
@@ -36,7 +37,7 @@ static inline weir_requirements *needs(void)
 
 static inline void choose_here(void)
 {
-    weir_choice_release(made);
+    weir_choice_destroy(made);
     made = choose(&manifest, &options);
 }
 
@@ -73,7 +74,7 @@ static inline void list_providers(const char *preferred, const char *const *fall
 static inline void cannot_choose(weir_status status, const char *text)
 {
     weir_choice *choice = (weir_choice *)&here;
-    fails(status, weir_choice_make(&manifest, &options, &choice));
+    fails(status, weir_choice_create(&manifest, &options, &choice));
     assert_null(choice);
     detail_names(text);
 }

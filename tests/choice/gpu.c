@@ -4,6 +4,10 @@
  *
  * The tests go on from each other. WEIR_TEST_DEVICE has to name the device; without it they are skipped. */
 #include "core/core.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 #include "hardware/witness.h"
 
 enum { SMALL = 1 << 20 };
@@ -72,7 +76,7 @@ static void release(weir_engine_model *model, weir_outputs *outputs)
     (void)outputs;
 }
 
-static weir_status describe(weir_engine_model *model, weir_model_info *out)
+static weir_status describe(weir_engine_model *model, weir_model_details *out)
 {
     out->engine = "double";
     out->provider = model->on_cpu ? "cpu" : "cuda";
@@ -118,7 +122,7 @@ static void count_notice(const char *text, void *user)
 static weir_choice *choose(void)
 {
     weir_choice *choice;
-    ok(weir_choice_make(&manifest, &asked, &choice));
+    ok(weir_choice_create(&manifest, &asked, &choice));
     print_message("%s\n", choice->rule);
     return choice;
 }
@@ -143,7 +147,7 @@ static void only_the_processor(weir_verdict why)
     assert_string_equal(weir_verdict_name(verdict_of_cuda(choice)), weir_verdict_name(why));
     assert_int_equal(choice->accepted, 1);
     assert_string_equal(choice->candidates[0].provider, "cpu");
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
 }
 
 static const weir_hardware_device *device_of(const weir_hardware *hardware)
@@ -197,9 +201,9 @@ static void the_device_first_and_no_context(void **state)
     (void)state;
     weir_hardware *hardware;
     uint64_t before = used();
-    ok(weir_hardware_look(NULL, &hardware));
+    ok(weir_hardware_create(NULL, &hardware));
     weir_hardware_device device = *device_of(hardware);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     assert_true(device.free != WEIR_BYTES_UNKNOWN && device.free <= device.total);
     weir_choice *choice = choose();
     assert_int_equal(choice->accepted, 2);
@@ -212,7 +216,7 @@ static void the_device_first_and_no_context(void **state)
     /* What is free, less a tenth or 512 MiB; others may come and go. */
     uint64_t margin = device.free / 10 > 512 * MIB ? device.free / 10 : 512 * MIB;
     assert_in_range(obtainable, device.free - margin - WITNESS_NOISE, device.free - margin + WITNESS_NOISE);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     used_is(before);
 }
 
@@ -221,9 +225,9 @@ static void what_a_manifest_requires(void **state)
     (void)state;
     weir_requirements *r = &manifest.requirements;
     weir_hardware *hardware;
-    ok(weir_hardware_look(NULL, &hardware));
+    ok(weir_hardware_create(NULL, &hardware));
     weir_version_number newest = device_of(hardware)->driver_runtime;
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     r->min_vram = obtainable + (total - obtainable) / 2; /* less than it has, more than can be had */
     only_the_processor(WEIR_VERDICT_LITTLE_VRAM);
     r->min_vram = 0;
@@ -231,20 +235,20 @@ static void what_a_manifest_requires(void **state)
     r->min_cuda_version = newest;
     weir_choice *choice = choose();
     assert_int_equal(verdict_of_cuda(choice), WEIR_VERDICT_ACCEPTED);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     r->min_cuda_version.part[0]++;
     only_the_processor(WEIR_VERDICT_OLD_CUDA);
     r->min_cuda_version.count = 0;
     asked.device = "cuda:99";
     choice = choose();
     assert_int_equal(choice->accepted, 0);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     asked.device = NULL;
     asked.provider = "tensorrt";
     choice = choose();
     assert_int_equal(choice->accepted, 1);
     assert_string_equal(choice->candidates[0].provider, "tensorrt");
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     asked.provider = NULL;
 }
 
@@ -253,7 +257,7 @@ static void what_is_explained_is_loaded(void **state)
     (void)state;
     on_device.predicted = on_device.taken = obtainable / 4 / MIB * MIB;
     weir_choice *choice = choose();
-    ok(weir_model_open(&manifest, &opening, &resident));
+    ok(weir_model_create_chosen(&manifest, &opening, &resident));
     weir_record record = WEIR_INIT(weir_record);
     ok(weir_model_record(resident, &record));
     assert_int_equal(record.attempt_count, 1);
@@ -262,7 +266,7 @@ static void what_is_explained_is_loaded(void **state)
     assert_string_equal(record.attempts[0].device, choice->candidates[0].device);
     assert_string_equal(record.choice->rule, choice->rule);
     assert_int_equal(choice->candidates[0].bytes[WEIR_CLASS_WEIGHTS], on_device.taken);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     runtime = weir_client_runtime(weir_model_client(resident));
     assert_string_equal(weir_runtime_device(runtime), "cuda:0");
     assert_int_equal(ledger().device.live, on_device.taken);
@@ -273,7 +277,7 @@ static void what_is_explained_is_loaded(void **state)
     choice = choose();
     assert_int_equal(choice->accepted, 2);
     assert_true(choice->candidates[0].obtainable + on_device.taken <= obtainable + obtainable / 8);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
 }
 
 static void no_room_is_the_processor(void **state)
@@ -284,15 +288,15 @@ static void no_room_is_the_processor(void **state)
     on_device.predicted = on_device.taken = obtainable;
     only_the_processor(WEIR_VERDICT_LITTLE_VRAM);
     notices = 0;
-    ok(weir_model_open(&manifest, &opening, &model));
+    ok(weir_model_create_chosen(&manifest, &opening, &model));
     weir_record record = WEIR_INIT(weir_record);
     ok(weir_model_record(model, &record));
     assert_true(record.on_cpu_unasked);
     assert_int_equal(notices, 1);
     same_ledger(&before);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     asked.no_cpu = true;
-    fails(WEIR_ERR_UNSUPPORTED, weir_model_open(&manifest, &opening, &model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_create_chosen(&manifest, &opening, &model));
     asked.no_cpu = false;
     same_ledger(&before);
 }
@@ -305,7 +309,7 @@ static void a_load_that_finds_no_room(void **state)
     snapshot before = ledger();
     on_device.predicted = SMALL;
     on_device.taken = weir_runtime_budget(runtime);
-    ok(weir_model_open(&manifest, &opening, &model));
+    ok(weir_model_create_chosen(&manifest, &opening, &model));
     weir_record record = WEIR_INIT(weir_record);
     ok(weir_model_record(model, &record));
     assert_int_equal(record.attempt_count, 2);
@@ -315,9 +319,9 @@ static void a_load_that_finds_no_room(void **state)
     assert_string_equal(record.attempts[1].provider, "cpu");
     assert_int_equal(record.attempts[1].status, WEIR_OK);
     same_ledger(&before);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     opening.no_fallback = true;
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_open(&manifest, &opening, &model));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_create_chosen(&manifest, &opening, &model));
     opening.no_fallback = false;
     same_ledger(&before);
 }
@@ -331,7 +335,7 @@ static void a_run_that_finds_no_room(void **state)
     snapshot before = ledger();
     on_device.predicted = on_device.taken = SMALL;
     on_device.scratch = weir_runtime_budget(runtime);
-    ok(weir_model_open(&manifest, &opening, &model));
+    ok(weir_model_create_chosen(&manifest, &opening, &model));
     assert_int_equal(ledger().device.live, before.device.live + SMALL);
     ok(weir_model_infer(model, &inference, &out));
     weir_model_release_outputs(model, &out);
@@ -341,7 +345,7 @@ static void a_run_that_finds_no_room(void **state)
     assert_int_equal(record.attempts[0].status, WEIR_ERR_OUT_OF_MEMORY);
     assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), "host");
     same_ledger(&before);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     same_ledger(&before);
 }
 
@@ -350,10 +354,10 @@ static void the_device_is_as_it_was(void **state)
 {
     (void)state;
     uint64_t was = ledger().device.live;
-    ok(weir_runtime_empty_cache(runtime, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     used_is(used_before);
-    ok(weir_model_unload(resident));
-    ok(weir_runtime_empty_cache(runtime, NULL));
+    ok(weir_model_destroy(resident));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     snapshot now = ledger();
     assert_int_equal(now.device.live + now.device.pending + now.device.clients + now.device.held, 0);
     if (witness_is_real())
@@ -379,7 +383,6 @@ int main(void)
     int file = mkstemps(path, 7);
     assert_true(file >= 0 && write(file, "x", 1) == 1 && close(file) == 0);
     manifest = (weir_manifest){.struct_size = sizeof manifest, .path = "", .model_file = path};
-    manifest.requirements.struct_size = sizeof manifest.requirements;
     asked = (weir_choice_options){.struct_size = sizeof asked};
     opening = (weir_opening_options){.struct_size = sizeof opening, .choice = &asked, .notice = count_notice};
     on_device.predicted = on_device.taken = on_device.scratch = SMALL;

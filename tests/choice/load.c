@@ -2,6 +2,10 @@
  * stub), whose budgets and residents decide what can be had. Loads take what was predicted; some fail, as they were
  * told to. */
 #include "choice/situation.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 enum { CASES = UNDER_TSAN ? 300 : 10000, RUNTIMES = 7, RESIDENTS = 2, STEP = 16 << 20 };
 
@@ -68,7 +72,7 @@ static void move_in(weir_runtime *runtime, resident *r)
     weir_client_options options = {
         .struct_size = sizeof options, .name = "resident", .guaranteed = STEP * random_below(3)};
     *r = (resident){NULL, NULL};
-    if (weir_client_open(runtime, &options, &r->client) != WEIR_OK)
+    if (weir_client_create(runtime, &options, &r->client) != WEIR_OK)
         r->client = NULL;
     else if (weir_alloc(r->client, STEP * random_below(4), WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &r->block) != WEIR_OK)
         r->block = NULL;
@@ -79,7 +83,7 @@ static void move_out(resident *r)
     if (!r->client)
         return;
     ok(weir_free(r->client, r->block, WEIR_STREAM_HOST));
-    ok(weir_client_close(r->client));
+    ok(weir_client_destroy(r->client));
 }
 
 static void settle(situation *s)
@@ -133,7 +137,7 @@ static void check_load(const situation *s, const weir_choice *choice)
     loads = 0;
     while (first < choice->accepted && (faults >> (first % 32) & 1))
         first++;
-    weir_status status = weir_model_open(&s->manifest, &options, &model);
+    weir_status status = weir_model_create_chosen(&s->manifest, &options, &model);
     if (first == choice->accepted) {
         assert_int_equal(status, choice->accepted ? WEIR_ERR_ENGINE : WEIR_ERR_UNSUPPORTED);
         assert_int_equal(loads, choice->accepted);
@@ -153,7 +157,7 @@ static void check_load(const situation *s, const weir_choice *choice)
     const weir_candidate *chosen = &choice->candidates[first];
     assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), chosen->runtime);
     assert_string_equal(record.choice->rule, choice->rule);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     served++;
     fell_back += first > 0;
 }
@@ -167,7 +171,7 @@ static void check_refusal(const situation *s, const weir_candidate *c)
     bool memory = c->verdict == WEIR_VERDICT_LITTLE_MEMORY || c->verdict == WEIR_VERDICT_LITTLE_VRAM;
     if (!memory || !takes_of_weirs(c->provider) || !c->predicted || r->min_memory > 0 || r->min_vram > 0)
         return;
-    ok(weir_runtime_get(c->runtime, &runtime));
+    ok(weir_runtime_get(c->runtime, NULL, &runtime));
     weir_client_options options = {
         .struct_size = sizeof options, .name = "x", .guaranteed = r->guaranteed, .maximum = r->maximum};
     weir_engine_place place = {runtime, NULL};
@@ -175,10 +179,10 @@ static void check_refusal(const situation *s, const weir_candidate *c)
         .struct_size = sizeof load, .places = &place, .place_count = 1, .path = "", .provider = c->provider};
     faults = 0;
     refusals_tried++;
-    weir_status status = weir_client_open(runtime, &options, &place.client);
+    weir_status status = weir_client_create(runtime, &options, &place.client);
     if (status == WEIR_OK) {
         status = load_for_real(&doubles[strcmp(c->engine, "onnx") == 0 ? 0 : 1], &load, &model);
-        ok(weir_client_close(place.client));
+        ok(weir_client_destroy(place.client));
     }
     assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
 }
@@ -202,7 +206,7 @@ static void what_is_explained_is_done(void **state)
         for (size_t i = choice->accepted; i < choice->count; i++)
             check_refusal(&s, &choice->candidates[i]);
         assert_int_equal(in_use(), before);
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
         leave();
     }
     assert_true(served > CASES / 4 && fell_back > CASES / 50 && refused_all > CASES / 20 &&
@@ -224,13 +228,13 @@ static void limits_of_an_opening_are_chosen_by(void **state)
     weir_choice_options choice = {.struct_size = sizeof choice, .hardware = &here.hardware};
     weir_opening_options options = {.struct_size = sizeof options, .choice = &choice, .maximum = 5 * MIB};
     faults = loads = 0;
-    ok(weir_model_open(&manifest, &options, &model));
+    ok(weir_model_create_chosen(&manifest, &options, &model));
     assert_int_equal(loads, 1);
     assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), "host");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     options.maximum = 0;
     options.guaranteed = 1000 * GIB;
-    fails(WEIR_ERR_UNSUPPORTED, weir_model_open(&manifest, &options, &model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_create_chosen(&manifest, &options, &model));
     detail_names("what is guaranteed to the model");
     assert_int_equal(loads, 1);
 }
@@ -239,11 +243,11 @@ static int begin(void **state)
 {
     (void)state;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 16 * (uint64_t)STEP};
-    ok(weir_runtime_get_with("host", &options, &runtimes[0]));
+    ok(weir_runtime_get("host", &options, &runtimes[0]));
     for (int i = 1; i < RUNTIMES; i++) {
         char name[16];
         snprintf(name, sizeof name, "cuda:%d", i - 1);
-        ok(weir_runtime_get_with(name, &options, &runtimes[i]));
+        ok(weir_runtime_get(name, &options, &runtimes[i]));
     }
     double_loads = load_for_real;
     double_unloads = let_go;

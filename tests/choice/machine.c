@@ -1,4 +1,7 @@
 #include "choice/machine.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 double_engine doubles[DOUBLES];
 weir_status (*double_loads)(const double_engine *engine, const weir_engine_load *load, weir_engine_model **out);
@@ -113,7 +116,7 @@ static void no_release(weir_engine_model *model, weir_outputs *outputs)
     (void)model, (void)outputs;
 }
 
-static weir_status no_info(weir_engine_model *model, weir_model_info *out)
+static weir_status no_info(weir_engine_model *model, weir_model_details *out)
 {
     (void)model, (void)out;
     return WEIR_ERR_UNSUPPORTED;
@@ -207,7 +210,7 @@ const char *model_file(const char *name, size_t bytes)
 weir_choice *choose(const weir_manifest *manifest, const weir_choice_options *options)
 {
     weir_choice *choice;
-    ok(weir_choice_make(manifest, options, &choice));
+    ok(weir_choice_create(manifest, options, &choice));
     assert_non_null(choice);
     for (size_t i = 0; i < choice->count; i++) {
         const weir_candidate *c = &choice->candidates[i];

@@ -3,6 +3,9 @@
 #define TESTS_CHOICE_MACHINE_H
 
 #include "core/core.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #define GIB ((uint64_t)1 << 30)
 

@@ -1,5 +1,7 @@
 /* What can be had of a device on which the process has a runtime, and of one on which it will have one. */
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 enum { BUDGET = 64 << 20 };
 
@@ -12,7 +14,7 @@ static uint64_t of_host(void)
 {
     weir_choice *choice = choose(&manifest, &options);
     uint64_t bytes = candidate(choice, "onnx", "cpu", "cpu")->obtainable;
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     return bytes;
 }
 
@@ -52,7 +54,7 @@ static void with_a_runtime(void **state)
     (void)state;
     weir_runtime *runtime;
     weir_runtime_options budget = {.struct_size = sizeof budget, .budget = BUDGET};
-    ok(weir_runtime_get_with("host", &budget, &runtime));
+    ok(weir_runtime_get("host", &budget, &runtime));
     assert_int_equal(of_host(), BUDGET);
     weir_client *a = open_client(runtime, "a", 16 * MIB, 0), *b = open_client(runtime, "b", 0, 0);
     assert_int_equal(of_host(), BUDGET - 16 * MIB); /* a guarantee is nobody else's */
@@ -69,8 +71,8 @@ static void with_a_runtime(void **state)
     assert_true(s.device.cached + s.device.spare > 0 && s.device.held < BUDGET - 16 * MIB);
     assert_int_equal(of_host(), s.device.cached + s.device.spare);
     ok(weir_free(a, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(a));
-    ok(weir_client_close(b));
+    ok(weir_client_destroy(a));
+    ok(weir_client_destroy(b));
     here.devices[0].free = 16 * GIB;
     assert_int_equal(of_host(), BUDGET);
 }
@@ -82,7 +84,7 @@ static void a_verdict_of_the_budget(void **state)
     doubles[0].bytes[6] = BUDGET + 1;
     weir_choice *choice = choose(&manifest, &options);
     assert_int_equal(candidate(choice, "onnx", "cpu", "cpu")->verdict, WEIR_VERDICT_LITTLE_MEMORY);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
 }
 
 int main(void)

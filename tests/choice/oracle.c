@@ -1,4 +1,7 @@
 #include "choice/oracle.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <strings.h>
 

@@ -4,6 +4,8 @@
 #define TESTS_CHOICE_ORACLE_H
 
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 typedef struct expected {
     const char *engine, *provider, *device;

@@ -1,6 +1,7 @@
 /* Random machines, manifests and residents: the choice against an oracle, and against itself with everything found in
  * another order. */
 #include "choice/oracle.h"
+#include <weir/select.h>
 #include "choice/situation.h"
 #include "choice/context.h"
 
@@ -71,7 +72,7 @@ static void check_other_order_of_devices(const situation *s, const weir_choice *
     }
     weir_choice *again = choose(&s->manifest, &options);
     are_equal(choice, again);
-    weir_choice_release(again);
+    weir_choice_destroy(again);
 }
 
 static void check_other_order_of_engines(const situation *s, const weir_choice *choice)
@@ -106,7 +107,7 @@ static void random_cases(void **state)
         check_against_oracle(number, &s, choice);
         check_other_order_of_devices(&s, choice);
         check_other_order_of_engines(&s, choice);
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
     }
     for (int i = 0; i < WEIR_VERDICT_COUNT; i++)
         assert_true(met[i] > CASES / 1000);

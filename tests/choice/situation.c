@@ -1,4 +1,7 @@
 #include "choice/situation.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 static uint64_t seed;
 static const uint64_t *amounts;
@@ -78,7 +81,7 @@ static void random_requirements(situation *s)
     static const char *const strategies[] = {NULL, NULL, "", "pool", "Tensor-Parallel"};
     static const char *const levels[] = {NULL, NULL, NULL, "all", "basic"};
     weir_requirements *r = &s->manifest.requirements;
-    *r = (weir_requirements){.struct_size = sizeof *r, .fallback_providers = s->fallbacks, .device_ids = s->ids};
+    *r = (weir_requirements){.fallback_providers = s->fallbacks, .device_ids = s->ids};
     if (chance(2)) {
         r->preferred_provider = ONE_OF(words);
         r->fallback_count = random_below(4);

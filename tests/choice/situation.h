@@ -3,6 +3,8 @@
 #define TESTS_CHOICE_SITUATION_H
 
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 typedef struct situation {
     machine here;

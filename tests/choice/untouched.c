@@ -1,5 +1,7 @@
 /* The choice looks at a CUDA device, here the stub's, and makes no context and takes no memory there. */
 #include "choice/machine.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include <dlfcn.h>
 
@@ -28,7 +30,7 @@ static void no_context_is_made(void **state)
     weir_choice_options options = {.struct_size = sizeof options};
     weir_choice *choice = choose(&manifest, &options); /* of this machine */
     assert_true(choice->accepted > 0);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     nothing_is_there();
     machine here;
     machine_begin(&here, 16 * GIB);
@@ -38,14 +40,14 @@ static void no_context_is_made(void **state)
     choice = choose(&manifest, &options);
     assert_string_equal(choice->candidates[0].runtime, "cuda:0");
     assert_int_equal(doubles[0].plans, 2);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     nothing_is_there();
     weir_runtime *runtime; /* what would be seen */
-    ok(weir_runtime_get("cuda:0", &runtime));
+    ok(weir_runtime_get("cuda:0", NULL, &runtime));
     assert_int_equal(stub_count("contexts"), 1);
     choice = choose(&manifest, &options);
     assert_int_equal(candidate(choice, "onnx", "cuda", "cuda-0")->obtainable, weir_runtime_budget(runtime));
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
 }
 
 int main(void)

@@ -6,6 +6,7 @@
  *     leak                      one block is never freed         twice           outputs get two names that one file has
  *     reserve BYTES             reserved for the weights */
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -223,19 +224,19 @@ static weir_status echo_cancel(weir_engine_model *model, uint64_t id)
     return WEIR_OK;
 }
 
-static weir_status echo_info(weir_engine_model *model, weir_model_info *out)
+static weir_status echo_info(weir_engine_model *model, weir_model_details *out)
 {
-    *out = (weir_model_info){.struct_size = out->struct_size,
-                             .engine = "echo",
-                             .version = "1.0",
-                             .provider = "c",
-                             .architecture = "an echo",
-                             .inputs = model->ports,
-                             .input_count = model->count,
-                             .outputs = model->ports,
-                             .output_count = model->count,
-                             .generates = model->text[0] != '\0',
-                             .remarks = "it keeps its <record> & nothing else to itself"};
+    *out = (weir_model_details){.struct_size = out->struct_size,
+                                .engine = "echo",
+                                .version = "1.0",
+                                .provider = "c",
+                                .architecture = "an echo",
+                                .inputs = model->ports,
+                                .input_count = model->count,
+                                .outputs = model->ports,
+                                .output_count = model->count,
+                                .generates = model->text[0] != '\0',
+                                .remarks = "it keeps its <record> & nothing else to itself"};
     return WEIR_OK;
 }
 

@@ -47,7 +47,7 @@ static void lacking_release(weir_engine_model *model, weir_outputs *outputs)
     (void)model, (void)outputs;
 }
 
-static weir_status lacking_info(weir_engine_model *model, weir_model_info *out)
+static weir_status lacking_info(weir_engine_model *model, weir_model_details *out)
 {
     (void)model, (void)out;
     return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine lacking has no models");

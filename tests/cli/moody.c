@@ -3,6 +3,7 @@
  *     fail PROVIDER load|run STATUS   fails there with the status of that number, each time
  *     share PARTS OF                  what the provider runs of it */
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,16 +90,16 @@ static void moody_release_outputs(weir_engine_model *model, weir_outputs *output
     (void)outputs;
 }
 
-static weir_status moody_info(weir_engine_model *model, weir_model_info *out)
+static weir_status moody_info(weir_engine_model *model, weir_model_details *out)
 {
-    *out = (weir_model_info){.struct_size = out->struct_size,
-                             .engine = "moody",
-                             .version = "1.0",
-                             .provider = model->provider,
-                             .architecture = "a mood",
-                             .remarks = "",
-                             .shares = model->shares,
-                             .share_count = model->shares[0].of > 0 ? 2 : 0};
+    *out = (weir_model_details){.struct_size = out->struct_size,
+                                .engine = "moody",
+                                .version = "1.0",
+                                .provider = model->provider,
+                                .architecture = "a mood",
+                                .remarks = "",
+                                .shares = model->shares,
+                                .share_count = model->shares[0].of > 0 ? 2 : 0};
     return WEIR_OK;
 }
 

@@ -1,5 +1,6 @@
 /* Traces as operations: what readers take, what they leave out and say so, and that no bytes bring them down. */
 #include "../core/core.h"
+#include <weir/trace.h>
 
 #include "cli/replay/replay.h"
 

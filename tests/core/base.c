@@ -29,6 +29,18 @@ static void classes_have_their_names(void **state)
     assert_string_equal(weir_class_name((weir_class)-1), "?");
 }
 
+static void causes_of_refusals_have_their_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"none",   "budget",        "maximum",       "fragmentation", "pending",
+                                        "device", "other process", "address range", "reservation"};
+    assert_int_equal(sizeof names / sizeof names[0], WEIR_CAUSE_COUNT);
+    for (int i = 0; i < WEIR_CAUSE_COUNT; i++)
+        assert_string_equal(weir_refusal_cause_name((weir_refusal_cause)i), names[i]);
+    assert_string_equal(weir_refusal_cause_name(WEIR_CAUSE_COUNT), "?");
+    assert_string_equal(weir_refusal_cause_name((weir_refusal_cause)-1), "?");
+}
+
 /* Details ---------------------------------------------------------------------------------------------------------- */
 
 static void *fresh_thread(void *user)
@@ -319,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(classes_have_their_names),
+        cmocka_unit_test(causes_of_refusals_have_their_names),
         cmocka_unit_test(detail_is_the_threads_own),
         cmocka_unit_test(detail_is_cut_at_a_character),
         cmocka_unit_test(sizes_are_read),

@@ -1,6 +1,8 @@
 /* What holds beforehand: the log hears of a change before it happens, parts are taken before their runtime is made, and one
  * capture begins. The linker leads some of the library's own calls through here. */
 #include "core.h"
+#include <weir/trace.h>
+#include <weir/experimental/compose.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -99,7 +101,7 @@ static void end(fixture *f)
     ok(weir_stream_release(f->stream));
     check_empty(f->runtime);
     if (f->client)
-        ok(weir_client_close(f->client));
+        ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     assert_true(faults_nothing_left());
 }
@@ -227,7 +229,7 @@ static void take_them_too(void)
 {
     weir_runtime *none;
     fails(WEIR_ERR_CONFLICT, compose(&none));
-    fails(WEIR_ERR_BUSY, weir_device_close(device));
+    fails(WEIR_ERR_BUSY, weir_device_destroy(device));
 }
 
 /* From the look at the parts on they are taken, not only when their runtime is there. */
@@ -235,7 +237,7 @@ static void parts_are_taken_while_they_are_composed(void **state)
 {
     (void)state;
     weir_runtime *runtime;
-    ok(weir_device_open("host", &device));
+    ok(weir_device_create("host", &device));
     between = take_them_too;
     ok(compose(&runtime));
     assert_null(between);

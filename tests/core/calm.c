@@ -62,7 +62,7 @@ static int tear_down(void **state)
     fixture *f = *state;
     ok(weir_stream_synchronize(f->stream));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
@@ -196,7 +196,7 @@ static void turns_share_what_they_park(void **state)
         run_model(&regions[i % 2]);
     assert_in_range(look(regions).held, ONE, ONE * 5 / 4);
     for (int i = 0; i < 2; i++) {
-        ok(weir_client_close(regions[i].client));
+        ok(weir_client_destroy(regions[i].client));
         ok(weir_stream_release(regions[i].stream));
     }
     ok(weir_runtime_destroy(runtime));

@@ -72,7 +72,7 @@ static inline weir_client *open_client(weir_runtime *runtime, const char *name, 
     weir_client_options options = {
         .struct_size = sizeof options, .name = name, .guaranteed = guaranteed, .maximum = maximum};
     weir_client *client;
-    ok(weir_client_open(runtime, &options, &client));
+    ok(weir_client_create(runtime, &options, &client));
     return client;
 }
 

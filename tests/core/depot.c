@@ -1,6 +1,7 @@
 /* Blocks that one thread frees and another allocates: how they get there, who may take them away, and what the ledger says
  * meanwhile. */
 #include "core.h"
+#include <weir/trace.h>
 
 #include <stdatomic.h>
 
@@ -34,8 +35,8 @@ static int tear_down(void **state)
     ok(weir_stream_synchronize(f->stream));
     check_empty(f->runtime);
     if (f->client)
-        ok(weir_client_close(f->client));
-    ok(weir_client_close(f->other));
+        ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->other));
     assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     ok(weir_stream_release(f->stream));
     ok(weir_stream_release(f->second));
@@ -210,7 +211,7 @@ static void neither_thread_drifts_away(void **state)
     assert_true(s.device.hits > BATCHES * HANDED / 2);
     assert_true(s.device.peak <= 3 * HANDED * CHARGE + 3 * ROOM); /* two thread caches' and a depot's bounds */
     weir_memory_stats m = WEIR_INIT(weir_memory_stats);
-    ok(weir_memory_stats_read(f->runtime, &m));
+    ok(weir_memory_stats_info(f->runtime, &m));
     assert_int_equal(m.requested_bytes.current, 0);
     assert_int_equal(m.requested_bytes.allocated, (uint64_t)BATCHES * HANDED * BYTES);
 }
@@ -232,7 +233,7 @@ static void a_closing_client_takes_it_along(void **state)
 {
     fixture *f = *state;
     begin(f);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     f->client = NULL;
     assert_int_equal(thread_cached(f), 0);
     end(f);
@@ -253,9 +254,9 @@ static void a_trace_empties_it(void **state)
     fixture *f = *state;
     weir_trace *trace;
     begin(f);
-    ok(weir_trace_open(f->runtime, 0, &trace));
+    ok(weir_trace_create(f->runtime, NULL, &trace));
     assert_int_equal(thread_cached(f), 0);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
     end(f);
 }
 

@@ -1,6 +1,8 @@
 /* A fault at every call: of the driver, and of malloc. Each is answered with a clean status, the books stay exact, nothing
  * leaks, and everything can still be used. */
 #include "core.h"
+#include <weir/trace.h>
+#include "trim.h"
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -184,10 +186,11 @@ static void run_round(scenario *s)
     take_block(s, 0, 12 * GRANULE, 0, WEIR_CLASS_WEIGHTS, WEIR_ALLOC_ZEROED);
     resize_block(s, s->count - 1, 14 * GRANULE, 0);
     uint64_t released;
-    done(s, weir_runtime_trim(s->runtime, 2 * GRANULE, &released));
+    done(s, trim_keeping(s->runtime, 2 * GRANULE, &released));
     weir_trim_report report = WEIR_INIT(weir_trim_report);
     weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
-    done(s, weir_runtime_trim_to(s->runtime, GRANULE, &report));
+    done(s, weir_runtime_trim(
+                s->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = GRANULE}, &report));
     if (done(s, weir_layout_walk(s->runtime, NULL, NULL, &totals)))
         assert_int_equal(totals.in_hand, 0);
     check_books(s);
@@ -213,17 +216,18 @@ static void run_scenario(scenario *s)
         return;
     for (int i = 0; i < 2; i++) {
         weir_client_options o = {.struct_size = sizeof o, .name = i ? "first" : "second", .guaranteed = 4 * GRANULE};
-        done(s, weir_client_open(s->runtime, &o, &s->clients[i]));
+        done(s, weir_client_create(s->runtime, &o, &s->clients[i]));
         done(s, weir_stream_acquire(s->runtime, &s->streams[i]));
     }
     weir_trace *trace = NULL;
-    done(s, weir_trace_open(s->runtime, 64, &trace));
+    done(s, weir_trace_create(
+                s->runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 64}, &trace));
     for (int round = 0; round < 5; round++)
         run_round(s);
     if (s->streams[1].id && done(s, weir_stream_release(s->streams[1])))
         s->streams[1] = WEIR_STREAM_HOST;
     check_books(s);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
 }
 
 /* With no more faults: everything is still there, all of the budget can be had, and all of it is given back. */
@@ -245,7 +249,7 @@ static void end_scenario(scenario *s)
     wait_for(s, 0);
     if (s->streams[1].id)
         ok(weir_stream_release(s->streams[1]));
-    ok(weir_client_close(s->clients[1]));
+    ok(weir_client_destroy(s->clients[1]));
     s->clients[1] = NULL;
     take_block(s, 0, BUDGET, 0, WEIR_CLASS_KV, 0);
     assert_int_equal(s->count, 1);
@@ -253,9 +257,9 @@ static void end_scenario(scenario *s)
     take_block(s, 0, BUDGET, 0, WEIR_CLASS_WEIGHTS, 0);
     assert_int_equal(s->count, 1);
     drop_block(s, 0, -1);
-    ok(weir_runtime_trim(s->runtime, 0, NULL));
+    ok(weir_runtime_trim(s->runtime, NULL, NULL));
     assert_int_equal(take_snapshot(s->runtime).device.held, 0);
-    ok(weir_client_close(s->clients[0]));
+    ok(weir_client_destroy(s->clients[0]));
     ok(weir_stream_release(s->streams[0]));
     ok(weir_runtime_destroy(s->runtime));
     assert_true(faults_nothing_left());
@@ -360,7 +364,7 @@ static void a_device_smaller_than_the_budget(void **state)
     p = allocate(client, 6 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* from under the other side's free memory */
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_free(client, k, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -379,14 +383,14 @@ static void spare_handles(void **state)
     fails(WEIR_ERR_DRIVER, weir_alloc(client, 9 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_int_equal(take_snapshot(runtime).device.spare, 9 * GRANULE);
     uint64_t released;
-    ok(weir_runtime_trim(runtime, 5 * GRANULE + 1, &released));
+    ok(trim_keeping(runtime, 5 * GRANULE + 1, &released));
     assert_int_equal(released, 4 * GRANULE);
     assert_int_equal(take_snapshot(runtime).device.spare, 5 * GRANULE);
     p = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     assert_int_equal(take_snapshot(runtime).device.held, 5 * GRANULE);
     assert_int_equal(fault.handles, 5);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -394,7 +398,7 @@ static void spare_handles(void **state)
 static void *trim_all(void *user)
 {
     uint64_t released;
-    return weir_runtime_trim(user, 0, &released) == WEIR_OK ? NULL : user;
+    return trim_keeping(user, 0, &released) == WEIR_OK ? NULL : user;
 }
 
 /* What another thread has in the driver just now is no shortage: it is waited for. */
@@ -433,7 +437,7 @@ static void memory_in_the_driver_is_waited_for(void **state)
         fault.in_destroy = NULL;
         ok(weir_free(client, p, WEIR_STREAM_HOST));
     }
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -459,7 +463,7 @@ static void destroying_waits_for_work_on_its_memory(void **state)
     assert_non_null(native);
     ok(weir_free(client, p, stream));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     /* Work that came to the stream as it was being released: it still finds the memory. */
     ok(wi_host_driver.call(NULL, sleep_a_little, NULL, native));
     ok(wi_host_driver.fill(NULL, p, 1, BUDGET, native));
@@ -474,7 +478,7 @@ static void *use_all_of_it(void *user)
         void *p;
         if (weir_alloc(user, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) != WEIR_OK ||
             weir_free(user, p, WEIR_STREAM_HOST) != WEIR_OK ||
-            weir_runtime_trim(weir_client_runtime(user), 0, &released) != WEIR_OK)
+            trim_keeping(weir_client_runtime(user), 0, &released) != WEIR_OK)
             return user;
     }
     return NULL;
@@ -499,7 +503,7 @@ static void the_faulty_driver_serves_many_threads(void **state)
         assert_null(wrong);
     }
     assert_int_equal(take_snapshot(runtime).device.held, (uint64_t)fault.handles * GRANULE);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }

@@ -85,10 +85,10 @@ static void hits_and_misses_are_told_by_client(void **state)
     assert_int_equal(now.device.hits, before.device.hits + HITS);
     assert_int_equal(now.device.misses, before.device.misses + 2);
     weir_client_stats own = WEIR_INIT(weir_client_stats);
-    ok(weir_client_snapshot(two, &own));
+    ok(weir_client_info(two, &own));
     assert_int_equal(own.hits, HITS);
     assert_int_equal(own.misses, 2);
-    ok(weir_client_close(two));
+    ok(weir_client_destroy(two));
 }
 
 static int start(void **state)
@@ -108,7 +108,7 @@ static int start(void **state)
 static int end(void **state)
 {
     (void)state;
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_stream_release(stream));
     return weir_runtime_destroy(runtime) != WEIR_OK;
 }

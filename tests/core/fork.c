@@ -1,6 +1,9 @@
 /* In a forked child every call answers WEIR_ERR_FORKED, or its neutral value, and none of them waits for a lock that a thread
  * of the parent held. */
 #include "core.h"
+#include <weir/trace.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -53,20 +56,20 @@ static void in_child(void)
     weir_event event = WEIR_INIT(weir_event);
     const weir_engine *engine;
     alarm(20); /* a call that waits ends the child */
-    forked(weir_runtime_get("host", &r));
-    forked(weir_runtime_get_with("host", NULL, &r));
+    forked(weir_runtime_get("host", NULL, &r));
+    forked(weir_runtime_get("host", NULL, &r));
     forked(weir_runtime_create("host", NULL, &r));
     forked(weir_runtime_destroy(own));
     forked(weir_runtime_set_budget(runtime, MIB));
-    forked(weir_runtime_trim(runtime, 0, NULL));
+    forked(weir_runtime_trim(runtime, NULL, NULL));
     forked(weir_runtime_drain(runtime, NULL));
     expect(weir_runtime_budget(runtime) == 0);
     expect(strcmp(weir_runtime_device(runtime), "host") == 0 && weir_runtime_ordinal(runtime) == 0);
-    forked(weir_client_open(runtime, &co, &c));
-    forked(weir_client_close(client));
+    forked(weir_client_create(runtime, &co, &c));
+    forked(weir_client_destroy(client));
     forked(weir_client_set_limits(client, 0, 0));
     forked(weir_client_note_outside(client, 1, "x"));
-    forked(weir_client_snapshot(client, &cs));
+    forked(weir_client_info(client, &cs));
     expect(strcmp(weir_client_name(client), "parent") == 0 && weir_client_runtime(client) == runtime);
     forked(weir_stream_acquire(runtime, &s));
     forked(weir_stream_release(stream));
@@ -96,10 +99,10 @@ static void in_child(void)
     forked(weir_block_info(block, &details));
     forked(weir_snapshot(runtime, &stats, NULL, 0, NULL));
     forked(weir_reset_peaks(runtime));
-    forked(weir_trace_open(own, 0, &t));
+    forked(weir_trace_create(own, NULL, &t));
     forked(weir_trace_read(trace, &event, 1, &count));
     expect(weir_trace_lost(trace) == 0);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
     weir_runtime *noted[] = {runtime, own}; /* traced, and not */
     for (int i = 0; i < 2; i++) {
         forked(weir_note_record(noted[i], 1, stream));
@@ -112,13 +115,13 @@ static void in_child(void)
     forked(weir_option_at(0, &option));
     forked(weir_option_get("wait", &option));
     forked(weir_option_set("wait", "1s"));
-    forked(weir_engine_open("x", &engine));
+    forked(weir_engine_get("x", &engine));
     forked(weir_engine_register(NULL));
     expect(weir_engine_name_at(0) == NULL);
-    forked(weir_model_load("/x", NULL, &m));
-    forked(weir_model_open(NULL, NULL, &m));
+    forked(weir_model_create("/x", NULL, &m));
+    forked(weir_model_create_chosen(NULL, NULL, &m));
     forked(weir_model_record(NULL, NULL));
-    forked(weir_model_unload(NULL));
+    forked(weir_model_destroy(NULL));
     forked(weir_model_infer(NULL, NULL, NULL));
     forked(weir_model_infer_stream(NULL, NULL, NULL, NULL, NULL));
     weir_model_release_outputs(NULL, NULL);
@@ -126,7 +129,7 @@ static void in_child(void)
     forked(weir_model_warm_up(NULL));
     forked(weir_model_health(NULL));
     forked(weir_model_metrics(NULL, NULL));
-    forked(weir_model_info_get(NULL, NULL));
+    forked(weir_model_info(NULL, NULL));
     /* What needs neither a device nor a lock still works. */
     uint64_t bytes;
     char text[24];
@@ -155,7 +158,7 @@ static void *be_busy(void *user)
             whatever(weir_block_info(p, &details));
             whatever(weir_free(client, p, stream));
         }
-        whatever(weir_runtime_trim(runtime, 0, NULL));
+        whatever(weir_runtime_trim(runtime, NULL, NULL));
         whatever(weir_option_get("wait", &option));
         whatever(weir_log_set(listen, NULL, WEIR_LOG_DEBUG));
         weir_log(WEIR_LOG_DEBUG, "text");
@@ -171,14 +174,16 @@ static void every_call_in_a_child(void **state)
     (void)state;
     pthread_t threads[3];
     ok(weir_option_set("budget", "16MiB"));
-    ok(weir_runtime_get("host", &runtime));
+    ok(weir_runtime_get("host", NULL, &runtime));
     own = make_runtime(MIB);
     client = open_client(runtime, "parent", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
-    ok(weir_trace_open(runtime, 16, &trace));
+    ok(weir_trace_create(runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 16},
+                         &trace));
     block = allocate(client, 1000, stream, WEIR_CLASS_KV);
-    weir_trace_close(trace);
-    ok(weir_trace_open(runtime, 1 << 20, &trace));
+    weir_trace_destroy(trace);
+    ok(weir_trace_create(runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 1 << 20},
+                         &trace));
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, be_busy, (void *)(uintptr_t)(i + 1));
     for (int i = 0; i < 12; i++) {
@@ -195,10 +200,10 @@ static void every_call_in_a_child(void **state)
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
     ok(weir_free(client, block, stream)); /* the parent goes on */
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(own));
 }
 

@@ -1,5 +1,7 @@
 /* Blocks that threads keep for themselves: who gets them, who may take them away, and what the ledger says meanwhile. */
 #include "core.h"
+#include <weir/trace.h>
+#include "trim.h"
 
 #include <stdatomic.h>
 
@@ -29,8 +31,8 @@ static int tear_down(void **state)
     ok(weir_stream_synchronize(f->stream));
     ok(weir_stream_synchronize(f->second));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
-    ok(weir_client_close(f->other));
+    ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->other));
     assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     ok(weir_stream_release(f->stream));
     ok(weir_stream_release(f->second));
@@ -177,7 +179,7 @@ static void the_oldest_front_makes_way(void **state)
     assert_int_equal(hits(f), before + 1);
     give(clients[CLIENTS - 1], q, streams[STREAMS - 1]);
     for (int k = 0; k < CLIENTS; k++)
-        ok(weir_client_close(clients[k]));
+        ok(weir_client_destroy(clients[k]));
     for (int i = 0; i < STREAMS; i++)
         ok(weir_stream_release(streams[i]));
 }
@@ -209,7 +211,7 @@ static void when_fronts_go_the_others_are_found(void **state)
     for (int k = 0; k < CLIENTS; k++) {
         for (int i = 1; i < STREAMS; i += 2)
             give(clients[k], p[k][i], streams[i]);
-        ok(weir_client_close(clients[k]));
+        ok(weir_client_destroy(clients[k]));
     }
     for (int i = 1; i < STREAMS; i += 2)
         ok(weir_stream_release(streams[i]));
@@ -386,7 +388,7 @@ static void a_starved_request_gets_what_is_parked(void **state)
         assert_true(take_snapshot(f->runtime).device.thread_cached >= 768 * KIB);
         void *all = allocate(limited, MIB, f->second, WEIR_CLASS_KV); /* its own maximum */
         give(limited, all, f->second);
-        ok(weir_client_close(limited));
+        ok(weir_client_destroy(limited));
     }
     for (int i = 0; i < 4; i++)
         p[i] = allocate(f->client, 200 * KIB, f->stream, WEIR_CLASS_KV);
@@ -446,14 +448,14 @@ static void another_threads_blocks_are_given_up(void **state)
     assert_int_equal(thread_cached(f), 0); /* the thread has ended */
     begin_turn(&t, f, &thread);
     uint64_t released;
-    ok(weir_runtime_trim(f->runtime, 0, &released));
+    ok(trim_keeping(f->runtime, 0, &released));
     assert_int_equal(take_snapshot(f->runtime).device.held, 0);
     end_turn(&t, thread);
     begin_turn(&t, f, &thread);
     weir_client_options options = {.struct_size = sizeof options, .name = "sure", .guaranteed = BUDGET};
     weir_client *sure;
-    ok(weir_client_open(f->runtime, &options, &sure));
-    ok(weir_client_close(sure));
+    ok(weir_client_create(f->runtime, &options, &sure));
+    ok(weir_client_destroy(sure));
     end_turn(&t, thread);
 }
 
@@ -466,7 +468,7 @@ static void a_closing_client_takes_its_blocks_along(void **state)
     void *p = allocate(f->client, 5000, f->second, WEIR_CLASS_KV);
     give(f->client, p, f->second);
     fixture closing = *f;
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
     void *none;
     fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.second, WEIR_CLASS_KV, &none));
@@ -515,7 +517,7 @@ static void a_trace_sees_every_call(void **state)
     void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     assert_int_equal(thread_cached(f), 1024);
-    ok(weir_trace_open(f->runtime, 0, &trace));
+    ok(weir_trace_create(f->runtime, NULL, &trace));
     assert_int_equal(thread_cached(f), 0);
     for (int i = 0; i < 5; i++)
         give(f->client, allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), f->stream);
@@ -529,7 +531,7 @@ static void a_trace_sees_every_call(void **state)
     }
     assert_int_equal(allocated, 5);
     assert_int_equal(freed, 5);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
     give(f->client, allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), f->stream);
     assert_int_equal(thread_cached(f), 1024);
 }

@@ -36,7 +36,7 @@ static int tear_down(void **state)
 {
     (void)state;
     for (int k = 0; k < CLIENTS; k++)
-        ok(weir_client_close(clients[k]));
+        ok(weir_client_destroy(clients[k]));
     for (int i = 0; i < STREAMS; i++)
         ok(weir_stream_release(streams[i]));
     ok(weir_runtime_destroy(runtime));

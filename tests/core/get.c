@@ -39,13 +39,13 @@ static void *get_often(void *user)
 {
     caller *c = user;
     pthread_barrier_wait(&line);
-    c->status = weir_runtime_get(c->device, &c->first);
+    c->status = weir_runtime_get(c->device, NULL, &c->first);
     if (c->status != WEIR_OK)
         return NULL;
     locks = 0;
     for (int i = 0; i < LOOKS; i++) {
         weir_runtime *again;
-        c->wrong += weir_runtime_get(c->device, &again) != WEIR_OK || again != c->first;
+        c->wrong += weir_runtime_get(c->device, NULL, &again) != WEIR_OK || again != c->first;
     }
     c->locks = locks;
     return NULL;
@@ -98,7 +98,7 @@ static void a_failed_start_leaves_the_slot_empty(void **state)
     const wi_sim_fault always = {.kind = WI_SIM_OPEN, .at = 0, .stay = true, .status = WEIR_ERR_DRIVER};
     ok(weir_option_set("budget", "32MiB"));
     wi_sim_arm(&once, NULL);
-    fails(WEIR_ERR_DRIVER, weir_runtime_get("sim", &runtime));
+    fails(WEIR_ERR_DRIVER, weir_runtime_get("sim", NULL, &runtime));
     assert_null(runtime);
     assert_int_equal(wi_sim_faults(), 1);
     wi_sim_arm(&always, NULL);
@@ -106,7 +106,7 @@ static void a_failed_start_leaves_the_slot_empty(void **state)
     assert_int_equal(wi_sim_faults(), FIRST); /* each tried again */
     wi_sim_arm(NULL, NULL);
     all_at_once("sim", WEIR_OK);
-    ok(weir_runtime_get("sim", &runtime));
+    ok(weir_runtime_get("sim", NULL, &runtime));
     assert_string_equal(weir_runtime_device(runtime), "sim");
 }
 
@@ -115,7 +115,7 @@ static weir_runtime *quicker;
 static void *get_once(void *user)
 {
     weir_runtime **out = user;
-    return weir_runtime_get("host", out) == WEIR_OK ? NULL : user;
+    return weir_runtime_get("host", NULL, out) == WEIR_OK ? NULL : user;
 }
 
 static void another_gets_it(void)
@@ -133,7 +133,7 @@ static void whoever_comes_second_looks_again(void **state)
     (void)state;
     weir_runtime *runtime;
     before_lock = another_gets_it;
-    ok(weir_runtime_get("host", &runtime));
+    ok(weir_runtime_get("host", NULL, &runtime));
     assert_non_null(quicker);
     assert_ptr_equal(runtime, quicker);
 }
@@ -144,15 +144,15 @@ static void one_runtime_for_all(void **state)
     weir_runtime *host, *sim;
     all_at_once("host", WEIR_OK);
     all_at_once("host", WEIR_OK);
-    ok(weir_runtime_get("host", &host));
-    ok(weir_runtime_get("sim", &sim)); /* each driver has its own */
+    ok(weir_runtime_get("host", NULL, &host));
+    ok(weir_runtime_get("sim", NULL, &sim)); /* each driver has its own */
     assert_ptr_not_equal(host, sim);
     /* Whoever names a budget asks the ledger, which has a lock. */
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 32 * MIB};
-    ok(weir_runtime_get_with("host", &options, &sim));
+    ok(weir_runtime_get("host", &options, &sim));
     assert_ptr_equal(host, sim);
     options.budget++;
-    fails(WEIR_ERR_CONFLICT, weir_runtime_get_with("host", &options, &sim));
+    fails(WEIR_ERR_CONFLICT, weir_runtime_get("host", &options, &sim));
 }
 
 int main(void)

@@ -105,8 +105,6 @@ static void one_request_is_made_of_few_parts_but_for_several_streams(void **stat
     assert_int_equal(wi_growth_chunk(&v, 64 * 4000), 32);
     v.stream_lists = 2;
     assert_int_equal(wi_growth_chunk(&v, 64 * 4), 1);
-    v = (wi_growth_view){.granule = PAGE, .held = 1ULL << 30, .in_use = 1ULL << 30, .stream_lists = 1};
-    assert_int_equal(wi_growth_chunk(&v, 64 * 4), 1); /* never more than 1/512 of the budget */
 }
 
 static void a_chunk_is_never_longer_than_64_mib_nor_shorter_than_a_granule(void **state)

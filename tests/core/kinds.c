@@ -1,5 +1,6 @@
 /* Pinned and pageable memory: where it counts, which is the host's ledger. */
 #include "kinds.h"
+#include <weir/trace.h>
 
 /* Where it counts -------------------------------------------------------------------------------------------------- */
 
@@ -95,7 +96,7 @@ static void host_and_device_share_it(void **state)
         let_go(f); /* nobody looks at the device's runtime from here on */
     }
     ok(weir_free(f->client, d, WEIR_STREAM_HOST));
-    ok(weir_client_close(neighbour));
+    ok(weir_client_destroy(neighbour));
 }
 
 static void the_hosts_runtime_of_the_process(void **state)
@@ -104,14 +105,14 @@ static void the_hosts_runtime_of_the_process(void **state)
     weir_runtime *runtime = make_runtime_on(device(), BUDGET), *host;
     weir_client *client = open_client(runtime, "staged", 0, 0);
     void *p;
-    ok(weir_runtime_get("host", &host));
+    ok(weir_runtime_get("host", NULL, &host));
     snapshot before = take_snapshot(host);
     ok(take_with(client, WEIR_KIND_PINNED, 3000, WEIR_STREAM_HOST, 0, &p));
     snapshot s = take_snapshot(host);
     assert_int_equal(s.device.live - before.device.live, on_host() ? 0 : 3072);
     assert_int_equal(s.count - before.count, on_host() ? 0 : 1);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     assert_int_equal(take_snapshot(host).count, before.count);
     ok(weir_runtime_destroy(runtime));
 }
@@ -149,8 +150,8 @@ static void what_the_hosts_guard_keeps_back(void **state)
     assert_true(take_snapshot(options.host).device.pending >= HOST_BUDGET / 2);
     ok(take_with(client, WEIR_KIND_PINNED, HOST_BUDGET * 3 / 4, WEIR_STREAM_HOST, 0, &p));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
-    ok(weir_client_close(neighbour));
+    ok(weir_client_destroy(client));
+    ok(weir_client_destroy(neighbour));
     ok(weir_runtime_destroy(runtime));
     ok(weir_runtime_destroy(options.host));
 }
@@ -172,8 +173,8 @@ static void what_is_past_elsewhere_is_in_nobodys_way(void **state)
         ok(weir_free(f->client, p, f->stream));
         let_go(f); /* nobody looks at the device's runtime from here on */
         if (way == 0) {
-            ok(weir_client_open(f->host, &options, &second));
-            ok(weir_client_close(second));
+            ok(weir_client_create(f->host, &options, &second));
+            ok(weir_client_destroy(second));
         } else if (way == 1) {
             ok(weir_client_set_limits(neighbour, HOST_BUDGET, 0));
             ok(weir_client_set_limits(neighbour, 0, 0));
@@ -185,7 +186,7 @@ static void what_is_past_elsewhere_is_in_nobodys_way(void **state)
         }
     }
     ok(weir_free(f->client, d, WEIR_STREAM_HOST));
-    ok(weir_client_close(neighbour));
+    ok(weir_client_destroy(neighbour));
 }
 
 /* One of several runtimes whose pinned memory, or own, is the host's. */
@@ -208,7 +209,7 @@ static void leave(party *p)
 {
     ok(weir_free(p->client, p->block, WEIR_STREAM_HOST));
     ok(weir_stream_release(p->stream));
-    ok(weir_client_close(p->client));
+    ok(weir_client_destroy(p->client));
 }
 
 /* Who may wait gets what is pending with another one that draws from the same budget: of the host's, or another's. */
@@ -264,7 +265,7 @@ static void a_trace_of_the_host(void **state)
     weir_trace *trace;
     weir_event events[16];
     size_t count, allocated = 0, freed = 0;
-    ok(weir_trace_open(f->host, 0, &trace));
+    ok(weir_trace_create(f->host, NULL, &trace));
     ok(weir_free(neighbour, blocks[0], WEIR_STREAM_HOST));
     ok(weir_free(f->client, blocks[1], WEIR_STREAM_HOST));
     ok(weir_free(f->client, blocks[2], WEIR_STREAM_HOST));
@@ -281,8 +282,8 @@ static void a_trace_of_the_host(void **state)
     }
     assert_int_equal(allocated, 3);
     assert_int_equal(freed, 3);
-    weir_trace_close(trace);
-    ok(weir_client_close(neighbour));
+    weir_trace_destroy(trace);
+    ok(weir_client_destroy(neighbour));
 }
 
 int main(void)

@@ -57,7 +57,7 @@ static inline int tear_down(void **state)
     ok(weir_stream_release(f->stream));
     check_empty(f->runtime);
     check_empty(f->host);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     if (f->host != f->runtime)
         ok(weir_runtime_destroy(f->host));

@@ -1,5 +1,6 @@
 /* Pinned and pageable memory: ordered on the device's streams; resized, closed over, misused; failures and threads. */
 #include "kinds.h"
+#include <weir/trace.h>
 
 /* In the order of streams ------------------------------------------------------------------------------------------ */
 
@@ -83,7 +84,7 @@ static void zeros(void **state)
     weir_client *secret;
     if (on_host())
         return;
-    ok(weir_client_open(f->runtime, &options, &secret));
+    ok(weir_client_create(f->runtime, &options, &secret));
     ok(weir_capture_begin(f->stream));
     for (int kind = WEIR_KIND_PINNED; kind <= WEIR_KIND_HOST; kind++)
         for (int scrubs = 0; scrubs < 2; scrubs++) {
@@ -97,7 +98,7 @@ static void zeros(void **state)
             ok(weir_free(client, p, WEIR_STREAM_HOST));
         }
     ok(weir_capture_end(f->stream));
-    ok(weir_client_close(secret));
+    ok(weir_client_destroy(secret));
 }
 
 /* Resizing, closing, misuse ------------------------------------------------------------------------------------------ */
@@ -125,7 +126,7 @@ static void closing_a_client(void **state)
     void *p;
     size_t before = take_snapshot(f->host).count;
     ok(take_with(client, WEIR_KIND_PINNED, 3000, f->stream, 0, &p));
-    fails(WEIR_ERR_BUSY, weir_client_close(client));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(client));
     detail_names("leaving has 1 blocks of 3 KiB");
     detail_names("staging");
     if (!on_host())
@@ -135,7 +136,7 @@ static void closing_a_client(void **state)
     ok(weir_free(client, p, f->stream));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &f->gate), 0);
-    ok(weir_client_close(client)); /* waits for the free */
+    ok(weir_client_destroy(client)); /* waits for the free */
     pthread_join(thread, NULL);
     assert_int_equal(take_snapshot(f->host).count, on_host() ? before - 1 : before);
     fails(WEIR_ERR_INVALID, take_with(client, WEIR_KIND_PINNED, 1, f->stream, 0, &p));
@@ -148,7 +149,7 @@ static void calls_that_are_wrong(void **state)
     char *p = take(f, WEIR_KIND_PINNED, 3000);
     void *q;
     weir_reservation *reservation;
-    ok(weir_reserve(f->client, 4096, 0, &reservation));
+    ok(weir_reservation_create(f->client, 4096, 0, &reservation));
     snapshot before = take_snapshot(f->host);
     fails(WEIR_ERR_INTERIOR, weir_free(f->client, p + 8, f->stream));
     fails(WEIR_ERR_FOREIGN, weir_free(other, p, f->stream));
@@ -159,10 +160,10 @@ static void calls_that_are_wrong(void **state)
     if (!on_host())
         fails(WEIR_ERR_INVALID, weir_alloc_with(f->client, &request, &block));
     unchanged(f->host, before);
-    ok(weir_reservation_release(reservation));
+    ok(weir_reservation_destroy(reservation));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
 }
 
 static void hosts_that_are_none(void **state)
@@ -172,7 +173,7 @@ static void hosts_that_are_none(void **state)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .host = host};
     fails(WEIR_ERR_INVALID, weir_runtime_create("host", &options, &runtime));
     assert_null(runtime);
-    fails(WEIR_ERR_INVALID, weir_runtime_get_with(device(), &options, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get(device(), &options, &runtime));
     if (!on_host()) {
         options.host = f->runtime;
         fails(WEIR_ERR_INVALID, weir_runtime_create(device(), &options, &runtime));
@@ -209,7 +210,7 @@ static void a_driver_that_fails(void **state)
         assert_int_equal(s.device.pending + s.device.held, 0);
         assert_int_equal(take_snapshot(runtime).device.failed_frees, kind);
     }
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     ok(weir_runtime_destroy(host));
     assert_true(faults_nothing_left());
@@ -263,10 +264,10 @@ static void *look_at_all(void *user)
         weir_trace *trace;
         if (weir_alloc(client, HOST_BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_OK)
             ok(weir_free(client, p, WEIR_STREAM_HOST));
-        if (weir_trace_open(c->host, 0, &trace) == WEIR_OK)
-            weir_trace_close(trace);
+        if (weir_trace_create(c->host, NULL, &trace) == WEIR_OK)
+            weir_trace_destroy(trace);
     }
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     return NULL;
 }
 
@@ -290,7 +291,7 @@ static void runtimes_that_come_and_go(void **state)
         for (int kind = WEIR_KIND_PINNED; kind <= WEIR_KIND_HOST; kind++)
             if (take_with(client, (weir_kind)kind, 1000, WEIR_STREAM_HOST, 0, &p) == WEIR_OK)
                 ok(weir_free(client, p, WEIR_STREAM_HOST));
-        ok(weir_client_close(client));
+        ok(weir_client_destroy(client));
         ok(weir_runtime_destroy(runtime));
     }
     atomic_store(&c.over, true);

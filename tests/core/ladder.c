@@ -1,6 +1,7 @@
 /* What happens between two steps of a call: another thread has been there, or is there. The linker leads some of the
  * library's own calls through here, so that it happens every time. */
 #include "core.h"
+#include <weir/trace.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -132,7 +133,7 @@ static void end(fixture *f)
     ok(weir_stream_release(f->stream));
     check_empty(f->runtime);
     if (f->client)
-        ok(weir_client_close(f->client));
+        ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     assert_true(faults_nothing_left());
 }
@@ -238,7 +239,7 @@ static void a_close_waits_for_what_another_gives_back(void **state)
     fixture f = start("direct");
     freeing other = {.f = &f, .pointer = allocate(f.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV)};
     begin_freeing(&other);
-    ok(weir_client_close(f.client));
+    ok(weir_client_destroy(f.client));
     end_freeing(&other);
     f.client = NULL;
     end(&f);
@@ -324,7 +325,7 @@ static void a_close_waits_behind_frees_that_are_refused(void **state)
     for (int i = 0; i < REFUSED; i++)
         ok(weir_free(f.client, refused[i], WEIR_STREAM_HOST));
     pthread_create(&opener, NULL, open_gate_later, &f.gate);
-    ok(weir_client_close(leaving));
+    ok(weir_client_destroy(leaving));
     pthread_join(opener, NULL);
     fault.refused_releases = 0;
     end(&f);
@@ -401,11 +402,11 @@ static void meet_a_close(void *user)
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
     weir_reservation *reservation;
     void *p;
-    ok(weir_client_snapshot(l->client, &stats));
+    ok(weir_client_info(l->client, &stats));
     assert_int_equal(stats.blocks, 1);
     fails(WEIR_ERR_INVALID, weir_alloc(l->client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
-    fails(WEIR_ERR_INVALID, weir_reserve(l->client, 1, 0, &reservation));
-    fails(WEIR_ERR_INVALID, weir_client_close(l->client));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(l->client, 1, 0, &reservation));
+    fails(WEIR_ERR_INVALID, weir_client_destroy(l->client));
     detail_names("being closed");
     if (l->gives_back)
         ok(weir_free(l->client, l->block, WEIR_STREAM_HOST));
@@ -423,11 +424,11 @@ static void a_close_is_no_hindrance_to_frees(void **state)
         before_look = meet_a_close;
         looks_left = 0;
         if (!gives_back) {
-            fails(WEIR_ERR_BUSY, weir_client_close(l.client));
+            fails(WEIR_ERR_BUSY, weir_client_destroy(l.client));
             ok(weir_free(l.client, l.block, WEIR_STREAM_HOST));
             ok(weir_free(l.client, allocate(l.client, 1, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
         }
-        ok(weir_client_close(l.client));
+        ok(weir_client_destroy(l.client));
         assert_null(before_look);
         fails(WEIR_ERR_INVALID, weir_free(l.client, l.block, WEIR_STREAM_HOST));
     }
@@ -473,7 +474,7 @@ static void a_runtime_that_is_looked_at_stays(void **state)
     weir_client *client = open_client(g.runtime, "one", 0, 0);
     ok(weir_alloc_with(client, &request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     before_look_user = &g;
     before_look = destroy_meanwhile;
     looks_left = 1; /* the host looks at its own first */
@@ -508,14 +509,15 @@ static void both_books_change_in_one_step(void **state)
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
         fixture f = start(stacks[i]);
         weir_trace *trace;
-        ok(weir_trace_open(f.runtime, 64, &trace));
+        ok(weir_trace_create(f.runtime,
+                             &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 64}, &trace));
         steps = apart = 0;
         watched = f.runtime->resource->base;
         use_blocks(&f);
         watched = NULL;
         assert_true(steps >= 12); /* two blocks and a tail, each step in the ledger and in the trace */
         assert_int_equal(apart, 0);
-        weir_trace_close(trace);
+        weir_trace_destroy(trace);
         end(&f);
     }
 }

@@ -55,10 +55,10 @@ static void end(fixture *f)
 {
     for (int i = 0; i < 2; i++)
         ok(weir_stream_synchronize(f->streams[i]));
-    ok(weir_runtime_trim(f->runtime, 0, NULL)); /* what guards keep back, too */
+    ok(weir_runtime_trim(f->runtime, NULL, NULL)); /* what guards keep back, too */
     check_empty(f->runtime);
     for (int i = 0; i < CLIENTS; i++)
-        ok(weir_client_close(f->clients[i]));
+        ok(weir_client_destroy(f->clients[i]));
     for (int i = 0; i < 2; i++)
         ok(weir_stream_release(f->streams[i]));
     ok(weir_runtime_destroy(f->runtime));
@@ -217,7 +217,9 @@ static void step(fixture *f)
     else
         drop(f, s);
     if (r % 97 == 0)
-        ok(weir_runtime_trim(f->runtime, r >> 32 & (4 * MIB - 1), NULL));
+        ok(weir_runtime_trim(
+            f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = r >> 32 & (4 * MIB - 1)},
+            NULL));
     if (r % 31 == 0)
         ok(weir_stream_synchronize(f->streams[r >> 20 & 1]));
 }
@@ -292,7 +294,8 @@ static void what_waits_says_for_what(void **state)
         open_gate(&g);
     }
     ok(weir_stream_synchronize(f.streams[0]));
-    ok(weir_runtime_trim(f.runtime, UINT64_MAX, NULL)); /* gives up what is parked */
+    ok(weir_runtime_trim(f.runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
+                         NULL)); /* gives up what is parked */
     weir_layout_totals t = totals(f.runtime);
     assert_int_equal(t.bytes[WEIR_SPAN_PENDING] + t.bytes[WEIR_SPAN_ORDERED] + t.bytes[WEIR_SPAN_THREAD_CACHED], 0);
     assert_int_equal(t.bytes[WEIR_SPAN_FREE], t.held);
@@ -309,7 +312,7 @@ static void what_a_thread_keeps_is_parked(void **state)
     weir_layout_totals t = totals(f.runtime);
     assert_int_equal(t.bytes[WEIR_SPAN_THREAD_CACHED], 5120);
     assert_int_equal(t.bytes[WEIR_SPAN_LIVE], 0);
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     ok(weir_stream_synchronize(f.streams[0]));
     assert_int_equal(totals(f.runtime).bytes[WEIR_SPAN_THREAD_CACHED], 0);
     end(&f);
@@ -385,7 +388,7 @@ static void *come_and_go(void *user)
             weir_alloc(w->f->clients[w->number], 1 + (r >> 20 & (MIB - 1)), stream, WEIR_CLASS_KV, p) != WEIR_OK)
             *p = NULL;
         if (i % 501 == 0)
-            ok(weir_runtime_trim(w->f->runtime, 0, NULL));
+            ok(weir_runtime_trim(w->f->runtime, NULL, NULL));
     }
     for (int i = 0; i < 8; i++)
         if (held[i])
@@ -446,7 +449,7 @@ static void the_host_tells_what_others_have_there(void **state)
     assert_int_equal(t.held, take_snapshot(host).device.held);
     assert_int_equal(totals(runtime).bytes[WEIR_SPAN_LIVE], 0);
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     ok(weir_runtime_destroy(host));
 }

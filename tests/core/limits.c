@@ -1,5 +1,6 @@
 /* The ledger's limits: guarantees, maxima, the budget, and what a refusal says about them. */
 #include "core.h"
+#include "trim.h"
 
 enum { BUDGET = 8 << 20 };
 
@@ -68,10 +69,10 @@ static void a_guarantee_is_never_lent(void **state)
     refused(host_trim, 1, WEIR_CLASS_KV);
     ok(weir_free(host_trim, g, WEIR_STREAM_HOST));
     ok(weir_free(host_trim, h, WEIR_STREAM_HOST));
-    ok(weir_client_close(owner));
+    ok(weir_client_destroy(owner));
     g = allocate(host_trim, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* a guarantee ends with its client */
     ok(weir_free(host_trim, g, WEIR_STREAM_HOST));
-    ok(weir_client_close(host_trim));
+    ok(weir_client_destroy(host_trim));
 }
 
 static void opening_needs_room_for_the_guarantee(void **state)
@@ -83,14 +84,14 @@ static void opening_needs_room_for_the_guarantee(void **state)
     weir_client_options options = {.struct_size = sizeof options, .name = "c", .guaranteed = MIB + 1};
     weir_client *c = a;
     snapshot before = take_snapshot(runtime);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_create(runtime, &options, &c));
     assert_null(c);
     detail_names("c cannot be guaranteed");
     detail_names("1 MiB");
     unchanged(runtime, before);
     options.guaranteed = MIB;
-    ok(weir_client_open(runtime, &options, &c));
-    ok(weir_client_close(c));
+    ok(weir_client_create(runtime, &options, &c));
+    ok(weir_client_destroy(c));
     /* A free that the device is past is in nobody's way, whether or not somebody has looked. */
     weir_stream stream;
     gate g = GATE;
@@ -98,14 +99,14 @@ static void opening_needs_room_for_the_guarantee(void **state)
     ok(weir_call(runtime, pass_gate, &g, stream));
     free_behind(a, p, stream);
     options.guaranteed = 2 * MIB;
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_open(runtime, &options, &c));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_create(runtime, &options, &c));
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
-    ok(weir_client_open(runtime, &options, &c));
-    ok(weir_client_close(c));
+    ok(weir_client_create(runtime, &options, &c));
+    ok(weir_client_destroy(c));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(a));
-    ok(weir_client_close(b));
+    ok(weir_client_destroy(a));
+    ok(weir_client_destroy(b));
 }
 
 static void a_maximum_is_a_maximum(void **state)
@@ -157,8 +158,8 @@ static void a_maximum_is_a_maximum(void **state)
     ok(weir_stream_release(stream));
     ok(weir_client_set_limits(client, 0, 1));
     ok(weir_free(other, big, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(client));
+    ok(weir_client_destroy(other));
 }
 
 /* What others are guaranteed and do not use is not there for a pending free to make room in: it is the budget that refuses. */
@@ -186,8 +187,8 @@ static void a_pending_free_leaves_the_guarantees_of_others(void **state)
     ok(weir_free(other, p, WEIR_STREAM_HOST));
     ok(weir_free(other, stays, WEIR_STREAM_HOST));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(sure));
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(sure));
+    ok(weir_client_destroy(other));
 }
 
 static void changing_limits_while_live(void **state)
@@ -213,8 +214,8 @@ static void changing_limits_while_live(void **state)
     void *q = allocate(b, 6 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(a, p, WEIR_STREAM_HOST));
     ok(weir_free(b, q, WEIR_STREAM_HOST));
-    ok(weir_client_close(a));
-    ok(weir_client_close(b));
+    ok(weir_client_destroy(a));
+    ok(weir_client_destroy(b));
 }
 
 static void changing_the_budget_while_live(void **state)
@@ -232,7 +233,7 @@ static void changing_the_budget_while_live(void **state)
     ok(weir_runtime_set_budget(runtime, 5 * MIB));
     assert_int_equal(weir_runtime_budget(runtime), 5 * MIB);
     refused(a, 1, WEIR_CLASS_KV);
-    ok(weir_client_close(b));
+    ok(weir_client_destroy(b));
     ok(weir_runtime_set_budget(runtime, 2 * MIB)); /* the cache is given up */
     snapshot s = take_snapshot(runtime);
     check_sums(&s);
@@ -241,7 +242,7 @@ static void changing_the_budget_while_live(void **state)
     ok(weir_runtime_set_budget(runtime, 3 * MIB));
     ok(weir_free(a, allocate(a, MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), WEIR_STREAM_HOST));
     ok(weir_free(a, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(a));
+    ok(weir_client_destroy(a));
 }
 
 /* Blocks that leave holes of odd sizes on both sides: the numbers of a refusal must still be exact. */
@@ -288,7 +289,7 @@ static void refusals_over_fragments(void **state)
     }
     for (size_t i = 1; i < count; i += 2)
         ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
 }
 
 static void holders_most_first(void **state)
@@ -317,7 +318,7 @@ static void holders_most_first(void **state)
     detail_names("budget of 8 MiB");
     for (int i = 0; i < 6; i++) {
         ok(weir_free(clients[i], blocks[i], WEIR_STREAM_HOST));
-        ok(weir_client_close(clients[i]));
+        ok(weir_client_destroy(clients[i]));
     }
 }
 
@@ -340,7 +341,7 @@ static void refusals_are_the_threads_own(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(other.cause, WEIR_CAUSE_NONE);
     fails(WEIR_ERR_INVALID, weir_refusal_last(NULL));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
 }
 
 static void outside_is_noted_and_charged_to_nothing(void **state)
@@ -352,14 +353,14 @@ static void outside_is_noted_and_charged_to_nothing(void **state)
     method[sizeof method - 1] = '\0';
     ok(weir_client_note_outside(client, 5 * BUDGET, method));
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    ok(weir_client_snapshot(client, &stats));
+    ok(weir_client_info(client, &stats));
     assert_int_equal(stats.outside, (uint64_t)5 * BUDGET);
     assert_int_equal(strlen(stats.outside_method), 127);
     assert_int_equal(stats.live, 0);
     ok(weir_client_note_outside(client, 0, NULL));
-    ok(weir_client_snapshot(client, &stats));
+    ok(weir_client_info(client, &stats));
     assert_string_equal(stats.outside_method, "");
-    fails(WEIR_ERR_INVALID, weir_client_snapshot(client, NULL));
+    fails(WEIR_ERR_INVALID, weir_client_info(client, NULL));
     assert_string_equal(weir_client_name(client), "x");
     assert_ptr_equal(weir_client_runtime(client), runtime);
     char long_name[100];
@@ -367,8 +368,8 @@ static void outside_is_noted_and_charged_to_nothing(void **state)
     long_name[sizeof long_name - 1] = '\0';
     weir_client *other = open_client(runtime, long_name, 0, 0);
     assert_int_equal(strlen(weir_client_name(other)), 63);
-    ok(weir_client_close(other));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(other));
+    ok(weir_client_destroy(client));
 }
 
 static void trimming(void **state)
@@ -380,23 +381,23 @@ static void trimming(void **state)
     ok(weir_free(client, allocate(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), WEIR_STREAM_HOST));
     snapshot before = take_snapshot(runtime);
     uint64_t released = 1;
-    ok(weir_runtime_trim(runtime, BUDGET, &released));
+    ok(trim_keeping(runtime, BUDGET, &released));
     assert_int_equal(released, 0);
     unchanged(runtime, before);
-    ok(weir_runtime_trim(runtime, 3 * MIB + 1, &released));
+    ok(trim_keeping(runtime, 3 * MIB + 1, &released));
     snapshot after = take_snapshot(runtime);
     check_sums(&after);
     assert_int_equal(before.device.held - after.device.held, released);
     assert_true(after.device.cached + after.device.spare <= 3 * MIB + 1);
     assert_true(after.device.cached + after.device.spare > 3 * MIB - GRANULE); /* no more than asked for */
-    ok(weir_runtime_trim(runtime, 0, &released));
+    ok(trim_keeping(runtime, 0, &released));
     after = take_snapshot(runtime);
     assert_int_equal(after.device.held, GRANULE); /* shared with a live block */
     assert_int_equal(after.device.spare, 0);
     ok(weir_free(client, kept, WEIR_STREAM_HOST));
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     assert_int_equal(take_snapshot(runtime).device.held, 0);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
 }
 
 int main(void)

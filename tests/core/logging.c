@@ -1,5 +1,6 @@
 /* The adaptor "log": what reaches it, in which order, and what does not. */
 #include "core/core.h"
+#include <weir/trace.h>
 
 enum { MOST = 64 };
 
@@ -24,7 +25,7 @@ static log_world make(const char *stack)
 static void end(log_world *w)
 {
     ok(weir_stream_release(w->stream));
-    ok(weir_client_close(w->client));
+    ok(weir_client_destroy(w->client));
     ok(weir_runtime_destroy(w->runtime));
 }
 
@@ -212,7 +213,7 @@ static void a_failing_sink_is_counted(void **state)
     fails(WEIR_ERR_SYSTEM, weir_trace_flush(log));
     assert_true(calls > 0);
     assert_int_equal(weir_trace_failed(log), calls);
-    weir_trace_close(log); /* the runtime's: it stays */
+    weir_trace_destroy(log); /* the runtime's: it stays */
     assert_ptr_equal(weir_runtime_log(w.runtime), log);
     end(&w);
 }

@@ -23,7 +23,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
@@ -356,7 +356,7 @@ static void growing_up_to_the_maximum(void **state)
     before.clients[1].refusals++;
     unchanged(f->runtime, before);
     ok(weir_free(small, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(small));
+    ok(weir_client_destroy(small));
 }
 
 static void growing_takes_handles_from_under_free_memory(void **state)

@@ -45,7 +45,7 @@ static void end(fixture *f)
     ok(weir_stream_synchronize(f->stream));
     check_empty(f->runtime);
     for (int i = 0; i < 2; i++)
-        ok(weir_client_close(f->clients[i]));
+        ok(weir_client_destroy(f->clients[i]));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
     ok(weir_option_set("thread_cache", NULL));
@@ -54,7 +54,7 @@ static void end(fixture *f)
 static weir_memory_stats stats_of(weir_runtime *runtime)
 {
     weir_memory_stats s = WEIR_INIT(weir_memory_stats);
-    ok(weir_memory_stats_read(runtime, &s));
+    ok(weir_memory_stats_info(runtime, &s));
     return s;
 }
 
@@ -140,7 +140,9 @@ static void step(fixture *f)
     else
         change(f, i);
     if (r % 61 == 0)
-        ok(weir_runtime_trim(f->runtime, r >> 32 & (2 * MIB - 1), NULL));
+        ok(weir_runtime_trim(
+            f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = r >> 32 & (2 * MIB - 1)},
+            NULL));
     if (r % 37 == 0)
         ok(weir_stream_synchronize(f->stream));
 }
@@ -343,9 +345,9 @@ static void what_is_wrong_is_refused(void **state)
     (void)state;
     weir_runtime *runtime = make_runtime(MIB);
     weir_memory_stats s = {0};
-    fails(WEIR_ERR_INVALID, weir_memory_stats_read(NULL, &s));
-    fails(WEIR_ERR_INVALID, weir_memory_stats_read(runtime, NULL));
-    fails(WEIR_ERR_INVALID, weir_memory_stats_read(runtime, &s));
+    fails(WEIR_ERR_INVALID, weir_memory_stats_info(NULL, &s));
+    fails(WEIR_ERR_INVALID, weir_memory_stats_info(runtime, NULL));
+    fails(WEIR_ERR_INVALID, weir_memory_stats_info(runtime, &s));
     fails(WEIR_ERR_INVALID, weir_reset_accumulated(NULL));
     ok(weir_runtime_destroy(runtime));
 }

@@ -37,9 +37,9 @@ static int tear_down(void **state)
     unchanged(f->runtime, f->before);
     unchanged(f->other_runtime, f->others);
     ok(weir_free(f->client, f->block, f->stream));
-    ok(weir_client_close(f->client));
-    ok(weir_client_close(f->neighbour));
-    ok(weir_client_close(f->stranger));
+    ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->neighbour));
+    ok(weir_client_destroy(f->stranger));
     ok(weir_stream_release(f->stream));
     ok(weir_stream_release(f->foreign));
     ok(weir_runtime_destroy(f->runtime));
@@ -104,7 +104,7 @@ static void twice_and_stale(void **state)
     fails(WEIR_ERR_INVALID, weir_free_block(f->client, (weir_block){second.pointer, 0}, f->stream));
     NOTHING_CHANGED;
     ok(weir_free_block(f->client, second, WEIR_STREAM_HOST));
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
     f->before = take_snapshot(f->runtime);
     fails(WEIR_ERR_DOUBLE_FREE, weir_free_block(f->client, second, f->stream));
     /* A freed address inside a later, larger block is inside that block. */
@@ -228,12 +228,12 @@ static void closed_clients(void **state)
 {
     fixture *f = *state;
     weir_client *gone = open_client(f->runtime, "gone", 0, 0);
-    ok(weir_client_close(gone));
+    ok(weir_client_destroy(gone));
     void *p = f;
     weir_block block;
     weir_request request = {.struct_size = sizeof request, .bytes = 100};
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    fails(WEIR_ERR_INVALID, weir_client_close(gone));
+    fails(WEIR_ERR_INVALID, weir_client_destroy(gone));
     fails(WEIR_ERR_INVALID, weir_alloc(gone, 100, f->stream, WEIR_CLASS_KV, &p));
     fails(WEIR_ERR_INVALID, weir_alloc_with(gone, &request, &block));
     fails(WEIR_ERR_INVALID, weir_free(gone, f->block, f->stream));
@@ -242,8 +242,8 @@ static void closed_clients(void **state)
     fails(WEIR_ERR_INVALID, weir_resize(gone, f->block, 10, f->stream));
     fails(WEIR_ERR_INVALID, weir_client_set_limits(gone, 0, MIB));
     fails(WEIR_ERR_INVALID, weir_client_note_outside(gone, 1, "x"));
-    fails(WEIR_ERR_INVALID, weir_client_snapshot(gone, &stats));
-    fails(WEIR_ERR_INVALID, weir_client_close(NULL));
+    fails(WEIR_ERR_INVALID, weir_client_info(gone, &stats));
+    fails(WEIR_ERR_INVALID, weir_client_destroy(NULL));
     assert_string_equal(weir_client_name(NULL), "");
     assert_null(weir_client_runtime(NULL));
     NOTHING_CHANGED;
@@ -254,25 +254,25 @@ static void clients_that_cannot_be(void **state)
     fixture *f = *state;
     weir_client *client = f->client;
     weir_client_options o = WEIR_INIT(weir_client_options);
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &o, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, &o, &client));
     assert_null(client);
     o.name = "";
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &o, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, &o, &client));
     o.name = "x";
     o.guaranteed = 2;
     o.maximum = 1;
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &o, &client));
-    fails(WEIR_ERR_INVALID, weir_client_open(NULL, &o, &client));
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, NULL, &client));
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &o, NULL));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, &o, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(NULL, &o, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, NULL, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, &o, NULL));
     o.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &o, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, &o, &client));
     fails(WEIR_ERR_INVALID, weir_client_set_limits(f->client, 2, 1));
     fails(WEIR_ERR_INVALID, weir_client_set_limits(NULL, 0, 0));
     fails(WEIR_ERR_INVALID, weir_runtime_set_budget(f->runtime, 0));
     fails(WEIR_ERR_INVALID, weir_runtime_set_budget(NULL, 1));
-    fails(WEIR_ERR_INVALID, weir_runtime_trim(NULL, 0, NULL));
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim(NULL, NULL, NULL));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(f->runtime));
     NOTHING_CHANGED;
 }

@@ -1,5 +1,7 @@
 /* Engines and models: an engine that is linked in and does what the test tells it to, and plug-ins, good and bad. */
 #include "core.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <sys/stat.h>
 
@@ -88,7 +90,7 @@ static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
     return fine(model);
 }
 
-static weir_status info(weir_engine_model *model, weir_model_info *out)
+static weir_status info(weir_engine_model *model, weir_model_details *out)
 {
     out->engine = "full";
     return fine(model);
@@ -179,7 +181,7 @@ static weir_model *load_model(const char *engine)
 {
     weir_model_options options = with(engine);
     weir_model *model;
-    ok(weir_model_load(path, &options, &model));
+    ok(weir_model_create(path, &options, &model));
     return model;
 }
 
@@ -213,7 +215,7 @@ static void a_model_from_load_to_unload(void **state)
     options.progress = note_progress;
     options.progress_user = &furthest;
     weir_model *model;
-    ok(weir_model_load(path, &options, &model));
+    ok(weir_model_create(path, &options, &model));
     assert_true(furthest == 1);
     assert_string_equal(told.request.path, path);
     assert_int_equal(told.request.place_count, 1);
@@ -227,8 +229,8 @@ static void a_model_from_load_to_unload(void **state)
     assert_int_equal(line.guaranteed, MIB);
     assert_int_equal(line.maximum, 2 * MIB);
     assert_int_equal(line.live_class[WEIR_CLASS_WEIGHTS], 1024);
-    weir_model_info about = WEIR_INIT(weir_model_info);
-    ok(weir_model_info_get(model, &about));
+    weir_model_details about = WEIR_INIT(weir_model_details);
+    ok(weir_model_info(model, &about));
     assert_string_equal(about.engine, "full");
     ok(weir_model_warm_up(model));
     ok(weir_model_health(model));
@@ -237,7 +239,7 @@ static void a_model_from_load_to_unload(void **state)
     assert_int_equal(numbers.runs, 7);
     fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(model, 5)); /* nothing runs, which the engine need not be asked */
     assert_int_equal(told.cancelled, 0);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     assert_int_equal(told.unloads, 1);
     check_empty(runtime);
     assert_int_equal(take_snapshot(runtime).count, 0);
@@ -252,32 +254,32 @@ static void loads_that_fail_leave_nothing(void **state)
     static const weir_status statuses[] = {WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_ENGINE, WEIR_ERR_INVALID};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         told.load = statuses[i];
-        fails(statuses[i], weir_model_load(path, &options, &model));
+        fails(statuses[i], weir_model_create(path, &options, &model));
         assert_null(model);
         assert_string_equal(weir_detail(), "the file is odd");
         assert_int_equal(take_snapshot(runtime).count, 0);
     }
     assert_int_equal(told.unloads, 0);
     options.maximum = 256;
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_create(path, &options, &model));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_MAXIMUM);
     assert_string_equal(last_refusal().client, "model.full"); /* called by its file */
     options.maximum = 0;
     options.guaranteed = 64 * MIB;
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_create(path, &options, &model));
     options = with("nonesuch");
-    fails(WEIR_ERR_NOT_FOUND, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create(path, &options, &model));
     detail_names("nonesuch");
     options = with("Not A Name");
-    fails(WEIR_ERR_INVALID, weir_model_load(path, &options, &model));
+    fails(WEIR_ERR_INVALID, weir_model_create(path, &options, &model));
     options = with(NULL);
-    fails(WEIR_ERR_NOT_FOUND, weir_model_load("/there/is/none.full", &options, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create("/there/is/none.full", &options, &model));
     detail_names("/there/is/none.full");
     options.runtime = NULL;
     options.device = "host:7";
-    fails(WEIR_ERR_NOT_FOUND, weir_model_load(path, &options, &model));
-    fails(WEIR_ERR_INVALID, weir_model_load(NULL, NULL, &model));
-    fails(WEIR_ERR_INVALID, weir_model_load(path, NULL, NULL));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create(path, &options, &model));
+    fails(WEIR_ERR_INVALID, weir_model_create(NULL, NULL, &model));
+    fails(WEIR_ERR_INVALID, weir_model_create(path, NULL, NULL));
     snapshot after = take_snapshot(runtime);
     assert_int_equal(after.count, before.count);
     assert_int_equal(after.device.guaranteed, 0);
@@ -301,7 +303,7 @@ static void engines_that_keep_memory_are_named(void **state)
     weir_model_options options = with(NULL);
     options.name = "leaky";
     weir_model *model;
-    fails(WEIR_ERR_CORRUPT, weir_model_load(path, &options, &model)); /* its own reason comes first */
+    fails(WEIR_ERR_CORRUPT, weir_model_create(path, &options, &model)); /* its own reason comes first */
     assert_string_equal(weir_detail(), "the file is odd");
     assert_non_null(strstr(logged, "leaky has 1 blocks of 1 KiB"));
     weir_client_stats line = first_client(); /* the bytes stay charged */
@@ -310,17 +312,17 @@ static void engines_that_keep_memory_are_named(void **state)
     ok(weir_alloc(client, 1, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &block));
     ok(weir_free(client, (char *)block - 1024, WEIR_STREAM_HOST));
     ok(weir_free(client, block, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     told.load = WEIR_OK;
     logged[0] = '\0';
-    ok(weir_model_load(path, &options, &model));
+    ok(weir_model_create(path, &options, &model));
     client = weir_model_client(model);
-    fails(WEIR_ERR_ENGINE, weir_model_unload(model)); /* gone all the same: not WEIR_ERR_BUSY */
+    fails(WEIR_ERR_ENGINE, weir_model_destroy(model)); /* gone all the same: not WEIR_ERR_BUSY */
     detail_names("full");
     detail_names("leaky");
     assert_non_null(strstr(logged, "leaky"));
     ok(weir_free(client, told.block, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
 }
 
@@ -338,12 +340,12 @@ static void runs_and_outputs(void **state)
     weir_outputs out = WEIR_INIT(weir_outputs), more = WEIR_INIT(weir_outputs);
     uint64_t pieces = 0;
     ok(weir_model_infer(model, &inference, &out));
-    fails(WEIR_ERR_BUSY, weir_model_unload(model)); /* not released */
+    fails(WEIR_ERR_BUSY, weir_model_destroy(model)); /* not released */
     detail_names("1 result");
     ok(weir_model_infer_stream(model, &inference, three_pieces, &pieces, &more));
     assert_int_equal(pieces, 3);
     weir_model_release_outputs(model, &out);
-    fails(WEIR_ERR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(model));
     weir_model_release_outputs(model, &more);
     assert_int_equal(told.releases, 2);
     weir_model_release_outputs(model, &more); /* once too often: not counted, not passed on */
@@ -358,7 +360,7 @@ static void runs_and_outputs(void **state)
     fails(WEIR_ERR_INVALID, weir_model_infer(model, &inference, NULL));
     fails(WEIR_ERR_INVALID, weir_model_infer(NULL, &inference, &out));
     fails(WEIR_ERR_INVALID, weir_model_infer_stream(model, &inference, NULL, NULL, &out));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_empty(runtime);
 }
 
@@ -388,15 +390,15 @@ static void no_unload_while_a_run_is_under_way(void **state)
     while (!inside.reached)
         pthread_cond_wait(&inside.changed, &inside.lock);
     pthread_mutex_unlock(&inside.lock);
-    fails(WEIR_ERR_BUSY, weir_model_unload(r.model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(r.model));
     detail_names("1 run");
     assert_int_equal(told.unloads, 0);
     open_gate(&inside);
     pthread_join(thread, NULL);
     assert_int_equal(r.status, WEIR_OK);
-    fails(WEIR_ERR_BUSY, weir_model_unload(r.model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(r.model));
     weir_model_release_outputs(r.model, &r.out);
-    ok(weir_model_unload(r.model));
+    ok(weir_model_destroy(r.model));
 }
 
 static void what_an_engine_lacks(void **state)
@@ -406,7 +408,7 @@ static void what_an_engine_lacks(void **state)
     weir_inference inference = WEIR_INIT(weir_inference);
     weir_outputs out = WEIR_INIT(weir_outputs);
     weir_engine_metrics numbers = WEIR_INIT(weir_engine_metrics);
-    weir_model_info about = WEIR_INIT(weir_model_info);
+    weir_model_details about = WEIR_INIT(weir_model_details);
     uint64_t pieces;
     fails(WEIR_ERR_UNSUPPORTED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
     detail_names("bare");
@@ -418,15 +420,15 @@ static void what_an_engine_lacks(void **state)
     fails(WEIR_ERR_INVALID, weir_model_warm_up(NULL));
     fails(WEIR_ERR_INVALID, weir_model_health(NULL));
     fails(WEIR_ERR_INVALID, weir_model_metrics(NULL, &numbers));
-    fails(WEIR_ERR_INVALID, weir_model_info_get(NULL, &about));
-    fails(WEIR_ERR_INVALID, weir_model_info_get(model, NULL));
-    fails(WEIR_ERR_INVALID, weir_model_unload(NULL));
+    fails(WEIR_ERR_INVALID, weir_model_info(NULL, &about));
+    fails(WEIR_ERR_INVALID, weir_model_info(model, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_destroy(NULL));
     assert_null(weir_model_client(NULL));
     assert_null(weir_model_engine(NULL));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     model = load_model("full");
     fails(WEIR_ERR_INVALID, weir_model_metrics(model, NULL));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 /* The registry ----------------------------------------------------------------------------------------------------- */
@@ -435,7 +437,7 @@ static void registering(void **state)
 {
     (void)state;
     const weir_engine *found;
-    ok(weir_engine_open("full", &found));
+    ok(weir_engine_get("full", &found));
     assert_ptr_equal(found, &full);
     fails(WEIR_ERR_CONFLICT, weir_engine_register(&full));
     weir_engine broken = full;
@@ -453,10 +455,10 @@ static void registering(void **state)
     broken.abi = 0;
     fails(WEIR_ERR_ENGINE, weir_engine_register(&broken));
     fails(WEIR_ERR_ENGINE, weir_engine_register(NULL));
-    fails(WEIR_ERR_INVALID, weir_engine_open("", &found));
-    fails(WEIR_ERR_INVALID, weir_engine_open(NULL, &found));
-    fails(WEIR_ERR_INVALID, weir_engine_open("../full", &found));
-    fails(WEIR_ERR_INVALID, weir_engine_open("full", NULL));
+    fails(WEIR_ERR_INVALID, weir_engine_get("", &found));
+    fails(WEIR_ERR_INVALID, weir_engine_get(NULL, &found));
+    fails(WEIR_ERR_INVALID, weir_engine_get("../full", &found));
+    fails(WEIR_ERR_INVALID, weir_engine_get("full", NULL));
 }
 
 static void plugins(void **state)
@@ -464,11 +466,11 @@ static void plugins(void **state)
     (void)state;
     const weir_engine *found, *again;
     ok(weir_option_set("engine_path", "/nowhere:" WEIR_TEST_BINARY "/tests/plugins"));
-    ok(weir_engine_open("good", &found));
+    ok(weir_engine_get("good", &found));
     assert_string_equal(found->name, "good");
-    ok(weir_engine_open("good", &again));
+    ok(weir_engine_get("good", &again));
     assert_ptr_equal(again, found);
-    ok(weir_engine_open("old-abi", &found)); /* of before the table grew */
+    ok(weir_engine_get("old-abi", &found)); /* of before the table grew */
     assert_int_equal(found->abi, 1);
     static const struct {
         const char *name, *reason;
@@ -477,12 +479,12 @@ static void plugins(void **state)
                {"no-library", "plug-in"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         for (int twice = 0; twice < 2; twice++) {
-            fails(WEIR_ERR_ENGINE, weir_engine_open(bad[i].name, &found));
+            fails(WEIR_ERR_ENGINE, weir_engine_get(bad[i].name, &found));
             assert_null(found);
             detail_names(bad[i].name);
             detail_names(bad[i].reason);
         }
-    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &found));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_get("absent", &found));
     detail_names("/nowhere");
     detail_names("weir-engine-absent.so");
     detail_names("WEIR_ENGINE_PATH");
@@ -505,13 +507,13 @@ static void plugins(void **state)
     write_file(named, "x");
     weir_model_options options = with(NULL);
     weir_model *model;
-    ok(weir_model_load(named, &options, &model));
+    ok(weir_model_create(named, &options, &model));
     assert_string_equal(weir_model_engine(model)->name, "good");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     unlink(named);
     const weir_engine *real;
-    if (weir_engine_open("gguf", &real) != WEIR_OK) { /* nobody here takes .gguf */
-        fails(WEIR_ERR_NOT_FOUND, weir_model_load(odd_path, &options, &model));
+    if (weir_engine_get("gguf", &real) != WEIR_OK) { /* nobody here takes .gguf */
+        fails(WEIR_ERR_NOT_FOUND, weir_model_create(odd_path, &options, &model));
         detail_names("model.odd");
         detail_names(".full");
     }
@@ -521,9 +523,9 @@ static void plugins(void **state)
     static weir_engine kept;
     kept = gguf;
     ok(weir_engine_register(&kept));
-    ok(weir_model_load(odd_path, &options, &model));
+    ok(weir_model_create(odd_path, &options, &model));
     assert_string_equal(weir_model_engine(model)->name, "as-gguf");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     ok(weir_option_set("engine_path", NULL));
 }
 

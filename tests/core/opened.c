@@ -96,7 +96,7 @@ static void work(void)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 64u << 20};
     weir_client_options named = {.struct_size = sizeof named, .name = "opened"};
     assert_int_equal(CALL(weir_runtime_create)("host", &options, &rt), WEIR_OK);
-    assert_int_equal(CALL(weir_client_open)(rt, &named, &client), WEIR_OK);
+    assert_int_equal(CALL(weir_client_create)(rt, &named, &client), WEIR_OK);
     for (int i = 0; i < PAIRS; i++) {
         void *block;
         assert_int_equal(CALL(weir_alloc)(client, 4096, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH, &block), WEIR_OK);
@@ -104,7 +104,7 @@ static void work(void)
     }
     assert_int_equal(CALL(weir_free)(client, &client, WEIR_STREAM_HOST), WEIR_ERR_FOREIGN);
     assert_non_null(strstr(CALL(weir_detail)(), "no memory of this runtime's"));
-    assert_int_equal(CALL(weir_client_close)(client), WEIR_OK);
+    assert_int_equal(CALL(weir_client_destroy)(client), WEIR_OK);
     assert_int_equal(CALL(weir_runtime_destroy)(rt), WEIR_OK);
 }
 

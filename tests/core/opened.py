@@ -10,7 +10,7 @@ weir = ctypes.CDLL({library!r})
 weir.weir_version.restype = ctypes.c_char_p
 assert weir.weir_version()
 runtime = ctypes.c_void_p()
-assert weir.weir_runtime_get(b"host", ctypes.byref(runtime)) == 0 and runtime.value
+assert weir.weir_runtime_get(b"host", None, ctypes.byref(runtime)) == 0 and runtime.value
 """
 TORCH = "import torch\nassert float(torch.ones(3).sum()) == 3\n"
 

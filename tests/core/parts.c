@@ -1,6 +1,7 @@
 /* Runtimes composed of parts: what goes together, who has it, how it ends; and that a failure leaves the parts as they
  * were. */
 #include "core.h"
+#include <weir/experimental/compose.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -16,7 +17,7 @@ typedef struct parts {
 static parts make_parts(const char *device, uint32_t capacity, const char *text)
 {
     parts p = {0};
-    ok(weir_device_open(device, &p.device));
+    ok(weir_device_create(device, &p.device));
     ok(weir_stream_pool_create(p.device, capacity, &p.streams));
     ok(weir_resource_create(p.device, text, &p.resource));
     return p;
@@ -26,7 +27,7 @@ static void end_parts(parts p)
 {
     ok(weir_resource_destroy(p.resource));
     ok(weir_stream_pool_destroy(p.streams));
-    ok(weir_device_close(p.device));
+    ok(weir_device_destroy(p.device));
 }
 
 static weir_status compose(parts p, weir_runtime **out)
@@ -51,7 +52,7 @@ static void use(weir_runtime *runtime)
     assert_int_equal(take_snapshot(runtime).device.live, 100096);
     ok(weir_free(client, p, stream));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     check_empty(runtime);
 }
 
@@ -70,7 +71,7 @@ static void of_all_parts(void **state)
         assert_string_equal(weir_runtime_resource(runtime, text, sizeof text), "budget(direct)");
         assert_int_equal(weir_runtime_budget(runtime), BUDGET);
         if (k == 0) {
-            ok(weir_runtime_get("host", &shared));
+            ok(weir_runtime_get("host", NULL, &shared));
             assert_ptr_not_equal(shared, runtime);
         }
         use(runtime);
@@ -128,11 +129,11 @@ static void the_pool_limits_what_is_acquired(void **state)
     ok(weir_runtime_destroy(runtime));
     weir_device *device;
     weir_stream_pool *pool = (weir_stream_pool *)&device;
-    ok(weir_device_open("host", &device));
+    ok(weir_device_create("host", &device));
     fails(WEIR_ERR_INVALID, weir_stream_pool_create(device, 0, &pool));
     assert_null(pool);
     fails(WEIR_ERR_INVALID, weir_stream_pool_create(device, 1025, &pool));
-    ok(weir_device_close(device));
+    ok(weir_device_destroy(device));
 }
 
 /* Refused ---------------------------------------------------------------------------------------------------------- */
@@ -173,7 +174,7 @@ static void parts_that_are_in_use(void **state)
     fails(WEIR_ERR_CONFLICT, compose((parts){NULL, spare, NULL}, &second)); /* its device is, too */
     fails(WEIR_ERR_CONFLICT, weir_stream_pool_create(p.device, 1, &none));
     fails(WEIR_ERR_CONFLICT, weir_resource_create(p.device, "direct", &other));
-    fails(WEIR_ERR_BUSY, weir_device_close(p.device));
+    fails(WEIR_ERR_BUSY, weir_device_destroy(p.device));
     fails(WEIR_ERR_BUSY, weir_stream_pool_destroy(p.streams));
     fails(WEIR_ERR_BUSY, weir_resource_destroy(p.resource));
     detail_names("the resource of host is part of the runtime host");
@@ -187,13 +188,13 @@ static void a_device_ends_last(void **state)
 {
     (void)state;
     parts p = make_parts("host", 1, "mapped");
-    fails(WEIR_ERR_BUSY, weir_device_close(p.device));
+    fails(WEIR_ERR_BUSY, weir_device_destroy(p.device));
     detail_names("the device host has 2 pools");
     ok(weir_stream_pool_destroy(p.streams));
-    fails(WEIR_ERR_BUSY, weir_device_close(p.device));
+    fails(WEIR_ERR_BUSY, weir_device_destroy(p.device));
     ok(weir_resource_destroy(p.resource));
-    ok(weir_device_close(p.device));
-    ok(weir_device_close(NULL));
+    ok(weir_device_destroy(p.device));
+    ok(weir_device_destroy(NULL));
     ok(weir_stream_pool_destroy(NULL));
     ok(weir_resource_destroy(NULL));
 }
@@ -203,17 +204,17 @@ static void texts_that_are_none(void **state)
     (void)state;
     weir_device *device = (weir_device *)state;
     weir_resource *resource = (weir_resource *)state;
-    fails(WEIR_ERR_INVALID, weir_device_open("host:x", &device));
+    fails(WEIR_ERR_INVALID, weir_device_create("host:x", &device));
     assert_null(device);
-    fails(WEIR_ERR_NOT_FOUND, weir_device_open("sim:5", &device));
-    ok(weir_device_open("host", &device));
+    fails(WEIR_ERR_NOT_FOUND, weir_device_create("sim:5", &device));
+    ok(weir_device_create("host", &device));
     fails(WEIR_ERR_NOT_FOUND, weir_resource_create(device, "pooled", &resource));
     assert_null(resource);
     fails(WEIR_ERR_INVALID, weir_resource_create(device, "guard(direct", &resource));
     fails(WEIR_ERR_INVALID, weir_resource_create(device, "budget(budget(mapped))", &resource));
     detail_names("two budgets");
     fails(WEIR_ERR_INVALID, weir_resource_create(device, NULL, &resource));
-    ok(weir_device_close(device)); /* nothing of them is left */
+    ok(weir_device_destroy(device)); /* nothing of them is left */
 }
 
 static void options_that_contradict(void **state)

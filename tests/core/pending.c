@@ -24,7 +24,7 @@ static int tear_down(void **state)
     fixture *f = *state;
     ok(weir_option_set("wait", NULL));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
@@ -57,7 +57,7 @@ static void a_free_is_pending_until_the_device_is_past_it(void **state)
         assert_ptr_equal(d.client, f->client);
     }
     /* A trim does not touch it, a later block does not get it. */
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
     assert_int_equal(take_snapshot(f->runtime).device.pending, HALF);
     char *q = allocate(f->client, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_true(q >= (char *)p + HALF || q + HALF <= (char *)p);
@@ -185,7 +185,7 @@ static void closing_waits_for_pending_frees(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
     free_behind(other, p, f->stream);
     pthread_create(&opener, NULL, open_gate_later, &g);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     assert_true(g.open);
     pthread_join(opener, NULL);
     assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
@@ -221,7 +221,7 @@ static void closing_waits_for_no_frees_of_others(void **state)
     weir_client *other = open_client(f->runtime, "other", 0, 0);
     (void)block_behind_gate(f, MIB, &g);
     pthread_create(&rescuer, NULL, open_gate_unless_done, &r);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     open_gate(&r.done);
     pthread_join(rescuer, NULL);
     assert_false(g.open);
@@ -240,7 +240,7 @@ static void busy_close_is_answered_at_once(void **state)
     void *small = allocate(f->client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_alloc_with(f->client, &request, &block));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client)); /* the gate is shut: this must not wait for it */
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client)); /* the gate is shut: this must not wait for it */
     detail_names("one");
     detail_names("2 blocks");
     detail_names("5.3 KiB");

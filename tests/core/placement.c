@@ -248,7 +248,10 @@ static void run_trace(uint64_t budget, uint64_t seed, int steps)
         else if (what < 97)
             resize_one(w);
         else
-            ok(weir_runtime_trim(w->runtime, next_random(&w->random) % budget, NULL));
+            ok(weir_runtime_trim(w->runtime,
+                                 &(weir_trim_options){.struct_size = sizeof(weir_trim_options),
+                                                      .keep = next_random(&w->random) % budget},
+                                 NULL));
         check_world(w);
     }
     assert_true(w->met > (size_t)steps / 10 && w->refused > 0);
@@ -257,10 +260,10 @@ static void run_trace(uint64_t budget, uint64_t seed, int steps)
     while (w->count)
         free_one(w);
     check_empty(w->runtime);
-    ok(weir_runtime_trim(w->runtime, 0, NULL));
+    ok(weir_runtime_trim(w->runtime, NULL, NULL));
     assert_int_equal(take_snapshot(w->runtime).device.held, 0);
     for (int c = 0; c < CLIENTS; c++)
-        ok(weir_client_close(w->clients[c]));
+        ok(weir_client_destroy(w->clients[c]));
     for (int s = 1; s < STREAMS; s++)
         ok(weir_stream_release(w->streams[s]));
     ok(weir_runtime_destroy(w->runtime));
@@ -298,7 +301,7 @@ static void all_of_the_budget_can_be_had(void **state)
         for (size_t i = 0; i < count; i++)
             ok(weir_free(client, blocks[(i * 37) % count], WEIR_STREAM_HOST));
     }
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -338,7 +341,7 @@ static void the_best_of_the_free_pieces(void **state)
         ok(weir_free(client, second, WEIR_STREAM_HOST));
         for (int i = 0; i < PIECES; i++)
             ok(weir_free(client, between[i], WEIR_STREAM_HOST));
-        ok(weir_client_close(client));
+        ok(weir_client_destroy(client));
         ok(weir_runtime_destroy(runtime));
     }
 }
@@ -361,7 +364,7 @@ static void the_right_end_of_a_gap(void **state)
     void *all[] = {a, b, w, p};
     for (int i = 0; i < 4; i++)
         ok(weir_free(client, all[i], WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -383,7 +386,7 @@ static void every_second_of_many_makes_room_for_one(void **state)
     for (int i = 1; i < PIECES; i += 2)
         ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
     ok(weir_free(client, first, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -419,7 +422,7 @@ static void what_would_be_moved_forever_is_made(void **state)
     assert_int_equal(last.moved, moved);
     assert_true(last.held < 3 * (sizes[0] + sizes[1] + sizes[2]) / 2);
     ok(weir_free(client, weights, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     for (int i = 0; i < 2; i++)
         ok(weir_stream_release(streams[i]));
     ok(weir_runtime_destroy(runtime));

@@ -26,7 +26,7 @@ static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
     (void)model;
     (void)outputs;
 }
-static weir_status info(weir_engine_model *model, weir_model_info *out)
+static weir_status info(weir_engine_model *model, weir_model_details *out)
 {
     (void)model;
     out->engine = "plugin";

@@ -36,7 +36,7 @@ static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
     (void)outputs;
 }
 
-static weir_status info(weir_engine_model *model, weir_model_info *out)
+static weir_status info(weir_engine_model *model, weir_model_details *out)
 {
     (void)model;
     (void)out;
@@ -81,7 +81,7 @@ const weir_engine *weir_engine_entry(uint32_t abi)
 #endif
 #ifdef PARTNER
     const weir_engine *partner;
-    atomic_store(&plugin_partner, (int)weir_engine_open(PARTNER, &partner));
+    atomic_store(&plugin_partner, (int)weir_engine_get(PARTNER, &partner));
 #endif
     atomic_store(&plugin_listed, count_engines());
     return abi >= WEIR_ENGINE_ABI ? &engine : NULL;

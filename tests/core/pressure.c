@@ -60,7 +60,7 @@ static void what_does_not_help_is_asked_once(void **state)
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     assert_int_equal(idle.calls, 1);
     assert_int_equal(idle_too.calls, 1);
-    ok(weir_pressure_remove(f.runtime, first));
+    ok(weir_pressure_unregister(f.runtime, first));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     assert_int_equal(idle.calls, 1);
     assert_int_equal(idle_too.calls, 2);
@@ -93,15 +93,15 @@ static void not_for_requests_that_may_not_wait(void **state)
     void *p;
     weir_reservation *r;
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.other, PART, f.stream, &p));
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f.other, PART, WEIR_ALLOC_NO_WAIT, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reservation_create(f.other, PART, WEIR_ALLOC_NO_WAIT, &r));
     ok(weir_capture_begin(f.stream));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     ok(weir_capture_end(f.stream));
     assert_int_not_equal(weir_resize(f.keeper, f.kept[PARTS - 1], 2 * PART, f.stream), WEIR_OK);
     assert_int_equal(g.calls, 0);
-    ok(weir_reserve(f.other, PART, 0, &r)); /* this one may */
+    ok(weir_reservation_create(f.other, PART, 0, &r)); /* this one may */
     assert_int_equal(g.calls, 1);
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_destroy(r));
     end(&f);
 }
 
@@ -252,8 +252,8 @@ static void memory_of_another_kind(void **state)
     f.keeper = open_client(host, "keeper", 0, 0);
     giver of_device = {.f = &f}, of_host = {.f = &f, .gives = 1};
     uint64_t id;
-    ok(weir_pressure_add(f.runtime, 0, give, &of_device, &id));
-    ok(weir_pressure_add(host, 0, give, &of_host, &id));
+    ok(weir_pressure_register(f.runtime, 0, give, &of_device, &id));
+    ok(weir_pressure_register(host, 0, give, &of_host, &id));
     for (int i = 0; i < PARTS; i++)
         f.kept[i] = allocate(f.keeper, PART, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     weir_request request = {.struct_size = sizeof request, .bytes = PART, .kind = WEIR_KIND_PINNED};
@@ -266,8 +266,8 @@ static void memory_of_another_kind(void **state)
     ok(weir_free_block(f.other, block, WEIR_STREAM_HOST));
     while (give_up_one(&f))
         continue;
-    ok(weir_client_close(f.keeper));
-    ok(weir_client_close(f.other));
+    ok(weir_client_destroy(f.keeper));
+    ok(weir_client_destroy(f.other));
     ok(weir_stream_release(f.stream));
     ok(weir_runtime_destroy(f.runtime));
     ok(weir_runtime_destroy(host));

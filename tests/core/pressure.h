@@ -70,8 +70,8 @@ static inline void end(fixture *f)
         continue;
     ok(weir_stream_release(f->stream));
     check_empty(f->runtime);
-    ok(weir_client_close(f->keeper));
-    ok(weir_client_close(f->other));
+    ok(weir_client_destroy(f->keeper));
+    ok(weir_client_destroy(f->other));
     ok(weir_runtime_destroy(f->runtime));
 }
 
@@ -91,7 +91,7 @@ static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_s
 static inline uint64_t add(fixture *f, int priority, weir_pressure_fn fn, void *user)
 {
     uint64_t id = 0;
-    ok(weir_pressure_add(f->runtime, priority, fn, user, &id));
+    ok(weir_pressure_register(f->runtime, priority, fn, user, &id));
     assert_true(id != 0);
     return id;
 }

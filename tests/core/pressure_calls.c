@@ -22,9 +22,9 @@ static void do_everything(const weir_pressure *pressure, void *user)
     (void)take_snapshot(h->f->runtime);
     while (give_up_one(h->f))
         continue;
-    ok(weir_runtime_trim(h->f->runtime, 0, NULL));
+    ok(weir_runtime_trim(h->f->runtime, NULL, NULL));
     ok(weir_alloc(h->f->keeper, PART, h->f->stream, WEIR_CLASS_KV, &h->mine));
-    h->removed = weir_pressure_remove(h->f->runtime, h->id);
+    h->removed = weir_pressure_unregister(h->f->runtime, h->id);
     nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
 }
 
@@ -42,11 +42,11 @@ static void a_callback_that_does_everything(void **state)
     assert_int_equal(h.asked_too_much, WEIR_ERR_OUT_OF_MEMORY); /* and nobody was asked for its sake */
     assert_int_equal(h.removed, WEIR_OK);
     assert_int_equal(other.calls, 0);
-    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, h.id));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_unregister(f.runtime, h.id));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &none));
     assert_int_equal(h.calls, 1);
     assert_int_equal(other.calls, 1);
-    ok(weir_pressure_remove(f.runtime, later));
+    ok(weir_pressure_unregister(f.runtime, later));
     ok(weir_free(f.keeper, h.mine, f.stream));
     ok(weir_free(f.other, p, f.stream));
     end(&f);
@@ -74,7 +74,7 @@ static void a_callback_that_never_ends_giving(void **state)
     void *p;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
     assert_true(h.calls >= 2 && h.calls <= 64);
-    ok(weir_pressure_remove(f.runtime, id));
+    ok(weir_pressure_unregister(f.runtime, id));
     ok(weir_free(f.keeper, h.mine, WEIR_STREAM_HOST));
     end(&f);
 }
@@ -87,14 +87,14 @@ static void calls_that_are_wrong(void **state)
     fixture f = start();
     giver g = {.f = &f};
     uint64_t id;
-    fails(WEIR_ERR_INVALID, weir_pressure_add(NULL, 0, give, &g, &id));
-    fails(WEIR_ERR_INVALID, weir_pressure_add(f.runtime, 0, NULL, &g, &id));
-    fails(WEIR_ERR_INVALID, weir_pressure_add(f.runtime, 0, give, &g, NULL));
-    fails(WEIR_ERR_INVALID, weir_pressure_remove(NULL, 1));
-    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, 1));
+    fails(WEIR_ERR_INVALID, weir_pressure_register(NULL, 0, give, &g, &id));
+    fails(WEIR_ERR_INVALID, weir_pressure_register(f.runtime, 0, NULL, &g, &id));
+    fails(WEIR_ERR_INVALID, weir_pressure_register(f.runtime, 0, give, &g, NULL));
+    fails(WEIR_ERR_INVALID, weir_pressure_unregister(NULL, 1));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_unregister(f.runtime, 1));
     id = add(&f, 0, give, &g);
-    ok(weir_pressure_remove(f.runtime, id));
-    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, id));
+    ok(weir_pressure_unregister(f.runtime, id));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_unregister(f.runtime, id));
     assert_true(add(&f, 0, give, &g) != id);
     end(&f); /* with one that is still there */
 }
@@ -128,7 +128,7 @@ static void *ask_for_more(void *user)
 static void *remove_it(void *user)
 {
     slow *s = user;
-    weir_status status = weir_pressure_remove(s->f->runtime, s->id);
+    weir_status status = weir_pressure_unregister(s->f->runtime, s->id);
     s->early = !atomic_load(&s->returned);
     return status == WEIR_OK ? NULL : s;
 }
@@ -182,7 +182,7 @@ static void remove_the_other(const weir_pressure *pressure, void *user)
     if (number >= 2)
         return;
     pthread_barrier_wait(&d->both);
-    (void)!weir_pressure_remove(d->f->runtime, d->ids[number]);
+    (void)!weir_pressure_unregister(d->f->runtime, d->ids[number]);
     pthread_barrier_wait(&d->both);
 }
 
@@ -210,8 +210,8 @@ static void removals_from_inside_do_not_wait(void **state)
         pthread_create(&threads[i], NULL, ask_in_a_duel, &d);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, d.ids[0]));
-    fails(WEIR_ERR_NOT_FOUND, weir_pressure_remove(f.runtime, d.ids[1]));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_unregister(f.runtime, d.ids[0]));
+    fails(WEIR_ERR_NOT_FOUND, weir_pressure_unregister(f.runtime, d.ids[1]));
     pthread_barrier_destroy(&d.both);
     end(&f);
 }
@@ -242,7 +242,7 @@ static void *starve(void *user)
     for (int i = 0; i < STORM_ROUNDS; i++) {
         void *p;
         uint64_t id;
-        if (weir_pressure_add(s->f->runtime, (int)number, give_the_spare, s, &id) != WEIR_OK)
+        if (weir_pressure_register(s->f->runtime, (int)number, give_the_spare, s, &id) != WEIR_OK)
             abort();
         weir_status status = weir_alloc(s->f->other, PART, s->f->stream, WEIR_CLASS_KV, &p);
         if (status == WEIR_OK && weir_free(s->f->other, p, s->f->stream) != WEIR_OK)
@@ -251,7 +251,7 @@ static void *starve(void *user)
             p = atomic_exchange(&s->spare, p);
         if (p && weir_free(s->f->keeper, p, WEIR_STREAM_HOST) != WEIR_OK)
             abort();
-        if (weir_pressure_remove(s->f->runtime, id) != WEIR_OK)
+        if (weir_pressure_unregister(s->f->runtime, id) != WEIR_OK)
             abort();
     }
     return NULL;

@@ -1,6 +1,7 @@
 /* One block, freed by several threads at once while others shrink it and allocate where it was: one of them frees it, and
  * nobody reads what another thread writes into its record (ThreadSanitizer sees to that). */
 #include "core.h"
+#include <weir/trace.h>
 
 #include <stdatomic.h>
 
@@ -86,8 +87,9 @@ static void *look_about(void *user)
         take_snapshot(runtime);
         if (round % 32 == 0) {
             weir_trace *trace; /* which begins with every live block */
-            ok(weir_trace_open(runtime, 1024, &trace));
-            weir_trace_close(trace);
+            ok(weir_trace_create(
+                runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 1024}, &trace));
+            weir_trace_destroy(trace);
         }
     }
     return NULL;
@@ -132,8 +134,8 @@ static void race_of(const char *cache, weir_stream on)
     assert_int_equal(atomic_load(&r.told), r.rounds * BLOCKS * FREERS * AGAIN);
     pthread_barrier_destroy(&r.begin);
     pthread_barrier_destroy(&r.end);
-    ok(weir_client_close(r.client));
-    ok(weir_client_close(r.other));
+    ok(weir_client_destroy(r.client));
+    ok(weir_client_destroy(r.other));
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
 }

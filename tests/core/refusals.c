@@ -4,6 +4,7 @@
  *
  * WEIR_TRACES: how many traces; WEIR_TRACE_FROM: the number of the first. */
 #include "core/core.h"
+#include "trim.h"
 #include "core/could.h"
 #include "core/toy.h"
 #include "runtime/runtime.h"
@@ -197,7 +198,8 @@ static void others_work(void *user)
     if (w->stream_count == 1 || below(w, 3))
         return;
     toy_go_on(w->numbers[1 + below(w, (uint64_t)w->stream_count - 1)], below(w, 2) ? 2 : UINT64_MAX);
-    ok(weir_runtime_trim(w->runtime, UINT64_MAX, NULL));
+    ok(weir_runtime_trim(w->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
+                         NULL));
 }
 
 static void inject(world *w)
@@ -305,7 +307,7 @@ static void trim_one(world *w)
 {
     uint64_t keep = below(w, 2) ? 0 : below(w, 16) * w->granule, released;
     the_toy.fail_in = -1;
-    ok(weir_runtime_trim(w->runtime, keep, &released));
+    ok(trim_keeping(w->runtime, keep, &released));
     bool idle = take_snapshot(w->runtime).device.pending == 0;
     for (int s = 1; s < w->stream_count; s++)
         idle = idle && toy_is_idle(w->numbers[s]);
@@ -396,10 +398,10 @@ static void end(world *w)
         free_one(w);
     for (int s = 1; s < w->stream_count; s++)
         ok(weir_stream_release(w->streams[s]));
-    ok(weir_runtime_trim(w->runtime, 0, NULL));
+    ok(weir_runtime_trim(w->runtime, NULL, NULL));
     assert_int_equal(the_toy.used, 0);
     for (int c = 0; c < w->client_count; c++)
-        ok(weir_client_close(w->clients[c]));
+        ok(weir_client_destroy(w->clients[c]));
     ok(weir_runtime_destroy(w->runtime));
     assert_int_equal(the_toy.devices + the_toy.ranges + the_toy.mapped, 0);
 }

@@ -1,5 +1,6 @@
 /* Plug-ins that ask for engines while they are opened, and threads that ask for plug-ins at once. */
 #include "core.h"
+#include <weir/engine.h>
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@ typedef struct opener {
 static void *open_it(void *user)
 {
     opener *it = user;
-    it->status = weir_engine_open(it->name, &it->engine);
+    it->status = weir_engine_get(it->name, &it->engine);
     return NULL;
 }
 
@@ -49,13 +50,13 @@ static void an_entry_may_ask(void **state)
 {
     (void)state;
     const weir_engine *engine, *brought;
-    ok(weir_engine_open("asking", &engine));
+    ok(weir_engine_get("asking", &engine));
     assert_string_equal(engine->name, "asking");
     assert_int_equal(atomic_load(counter("asking", "plugin_partner")), WEIR_OK);
     assert_true(atomic_load(counter("asking", "plugin_listed")) >= 3);
-    ok(weir_engine_open("brought", &brought));
+    ok(weir_engine_get("brought", &brought));
     assert_string_equal(brought->name, "brought");
-    ok(weir_engine_open("good", &engine));
+    ok(weir_engine_get("good", &engine));
 }
 
 /* It registers one that comes before all others, and lists them: who opens it while going through the list does not notice. */
@@ -70,7 +71,7 @@ static void a_list_stays_while_a_plug_in_makes_one(void **state)
     while ((name = weir_engine_name_at(place)) && strcmp(name, "shifting") != 0)
         place++;
     assert_non_null(name);
-    ok(weir_engine_open(name, &engine));
+    ok(weir_engine_get(name, &engine));
     assert_string_equal(engine->name, "shifting");
     assert_int_equal(atomic_load(counter("shifting", "plugin_listed")), count + 1);
     assert_string_equal(name, "shifting");
@@ -83,7 +84,7 @@ static void one_that_asks_for_itself(void **state)
 {
     (void)state;
     const weir_engine *engine;
-    ok(weir_engine_open("selfish", &engine));
+    ok(weir_engine_get("selfish", &engine));
     assert_int_equal(atomic_load(counter("selfish", "plugin_partner")), WEIR_ERR_CONFLICT);
     assert_int_equal(atomic_load(counter("selfish", "plugin_entries")), 1);
 }
@@ -93,7 +94,7 @@ static void two_that_ask_for_each_other(void **state)
 {
     (void)state;
     const weir_engine *engine;
-    ok(weir_engine_open("ping", &engine));
+    ok(weir_engine_get("ping", &engine));
     assert_int_equal(atomic_load(counter("ping", "plugin_partner")), WEIR_OK);
     assert_int_equal(atomic_load(counter("pong", "plugin_partner")), WEIR_ERR_CONFLICT);
     opener left, right;
@@ -130,8 +131,8 @@ static void many_that_ask_for_one(void **state)
     for (int i = 0; i < THREADS; i++)
         start(&all[i], "slow");
     wait_until(entries, 1);
-    ok(weir_engine_open("good", &engine));
-    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &engine));
+    ok(weir_engine_get("good", &engine));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_get("absent", &engine));
     assert_non_null(weir_engine_name_at(0));
     assert_int_equal(atomic_load(held), 1);
     atomic_store(held, 0);
@@ -151,7 +152,7 @@ static void one_that_was_registered_meanwhile(void **state)
     const weir_engine *good;
     opener it;
     atomic_int *entries = counter("late", "plugin_entries"), *held = counter("late", "plugin_held");
-    ok(weir_engine_open("good", &good));
+    ok(weir_engine_get("good", &good));
     memcpy(&own, good, offsetof(weir_engine, unload) + sizeof own.unload);
     own.struct_size = offsetof(weir_engine, provider);
     own.name = "late";
@@ -172,7 +173,7 @@ static void many_directories(void **state)
     const weir_engine *engine;
     char path[256] = "", *end = path;
     ok(weir_option_set("engine_path", "/1:/2:/3:/4:/5:/6:/7:/8:/9"));
-    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &engine));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_get("absent", &engine));
     detail_names("/9,");
     detail_names("/nowhere/engines/plugins");
     while (end < path + sizeof path - 2)
@@ -180,7 +181,7 @@ static void many_directories(void **state)
     memcpy(end, "x", 2);
     assert_int_equal(strlen(path), sizeof path - 1);
     ok(weir_option_set("engine_path", path));
-    fails(WEIR_ERR_NOT_FOUND, weir_engine_open("absent", &engine));
+    fails(WEIR_ERR_NOT_FOUND, weir_engine_get("absent", &engine));
     detail_names("absent");
     ok(weir_option_set("engine_path", WEIR_TEST_BINARY "/tests/plugins"));
 }

@@ -25,8 +25,8 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
-    ok(weir_client_close(f->other));
+    ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->other));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;
@@ -35,7 +35,7 @@ static int tear_down(void **state)
 static weir_reservation *reserve(weir_client *client, uint64_t bytes)
 {
     weir_reservation *reservation;
-    ok(weir_reserve(client, bytes, 0, &reservation));
+    ok(weir_reservation_create(client, bytes, 0, &reservation));
     return reservation;
 }
 
@@ -97,7 +97,7 @@ static void step_by_step(void **state)
     ok(take(f->client, r, 4864, &p)); /* to the last byte */
     assert_int_equal(weir_reservation_left(r), 0);
     numbers(f->runtime, 9984, 0, 0);
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_destroy(r));
     numbers(f->runtime, 9984, 0, 0);
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
@@ -111,13 +111,13 @@ static void released_before_its_blocks_or_after(void **state)
         weir_reservation *r = reserve(f->client, 64 * KIB);
         ok(take(f->client, r, 16 * KIB, &p));
         if (k == 0) {
-            ok(weir_reservation_release(r));
+            ok(weir_reservation_destroy(r));
             numbers(f->runtime, 16 * KIB, 0, 0);
             ok(weir_free(f->client, p, WEIR_STREAM_HOST));
         } else {
             ok(weir_free(f->client, p, WEIR_STREAM_HOST));
             numbers(f->runtime, 0, 0, 48 * KIB);
-            ok(weir_reservation_release(r));
+            ok(weir_reservation_destroy(r));
         }
         numbers(f->runtime, 0, 0, 0);
     }
@@ -129,7 +129,7 @@ static void peaks_are_of_blocks(void **state)
     weir_reservation *r = reserve(f->client, BUDGET);
     assert_int_equal(take_snapshot(f->runtime).device.peak, 0);
     assert_int_equal(take_snapshot(f->runtime).device.peak_held, 0);
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_destroy(r));
     assert_int_equal(take_snapshot(f->runtime).clients[0].peak, 0);
     assert_int_equal(take_snapshot(f->runtime).device.peak, 0);
 }
@@ -142,7 +142,7 @@ static void more_than_there_is(void **state)
     void *p = allocate(f->other, 256 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     snapshot before = take_snapshot(f->runtime);
     weir_reservation *r = (weir_reservation *)f;
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f->client, 768 * KIB + 1, 0, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reservation_create(f->client, 768 * KIB + 1, 0, &r));
     assert_null(r);
     weir_refusal refusal = last_refusal();
     assert_int_equal(refusal.cause, WEIR_CAUSE_BUDGET);
@@ -155,10 +155,10 @@ static void more_than_there_is(void **state)
     before.clients[0].refusals++;
     unchanged(f->runtime, before);
     ok(weir_client_set_limits(f->client, 0, 100 * KIB));
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f->client, 100 * KIB + 1, 0, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reservation_create(f->client, 100 * KIB + 1, 0, &r));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_MAXIMUM);
-    ok(weir_reserve(f->client, 100 * KIB, 0, &r)); /* what is refused leaves no trace */
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_create(f->client, 100 * KIB, 0, &r)); /* what is refused leaves no trace */
+    ok(weir_reservation_destroy(r));
     ok(weir_free(f->other, p, WEIR_STREAM_HOST));
 }
 
@@ -175,7 +175,7 @@ static void reserved_bytes_are_nobody_elses(void **state)
     ok(take(f->client, r, BUDGET - GRANULE, &mine));
     ok(weir_free(f->other, p, WEIR_STREAM_HOST));
     ok(weir_free(f->client, mine, WEIR_STREAM_HOST));
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_destroy(r));
 }
 
 /* Of freed memory that a stream still uses. */
@@ -191,13 +191,13 @@ static void waiting_for_what_is_pending(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, stream));
     free_behind(f->client, p, stream);
     numbers(f->runtime, 0, BUDGET, 0);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reserve(f->client, 512 * KIB, WEIR_ALLOC_NO_WAIT, &r));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_reservation_create(f->client, 512 * KIB, WEIR_ALLOC_NO_WAIT, &r));
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &g), 0);
-    ok(weir_reserve(f->client, 512 * KIB, 0, &r));
+    ok(weir_reservation_create(f->client, 512 * KIB, 0, &r));
     pthread_join(thread, NULL);
     numbers(f->runtime, 0, 0, 512 * KIB);
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_destroy(r));
     ok(weir_stream_release(stream));
 }
 
@@ -233,9 +233,9 @@ static void a_failed_block_leaves_the_claim(void **state)
     assert_int_equal(weir_reservation_left(r), 212 * KIB);
     numbers(runtime, 300 * KIB, 0, 212 * KIB);
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_reservation_release(r));
+    ok(weir_reservation_destroy(r));
     numbers(runtime, 0, 0, 0);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -247,15 +247,15 @@ static void a_client_with_a_reservation_stays_open(void **state)
     fixture *f = *state;
     void *p;
     weir_reservation *r = reserve(f->client, 3 * KIB), *second = reserve(f->client, KIB);
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
     detail_names("one has 2 open reservations with 4 KiB left");
-    ok(weir_reservation_release(second));
+    ok(weir_reservation_destroy(second));
     ok(take(f->client, r, 3 * KIB, &p));
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client)); /* also when nothing is left of it */
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client)); /* also when nothing is left of it */
     detail_names("one has 1 open reservation ");
-    ok(weir_reservation_release(r));
-    ok(weir_client_close(f->client));
+    ok(weir_reservation_destroy(r));
+    ok(weir_client_destroy(f->client));
     f->client = open_client(f->runtime, "one", 0, 0);
 }
 
@@ -265,22 +265,22 @@ static void calls_that_are_wrong(void **state)
     weir_reservation *r = (weir_reservation *)f;
     void *p;
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_ERR_INVALID, weir_reserve(NULL, 1, 0, &r));
-    fails(WEIR_ERR_INVALID, weir_reserve(f->client, 1, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_reserve(f->client, 0, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(NULL, 1, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(f->client, 1, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(f->client, 0, 0, &r));
     assert_null(r);
-    fails(WEIR_ERR_INVALID, weir_reserve(f->client, UINT64_MAX - 100, 0, &r));
-    fails(WEIR_ERR_INVALID, weir_reserve(f->client, 1, WEIR_ALLOC_ZEROED, &r));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(f->client, UINT64_MAX - 100, 0, &r));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(f->client, 1, WEIR_ALLOC_ZEROED, &r));
     unchanged(f->runtime, before);
     assert_int_equal(weir_reservation_left(NULL), 0);
-    ok(weir_reservation_release(NULL));
+    ok(weir_reservation_destroy(NULL));
     r = reserve(f->client, KIB);
     fails(WEIR_ERR_INVALID, take(f->other, r, KIB, &p));
     detail_names("a reservation of one does not serve other");
     assert_int_equal(weir_reservation_left(r), KIB);
-    ok(weir_reservation_release(r));
-    ok(weir_client_close(f->other));
-    fails(WEIR_ERR_INVALID, weir_reserve(f->other, 1, 0, &r));
+    ok(weir_reservation_destroy(r));
+    ok(weir_client_destroy(f->other));
+    fails(WEIR_ERR_INVALID, weir_reservation_create(f->other, 1, 0, &r));
     f->other = open_client(f->runtime, "other", 0, 0);
 }
 
@@ -304,10 +304,10 @@ static void *compete(void *user)
     for (int i = 0; i < ROUNDS; i++) {
         weir_reservation *r;
         pthread_barrier_wait(c->barrier);
-        bool got = weir_reserve(c->client, BUDGET / 5 * 3, 0, &r) == WEIR_OK;
+        bool got = weir_reservation_create(c->client, BUDGET / 5 * 3, 0, &r) == WEIR_OK;
         pthread_barrier_wait(c->barrier);
         c->won += got;
-        if (got && weir_reservation_release(r) != WEIR_OK)
+        if (got && weir_reservation_destroy(r) != WEIR_OK)
             abort();
     }
     return NULL;
@@ -379,7 +379,7 @@ static void parts_by_several_threads(void **state)
             while (c[i].count > 0)
                 ok(weir_free(f->client, c[i].parts[--c[i].count], WEIR_STREAM_HOST));
         ok(weir_free(f->other, rest, WEIR_STREAM_HOST));
-        ok(weir_reservation_release(r));
+        ok(weir_reservation_destroy(r));
         pthread_barrier_destroy(&barrier);
     }
 }

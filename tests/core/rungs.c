@@ -125,7 +125,7 @@ static void what_adaptors_keep_back(void **state)
     void *p = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     came_by(WEIR_RUNG_RELIEVED);
     ok(weir_free(f.one, p, WEIR_STREAM_HOST));
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     end(&f);
 }
 

@@ -60,8 +60,8 @@ static inline void end(fixture *f)
         ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     check_empty(f->runtime);
-    ok(weir_client_close(f->one));
-    ok(weir_client_close(f->two));
+    ok(weir_client_destroy(f->one));
+    ok(weir_client_destroy(f->two));
     ok(weir_runtime_destroy(f->runtime));
     assert_true(faults_nothing_left());
 }

@@ -1,5 +1,6 @@
 /* The rung of blocks behind a stream wait: who gets them, what goes back, and what happens when the driver does not order. */
 #include "rungs.h"
+#include <weir/trace.h>
 
 /* Behind a stream wait --------------------------------------------------------------------------------------------- */
 
@@ -159,7 +160,8 @@ static void a_trace_tells_of_it(void **state)
     char *p = allocate(f.one, BUDGET, f.a, WEIR_CLASS_KV);
     void *q;
     hold(&f, f.a, p, 1, BUDGET);
-    ok(weir_trace_open(f.runtime, 64, &trace));
+    ok(weir_trace_create(f.runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 64},
+                         &trace));
     ok(weir_free(f.one, p, f.a));
     ok(take_at_once(f.two, HALF, f.b, &q));
     ok(weir_trace_read(trace, events, 64, &count));
@@ -172,7 +174,7 @@ static void a_trace_tells_of_it(void **state)
     assert_int_equal(events[at].stream.id, f.a.id);
     assert_int_equal(events[at].other.id, f.b.id);
     assert_int_equal(events[at + 1].action, WEIR_ACTION_ALLOCATE);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
     let_go(&f, f.a);
     ok(weir_free(f.two, q, f.b));
     end(&f);

@@ -1,5 +1,6 @@
 /* The runtimes: found by device, made once, created and destroyed; and what happens at exit. */
 #include "core.h"
+#include <weir/trace.h>
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,17 +12,17 @@ static void devices_that_are_none(void **state)
                                        "host:00000", "hosts", "hos", "Host",  "host ",  "gpu:0",   "host:0:0"};
     weir_runtime *runtime = (weir_runtime *)state;
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-        fails(WEIR_ERR_INVALID, weir_runtime_get(none[i], &runtime));
+        fails(WEIR_ERR_INVALID, weir_runtime_get(none[i], NULL, &runtime));
         detail_names("host");
         assert_null(runtime);
         fails(WEIR_ERR_INVALID, weir_runtime_create(none[i], NULL, &runtime));
     }
-    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host:1", &runtime));
-    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host:9999", &runtime));
-    fails(WEIR_ERR_INVALID, weir_runtime_get(NULL, &runtime));
-    fails(WEIR_ERR_INVALID, weir_runtime_get("host", NULL));
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host:1", NULL, &runtime));
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host:9999", NULL, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get(NULL, NULL, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get("host", NULL, NULL));
     weir_runtime_options options = {.struct_size = 3};
-    fails(WEIR_ERR_INVALID, weir_runtime_get_with("host", &options, &runtime));
+    fails(WEIR_ERR_INVALID, weir_runtime_get("host", &options, &runtime));
     options = (weir_runtime_options){.struct_size = sizeof options, .resource = "fast"};
     fails(WEIR_ERR_NOT_FOUND, weir_runtime_create("host", &options, &runtime));
     detail_names("fast");
@@ -47,7 +48,7 @@ static void a_failed_start_leaves_nothing(void **state)
     small = (struct rlimit){(rlim_t)256 << 20, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
     for (int i = 0; i < 50; i++) {
-        weir_status status = weir_runtime_get("host", &runtime);
+        weir_status status = weir_runtime_get("host", NULL, &runtime);
         assert_int_equal(status, WEIR_ERR_DRIVER);
         assert_null(runtime);
         assert_true(strlen(weir_detail()) > 0);
@@ -60,32 +61,32 @@ static void one_runtime_per_device(void **state)
     (void)state;
     weir_runtime *first, *again;
     ok(weir_option_set("budget", "24MiB"));
-    ok(weir_runtime_get("host", &first));
+    ok(weir_runtime_get("host", NULL, &first));
     ok(weir_option_set("budget", NULL));
     assert_int_equal(weir_runtime_budget(first), 24 * MIB);
     assert_string_equal(weir_runtime_device(first), "host");
     assert_int_equal(weir_runtime_ordinal(first), 0);
-    ok(weir_runtime_get("host:0", &again));
+    ok(weir_runtime_get("host:0", NULL, &again));
     assert_ptr_equal(again, first);
     weir_runtime_options options = {.struct_size = sizeof options};
-    ok(weir_runtime_get_with("host", &options, &again));
+    ok(weir_runtime_get("host", &options, &again));
     assert_ptr_equal(again, first);
     options.budget = 24 * MIB;
     options.resource = "cache";
-    ok(weir_runtime_get_with("host", &options, &again));
+    ok(weir_runtime_get("host", &options, &again));
     options.budget = 25 * MIB;
-    fails(WEIR_ERR_CONFLICT, weir_runtime_get_with("host", &options, &again));
+    fails(WEIR_ERR_CONFLICT, weir_runtime_get("host", &options, &again));
     assert_null(again);
     detail_names("24 MiB");
     detail_names("25 MiB");
     options = (weir_runtime_options){.struct_size = sizeof options, .resource = "other"};
-    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get_with("host", &options, &again));
+    fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host", &options, &again));
     ok(weir_runtime_set_budget(first, 25 * MIB));
     fails(WEIR_ERR_INVALID, weir_runtime_destroy(first));
     assert_string_equal(weir_runtime_device(NULL), "");
     assert_int_equal(weir_runtime_budget(NULL), 0);
     weir_runtime *own = make_runtime(MIB); /* not found by a get, nor mixed up with it */
-    ok(weir_runtime_get("host", &again));
+    ok(weir_runtime_get("host", NULL, &again));
     assert_ptr_equal(again, first);
     ok(weir_runtime_destroy(own));
 }
@@ -100,7 +101,7 @@ static void destroying(void **state)
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("1 open client");
     ok(weir_stream_acquire(runtime, &stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("stream");
     ok(weir_stream_release(stream));
@@ -142,12 +143,12 @@ static void records_of_closed_clients_serve_again(void **state)
     void *p = allocate(first, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     ok(weir_free(first, p, WEIR_STREAM_HOST));
     ok(weir_client_note_outside(first, 5, "x"));
-    ok(weir_client_close(first));
+    ok(weir_client_destroy(first));
     for (int i = 0; i < 64; i++) {
         weir_client *c = open_client(runtime, "next", 0, 0);
         assert_ptr_not_equal(c, first); /* a late call finds a closed client, not somebody else's */
-        fails(WEIR_ERR_INVALID, weir_client_close(first));
-        ok(weir_client_close(c));
+        fails(WEIR_ERR_INVALID, weir_client_destroy(first));
+        ok(weir_client_destroy(c));
     }
     for (int i = 0; i < 200; i++) {
         weir_client *c = open_client(runtime, "next", 0, 0);
@@ -155,7 +156,7 @@ static void records_of_closed_clients_serve_again(void **state)
         assert_int_equal(s.count, 1);
         assert_int_equal(s.clients[0].peak + s.clients[0].allocations + s.clients[0].outside, 0);
         assert_int_equal(s.clients[0].maximum, 4 * MIB);
-        ok(weir_client_close(c));
+        ok(weir_client_destroy(c));
     }
     ok(weir_runtime_destroy(runtime));
 }
@@ -168,7 +169,7 @@ static void snapshots_in_the_order_of_opening(void **state)
     static const char *const names[] = {"e", "d", "c", "b", "a"};
     for (int i = 0; i < 5; i++)
         clients[i] = open_client(runtime, names[i], 0, 0);
-    ok(weir_client_close(clients[1]));
+    ok(weir_client_destroy(clients[1]));
     clients[1] = open_client(runtime, "again", 0, 0);
     static const char *const order[] = {"e", "c", "b", "a", "again"};
     weir_stats stats = WEIR_INIT(weir_stats);
@@ -187,7 +188,7 @@ static void snapshots_in_the_order_of_opening(void **state)
     ok(weir_snapshot(runtime, &stats, NULL, 0, &count));
     assert_int_equal(count, 5);
     for (int i = 0; i < 5; i++)
-        ok(weir_client_close(clients[i]));
+        ok(weir_client_destroy(clients[i]));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -198,11 +199,11 @@ static void leave_everything(void)
     weir_stream stream;
     static weir_trace *trace; /* still there at exit, and no leak */
     static gate g = GATE;
-    if (weir_option_set("budget", "8m") || weir_runtime_get("host", &runtime))
+    if (weir_option_set("budget", "8m") || weir_runtime_get("host", NULL, &runtime))
         _exit(3);
     weir_client *client = open_client(runtime, "x", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
-    ok(weir_trace_open(runtime, 0, &trace));
+    ok(weir_trace_create(runtime, NULL, &trace));
     void *p = allocate(client, MIB, stream, WEIR_CLASS_KV), *q = allocate(client, MIB, stream, WEIR_CLASS_KV);
     ok(weir_call(runtime, pass_gate, &g, stream));
     ok(weir_fill(runtime, p, 1, MIB, stream));

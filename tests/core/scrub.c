@@ -1,6 +1,7 @@
 /* Bytes that pass from one client to another are zeroed where one of the two asks for it, and only there. On the device
  * that WEIR_TEST_DEVICE names, or the host. */
 #include "core.h"
+#include <weir/block_pool.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -36,7 +37,7 @@ static weir_client *open_scrubbed(weir_runtime *runtime, const char *name, weir_
 {
     weir_client_options options = {.struct_size = sizeof options, .name = name, .scrub = scrub};
     weir_client *client;
-    ok(weir_client_open(runtime, &options, &client));
+    ok(weir_client_create(runtime, &options, &client));
     return client;
 }
 
@@ -85,8 +86,8 @@ static void either_of_the_two_asks_for_it(void **state)
         assert_ptr_equal(p, left);
         assert_true(all_bytes(f->runtime, p, 3000, k == 0 ? PATTERN : 0));
         ok(weir_free(next, p, WEIR_STREAM_HOST));
-        ok(weir_client_close(first));
-        ok(weir_client_close(next));
+        ok(weir_client_destroy(first));
+        ok(weir_client_destroy(next));
     }
 }
 
@@ -100,14 +101,14 @@ static void an_owner_keeps_its_bytes(void **state)
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 3000, PATTERN));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     /* Who opens an account anew is another, whatever its name. */
     client = open_scrubbed(f->runtime, "one", WEIR_SCRUB_NEVER);
     p = allocate(client, 3000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 3000, 0));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
 }
 
 /* What is charged beyond what was asked for passes on, too: to the same client by a resize, and to the next one. */
@@ -131,9 +132,9 @@ static void bytes_that_nobody_asked_for(void **state)
     assert_ptr_equal(p, left);
     assert_true(all_bytes(f->runtime, p, 512, 0));
     ok(weir_free(last, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(secret));
-    ok(weir_client_close(small));
-    ok(weir_client_close(last));
+    ok(weir_client_destroy(secret));
+    ok(weir_client_destroy(small));
+    ok(weir_client_destroy(last));
 }
 
 /* Free memory in one piece that three clients have left; one of them asked for scrubbing. */
@@ -155,8 +156,8 @@ static void several_owners(void **state)
         assert_true(all_bytes(f->runtime, q, 3072, 0));
         ok(weir_free(clients[3], q, WEIR_STREAM_HOST));
         for (int i = 0; i < 4; i++)
-            ok(weir_client_close(clients[i]));
-        ok(weir_runtime_trim(f->runtime, 0, NULL));
+            ok(weir_client_destroy(clients[i]));
+        ok(weir_runtime_trim(f->runtime, NULL, NULL));
     }
 }
 
@@ -177,9 +178,9 @@ static void moved_memory(void **state)
         else
             assert_true(all_bytes(f->runtime, p, BUDGET, 0));
         ok(weir_free(next, p, WEIR_STREAM_HOST));
-        ok(weir_client_close(first));
-        ok(weir_client_close(next));
-        ok(weir_runtime_trim(f->runtime, 0, NULL));
+        ok(weir_client_destroy(first));
+        ok(weir_client_destroy(next));
+        ok(weir_runtime_trim(f->runtime, NULL, NULL));
     }
 }
 
@@ -189,16 +190,16 @@ static void a_pool_of_blocks(void **state)
     weir_client *first = open_client(f->runtime, "first", 0, 0);
     weir_client *next = open_scrubbed(f->runtime, "next", WEIR_SCRUB_OTHERS);
     void *left = leave_pattern(first, 8 * 4096);
-    weir_blocks_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 8};
-    weir_blocks *pool;
-    ok(weir_blocks_create(next, &options, &pool));
-    weir_blocks_view view = {.struct_size = sizeof view};
-    ok(weir_blocks_look(pool, &view));
-    assert_ptr_equal(weir_blocks_at(&view, 0), left);
+    weir_block_pool_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 8};
+    weir_block_pool *pool;
+    ok(weir_block_pool_create(next, &options, &pool));
+    weir_block_pool_view view = {.struct_size = sizeof view};
+    ok(weir_block_pool_view_info(pool, &view));
+    assert_ptr_equal(weir_block_pool_at(&view, 0), left);
     assert_true(all_bytes(f->runtime, left, 8 * 4096, 0));
-    ok(weir_blocks_destroy(pool));
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
 }
 
 /* In the order of the stream --------------------------------------------------------------------------------------- */
@@ -227,9 +228,9 @@ static void the_zeros_are_queued(void **state)
     assert_true(all_bytes(f->runtime, p, 1000, 7));
     assert_true(all_bytes(f->runtime, (char *)p + 1000, 2000, 0));
     ok(weir_free(other, q, WEIR_STREAM_HOST));
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
+    ok(weir_client_destroy(other));
 }
 
 static void a_free_elsewhere_waits_for_the_zeros(void **state)
@@ -247,8 +248,8 @@ static void a_free_elsewhere_waits_for_the_zeros(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
     assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
 }
 
 /* Nothing can be zeroed on a stream that is being captured; what needs no zeros is served. */
@@ -283,8 +284,8 @@ static void during_a_capture(void **state)
     ok(weir_stream_synchronize(f->stream));
     assert_true(all_bytes(f->runtime, behind, 1024, 0));
     ok(weir_free(next, grown, f->stream));
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
 }
 
 /* Growing ---------------------------------------------------------------------------------------------------------- */
@@ -313,8 +314,8 @@ static void end_neighbours(neighbours *n, weir_stream stream)
 {
     ok(weir_free(n->next, n->mine, stream));
     ok(weir_free(n->first, n->wall, WEIR_STREAM_HOST));
-    ok(weir_client_close(n->first));
-    ok(weir_client_close(n->next));
+    ok(weir_client_destroy(n->first));
+    ok(weir_client_destroy(n->next));
 }
 
 static void only_the_new_part_is_zeroed(void **state)
@@ -329,7 +330,7 @@ static void only_the_new_part_is_zeroed(void **state)
         assert_true(all_bytes(f->runtime, n.behind, 1024, 0));
         end_neighbours(&n, streams[k & 1]);
         ok(weir_stream_synchronize(f->stream));
-        ok(weir_runtime_trim(f->runtime, 0, NULL));
+        ok(weir_runtime_trim(f->runtime, NULL, NULL));
     }
 }
 
@@ -362,9 +363,9 @@ static void growing_behind_a_gate(void **state)
         assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
         assert_true(all_bytes(f->runtime, n.behind, 1024, 0));
         ok(weir_free(n.first, n.wall, WEIR_STREAM_HOST));
-        ok(weir_client_close(n.first));
-        ok(weir_client_close(n.next));
-        ok(weir_runtime_trim(f->runtime, 0, NULL));
+        ok(weir_client_destroy(n.first));
+        ok(weir_client_destroy(n.next));
+        ok(weir_runtime_trim(f->runtime, NULL, NULL));
     }
     ok(weir_stream_release(other));
 }
@@ -409,8 +410,8 @@ static void growing_over_what_stays_behind(void **state)
     ok(weir_free(first, wall, a));
     ok(weir_stream_release(a));
     ok(weir_stream_release(b));
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -442,8 +443,8 @@ static void an_allocation_whose_zeros_fail(void **state)
     assert_ptr_equal(p, left);
     assert_true(all_bytes(runtime, p, 3000, 0));
     ok(weir_free(next, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -490,12 +491,12 @@ static void memory_that_went_back_to_the_driver(void **state)
         void *p = allocate(next, PIECE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_int_equal(fault.calls - before, had ? 3 : 2); /* create and map, and fill */
         ok(weir_free(next, p, WEIR_STREAM_HOST));
-        ok(weir_runtime_trim(runtime, 0, NULL));
+        ok(weir_runtime_trim(runtime, NULL, NULL));
         (void)leave_pattern(first, PIECE);
-        ok(weir_runtime_trim(runtime, 0, NULL));
+        ok(weir_runtime_trim(runtime, NULL, NULL));
     }
-    ok(weir_client_close(first));
-    ok(weir_client_close(next));
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(next));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }
@@ -539,8 +540,8 @@ static void spare_handles_hold_somebodys_bytes(void **state)
                 ok(weir_free(owner, p, WEIR_STREAM_HOST));
                 spare++;
             }
-            ok(weir_client_close(first));
-            ok(weir_client_close(next));
+            ok(weir_client_destroy(first));
+            ok(weir_client_destroy(next));
             ok(weir_runtime_destroy(runtime));
             assert_true(faults_nothing_left());
         }
@@ -553,12 +554,12 @@ static void options_that_are_none(void **state)
     fixture *f = *state;
     weir_client_options options = {.struct_size = sizeof options, .name = "x", .scrub = WEIR_SCRUB_COUNT};
     weir_client *client = (weir_client *)f;
-    fails(WEIR_ERR_INVALID, weir_client_open(f->runtime, &options, &client));
+    fails(WEIR_ERR_INVALID, weir_client_create(f->runtime, &options, &client));
     assert_null(client);
     /* A program that knows nothing of it. */
     options.struct_size = offsetof(weir_client_options, scrub);
-    ok(weir_client_open(f->runtime, &options, &client));
-    ok(weir_client_close(client));
+    ok(weir_client_create(f->runtime, &options, &client));
+    ok(weir_client_destroy(client));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

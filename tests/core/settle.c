@@ -45,7 +45,7 @@ static void begin(fixture *f, const char *resource)
 static void end(fixture *f)
 {
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_stream_release(f->stream));
     ok(weir_stream_release(f->second));
     ok(weir_runtime_destroy(f->runtime));
@@ -270,7 +270,7 @@ static void those_in_hand_are_waited_for(void **state)
     pthread_join(workers[1].thread, NULL);
     assert_int_equal(settled(f.runtime), 0);
     check_empty(f.runtime);
-    ok(weir_client_close(f.client));
+    ok(weir_client_destroy(f.client));
     ok(weir_runtime_destroy(f.runtime));
     assert_true(faults_nothing_left());
 }
@@ -291,7 +291,7 @@ static void what_is_refused_is_left(void **state)
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
     assert_int_equal(settled(f.runtime), BLOCK);
     assert_int_equal(settled(f.runtime), 0);
-    ok(weir_client_close(f.client));
+    ok(weir_client_destroy(f.client));
     ok(weir_runtime_destroy(f.runtime));
     assert_true(faults_nothing_left());
 }

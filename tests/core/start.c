@@ -73,7 +73,7 @@ typedef struct caller {
 static void call(caller *c)
 {
     weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
-    c->status = c->device ? weir_runtime_get(c->device, &c->runtime)
+    c->status = c->device ? weir_runtime_get(c->device, NULL, &c->runtime)
                           : wi_runtime_create_over(&two, c->ordinal, &options, &c->runtime);
     atomic_store(&c->done, true);
 }

@@ -1,6 +1,13 @@
 /* Structures of callers that were compiled against an older header, or a newer one: weir reads and writes as much as they
  * have, and no more. And tensors' sizes, which are arithmetic alone. */
 #include "core.h"
+#include <weir/trace.h>
+#include <weir/workspace.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
+#include <weir/experimental/kv.h>
 
 enum { ROOM = 4096 };
 
@@ -41,14 +48,16 @@ static void structures_that_are_filled(void **state)
     ALL_SIZES(weir_option, weir_option_at(0, out));
     ALL_SIZES(weir_option, weir_option_get("log", out));
     ALL_SIZES(weir_stats, weir_snapshot(runtime, out, NULL, 0, NULL));
-    ALL_SIZES(weir_client_stats, weir_client_snapshot(client, out));
-    ALL_SIZES(weir_memory_stats, weir_memory_stats_read(runtime, out));
+    ALL_SIZES(weir_client_stats, weir_client_info(client, out));
+    ALL_SIZES(weir_memory_stats, weir_memory_stats_info(runtime, out));
     ALL_SIZES(weir_layout_totals, weir_layout_walk(runtime, NULL, NULL, out));
-    ALL_SIZES(weir_trim_report, weir_runtime_trim_to(runtime, UINT64_MAX, out));
+    ALL_SIZES(weir_trim_report,
+              weir_runtime_trim(
+                  runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX}, out));
     ALL_SIZES(weir_block_details, weir_block_info(p, out));
     ALL_SIZES(weir_refusal, weir_refusal_last(out));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -83,7 +92,7 @@ static void arrays_that_are_filled(void **state)
     for (size_t k = 0; k < 3; k++) {
         _Alignas(16) unsigned char raw[ROOM];
         size_t stride = events[k], count;
-        ok(weir_trace_open(runtime, 0, &trace));
+        ok(weir_trace_create(runtime, NULL, &trace));
         void *p = allocate(clients[0], 100, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_free(clients[0], p, WEIR_STREAM_HOST));
         memset(raw, 0x5a, sizeof raw);
@@ -95,14 +104,14 @@ static void arrays_that_are_filled(void **state)
         assert_int_equal(last->action, WEIR_ACTION_DEALLOCATE);
         assert_int_equal(last->order, count);
         assert_int_equal(raw[count * stride], 0x5a);
-        weir_trace_close(trace);
+        weir_trace_destroy(trace);
     }
     for (int i = 0; i < 3; i++)
-        ok(weir_client_close(clients[i]));
+        ok(weir_client_destroy(clients[i]));
     ok(weir_runtime_destroy(runtime));
 }
 
-/* What an older caller did not know of is as if it were 0; what a newer one knows besides is not looked at. */
+/* What an older caller did not know of is as if it were 0; what a newer one knows besides has to be 0 (newer.c). */
 static void structures_that_are_taken(void **state)
 {
     (void)state;
@@ -121,16 +130,17 @@ static void structures_that_are_taken(void **state)
     u.runtime.resource = (const char *)(uintptr_t)1; /* beyond its size */
     ok(weir_runtime_create("host", &u.runtime, &runtime));
     ok(weir_runtime_destroy(runtime));
+    memset(u.raw, 0, sizeof u.raw);
     u.runtime = (weir_runtime_options){.struct_size = sizeof u.runtime + 100, .budget = 4 * MIB};
     ok(weir_runtime_create("host", &u.runtime, &runtime));
 
     u.client =
         (weir_client_options){.struct_size = offsetof(weir_client_options, maximum), .name = "old", .maximum = 1};
-    ok(weir_client_open(runtime, &u.client, &client));
+    ok(weir_client_create(runtime, &u.client, &client));
     ok(weir_free(client, allocate(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     u.client = (weir_client_options){.struct_size = 2 * sizeof(size_t), .name = "older", .guaranteed = 64 * MIB};
-    ok(weir_client_open(runtime, &u.client, &client));
+    ok(weir_client_create(runtime, &u.client, &client));
 
     u.request = (weir_request){.struct_size = offsetof(weir_request, memory_class), .bytes = 100};
     u.request.memory_class = (weir_class)99;
@@ -138,6 +148,7 @@ static void structures_that_are_taken(void **state)
     u.request.flags = ~0u;
     ok(weir_alloc_with(client, &u.request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
+    memset(u.raw, 0, sizeof u.raw);
     u.request = (weir_request){.struct_size = sizeof u.request + 200, .bytes = 100, .memory_class = WEIR_CLASS_KV};
     ok(weir_alloc_with(client, &u.request, &block));
     ok(weir_free_block(client, block, WEIR_STREAM_HOST));
@@ -147,11 +158,38 @@ static void structures_that_are_taken(void **state)
     weir_model *model;
     u.model =
         (weir_model_options){.struct_size = offsetof(weir_model_options, engine), .engine = (const char *)(uintptr_t)1};
-    fails(WEIR_ERR_NOT_FOUND, weir_model_load("/there/is/no/such.model", &u.model, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create("/there/is/no/such.model", &u.model, &model));
     u.model.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_model_load("/there/is/no/such.model", &u.model, &model));
-    ok(weir_client_close(client));
+    fails(WEIR_ERR_INVALID, weir_model_create("/there/is/no/such.model", &u.model, &model));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
+}
+
+/* Growth: what is listed by an enumeration has places for more, and a structure within another one is its last member. */
+static void structures_have_room_to_grow(void **state)
+{
+    (void)state;
+#define PLACES(type, member, most) assert_int_equal(sizeof(((type *)0)->member) / sizeof(((type *)0)->member[0]), most)
+    PLACES(weir_client_stats, live_class, WEIR_CLASS_MOST);
+    PLACES(weir_client_stats, peak_class, WEIR_CLASS_MOST);
+    PLACES(weir_engine_plan, bytes, WEIR_CLASS_MOST);
+    PLACES(weir_engine_plan, exact, WEIR_CLASS_MOST);
+    PLACES(weir_candidate, bytes, WEIR_CLASS_MOST);
+    PLACES(weir_candidate, exact, WEIR_CLASS_MOST);
+    PLACES(weir_arena_details, planned, WEIR_KIND_MOST);
+    PLACES(weir_arena_details, held, WEIR_KIND_MOST);
+    PLACES(weir_arena_details, base, WEIR_KIND_MOST);
+    PLACES(weir_layout_totals, bytes, WEIR_SPAN_MOST);
+    PLACES(weir_stats, ladder, WEIR_RUNG_MOST);
+    const int most[] = {WEIR_CLASS_MOST, WEIR_KIND_MOST, WEIR_SPAN_MOST, WEIR_RUNG_MOST};
+    const int have[] = {WEIR_CLASS_COUNT, WEIR_KIND_COUNT, WEIR_SPAN_COUNT, WEIR_RUNG_COUNT};
+    for (int i = 0; i < 4; i++)
+        assert_true(have[i] < most[i]);
+#define LAST(type, member)                                                                                             \
+    assert_int_equal(offsetof(type, member) + sizeof(((type *)0)->member), sizeof(type)) /* with no padding behind */
+    LAST(weir_manifest, requirements);
+    LAST(weir_kv_layout, geometry);
+    LAST(weir_arena_tensor, parameter);
 }
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
@@ -233,6 +271,7 @@ int main(void)
         cmocka_unit_test(structures_that_are_filled),
         cmocka_unit_test(arrays_that_are_filled),
         cmocka_unit_test(structures_that_are_taken),
+        cmocka_unit_test(structures_have_room_to_grow),
         cmocka_unit_test(element_types),
         cmocka_unit_test(tensor_sizes),
     };

@@ -1,6 +1,7 @@
 /* Tags and names without end: what is kept is bounded, what is not is counted and told, clients keep their names, and a tag
  * that is not kept costs no lock. */
 #include "core.h"
+#include <weir/trace.h>
 #include "base/intern.h"
 
 enum { MOST = 65536, MORE = 1000 };
@@ -87,12 +88,12 @@ static void clients_keep_their_names(void **state)
     char name[80];
     weir_client *named = open_client(runtime, "second", 0, 0);
     assert_string_equal(weir_client_name(named), "second");
-    ok(weir_client_close(named));
+    ok(weir_client_destroy(named));
     for (int i = 0; i < MOST; i++) {
         snprintf(name, sizeof name, "client %d", i);
         named = open_client(runtime, name, 0, 0);
         assert_string_equal(weir_client_name(named), name);
-        ok(weir_client_close(named));
+        ok(weir_client_destroy(named));
     }
     assert_int_equal(told, 2); /* once for all of the names */
     memset(name, 'n', sizeof name - 1);
@@ -103,7 +104,7 @@ static void clients_keep_their_names(void **state)
     assert_string_equal(weir_client_name(named) + 1, name + 1);
     assert_int_equal(weir_client_name(named)[0], 'n');
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    ok(weir_client_snapshot(named, &stats));
+    ok(weir_client_info(named, &stats));
     assert_string_equal(stats.name, weir_client_name(named));
     void *pointer;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(named, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &pointer));
@@ -114,11 +115,11 @@ static void clients_keep_their_names(void **state)
         other = open_client(runtime, i % 2 ? "short" : "a longer name of its own", 0, 0);
         assert_string_equal(weir_client_name(other), i % 2 ? "short" : "a longer name of its own");
         if (i < 79)
-            ok(weir_client_close(other));
+            ok(weir_client_destroy(other));
     }
     assert_int_equal(told, 2);
-    ok(weir_client_close(other));
-    ok(weir_client_close(named));
+    ok(weir_client_destroy(other));
+    ok(weir_client_destroy(named));
 }
 
 /* An event outlives the client whose name was its own. */
@@ -129,10 +130,10 @@ static void traces_say_that_a_name_was_not_kept(void **state)
     weir_event events[8] = {{.struct_size = sizeof events[0]}};
     size_t count;
     weir_client *late = open_client(runtime, "late", 0, 0);
-    ok(weir_trace_open(runtime, 0, &trace));
+    ok(weir_trace_create(runtime, NULL, &trace));
     ok(weir_free(late, allocate(late, UNIT, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
     ok(weir_free(client, allocate(client, UNIT, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
-    ok(weir_client_close(late));
+    ok(weir_client_destroy(late));
     ok(weir_trace_read(trace, events, 8, &count));
     unsigned lost = 0, kept = 0;
     for (size_t i = 0; i < count; i++)
@@ -142,7 +143,7 @@ static void traces_say_that_a_name_was_not_kept(void **state)
         }
     assert_int_equal(lost, 1);
     assert_int_equal(kept, 1);
-    weir_trace_close(trace);
+    weir_trace_destroy(trace);
 }
 
 static int start(void **state)
@@ -156,7 +157,7 @@ static int start(void **state)
 static int end(void **state)
 {
     (void)state;
-    return weir_client_close(client) != WEIR_OK || weir_runtime_destroy(runtime) != WEIR_OK;
+    return weir_client_destroy(client) != WEIR_OK || weir_runtime_destroy(runtime) != WEIR_OK;
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* Many threads at once: the ledger is exact at the end, the last bytes go to as many as fit, nobody waits for ever. */
 #include "core.h"
+#include "trim.h"
 
 #include <sys/wait.h>
 
@@ -53,15 +54,15 @@ static void short_client(uint64_t *random, weir_stream stream)
         .struct_size = sizeof options, .name = "short", .guaranteed = next_random(random) % MIB};
     weir_client *client;
     void *p;
-    if (weir_client_open(runtime, &options, &client) != WEIR_OK)
+    if (weir_client_create(runtime, &options, &client) != WEIR_OK)
         return;
     if (weir_alloc(client, 1000, stream, WEIR_CLASS_SCRATCH, &p) == WEIR_OK) {
         expect(weir_fill(runtime, p, 1, 1000, stream) == WEIR_OK);
-        expect(weir_client_close(client) == WEIR_ERR_BUSY);
+        expect(weir_client_destroy(client) == WEIR_ERR_BUSY);
         expect(weir_resize(client, p, 500, stream) == WEIR_OK);
         expect(weir_free(client, p, stream) == WEIR_OK);
     }
-    expect(weir_client_close(client) == WEIR_OK);
+    expect(weir_client_destroy(client) == WEIR_OK);
 }
 
 static void look_around(uint64_t *random)
@@ -80,7 +81,7 @@ static void look_around(uint64_t *random)
     expect(stats.held == stats.live + stats.pending + stats.cached + stats.spare && stats.held <= stats.budget);
     uint64_t released;
     if (next_random(random) % 4 == 0)
-        expect(weir_runtime_trim(runtime, next_random(random) % (4 * MIB), &released) == WEIR_OK);
+        expect(trim_keeping(runtime, next_random(random) % (4 * MIB), &released) == WEIR_OK);
     weir_status status = weir_runtime_set_budget(runtime, (8 + next_random(random) % 8) * MIB);
     expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
     status = weir_client_set_limits(common, next_random(random) % (2 * MIB), 0);
@@ -141,9 +142,9 @@ static void everything_at_once(void **state)
     for (int i = 0; i < SHARED; i++)
         ok(weir_free(common, size_index[i].pointer, WEIR_STREAM_HOST));
     check_empty(runtime);
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     assert_int_equal(take_snapshot(runtime).device.held, 0);
-    ok(weir_client_close(common));
+    ok(weir_client_destroy(common));
     ok(weir_runtime_destroy(runtime));
     ok(weir_option_set("wait", NULL));
 }
@@ -188,7 +189,7 @@ static void the_last_bytes_go_to_as_many_as_fit(void **state)
         for (int i = 0; i < COMPETITORS; i++)
             ok(weir_free(common, winners[i], WEIR_STREAM_HOST));
         check_empty(runtime);
-        ok(weir_client_close(common));
+        ok(weir_client_destroy(common));
         ok(weir_runtime_destroy(runtime));
     }
     pthread_barrier_destroy(&line);
@@ -205,7 +206,7 @@ static void *churn(void *user)
         if (status == WEIR_OK)
             expect(weir_free(common, p, WEIR_STREAM_HOST) == WEIR_OK);
         if (i % 16 == 0)
-            expect(weir_runtime_trim(runtime, 0, NULL) == WEIR_OK);
+            expect(weir_runtime_trim(runtime, NULL, NULL) == WEIR_OK);
     }
     return NULL;
 }
@@ -218,7 +219,7 @@ static void no_false_shortage_while_others_move_memory(void **state)
     common = open_client(runtime, "common", 0, 0);
     run_threads(4, churn);
     check_empty(runtime);
-    ok(weir_client_close(common));
+    ok(weir_client_destroy(common));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -248,7 +249,7 @@ static void what_the_ledger_has_is_there(void **state)
     common = open_client(runtime, "common", 0, 0);
     run_threads(4, pass_it_round);
     check_empty(runtime);
-    ok(weir_client_close(common));
+    ok(weir_client_destroy(common));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -278,7 +279,7 @@ static void a_block_is_freed_once(void **state)
     }
     pthread_barrier_destroy(&line);
     check_empty(runtime);
-    ok(weir_client_close(common));
+    ok(weir_client_destroy(common));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -313,7 +314,7 @@ static void closing_under_use(void **state)
             pthread_create(&threads[i], NULL, allocate_until_closed, NULL);
         pthread_barrier_wait(&line);
         weir_status status;
-        while ((status = weir_client_close(common)) == WEIR_ERR_BUSY)
+        while ((status = weir_client_destroy(common)) == WEIR_ERR_BUSY)
             ;
         assert_int_equal(status, WEIR_OK);
         for (int i = 0; i < 2; i++)
@@ -335,7 +336,7 @@ static void *get_first(void *user)
     weir_runtime *own;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
     pthread_barrier_wait(&line);
-    expect(weir_runtime_get("host", &got[(uintptr_t)user - 1]) == WEIR_OK);
+    expect(weir_runtime_get("host", NULL, &got[(uintptr_t)user - 1]) == WEIR_OK);
     for (int i = 0; i < 3; i++) { /* others come and go in the list */
         expect(weir_runtime_create("host", &options, &own) == WEIR_OK);
         expect(weir_runtime_destroy(own) == WEIR_OK);

@@ -1,5 +1,6 @@
 /* The trace: every change of the ledger, in its order; replaying it gives the ledger. */
 #include "core.h"
+#include <weir/trace.h>
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -14,7 +15,7 @@ static int set_up(void **state)
     f->runtime = make_runtime(4 * MIB);
     f->client = open_client(f->runtime, "traced", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->stream));
-    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    ok(weir_trace_create(f->runtime, NULL, &f->trace));
     *state = f;
     return 0;
 }
@@ -22,11 +23,11 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     fixture *f = *state;
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_stream_release(f->stream));
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(f->runtime));
     detail_names("trace");
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;
@@ -76,7 +77,7 @@ static void every_action_with_its_numbers(void **state)
                           .tag = "big"};
     weir_block none;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->client, &large, &none));
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
 
     weir_event e = next(f->trace);
     uint64_t order = e.order;
@@ -151,17 +152,17 @@ static void one_trace_per_runtime(void **state)
 {
     fixture *f = *state;
     weir_trace *second = NULL;
-    fails(WEIR_ERR_BUSY, weir_trace_open(f->runtime, 0, &second));
-    fails(WEIR_ERR_INVALID, weir_trace_open(NULL, 0, &second));
-    fails(WEIR_ERR_INVALID, weir_trace_open(f->runtime, 0, NULL));
+    fails(WEIR_ERR_BUSY, weir_trace_create(f->runtime, NULL, &second));
+    fails(WEIR_ERR_INVALID, weir_trace_create(NULL, NULL, &second));
+    fails(WEIR_ERR_INVALID, weir_trace_create(f->runtime, NULL, NULL));
     weir_runtime *other = make_runtime(MIB); /* another's is its own */
-    ok(weir_trace_open(other, 0, &second));
-    weir_trace_close(second);
+    ok(weir_trace_create(other, NULL, &second));
+    weir_trace_destroy(second);
     ok(weir_runtime_destroy(other));
-    weir_trace_close(f->trace);
-    weir_trace_close(NULL);
+    weir_trace_destroy(f->trace);
+    weir_trace_destroy(NULL);
     void *p = allocate(f->client, 10, WEIR_STREAM_HOST, WEIR_CLASS_KV); /* nobody records */
-    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    ok(weir_trace_create(f->runtime, NULL, &f->trace));
     weir_event event = next(f->trace); /* from the moment it is opened, and what is live then */
     assert_int_equal(event.action, WEIR_ACTION_ALLOCATE);
     assert_ptr_equal(event.pointer, p);
@@ -187,8 +188,10 @@ static void what_does_not_fit_is_counted(void **state)
     for (size_t k = 0; k < sizeof capacities / sizeof capacities[0]; k++) {
         size_t capacity = capacities[k], count;
         static weir_event events[4000];
-        weir_trace_close(f->trace);
-        ok(weir_trace_open(f->runtime, capacity, &f->trace));
+        weir_trace_destroy(f->trace);
+        ok(weir_trace_create(f->runtime,
+                             &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = capacity},
+                             &f->trace));
         for (size_t i = 0; i < 2000; i++)
             ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
         assert_int_equal(weir_trace_lost(f->trace), 4001 - capacity); /* with `first` */

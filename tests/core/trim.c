@@ -7,7 +7,7 @@
 #include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 
-#include <weir/trim.h>
+#include <weir/pressure.h>
 
 enum { BUDGET = 1 << 30, BLOCKS = 64 };
 
@@ -45,8 +45,8 @@ static int end(void **state)
     fixture *f = *state;
     ok(weir_stream_synchronize(f->stream));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
-    ok(weir_client_close(f->other));
+    ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->other));
     ok(weir_stream_release(f->stream));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
@@ -56,7 +56,7 @@ static int end(void **state)
 static weir_trim_report trimmed(weir_runtime *runtime, uint64_t keep)
 {
     weir_trim_report r = WEIR_INIT(weir_trim_report);
-    ok(weir_runtime_trim_to(runtime, keep, &r));
+    ok(weir_runtime_trim(runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = keep}, &r));
     return r;
 }
 
@@ -193,7 +193,7 @@ static void a_trim_says_what_pins_the_rest(void **state)
         if (stays(i) && blocks[i].pointer)
             ok(weir_free_block(i % 2 ? f->client : f->other, blocks[i], WEIR_STREAM_HOST));
     weir_trim_report last = WEIR_INIT(weir_trim_report);
-    ok(weir_runtime_empty_cache(f->runtime, &last));
+    ok(weir_runtime_trim(f->runtime, NULL, &last));
     assert_int_equal(last.left + last.pinning, 0);
     assert_int_equal(held(f), 0);
 }
@@ -297,7 +297,7 @@ static void a_refusal_of_the_driver_loses_nothing(void **state)
     r = trimmed(runtime, 0);
     assert_int_equal(r.released, before.device.held);
     assert_int_equal(r.left, 0);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -315,10 +315,12 @@ static void what_is_idle_is_shed_but_for_a_little(void **state)
     ok(weir_free(f->client, above, WEIR_STREAM_HOST));
     uint64_t handle = largest_handle(f), before = held(f);
     weir_trim_report r = WEIR_INIT(weir_trim_report);
-    ok(weir_runtime_trim_idle(f->runtime, &r));
+    ok(weir_runtime_trim(f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .idle_only = true},
+                         &r));
     check_report(f, &r, before);
     assert_true(r.idle <= WEIR_IDLE_KEPT && r.idle + handle > WEIR_IDLE_KEPT);
-    ok(weir_runtime_trim_idle(f->runtime, &r));
+    ok(weir_runtime_trim(f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .idle_only = true},
+                         &r));
     assert_int_equal(r.released, 0);
     ok(weir_free(f->client, live, WEIR_STREAM_HOST));
 }
@@ -358,7 +360,7 @@ static small_device make_small_device(void)
 static void end_small_device(small_device *d)
 {
     check_empty(d->runtime);
-    ok(weir_client_close(d->client));
+    ok(weir_client_destroy(d->client));
     ok(weir_runtime_destroy(d->runtime));
     assert_true(faults_nothing_left());
 }
@@ -433,7 +435,7 @@ static void records_are_bounded_by_what_there_is(void **state)
     for (int i = 0; i < SLOTS; i++)
         if (held_here[i])
             ok(weir_free(f->client, held_here[i], WEIR_STREAM_HOST));
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
     assert_int_equal(extents_of(m), WI_REGIONS); /* a hole each */
     assert_int_equal(pool->chunk_count * WI_EXTENT_SLAB - pool->unused_count, WI_REGIONS);
 }
@@ -442,11 +444,14 @@ static void what_is_wrong_is_refused(void **state)
 {
     fixture *f = *state;
     weir_trim_report r = {0};
-    fails(WEIR_ERR_INVALID, weir_runtime_trim_to(NULL, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_runtime_trim_to(f->runtime, 0, &r));
-    fails(WEIR_ERR_INVALID, weir_runtime_empty_cache(NULL, NULL));
-    fails(WEIR_ERR_INVALID, weir_runtime_trim_idle(f->runtime, &r));
-    ok(weir_runtime_trim_idle(f->runtime, NULL));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim(NULL, NULL, NULL));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim(f->runtime, NULL, &r));
+    fails(WEIR_ERR_INVALID, weir_runtime_trim(NULL, NULL, NULL));
+    fails(WEIR_ERR_INVALID,
+          weir_runtime_trim(f->runtime,
+                            &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .idle_only = true}, &r));
+    ok(weir_runtime_trim(f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .idle_only = true},
+                         NULL));
 }
 
 #define with(test) cmocka_unit_test_setup_teardown(test, begin, end)

@@ -382,7 +382,7 @@ static void a_starved_request_waits_for_what_others_have_in_hand(void **state)
     assert_true(owner_tag.status == WEIR_OK || starved.status == WEIR_OK); /* there is enough for one of them */
     if (starved.status == WEIR_OK)
         ok(weir_free(f->client, starved.pointer, WEIR_STREAM_HOST));
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     ok(weir_stream_release(a));
 }
 
@@ -393,16 +393,16 @@ static void a_graph_is_closed_while_its_block_is_freed(void **state)
 {
     fixture *f = *state;
     weir_stream a, b;
-    weir_graph *graph;
+    weir_capture_pool *graph;
     ok(weir_stream_acquire(f->runtime, &a));
     ok(weir_stream_acquire(f->runtime, &b));
-    ok(weir_graph_open(f->client, &graph));
-    ok(weir_graph_begin(graph, a));
+    ok(weir_capture_pool_create(f->client, &graph));
+    ok(weir_capture_pool_begin(graph, a));
     void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
-    ok(weir_graph_end(graph, a));
+    ok(weir_capture_pool_end(graph, a));
     actor freer = {.f = f, .act = act_free, .at = IN_RECORD, .on = record_of_stream(f, b), .pointer = p, .stream = b};
     assert_true(begin(&freer));
-    ok(weir_graph_close(graph, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
     let_go_on(&freer);
     finish(&freer);
     ok(freer.status);

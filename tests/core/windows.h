@@ -33,7 +33,7 @@ typedef struct actor {
     uint32_t flags;
     lent *native;
     weir_client *client;
-    weir_graph *graph;
+    weir_capture_pool *graph;
 } actor;
 
 typedef struct fixture {

@@ -182,7 +182,7 @@ int windows_tear_down(void **state)
 {
     fixture *f = *state;
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     assert_int_equal(atomic_load(&lender_misused), 0);
     assert_int_equal(atomic_load(&windows_destroyed_in_call), 0);
@@ -226,7 +226,7 @@ void act_unregister(actor *a)
 
 void act_close(actor *a)
 {
-    a->status = weir_client_close(a->client);
+    a->status = weir_client_destroy(a->client);
 }
 
 void act_snapshot(actor *a)

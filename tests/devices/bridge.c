@@ -1,6 +1,7 @@
 /* Bridges of two CUDA devices at once, to an ONNX Runtime of a few functions: whose memory each gives, in whose order, and that
  * nothing that one does is seen by the other. */
 #include "devices/two.h"
+#include <weir/onnxruntime.h>
 
 #include "onnxruntime/fake.h"
 #include "onnxruntime/bridge.h"
@@ -33,7 +34,7 @@ static void begin_with(bool known)
         if (known)
             ok(weir_stream_acquire(s->runtime, &s->known));
         weir_onnxruntime_options options = fake_options(s->client, s->known);
-        ok(weir_onnxruntime_open(&options, &s->bridge));
+        ok(weir_onnxruntime_create(&options, &s->bridge));
         s->bridge->throw_bad_alloc = jump;
         s->device = (ort_allocator *)weir_onnxruntime_allocator(s->bridge, WEIR_KIND_DEVICE);
         s->pinned = (ort_allocator *)weir_onnxruntime_allocator(s->bridge, WEIR_KIND_PINNED);
@@ -59,10 +60,10 @@ static int end(void **state)
     (void)state;
     for (int i = 0; i < TWO; i++) {
         side *s = &sides[i];
-        ok(weir_onnxruntime_close(s->bridge));
+        ok(weir_onnxruntime_destroy(s->bridge));
         if (s->known.id)
             ok(weir_stream_release(s->known));
-        ok(weir_client_close(s->client));
+        ok(weir_client_destroy(s->client));
         check_empty(s->runtime);
         ok(weir_runtime_destroy(s->runtime));
         static const char *const things[] = {"handles", "mappings", "streams", "allocations", "used"};
@@ -76,7 +77,7 @@ static int end(void **state)
 static weir_onnxruntime_stats stats(int i)
 {
     weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-    ok(weir_onnxruntime_stats_get(sides[i].bridge, &s));
+    ok(weir_onnxruntime_info(sides[i].bridge, &s));
     return s;
 }
 
@@ -173,7 +174,7 @@ static void what_is_the_others_is_refused(void **state)
         side *s = &sides[i], *other = &sides[!i];
         weir_onnxruntime *none;
         weir_onnxruntime_options wrong = fake_options(s->client, other->known);
-        fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_open(&wrong, &none));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_create(&wrong, &none));
         fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_register(&wrong));
         void *p = s->device->Alloc(s->device, BLOCK), *host = s->pinned->Alloc(s->pinned, 4000);
         uint64_t live = take_snapshot(s->runtime).device.live;
@@ -267,10 +268,10 @@ static void call_everything(int i)
     weir_onnxruntime *another;
     weir_onnxruntime_options options = fake_options(s->client, s->known);
     void *p, *q, *host;
-    SAME(ok(weir_onnxruntime_open(&options, &another)));
+    SAME(ok(weir_onnxruntime_create(&options, &another)));
     SAME(ok(weir_onnxruntime_enter(another)));
     SAME(weir_onnxruntime_leave(another));
-    SAME(ok(weir_onnxruntime_close(another)));
+    SAME(ok(weir_onnxruntime_destroy(another)));
     SAME(ok(weir_onnxruntime_register(&options)));
     SAME(ok(weir_onnxruntime_unregister(NULL, two_name(i))));
     SAME(p = s->device->Alloc(s->device, BLOCK));
@@ -316,7 +317,7 @@ static void trims_leave_the_other_as_it_is(void **state)
         }
         uint64_t held = take_snapshot(sides[!i].runtime).device.held, handles = two_count("handles", !i);
         assert_true(held >= BUDGET / 2);
-        ok(weir_runtime_empty_cache(sides[i].runtime, NULL));
+        ok(weir_runtime_trim(sides[i].runtime, NULL, NULL));
         assert_int_equal(take_snapshot(sides[i].runtime).device.held, 0);
         assert_int_equal(take_snapshot(sides[!i].runtime).device.held, held);
         assert_int_equal(two_count("handles", !i), handles);

@@ -1,5 +1,7 @@
 /* Runtimes of two CUDA devices at once: whose the memory is, whose the streams are, and that nothing of one touches the other. */
 #include "devices/two.h"
+#include <weir/block_pool.h>
+#include "trim.h"
 
 #include "core/core.h"
 
@@ -38,8 +40,8 @@ static int end(void **state)
     for (int i = 0; i < TWO; i++) {
         side *s = &sides[i];
         ok(weir_stream_release(s->stream));
-        ok(weir_client_close(s->a));
-        ok(weir_client_close(s->b));
+        ok(weir_client_destroy(s->a));
+        ok(weir_client_destroy(s->b));
         check_empty(s->runtime);
         ok(weir_runtime_destroy(s->runtime));
         static const char *const things[] = {"handles", "mappings", "streams", "allocations", "pools", "used"};
@@ -52,7 +54,7 @@ static int end(void **state)
 static weir_memory_stats memory_of(const side *s)
 {
     weir_memory_stats stats = WEIR_INIT(weir_memory_stats);
-    ok(weir_memory_stats_read(s->runtime, &stats));
+    ok(weir_memory_stats_info(s->runtime, &stats));
     return stats;
 }
 
@@ -155,7 +157,7 @@ static void streams_of_the_other_are_refused(void **state)
         side *s = &sides[i], *other = &sides[!i];
         weir_stream wrong = other->stream, registered;
         weir_launch *launch;
-        weir_graph *graph;
+        weir_capture_pool *graph;
         weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = wrong};
         weir_block block;
         void *p = allocate(s->a, BLOCK, s->stream, WEIR_CLASS_ACTIVATIONS), *q;
@@ -170,9 +172,9 @@ static void streams_of_the_other_are_refused(void **state)
         fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(s->runtime, wrong, &use, 1, &launch));
         fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(s->runtime, p, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(s->runtime, weir_stream_native(wrong), &registered));
-        ok(weir_graph_open(s->a, &graph));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_graph_begin(graph, wrong));
-        ok(weir_graph_close(graph, WEIR_STREAM_HOST));
+        ok(weir_capture_pool_create(s->a, &graph));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_begin(graph, wrong));
+        ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
         for (int k = 0; k < TWO; k++) {
             snapshot after = take_snapshot(sides[k].runtime);
             assert_int_equal(after.device.live, before[k].device.live);
@@ -254,7 +256,7 @@ static void one_does_not_wait_for_the_other(void **state)
             ok(weir_free(other->b, q, WEIR_STREAM_HOST));
         }
         ok(weir_stream_synchronize(other->stream));
-        ok(weir_runtime_empty_cache(other->runtime, NULL));
+        ok(weir_runtime_trim(other->runtime, NULL, NULL));
         assert_int_equal(take_snapshot(other->runtime).device.pending, 0);
         assert_int_equal(take_snapshot(s->runtime).device.pending, BLOCK); /* all that while it was held up */
         open_gate(&g);
@@ -315,7 +317,7 @@ static void pressure_is_the_devices_own(void **state)
     asked both[TWO] = {{.device = "cuda:0"}, {.device = "cuda:1"}};
     uint64_t ids[TWO];
     for (int i = 0; i < TWO; i++)
-        ok(weir_pressure_add(sides[i].runtime, 0, note_pressure, &both[i], &ids[i]));
+        ok(weir_pressure_register(sides[i].runtime, 0, note_pressure, &both[i], &ids[i]));
     for (int i = 0; i < TWO; i++) {
         int before = both[!i].times;
         void *none;
@@ -327,15 +329,15 @@ static void pressure_is_the_devices_own(void **state)
         assert_int_equal(both[!i].times, before);
     }
     for (int i = 0; i < TWO; i++)
-        ok(weir_pressure_remove(sides[i].runtime, ids[i]));
+        ok(weir_pressure_unregister(sides[i].runtime, ids[i]));
 }
 
 /* What is cached on one stays when the other is trimmed, by whichever call. */
 static void trims_leave_the_other_as_it_is(void **state)
 {
     (void)state;
-    typedef weir_status (*trim_fn)(weir_runtime * runtime, weir_trim_report * out);
-    static const trim_fn trims[] = {weir_runtime_empty_cache, weir_runtime_trim_idle};
+    static const weir_trim_options trims[] = {{.struct_size = sizeof trims[0]},
+                                              {.struct_size = sizeof trims[0], .idle_only = true}};
     for (int i = 0; i < TWO; i++)
         for (size_t k = 0; k < 4; k++) {
             side *s = &sides[i], *other = &sides[!i];
@@ -352,9 +354,9 @@ static void trims_leave_the_other_as_it_is(void **state)
             assert_true(before.held >= BUDGET / 2);
             uint64_t released = 0;
             if (k < 2)
-                ok(trims[k](s->runtime, NULL));
+                ok(weir_runtime_trim(s->runtime, &trims[k], NULL));
             else if (k == 2)
-                ok(weir_runtime_trim(s->runtime, 0, &released));
+                ok(trim_keeping(s->runtime, 0, &released));
             else
                 ok(weir_runtime_set_budget(s->runtime, BUDGET / 4)); /* which gives back as well, where much is idle */
             if (k == 0 || k == 2)
@@ -391,12 +393,12 @@ static void call_everything(int i)
     side *s = &sides[i];
     weir_stream stream, legacy;
     weir_launch *launch;
-    weir_graph *graph;
+    weir_capture_pool *graph;
     weir_block block;
     weir_block_details details = WEIR_INIT(weir_block_details);
-    weir_blocks *pool;
-    weir_blocks_options pooled = {.struct_size = sizeof pooled, .bytes = 65536, .count = 16};
-    weir_blocks_member *member;
+    weir_block_pool *pool;
+    weir_block_pool_options pooled = {.struct_size = sizeof pooled, .bytes = 65536, .count = 16};
+    weir_block_pool_member *member;
     weir_runtime *another;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
     weir_reservation *reserved;
@@ -428,24 +430,25 @@ static void call_everything(int i)
     weir_request pinned = {.struct_size = sizeof pinned, .bytes = 4000, .kind = WEIR_KIND_PINNED};
     SAME(weir_alloc_with(s->a, &pinned, &block));
     SAME(weir_free_block(s->a, block, stream));
-    SAME(weir_reserve(s->a, BLOCK, 0, &reserved));
-    SAME(weir_reservation_release(reserved));
-    SAME(weir_graph_open(s->a, &graph));
-    SAME(weir_graph_begin(graph, stream));
+    SAME(weir_reservation_create(s->a, BLOCK, 0, &reserved));
+    SAME(weir_reservation_destroy(reserved));
+    SAME(weir_capture_pool_create(s->a, &graph));
+    SAME(weir_capture_pool_begin(graph, stream));
     SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
     SAME(weir_free(s->a, p, stream));
-    SAME(weir_graph_end(graph, stream));
-    SAME(weir_graph_close(graph, stream));
-    SAME(weir_blocks_create(s->a, &pooled, &pool));
-    SAME(weir_blocks_join(pool, s->a, 0, &member));
-    SAME(weir_blocks_take(member, stream, &index));
-    SAME(weir_blocks_give(member, index, 1, stream));
+    SAME(weir_capture_pool_end(graph, stream));
+    SAME(weir_capture_pool_destroy(graph, stream));
+    SAME(weir_block_pool_create(s->a, &pooled, &pool));
+    SAME(weir_block_pool_member_create(pool, s->a, 0, &member));
+    SAME(weir_block_pool_alloc(member, stream, &index));
+    SAME(weir_block_pool_free(member, index, 1, stream));
     SAME(weir_stream_synchronize(stream));
-    SAME(weir_blocks_leave(member));
-    SAME(weir_blocks_destroy(pool));
-    SAME(weir_runtime_empty_cache(s->runtime, NULL));
-    SAME(weir_runtime_trim_idle(s->runtime, NULL));
-    SAME(weir_runtime_trim(s->runtime, 0, NULL));
+    SAME(weir_block_pool_member_destroy(member));
+    SAME(weir_block_pool_destroy(pool));
+    SAME(weir_runtime_trim(s->runtime, NULL, NULL));
+    SAME(weir_runtime_trim(s->runtime,
+                           &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .idle_only = true}, NULL));
+    SAME(weir_runtime_trim(s->runtime, NULL, NULL));
     SAME(weir_stream_release(stream));
     (void)take_snapshot(s->runtime);
     two_same(before, "a snapshot");
@@ -543,7 +546,7 @@ static void the_thread_keeps_its_context_when_calls_fail(void **state)
         ok(weir_stream_synchronize(stream));
         if (acquired)
             ok(weir_stream_release(stream));
-        ok(weir_client_close(client));
+        ok(weir_client_destroy(client));
         ok(weir_runtime_destroy(runtime));
         two_same(before, calls[k]);
         assert_int_equal(two_count("handles", 0), handles);
@@ -627,7 +630,7 @@ static void other_resources_have_their_device_too(void **state)
             ok(weir_fill(sides[i].runtime, p, 1, bytes, sides[i].stream));
             ok(weir_free(sides[i].a, p, sides[i].stream));
             ok(weir_stream_synchronize(sides[i].stream));
-            ok(weir_runtime_empty_cache(sides[i].runtime, NULL));
+            ok(weir_runtime_trim(sides[i].runtime, NULL, NULL));
             two_same(before, resources[k]);
             assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
         }

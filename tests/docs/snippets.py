@@ -24,7 +24,9 @@ SCRATCH = BUILD / "docs"
 STORE = Path(os.environ.get("WEIR_HOME") or SCRATCH)
 # A fragment may leave what it got to the reader.
 STRICT = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
-PRELUDE = "#include <weir/weir.h>\n#include <stdio.h>\n#include <string.h>"
+# A fragment is given every header; a whole program names those that it needs.
+HEADERS = sorted(str(path.relative_to(SOURCE / "include")) for path in (SOURCE / "include/weir").rglob("*.h"))
+PRELUDE = "".join(f"#include <{header}>\n" for header in HEADERS) + "#include <stdio.h>\n#include <string.h>"
 
 
 def wrapped(code):
@@ -51,7 +53,7 @@ def call(command, **options):
 def try_c(code, words, name):
     source, program = SCRATCH / f"{name}.c", SCRATCH / name
     source.write_text(wrapped(code))
-    libraries = ["-lweir-manifest", "-lweir"] if "weir/manifest_read.h" in code else ["-lweir"]
+    libraries = ["-lweir-manifest", "-lweir"] if "weir/manifest.h" in code else ["-lweir"]
     complaint = call([os.environ.get("CC", "cc"), "-std=c11", *STRICT, "-D_GNU_SOURCE", "-I", SOURCE / "include", source,
                       "-o", program, "-L", BUILD / "lib", *libraries, f"-Wl,-rpath,{BUILD / 'lib'}", "-pthread"])
     return complaint or (call([program], cwd=SCRATCH) if "run" in words else "")

@@ -141,8 +141,8 @@ static void late_kernel(bool planted, uint32_t *kernel, size_t *other)
     ok(weir_free(one, wrong, WEIR_STREAM_HOST));
     ok(weir_stream_release(late));
     ok(weir_stream_release(next));
-    ok(weir_client_close(one));
-    ok(weir_client_close(two));
+    ok(weir_client_destroy(one));
+    ok(weir_client_destroy(two));
     end_runtime();
 }
 
@@ -188,7 +188,7 @@ static void test_growth_beside_a_kernel(void **state)
             ok(weir_alloc(two, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &others[i]));
         for (int i = 0; i < 8; i++)
             ok(weir_free(two, others[i], WEIR_STREAM_HOST));
-        ok(weir_runtime_trim(runtime, 0, NULL));
+        ok(weir_runtime_trim(runtime, NULL, NULL));
     }
     ok(weir_stream_synchronize(late));
     assert_int_equal(wrong_bytes(block, 0x55, 8 * MIB), 0);
@@ -197,8 +197,8 @@ static void test_growth_beside_a_kernel(void **state)
     ok(weir_free(one, block, late));
     ok(weir_free(one, wrong, late));
     ok(weir_stream_release(late));
-    ok(weir_client_close(one));
-    ok(weir_client_close(two));
+    ok(weir_client_destroy(one));
+    ok(weir_client_destroy(two));
     end_runtime();
 }
 

@@ -1,6 +1,7 @@
 /* The runtime's public calls on host, on cuda over the stub, and on a real GPU: allocation in stream order, memory that
  * moves, limits of the device, what is given back. */
 #include "driver/runtime.h"
+#include "trim.h"
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +31,7 @@ static void test_alloc_info_resize_free(void **state)
     ok(weir_free(client, block, WEIR_STREAM_HOST));
     fails(weir_free(client, block, WEIR_STREAM_HOST), WEIR_ERR_DOUBLE_FREE);
     assert_int_equal(snapshot().live, 0);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     end_runtime();
 }
 
@@ -54,7 +55,7 @@ static void test_zeroed(void **state)
         ok(weir_free_block(client, block, stream));
     }
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     end_runtime();
 }
 
@@ -105,8 +106,8 @@ static void test_free_behind_long_work_is_nobody_elses(void **state)
     ok(weir_free_block(two, refused, WEIR_STREAM_HOST));
     ok(weir_free(two, other, WEIR_STREAM_HOST));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(one));
-    ok(weir_client_close(two));
+    ok(weir_client_destroy(one));
+    ok(weir_client_destroy(two));
     end_runtime();
 }
 
@@ -140,8 +141,8 @@ static bool late_write_is_seen(bool planted)
     ok(weir_free(two, other, next));
     ok(weir_stream_release(late));
     ok(weir_stream_release(next));
-    ok(weir_client_close(one));
-    ok(weir_client_close(two));
+    ok(weir_client_destroy(one));
+    ok(weir_client_destroy(two));
     end_runtime();
     return seen;
 }
@@ -199,7 +200,7 @@ static void test_values_survive_moves(void **state)
     }
     for (int i = 0; i < BLOCKS; i++)
         ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     end_runtime();
 }
 
@@ -336,7 +337,7 @@ static void test_another_process_is_named(void **state)
     ok(weir_alloc(client, wanted, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &large));
     ok(weir_free(client, large, WEIR_STREAM_HOST));
     ok(weir_free(client, small, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     end_runtime();
 }
 
@@ -357,7 +358,7 @@ static void test_trim_gives_handles_back(void **state)
     for (int i = 0; i < 10; i++)
         ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
     assert_int_equal(snapshot().held, held + grown);
-    ok(weir_runtime_trim(runtime, 0, &released));
+    ok(trim_keeping(runtime, 0, &released));
     (void)device_bytes(&after, &total);
     assert_int_equal(snapshot().held, granule());
     assert_int_equal(released, held + grown - granule());
@@ -366,7 +367,7 @@ static void test_trim_gives_handles_back(void **state)
         assert_true(after + granule() >= before);
     }
     ok(weir_free(client, kept, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     end_runtime();
 }
 
@@ -394,9 +395,9 @@ static void test_the_ledger_agrees_after_failures(void **state)
                 ok(weir_free(client, block, WEIR_STREAM_HOST));
             /* Giving back cannot fail, so a context that cannot be made current just then would lose handles. */
             if (strcmp(functions[i], "cuCtxPushCurrent") != 0)
-                ok(weir_runtime_trim(runtime, 0, NULL));
+                ok(weir_runtime_trim(runtime, NULL, NULL));
             control.stub_fail(functions[i], 0, 0);
-            ok(weir_runtime_trim(runtime, 0, NULL));
+            ok(weir_runtime_trim(runtime, NULL, NULL));
             weir_stats stats = snapshot();
             assert_int_equal(stats.live, MIB);
             assert_int_equal(stats.promised + stats.pending, 0);
@@ -405,7 +406,7 @@ static void test_the_ledger_agrees_after_failures(void **state)
             assert_int_equal(wrong_bytes(kept, 0x77, MIB), 0);
         }
     ok(weir_free(client, kept, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     end_runtime();
 }
 
@@ -436,9 +437,9 @@ static void test_a_lost_device(void **state)
     ok(weir_free(client, block, stream));
     assert_int_equal(snapshot().live, 0);
     uint64_t calls = control.stub_count("cuMemRelease") + control.stub_count("cuMemUnmap");
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     assert_int_equal(control.stub_count("cuMemRelease") + control.stub_count("cuMemUnmap"), calls);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     atomic_store(&g.open, true);
 }
 

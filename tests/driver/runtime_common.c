@@ -32,7 +32,7 @@ weir_client *open_client(const char *name)
     weir_client *client;
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = name;
-    ok(weir_client_open(runtime, &options, &client));
+    ok(weir_client_create(runtime, &options, &client));
     return client;
 }
 

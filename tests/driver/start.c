@@ -23,7 +23,7 @@ static weir_status get(const char *device, weir_runtime **runtime)
 {
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
     options.budget = 64u << 20;
-    return weir_runtime_get_with(device, &options, runtime);
+    return weir_runtime_get(device, &options, runtime);
 }
 
 /* Cases ------------------------------------------------------------------------------------------------------------ */
@@ -89,11 +89,11 @@ static void case_unmanaged(void)
     expect(strstr(weir_detail(), "virtual-memory management"));
     expect(get("cuda:0", &runtime) == WEIR_OK);
     expect(strcmp(weir_runtime_resource(runtime, text, sizeof text), "budget(segments)") == 0);
-    expect(weir_client_open(runtime, &(weir_client_options){.struct_size = sizeof(weir_client_options), .name = "x"},
-                            &client) == WEIR_OK);
+    expect(weir_client_create(runtime, &(weir_client_options){.struct_size = sizeof(weir_client_options), .name = "x"},
+                              &client) == WEIR_OK);
     expect(weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_OK);
     expect(weir_free(client, p, WEIR_STREAM_HOST) == WEIR_OK);
-    expect(weir_client_close(client) == WEIR_OK);
+    expect(weir_client_destroy(client) == WEIR_OK);
 }
 
 /* STUB_CUDA_FAIL makes the first cuInit fail: a failed start leaves nothing, and the next call tries again. */
@@ -132,12 +132,12 @@ static void call_everything(void)
     expect(weir_stream_acquire(ending.runtime, &stream) == WEIR_ERR_DRIVER);
     expect(weir_snapshot(ending.runtime, &stats, NULL, 0, NULL) == WEIR_OK);
     expect(stats.live == 0 && stats.pending == 0);
-    expect(weir_runtime_trim(ending.runtime, 0, NULL) == WEIR_OK);
+    expect(weir_runtime_trim(ending.runtime, NULL, NULL) == WEIR_OK);
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = "late";
-    expect(weir_client_open(ending.runtime, &options, &client) == WEIR_OK);
-    expect(weir_client_close(client) == WEIR_OK);
-    expect(weir_client_close(ending.client) == WEIR_OK);
+    expect(weir_client_create(ending.runtime, &options, &client) == WEIR_OK);
+    expect(weir_client_destroy(client) == WEIR_OK);
+    expect(weir_client_destroy(ending.client) == WEIR_OK);
     expect(get("cuda:1", &ending.other) == WEIR_ERR_DRIVER);
     expect(strstr(weir_detail(), "ending"));
 }
@@ -149,7 +149,7 @@ static void case_exit(void)
     expect(find_controls());
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = "ending";
-    expect(weir_client_open(ending.runtime, &options, &ending.client) == WEIR_OK);
+    expect(weir_client_create(ending.runtime, &options, &ending.client) == WEIR_OK);
     expect(weir_stream_acquire(ending.runtime, &ending.stream) == WEIR_OK);
     expect(weir_alloc(ending.client, 8u << 20, ending.stream, WEIR_CLASS_OTHER, &ending.block) == WEIR_OK);
     expect(weir_alloc(ending.client, 1000, ending.stream, WEIR_CLASS_WEIGHTS, &ending.second) == WEIR_OK);

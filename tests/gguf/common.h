@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "writer.h"
 
@@ -43,7 +44,7 @@ static inline const weir_engine *the_engine(void)
 {
     const weir_engine *engine = NULL;
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
-    bool there = weir_engine_open("gguf", &engine) == WEIR_OK && engine->probe(&probe) == WEIR_OK && probe.available;
+    bool there = weir_engine_get("gguf", &engine) == WEIR_OK && engine->probe(&probe) == WEIR_OK && probe.available;
     if (there)
         return engine;
     const char *required = getenv("WEIR_REQUIRE_ENGINES");
@@ -71,7 +72,7 @@ static inline bench bench_open(const char *path, uint64_t budget)
     options.budget = budget;
     client.name = "model";
     OK(weir_runtime_create("host", &options, &it.runtime));
-    OK(weir_client_open(it.runtime, &client, &it.client));
+    OK(weir_client_create(it.runtime, &client, &it.client));
     it.load = WEIR_INIT(weir_engine_load);
     it.load.path = path;
     return it;
@@ -90,7 +91,7 @@ static inline weir_status bench_load(bench *it, const weir_setting *settings, si
 static inline weir_client_stats stats_of(const bench *it)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    OK(weir_client_snapshot(it->client, &stats));
+    OK(weir_client_info(it->client, &stats));
     return stats;
 }
 
@@ -98,7 +99,7 @@ static inline weir_client_stats stats_of(const bench *it)
 static inline void bench_close(bench *it)
 {
     assert_int_equal(stats_of(it).live, 0);
-    OK(weir_client_close(it->client));
+    OK(weir_client_destroy(it->client));
     OK(weir_runtime_destroy(it->runtime));
 }
 

@@ -1,6 +1,7 @@
 /* engine.c: answers. They are llama.cpp's own, bit by bit, whole or piece by piece, from one thread or several; wrong
  * questions are refused in words. */
 #include "common.h"
+#include <weir/engine.h>
 #include "plain.h"
 
 #include <math.h>
@@ -529,7 +530,7 @@ static void test_the_rest(void **state)
     it.load.progress_user = &progress;
     OK(bench_load(&it, NULL, 0, &model));
     assert_true(progress == 1);
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     OK(it.engine->info(model, &info));
     assert_string_equal(info.engine, "gguf");
     assert_non_null(strstr(info.architecture, "bert"));
@@ -558,7 +559,7 @@ static void test_the_one_provider(void **state)
     assert_non_null(strstr(weir_detail(), "provider cpu alone, not cuda"));
     it.load.provider = "CPU";
     OK(bench_load(&it, NULL, 0, &model));
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     OK(it.engine->info(model, &info));
     assert_int_equal(info.share_count, 1);
     assert_string_equal(info.shares[0].provider, "cpu");

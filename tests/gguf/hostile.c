@@ -4,6 +4,7 @@
  *   test-gguf-hostile each FILE…                   files as they are
  * HOSTILE_VERBOSE in the environment shows every step with its refusal. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ static bool verbose;
 
 static int run_once(const weir_engine *engine, weir_engine_model *model)
 {
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     weir_setting settings[] = {{"tokens", "3"}, {"ignore_eos", "1"}};
     weir_tensor input = text_input("a cab. bed 17\n\xe2\x82\xac fade");
     weir_outputs outputs = WEIR_INIT(weir_outputs);
@@ -46,10 +47,10 @@ static int load_and_run(const char *path)
     weir_client_options named = WEIR_INIT(weir_client_options);
     named.name = "hostile";
     options.budget = 1ull << 30;
-    if (weir_engine_open("gguf", &engine) != WEIR_OK)
+    if (weir_engine_get("gguf", &engine) != WEIR_OK)
         return NO_ENGINE;
     if (weir_runtime_create("host", &options, &runtime) != WEIR_OK ||
-        weir_client_open(runtime, &named, &client) != WEIR_OK)
+        weir_client_create(runtime, &named, &client) != WEIR_OK)
         return WRONG;
     weir_engine_place place = {runtime, client};
     weir_engine_load load = WEIR_INIT(weir_engine_load);
@@ -63,7 +64,7 @@ static int load_and_run(const char *path)
     if (status == WEIR_OK)
         engine->unload(model);
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    if (weir_client_snapshot(client, &stats) != WEIR_OK || stats.live != 0)
+    if (weir_client_info(client, &stats) != WEIR_OK || stats.live != 0)
         return WRONG;
     return outcome | (int)status << 2;
 }

@@ -1,5 +1,6 @@
 /* library.c: which llama.cpp is taken and which refused. In a process of its own, since the first one taken stays. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,12 +34,12 @@ static void test_others_are_refused(void **state)
     bench it = {0};
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
     weir_client_options client = WEIR_INIT(weir_client_options);
-    if (weir_engine_open("gguf", &it.engine) != WEIR_OK)
+    if (weir_engine_get("gguf", &it.engine) != WEIR_OK)
         the_engine();
     client.name = "model";
     options.budget = 64 << 20;
     OK(weir_runtime_create("host", &options, &it.runtime));
-    OK(weir_client_open(it.runtime, &client, &it.client));
+    OK(weir_client_create(it.runtime, &client, &it.client));
     it.load = WEIR_INIT(weir_engine_load);
     it.load.path = model_path;
 

@@ -1,5 +1,6 @@
 /* memory.c: where the bytes of a model go: classes, the plan, failing allocations, what stays outside. */
 #include "common.h"
+#include <weir/engine.h>
 #include "plain.h"
 
 #include <malloc.h>
@@ -99,7 +100,7 @@ static void every_allocation_fails(const char *path)
     weir_client *neighbour = NULL;
     weir_engine_model *other = NULL, *model = NULL;
     named.name = "neighbour";
-    OK(weir_client_open(it.runtime, &named, &neighbour));
+    OK(weir_client_create(it.runtime, &named, &neighbour));
     weir_engine_place place = {it.runtime, neighbour};
     weir_engine_load load = it.load;
     load.path = llama_path;
@@ -137,7 +138,7 @@ static void every_allocation_fails(const char *path)
     set_maximum(&it, 0);
     run_once(&it, model);
     it.engine->unload(model);
-    OK(weir_client_close(neighbour));
+    OK(weir_client_destroy(neighbour));
     bench_close(&it);
 }
 
@@ -257,7 +258,7 @@ static void test_mapped(void **state)
     (void)state;
     bench it = bench_open(llama_path, 1ull << 28);
     weir_engine_model *model = NULL;
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     weir_setting mapped = {"mmap", "1"};
     OK(bench_load(&it, &mapped, 1, &model));
     OK(it.engine->info(model, &info));

@@ -1,5 +1,6 @@
 /* What a process may have of its machine: cgroups of both versions, affinity, quotas. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@ static weir_hardware_device processor(const machine *m)
     weir_hardware *hardware = machine_look(m, NULL);
     assert_int_equal(hardware->device_count, 1);
     weir_hardware_device device = hardware->devices[0];
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     assert_string_equal(device.key, "cpu");
     assert_true(device.shares_host && device.usable && !device.discrete);
     return device;
@@ -148,7 +149,7 @@ static void this_machine(void **state)
 {
     (void)state;
     weir_hardware *hardware = NULL;
-    assert_int_equal(weir_hardware_look(NULL, &hardware), WEIR_OK);
+    assert_int_equal(weir_hardware_create(NULL, &hardware), WEIR_OK);
     const weir_hardware_device *device = &hardware->devices[0];
     assert_int_equal(device->kind, WEIR_HARDWARE_CPU);
     assert_string_equal(device->runtime, "host");
@@ -156,8 +157,8 @@ static void this_machine(void **state)
     assert_in_range(device->total, 64 << 20, UINT64_C(1) << 50);
     assert_in_range(device->free, 1, device->total);
     assert_true(hardware->seconds > 0 && strlen(device->name) > 0 && !strchr(device->name, '\n'));
-    weir_hardware_release(hardware);
-    weir_hardware_release(NULL);
+    weir_hardware_destroy(hardware);
+    weir_hardware_destroy(NULL);
 }
 
 static void refusals(void **state)
@@ -165,14 +166,14 @@ static void refusals(void **state)
     (void)state;
     weir_hardware *hardware = (weir_hardware *)8;
     weir_hardware_options o = WEIR_INIT(weir_hardware_options);
-    assert_int_equal(weir_hardware_look(NULL, NULL), WEIR_ERR_INVALID);
+    assert_int_equal(weir_hardware_create(NULL, NULL), WEIR_ERR_INVALID);
     o.sysroot = "/proc/version";
-    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_NOT_FOUND);
+    assert_int_equal(weir_hardware_create(&o, &hardware), WEIR_ERR_NOT_FOUND);
     assert_non_null(strstr(weir_detail(), "/proc/version is no directory"));
     o.sysroot = "/nowhere/at/all";
-    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_NOT_FOUND);
+    assert_int_equal(weir_hardware_create(&o, &hardware), WEIR_ERR_NOT_FOUND);
     o.struct_size = 0;
-    assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_ERR_INVALID);
+    assert_int_equal(weir_hardware_create(&o, &hardware), WEIR_ERR_INVALID);
     assert_ptr_equal(hardware, (weir_hardware *)8);
     assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_DIRECTML), "directml");
     assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_COUNT), "?");

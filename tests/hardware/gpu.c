@@ -9,6 +9,7 @@
  *     test-hardware-gpu leave MS         ends while sources may still be asked
  *     test-hardware-gpu hold             looks, waits for a line, makes a runtime, waits again */
 #include "core/core.h"
+#include <weir/select.h>
 
 #include <ctype.h>
 #include <sys/wait.h>
@@ -27,7 +28,7 @@ static void print_look(const char *list)
     weir_hardware *hardware;
     o.limit_ms = PATIENT;
     o.visible = list;
-    ok(weir_hardware_look(&o, &hardware));
+    ok(weir_hardware_create(&o, &hardware));
     for (size_t i = 0; i < hardware->device_count; i++) {
         const weir_hardware_device *d = &hardware->devices[i];
         if (d->kind != WEIR_HARDWARE_CUDA || d->ordinal < 0)
@@ -38,7 +39,7 @@ static void print_look(const char *list)
         putchar(' ');
     }
     putchar('\n');
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 static int print_seen(void)
@@ -66,9 +67,9 @@ static double look_ms(void)
     struct timespec from, to;
     weir_hardware *hardware;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    ok(weir_hardware_look(NULL, &hardware));
+    ok(weir_hardware_create(NULL, &hardware));
     clock_gettime(CLOCK_MONOTONIC, &to);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
 }
 
@@ -93,8 +94,8 @@ static int leave(const char *limit)
     weir_hardware_options o = WEIR_INIT(weir_hardware_options);
     weir_hardware *hardware;
     o.limit_ms = (uint32_t)strtoul(limit, NULL, 10);
-    ok(weir_hardware_look(&o, &hardware));
-    weir_hardware_release(hardware);
+    ok(weir_hardware_create(&o, &hardware));
+    weir_hardware_destroy(hardware);
     return 0;
 }
 
@@ -113,11 +114,11 @@ static int hold_on(void)
     weir_runtime *runtime;
     o.limit_ms = PATIENT;
     for (int i = 0; i < 3; i++) {
-        ok(weir_hardware_look(&o, &hardware));
-        weir_hardware_release(hardware);
+        ok(weir_hardware_create(&o, &hardware));
+        weir_hardware_destroy(hardware);
     }
     tell("looked");
-    tell(weir_runtime_get("cuda:0", &runtime) == WEIR_OK ? "runtime" : weir_detail());
+    tell(weir_runtime_get("cuda:0", NULL, &runtime) == WEIR_OK ? "runtime" : weir_detail());
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <weir/weir.h>
+#include <weir/select.h>
 
 static const weir_hardware_device *find(const weir_hardware *hardware, const char *runtime)
 {
@@ -40,16 +41,16 @@ static void a_look_makes_no_context(void **state)
     weir_runtime *runtime = NULL;
     o.limit_ms = 10000;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(weir_hardware_look(&o, &hardware), WEIR_OK);
+        assert_int_equal(weir_hardware_create(&o, &hardware), WEIR_OK);
         const weir_hardware_device *device = find(hardware, "cuda:0");
         assert_string_equal(device->name, "stub");
         assert_string_equal(device->key, "GPU-00000000-0000-0000-0000-000000000000");
         assert_int_equal(device->total, 0x10000000);
         assert_true(device->usable);
         assert_int_equal(count("contexts"), i < 2 ? 0 : 1);
-        if (i == 1 && weir_runtime_get(device->runtime, &runtime) != WEIR_OK)
+        if (i == 1 && weir_runtime_get(device->runtime, NULL, &runtime) != WEIR_OK)
             fail_msg("%s", weir_detail());
-        weir_hardware_release(hardware);
+        weir_hardware_destroy(hardware);
     }
     assert_int_equal(count("captures broken"), 0);
 }

@@ -1,4 +1,5 @@
 #include "machine.h"
+#include <weir/select.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,7 +130,7 @@ weir_hardware *machine_look(const machine *m, const weir_hardware_options *optio
         o.limit_ms = 10000; /* so that a busy machine changes nothing */
     o.sysroot = m->root;
     weir_hardware *hardware = NULL;
-    if (weir_hardware_look(&o, &hardware) != WEIR_OK)
+    if (weir_hardware_create(&o, &hardware) != WEIR_OK)
         fail_msg("%s", weir_detail());
     return hardware;
 }
@@ -186,7 +187,7 @@ void machine_expect(const machine *m, const weir_hardware_options *options, cons
 {
     weir_hardware *hardware = machine_look(m, options);
     machine_expect_of(hardware, lines);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 void machine_expect_soon(const machine *m, const char *lines)
@@ -197,7 +198,7 @@ void machine_expect_soon(const machine *m, const char *lines)
         char *text = print_devices(hardware);
         same = strcmp(text, lines) == 0;
         free(text);
-        weir_hardware_release(hardware);
+        weir_hardware_destroy(hardware);
         if (!same)
             usleep(100000);
     }

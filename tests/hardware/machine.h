@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include <weir/hardware.h>
+#include <weir/select.h>
 
 #define GIB (UINT64_C(1) << 30)
 

@@ -1,5 +1,6 @@
 /* Machines on which others have found the wrong devices or none: the whole list of each. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static void a_plain_machine(void **state)
                     1); /* on a busy machine that it was so a while ago */
     machine_remarks(hardware, "cuda: libcuda.so.1 is not here", 1);
     machine_remarks(hardware, "metal, directml: not of this platform", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* 1: a first card without a vendor hid all that come after it. */
@@ -56,7 +57,7 @@ static void vgem_and_wsl(void **state)
     machine_expect(&m, NULL, CPU ONE_LINE);
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_remarks(hardware, "wsl: ", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* 3: on EC2 the first card is Amazon's own, the GPU has none, and virtio has another. */
@@ -161,7 +162,7 @@ static void a_slice_that_is_not_known(void **state)
     assert_string_equal(d->remark, "CUDA's driver does not say which of NVML's slices it is");
     for (size_t i = 2; i < hardware->device_count; i++)
         assert_int_equal(hardware->devices[i].ordinal, -1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* Nor are two of them one, though they have one UUID. */
@@ -186,7 +187,7 @@ static void two_slices_of_one_uuid(void **state)
             assert_string_equal(d->parent, with_nvml ? H200 : "");
             assert_true(d->usable);
         }
-        weir_hardware_release(hardware);
+        weir_hardware_destroy(hardware);
     }
 }
 
@@ -205,7 +206,7 @@ static void a_slice_without_memory(void **state)
     assert_int_equal(hardware->devices[1].total, WEIR_BYTES_UNKNOWN);
     assert_int_equal(hardware->devices[2].total, UINT64_C(75161927680));
     assert_int_equal(hardware->devices[2].free, WEIR_BYTES_UNKNOWN);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* 7: CUDA counts the fastest first, NVML by address; both in the order of addresses if that is asked for. */
@@ -309,7 +310,7 @@ static void a_lost_device(void **state)
         "cuda 0000:5e:00.0 - 0000:5e:00.0 - -1 ? ? d- 0 - -/- NVIDIA 0x2335 [neither NVML nor CUDA's driver "
         "names it; the kernel's driver for it is nvidia]\n");
     machine_remarks(hardware, "nvml: device number 0: GPU is lost", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 static void drivers_that_do_not_serve(void **state)
@@ -367,7 +368,7 @@ static void libraries_that_lack_functions(void **state)
     machine_expect_of(hardware, CPU);
     machine_remarks(hardware, "nvml: libnvidia-ml.so.1 has no nvml", 1);
     machine_remarks(hardware, "cuda: libcuda.so.1 has no cu", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     machine_library(&m, "libnvml.so", LIBRARIES, "libnvidia-ml.so.1");
     machine_library(&m, "libcuda.so", LIBRARIES, "libcuda.so.1");
     machine_expect_soon(&m, CPU ONE_LINE);
@@ -383,7 +384,7 @@ static void a_library_that_is_none(void **state)
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_expect_of(hardware, CPU);
     machine_remarks(hardware, LIBRARIES "/libcuda.so.1: ", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* More devices than anybody has hide none of the others. */
@@ -403,7 +404,7 @@ static void too_many(void **state)
     assert_string_equal(hardware->devices[0].key, "cpu");
     assert_string_equal(hardware->devices[1].runtime, "cuda:0");
     machine_remarks(hardware, "there is room for 128 devices", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* What is called as a library, and is a pipe: nobody waits for one who writes into it. */
@@ -422,7 +423,7 @@ static void libraries_that_are_none(void **state)
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_remarks(hardware, "libcuda.so.1 is no regular file", 1);
     machine_remarks(hardware, "libnvidia-ml.so.1 is no regular file", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* Devices of AMD's and Intel's, and memory that is the host's: counted once. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,7 @@ static void expect_seen(const machine *m, const char *rocr, const char *hip, con
     for (size_t i = 1; i < hardware->device_count; i++)
         if (hardware->devices[i].ordinal >= 0)
             snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%.5s ", hardware->devices[i].name);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     for (size_t i = 0; i < 3; i++)
         unsetenv(names[i]);
     assert_string_equal(seen, expected);
@@ -173,7 +174,7 @@ static void partitions_of_a_card(void **state)
     assert_string_equal(hardware->devices[1].key, "GPU-000000000000000b");
     assert_int_equal(hardware->devices[1].ordinal, 0);
     assert_false(hardware->devices[2].usable);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     unsetenv("ROCR_VISIBLE_DEVICES");
 }
 
@@ -188,7 +189,7 @@ static void partitions_without_a_number(void **state)
     assert_int_equal(hardware->device_count, 3);
     assert_string_equal(hardware->devices[1].key, "GPU-0000000000001234/40001");
     assert_string_equal(hardware->devices[2].key, "GPU-0000000000001234/40002");
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* 128 GiB, of which firmware has carved 96 out for the graphics: the host has 32, the graphics 96, and the 16 that it

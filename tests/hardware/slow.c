@@ -1,5 +1,6 @@
 /* Sources that are slow, fail, hang and come back. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ static void a_probe_of_an_hour(void **state)
         machine_remarks(hardware, "cuda:", 0);
         if (i == 0)
             assert_true(hardware->seconds >= 2); /* and no less */
-        weir_hardware_release(hardware);
+        weir_hardware_destroy(hardware);
     }
 }
 
@@ -79,14 +80,14 @@ static void d29_a_negative_result_is_asked_again(void **state)
     weir_hardware *hardware = machine_look(&m, NULL);
     /* On a machine so busy that finding no library took long, that is believed for a while. */
     for (int i = 0; i < 100 && strstr(hardware->remarks, "is not here"); i++) {
-        weir_hardware_release(hardware);
+        weir_hardware_destroy(hardware);
         usleep(100000);
         hardware = machine_look(&m, NULL);
     }
     machine_expect_of(hardware, CPU);
     machine_remarks(hardware, "nvml: nvmlInit_v2: Driver Not Loaded", 1);
     machine_remarks(hardware, "cuda: cuInit: CUDA_ERROR_UNKNOWN", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     machine_file(&m, LIBRARIES "/gpus.txt", "%s", DRIVER GPU);
     machine_expect_soon(&m, CPU LINE);
 }
@@ -102,12 +103,12 @@ static void a_slow_failure_is_not_repeated_at_once(void **state)
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_expect_of(hardware, CPU);
     machine_remarks(hardware, "nvml: nvmlInit_v2: Driver Not Loaded", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     weir_hardware_options o = limit(10000);
     o.anew = true;
     hardware = machine_look(&m, &o);
     assert_int_equal(hardware->device_count, 2);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     machine other = make("failing-for-a-while");
     machine_libraries(&other, MACHINE_NVML, LIBRARIES, "sleep 400 0\nfail 9 0\n" DRIVER GPU);
     machine_expect(&other, NULL, CPU);
@@ -115,7 +116,7 @@ static void a_slow_failure_is_not_repeated_at_once(void **state)
     wait_ms(5100);
     hardware = machine_look(&other, NULL);
     assert_int_equal(hardware->device_count, 2);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* Free bytes are of the moment. */
@@ -128,7 +129,7 @@ static void free_bytes_are_asked_each_time(void **state)
     machine_host(&m, 64 * GIB, 12 * GIB);
     weir_hardware *hardware = machine_look(&m, NULL);
     assert_int_equal(hardware->devices[0].free, 12 * GIB);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 static void *look_often(void *user)
@@ -136,7 +137,7 @@ static void *look_often(void *user)
     for (int i = 0; i < 25; i++) {
         weir_hardware *hardware = machine_look(user, NULL);
         machine_expect_of(hardware, CPU LINE);
-        weir_hardware_release(hardware);
+        weir_hardware_destroy(hardware);
     }
     return NULL;
 }

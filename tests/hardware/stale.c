@@ -1,5 +1,6 @@
 /* A source that cannot be asked this time: what is shown is of before, and said to be. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -51,7 +52,7 @@ static void what_was_told_before_is_said_to_be(void **state)
     weir_hardware *hardware = machine_look(&m, NULL);
     assert_int_equal(hardware->device_count, 2);
     machine_remarks(hardware, "could not be asked", 0);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     no_threads = true;
     hardware = machine_look(&m, NULL);
     no_threads = false;
@@ -59,10 +60,10 @@ static void what_was_told_before_is_said_to_be(void **state)
     assert_string_equal(hardware->devices[1].key, KEY);
     machine_remarks(hardware, "nvml: could not be asked; what it told ", 1);
     machine_remarks(hardware, "cuda: could not be asked; what it told ", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     hardware = machine_look(&m, NULL);
     machine_remarks(hardware, "could not be asked", 0);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 static void what_was_never_told_is_not_there(void **state)
@@ -75,7 +76,7 @@ static void what_was_never_told_is_not_there(void **state)
     assert_int_equal(hardware->device_count, 1);
     machine_remarks(hardware, "nvml: could not be asked\n", 1);
     machine_remarks(hardware, "ms ago", 0);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* One that fails slowly is not asked each time: its failure is of before, too. */
@@ -88,11 +89,11 @@ static void a_failure_of_before_is_said_to_be(void **state)
     weir_hardware *hardware = machine_look(&m, NULL);
     machine_remarks(hardware, "nvml: nvmlInit_v2: Driver Not Loaded", 1);
     machine_remarks(hardware, "ms ago", 0);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     hardware = machine_look(&m, NULL);
     machine_remarks(hardware, "nvml: nvmlInit_v2: Driver Not Loaded (", 1);
     machine_remarks(hardware, "ms ago; it takes long to fail, and is asked again later)", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* Two looks at once share what one of them asks: to neither it is of before. */
@@ -112,8 +113,8 @@ static void what_another_look_asks_is_of_this_one(void **state)
         machine_remarks(hardware, "ms ago", 0);
         machine_remarks(seen_beside, "nvml: nvmlInit_v2: Driver Not Loaded", 1);
         of_before = strstr(seen_beside->remarks, "ms ago") != NULL;
-        weir_hardware_release(hardware);
-        weir_hardware_release(seen_beside);
+        weir_hardware_destroy(hardware);
+        weir_hardware_destroy(seen_beside);
     }
     assert_false(of_before);
 }

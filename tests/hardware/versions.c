@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/versions.h>
+#include <weir/base.h>
 
 static weir_version_number version(const char *text)
 {

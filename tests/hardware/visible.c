@@ -1,6 +1,7 @@
 /* Which devices a process sees, and as which ordinals: by CUDA's driver, and by CUDA's rules where the driver has not
  * answered. */
 #include "machine.h"
+#include <weir/select.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static void write_seen(const machine *m, const weir_hardware_options *options, c
             used += (size_t)snprintf(text + used, capacity - used, "%s ", d->name);
     }
     snprintf(text + used, capacity - used, "%zu", hidden);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
 }
 
 /* By the driver's word under CUDA_VISIBLE_DEVICES, and as `visible` beside a driver that knows all of them. */
@@ -167,7 +168,7 @@ static void one_slice(void **state)
     for (size_t i = 0; i < hardware->device_count; i++)
         if (strcmp(hardware->devices[i].key, H200) == 0)
             assert_string_equal(hardware->devices[i].remark, "CUDA shows nothing beside a slice of MIG");
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     unsetenv("CUDA_DEVICE_ORDER");
 }
 
@@ -192,7 +193,7 @@ static void a_slice_of_each_instance(void **state)
     assert_non_null(strstr(hardware->devices[2].remark, "UUIDs in CUDA_VISIBLE_DEVICES"));
     assert_string_equal(hardware->devices[4].key, MIG("b"));
     assert_non_null(strstr(hardware->devices[4].remark, "one slice of a GPU instance"));
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     unsetenv("CUDA_DEVICE_ORDER");
 }
 
@@ -210,7 +211,7 @@ static void without_the_drivers_word(void **state)
     assert_string_equal(hardware->devices[1].key, H200);
     assert_non_null(strstr(hardware->devices[1].remark, "a guess"));
     machine_remarks(hardware, "cuda: no answer within", 1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
     write_seen(&m, &o, seen, sizeof seen);
     assert_string_equal(seen, "T4 H200 1");
@@ -221,7 +222,7 @@ static void without_the_drivers_word(void **state)
     assert_string_equal(hardware->devices[1].remark, "");
     assert_string_equal(hardware->devices[1].runtime, "cuda:0");
     assert_int_equal(hardware->devices[2].ordinal, -1);
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     o.visible = "0,1";
     write_seen(&m, &o, seen, sizeof seen);
     assert_string_equal(seen, "T4 A100 1");

@@ -8,8 +8,8 @@ check() {
     compiler=$1
     shift
     command -v "$compiler" >/dev/null 2>&1 || return 0
-    for header in "$include"/weir/*.h; do
-        name=weir/$(basename "$header")
+    for header in "$include"/weir/*.h "$include"/weir/*/*.h; do
+        name=${header#"$include"/}
         printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
             "$compiler" $strict "$@" -I "$include" - || { echo "$name: $compiler $*"; exit 1; }
         compiled=$((compiled + 1))

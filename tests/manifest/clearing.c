@@ -1,6 +1,7 @@
 /* Unpacked packages are cleared away by age and bytes, never under somebody who uses them, in however many
  * processes. */
 #include "manifest/disk.h"
+#include <weir/manifest.h>
 #include "manifest/packing.h"
 
 #include <fcntl.h>
@@ -68,7 +69,7 @@ static char *unpacked(const char *path, size_t bytes, unsigned days)
     make_package(path, bytes);
     weir_manifest *m = unpack(path);
     char *inside = folder_of(m);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     snprintf(command, sizeof command, "touch -d '-%u days' %s", days, inside);
     assert_int_equal(system(command), 0);
     return inside;
@@ -112,7 +113,7 @@ static void by_age_and_bytes(void **state)
     assert_true(!is_there(middle) && is_there(fresh));
     is_cleared(clear(0, UINT64_MAX), 1, 4000, 0, 0, 0);
     is_cleared(clear(0, 0), 0, 0, 0, 0, 0);
-    weir_manifest_release(unpack("old.aimod")); /* again */
+    weir_manifest_destroy(unpack("old.aimod")); /* again */
     assert_true(is_there(old));
     free(old);
     free(middle);
@@ -129,10 +130,10 @@ static void what_is_in_use_stays(void **state)
     assert_int_equal(system(command), 0);
     is_cleared(clear(0, 0), 1, 2000, 1, 1000, 1);
     assert_false(is_there(other));
-    weir_manifest_release(again);
+    weir_manifest_destroy(again);
     is_cleared(clear(0, 0), 0, 0, 1, 1000, 1);
     assert_int_equal(access(m->model_file, R_OK), 0);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     is_cleared(clear(UINT64_MAX, DAY), 0, 0, 1, 1000, 0);
     is_cleared(clear(0, UINT64_MAX), 1, 1000, 0, 0, 0);
     free(old);
@@ -149,7 +150,7 @@ static void what_vanishes_is_unpacked_again(void **state)
     assert_false(vanishes);
     assert_int_equal(access(m->model_file, R_OK), 0);
     is_cleared(clear(0, 0), 0, 0, 1, 1000, 1);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     free(inside);
 }
 
@@ -196,7 +197,7 @@ static void the_options_bound_the_store(void **state)
     weir_manifest *m = unpack("old.aimod"); /* which is kept as long as it is in use */
     assert_true(is_there(old) && !is_there(fresh) && !is_there(last));
     ok(weir_option_set("unpacked", NULL));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     free(old);
     free(middle);
     free(fresh);
@@ -226,7 +227,7 @@ static void a_full_disk_clears(void **state)
     room_now = room_beside_packages;
     char *fresh = unpacked("fresh.aimod", ONE, 0);
     assert_true(is_there(used) && !is_there(old) && is_there(middle) && is_there(fresh));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     free(used);
     free(old);
     free(middle);
@@ -254,8 +255,8 @@ static void what_is_refused_clears_nothing(void **state)
     ok(read_package("p.aimod", &none));
     assert_true(!is_there(idle) && is_there(used));
     ok(weir_option_set("unpacked", NULL));
-    weir_manifest_release(none);
-    weir_manifest_release(m);
+    weir_manifest_destroy(none);
+    weir_manifest_destroy(m);
     free(idle);
     free(used);
 }
@@ -280,6 +281,14 @@ static void what_is_not_cleared(void **state)
     fails(WEIR_ERR_INVALID, weir_manifest_clear(&options, 0, 0, NULL));
     cleared.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_manifest_clear(&options, 0, 0, &cleared));
+    struct {
+        weir_manifest_options options;
+        uint64_t later; /* a member of a later version */
+    } newer = {.options = {.struct_size = sizeof newer}, .later = 1};
+    cleared = WEIR_INIT(weir_manifest_cleared);
+    fails(WEIR_ERR_UNSUPPORTED, weir_manifest_clear(&newer.options, 0, 0, &cleared));
+    weir_manifest *read;
+    fails(WEIR_ERR_UNSUPPORTED, weir_manifest_read("file", &newer.options, &read));
     write_text("file", "");
     options.store = "file";
     cleared = WEIR_INIT(weir_manifest_cleared);
@@ -343,7 +352,7 @@ static int read_often(const char *path)
                  m->model_file);
         if (stat(weights, &found) != 0 || found.st_size < 20000)
             return 2;
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
     return 0;
 }

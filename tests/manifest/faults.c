@@ -2,6 +2,7 @@
  * and is never content with a part of the manifest. Those of jansson do not: where it has no memory, 2.14 loses letters
  * of texts without a word and leaves a hash table broken. */
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 static long left = -1; /* allocations until one fails; below 0: none does */
 static long taken;     /* blocks that nobody has given back */
@@ -113,7 +114,7 @@ static void each_fault_of_a_read_is_told(void **state)
             is_whole(m);
         else if (status != WEIR_ERR_SYSTEM || m)
             fail_msg("fault %zu: %s, %s", faults, weir_status_name(status), weir_detail());
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
         assert_int_equal(taken, before);
         assert_true(!done || status == WEIR_OK);
     }
@@ -137,7 +138,7 @@ static void each_fault_of_a_check_is_told(void **state)
             left = -1;
             assert_true(status == WEIR_OK || (status == WEIR_ERR_SYSTEM && !list));
             assert_true(status != WEIR_OK || list->count == wanted);
-            weir_manifest_problems_release(list);
+            weir_manifest_problems_destroy(list);
             assert_int_equal(taken, before);
             assert_true(!done || status == WEIR_OK);
         }

@@ -1,5 +1,6 @@
 /* Hostile manifests, steered by the compiler. */
 #include "manifest/hostile.h"
+#include <weir/engine.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

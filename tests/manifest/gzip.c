@@ -1,6 +1,7 @@
 /* Gzip files as packages come in: of several members, with something behind their end, beyond what 32 bits of length
  * tell. */
 #include "manifest/package.h"
+#include <weir/manifest.h>
 #include "manifest/disk.h"
 #include "manifest/packing.h"
 
@@ -41,7 +42,7 @@ static void reads(const char *path)
     snprintf(weights, sizeof weights, "%.*sw", (int)(strrchr(m->model_file, '/') + 1 - m->model_file), m->model_file);
     assert_int_equal(stat(weights, &found), 0);
     assert_int_equal(found.st_size, 1 << 20);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void is_refused(const char *path, weir_status status, const char *named)

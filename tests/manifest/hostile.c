@@ -1,5 +1,6 @@
 /* Manifests that nobody meant well with: deep, huge, and damaged in every way that a seeded hand comes to. */
 #include "manifest/hostile.h"
+#include <weir/manifest.h>
 #include "manifest/manifest.h"
 
 #include <dirent.h>
@@ -110,7 +111,7 @@ static const char *first_problem(const char *text)
     weir_manifest_problems *list = check_path("hostile.json");
     assert_in_range(list->count, 1, 100);
     snprintf(said, sizeof said, "%s", list->problems[0].text);
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
     return said;
 }
 
@@ -145,7 +146,7 @@ static void size_is_bounded(void **state)
     weir_manifest_problems *list = check_path("many.json");
     assert_int_equal(list->count, 100);
     assert_int_equal(list->more, 2 * many + 2 - 100); /* unknown, twice, and model_file */
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
     free(text);
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,6 @@ static inline weir_manifest *read_manifest(const char *path)
     ok(weir_manifest_read(path, NULL, &manifest));
     assert_non_null(manifest);
     assert_int_equal(manifest->struct_size, sizeof *manifest);
-    assert_int_equal(manifest->requirements.struct_size, sizeof manifest->requirements);
     return manifest;
 }
 
@@ -87,11 +86,11 @@ static inline void has_problems(const char *text, const char *const *wanted)
     if (list->count != count)
         fail_msg("%s\nhas also %u:%u %s", text, list->problems[count].line, list->problems[count].column,
                  list->problems[count].text);
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
     weir_manifest *manifest = NULL;
     weir_status status = weir_manifest_read("manifest.json", NULL, &manifest);
     assert_int_equal(status, count ? WEIR_ERR_INVALID : WEIR_OK);
-    weir_manifest_release(manifest);
+    weir_manifest_destroy(manifest);
 }
 
 #endif

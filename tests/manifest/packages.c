@@ -1,5 +1,6 @@
 /* Packages: unpacked once for each content, whole or not at all, and nothing of a bad one. */
 #include "manifest/disk.h"
+#include <weir/manifest.h>
 #include "manifest/packing.h"
 
 #include <locale.h>
@@ -74,7 +75,7 @@ static void a_package_is_unpacked(void **state)
     assert_int_equal(stat(path, &found), 0);
     assert_int_equal(stored(), 1);
     free(inside);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 /* A mark in the unpacked folder shows whether it is the same one. */
@@ -90,7 +91,7 @@ static void a_content_is_unpacked_once(void **state)
     weir_manifest *m;
     ok(read_package("p.aimod", &m));
     char *first = folder_of(m), mark[400];
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     snprintf(mark, sizeof mark, "%s/mark", first);
     write_text(mark, "");
     room_bytes = 1; /* which is enough for what is there */
@@ -100,7 +101,7 @@ static void a_content_is_unpacked_once(void **state)
         assert_string_equal(again, first);
         assert_int_equal(access(mark, F_OK), 0);
         free(again);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
     assert_int_equal(stored(), 1);
     room_bytes = 0;
@@ -108,7 +109,7 @@ static void a_content_is_unpacked_once(void **state)
     assert_int_equal(stored(), 2);
     assert_null(strstr(m->model_file, first));
     free(first);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 /* The link from the unchanged file to its content is what is followed, and one to a content that is gone is not. */
@@ -119,11 +120,11 @@ static void a_known_file_is_not_read_again(void **state)
     pack_end(&p);
     weir_manifest *m;
     ok(read_package("p.aimod", &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     assert_int_equal(access("store/packages/known", F_OK), -1); /* it might still change within a tick of the clock */
     ahead = 10;
     ok(read_package("p.aimod", &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     static const char bend[] =
         "set -e; cd store/packages; test $(ls known | wc -l) = 1; one=$(ls -d [0-9a-f]*);"
         "other=$(echo $one | tr 0123456789abcdef 123456789abcdef0); cp -r $one $other;"
@@ -132,15 +133,15 @@ static void a_known_file_is_not_read_again(void **state)
     assert_int_equal(system(bend), 0);
     ok(read_package("p.aimod", &m));
     assert_string_equal(m->name, "bent");
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     /* The file changes, although it keeps its place, its size and its date. */
     assert_int_equal(system("touch -r p.aimod date; cp p.aimod same; cat same >p.aimod; touch -r date p.aimod"), 0);
     ok(read_package("p.aimod", &m));
     assert_string_equal(m->name, "p");
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     assert_int_equal(system("chmod -R u+w store; rm -rf store/packages/[0-9a-f]*"), 0);
     ok(read_package("p.aimod", &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void *read_in_thread(void *out)
@@ -169,7 +170,7 @@ static void many_at_once_get_one_folder(void **state)
     }
     assert_int_equal(stored(), 1);
     for (size_t i = 0; i < THREADS; i++)
-        weir_manifest_release(manifests[i]);
+        weir_manifest_destroy(manifests[i]);
 }
 
 static void what_a_killed_process_left_goes(void **state)
@@ -180,12 +181,12 @@ static void what_a_killed_process_left_goes(void **state)
     assert_int_equal(system("mkdir -p store/packages/.new-dead00/deep; echo x >store/packages/.new-dead00/deep/x"), 0);
     weir_manifest *m;
     ok(read_package("p.aimod", &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     assert_int_equal(access("store/packages/.new-dead00", F_OK), 0); /* it may be somebody's at work */
     assert_int_equal(system("rm -rf store/packages/[0-9a-f]*"), 0);
     ahead = 3600;
     ok(read_package("p.aimod", &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
     assert_int_equal(access("store/packages/.new-dead00", F_OK), -1);
 }
 
@@ -201,7 +202,7 @@ static void an_empty_store_is_none(void **state)
     ok(weir_manifest_read("e.aimod", &options, &m));
     ok(weir_option_set("home", NULL));
     assert_non_null(strstr(m->model_file, "elsewhere/packages/"));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void places_are_of_the_manifest_inside(void **state)
@@ -217,7 +218,7 @@ static void places_are_of_the_manifest_inside(void **state)
     assert_int_equal(list->count, 2);
     assert_non_null(strstr(list->problems[0].text, "leads out of the package"));
     assert_int_equal(list->problems[1].line, 2);
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
     weir_manifest *m = NULL;
     fails(WEIR_ERR_INVALID, read_package("p.aimod", &m));
     detail_names("p.aimod/metadata.json:1:16");
@@ -330,7 +331,7 @@ static void damaged_packages_do_no_harm(void **state)
         assert_true(status == WEIR_OK || status == WEIR_ERR_CORRUPT || status == WEIR_ERR_INVALID ||
                     status == WEIR_ERR_SYSTEM);
         good += status == WEIR_OK;
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
         assert_int_equal(access("escaped", F_OK), -1);
     }
     assert_in_range(stored(), good, length);
@@ -376,7 +377,7 @@ static void a_changed_weight_is_found(void **state)
     free(read);
     free(inside);
     free(bytes);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void bombs_are_refused(void **state)
@@ -413,7 +414,7 @@ static void bombs_are_refused(void **state)
     options.unpacked_limit = MANY + 1000;
     weir_manifest *m;
     ok(weir_manifest_read("large.aimod", &options, &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 /* A sparse entry (GNU tar's old format) that says it has 1000 bytes, with a block of it 80 MiB further on. */
@@ -461,7 +462,7 @@ static void the_limit_is_of_the_whole(void **state)
     assert_int_equal(stored(), 0);
     options.unpacked_limit = 1400;
     ok(weir_manifest_read("p.aimod", &options, &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void endless_entries_are_refused(void **state)
@@ -491,7 +492,7 @@ static void there_has_to_be_room(void **state)
     room_bytes = 2 << 20;
     weir_manifest *m;
     ok(read_package("p.aimod", &m));
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 /* The disk fails in the middle. */

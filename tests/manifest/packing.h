@@ -3,6 +3,7 @@
 #define TESTS_PACKING_H
 
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,5 +1,6 @@
 /* What is wrong with manifests: every problem, with its line and column. */
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 #define IN(keys)      "{\"model_file\": \"m.onnx\",\n" keys "}"
 #define WANTED(keys)  IN("\"hardware_requirements\": {\n" keys "}")
@@ -196,7 +197,7 @@ static void a_byte_of_zero_is_found(void **state)
     assert_int_equal(list->count, 1);
     assert_int_equal(list->problems[0].line, 2);
     assert_int_equal(list->problems[0].column, 25);
-    weir_manifest_problems_release(list);
+    weir_manifest_problems_destroy(list);
 }
 
 int main(void)

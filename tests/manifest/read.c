@@ -1,5 +1,6 @@
 /* What good manifests, model files and folders become. */
 #include "manifest/manifest.h"
+#include <weir/manifest.h>
 
 /* Every key of weir's and of Kapsl's (its crate kapsl-core), and where it goes. */
 static void every_key_has_its_place(void **state)
@@ -52,8 +53,8 @@ static void every_key_has_its_place(void **state)
         assert_string_equal(m->settings[i].key, settings[i][0]);
         assert_string_equal(m->settings[i].value, settings[i][1]);
     }
-    weir_manifest_release(m);
-    weir_manifest_release(NULL);
+    weir_manifest_destroy(m);
+    weir_manifest_destroy(NULL);
 }
 
 /* Its tuning, by its names: what the engine onnx has by others, in that engine's bounds. */
@@ -94,13 +95,13 @@ static void tuning_by_kapsls_names(void **state)
             snprintf(found + strlen(found), sizeof found - strlen(found), "%s=%s ", m->settings[k].key,
                      m->settings[k].value);
         assert_string_equal(found, m ? cases[i].settings : "");
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
     write_text("m.toy", "3 1 2 3"); /* what they mean to another engine is its own */
     write_text("tuned.json", "{\"model_file\": \"m.toy\", \"tuning\": {\"session_buckets\": 8}}");
     weir_manifest *m = read_manifest("tuned.json");
     assert_string_equal(m->settings[0].key, "session_buckets");
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 /* Each word for a level, as it is given; a list without providers, asks for none. */
@@ -119,7 +120,7 @@ static void words_of_requirements(void **state)
         write_text("level.json", text);
         weir_manifest *m = read_manifest("level.json");
         assert_string_equal(m->requirements.graph_optimization_level, levels[i]);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         snprintf(text, sizeof text, "{\"model_file\": \"m.onnx\", \"hardware_requirements\": {%s}}", lists[i]);
@@ -127,7 +128,7 @@ static void words_of_requirements(void **state)
         weir_manifest *m = read_manifest("list.json");
         assert_null(m->requirements.preferred_provider);
         assert_int_equal(m->requirements.fallback_count, 0);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
 }
 
@@ -139,14 +140,14 @@ static void what_is_not_said_asks_for_nothing(void **state)
                "\xef\xbb\xbf{\"model_file\": \"m.onnx\", \"hardware_requirements\": {\"preferred_provider\": null,\n"
                "\"fallback_providers\": [], \"device_id\": null, \"gpu_device_ids\": []}, \"tuning\": {\"a\": null}}");
     weir_manifest *m = read_manifest("least.json");
-    weir_requirements nothing = WEIR_INIT(weir_requirements);
+    weir_requirements nothing = {0};
     nothing.fallback_providers = m->requirements.fallback_providers; /* of none */
     assert_memory_equal(&m->requirements, &nothing, sizeof nothing);
     assert_int_equal(m->setting_count, 0);
     assert_null(m->name);
     assert_null(m->version);
     assert_string_equal(m->framework, "onnx");
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 /* D26: sizes are bytes, whoever asks; in Kapsl a host of 16 GiB was one of 16 MB. */
@@ -170,7 +171,7 @@ static void sizes_are_bytes_d26(void **state)
         write_text("size.json", text);
         weir_manifest *m = read_manifest("size.json");
         assert_int_equal(m->requirements.min_memory, sizes[i].bytes);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
 }
 
@@ -198,7 +199,7 @@ static void presets_are_taken(void **state)
         assert_string_equal(i ? m->requirements.fallback_providers[0] : m->requirements.preferred_provider, "cpu");
         assert_int_equal(m->requirements.device_count, 1);
         assert_int_equal(m->requirements.device_ids[0], 0);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
 }
 
@@ -222,7 +223,7 @@ static void precision_is_a_compute_capability(void **state)
         write_text("precision.json", text);
         weir_manifest *m = read_manifest("precision.json");
         assert_int_equal(weir_version_compare(m->requirements.min_compute_capability, cases[i].least), 0);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
 }
 
@@ -236,7 +237,7 @@ static void a_model_is_found_from_its_manifest(void **state)
     write_text("deep/er/x.json", "{\"model_file\": \"../m.onnx\"}");
     weir_manifest *m = read_manifest("deep/er/x.json");
     assert_string_equal(m->model_file, "deep/er/../m.onnx");
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 
     char text[200], wanted[100];
     snprintf(wanted, sizeof wanted, "%s/deep/m.onnx", folder);
@@ -244,7 +245,7 @@ static void a_model_is_found_from_its_manifest(void **state)
     write_text("absolute.manifest", text); /* a manifest by its first byte */
     m = read_manifest("absolute.manifest");
     assert_string_equal(m->model_file, wanted);
-    weir_manifest_release(m);
+    weir_manifest_destroy(m);
 }
 
 static void models_stand_for_themselves(void **state)
@@ -277,10 +278,10 @@ static void models_stand_for_themselves(void **state)
             assert_string_equal(m->framework, models[i].framework);
         else
             assert_null(m->framework);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
         weir_manifest_problems *list = check_path(models[i].path);
         assert_int_equal(list->count, 0);
-        weir_manifest_problems_release(list);
+        weir_manifest_problems_destroy(list);
     }
 }
 
@@ -300,7 +301,7 @@ static void a_folder_for_genai_is_the_model(void **state)
         weir_manifest *m = read_manifest(manifests[i][0]);
         assert_string_equal(m->framework, "llm");
         assert_string_equal(m->model_file, manifests[i][2]);
-        weir_manifest_release(m);
+        weir_manifest_destroy(m);
     }
 }
 

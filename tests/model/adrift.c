@@ -1,5 +1,7 @@
 /* A model that is on no device any more: what can still be asked of it, and what its record and its failures say. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 /* Its first candidate is lost, and no other takes it. */
 static void lose(weir_model *model)
@@ -20,7 +22,7 @@ static void what_can_be_asked(void **state)
     books before = take_books();
     weir_model *model = opened_on("cuda rocm cpu");
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     infer_and_release(model);
     assert_non_null(weir_model_client(model));
     lose(model);
@@ -31,14 +33,14 @@ static void what_can_be_asked(void **state)
     assert_int_equal(metrics.sessions, 0);
     assert_int_equal(metrics.sessions_failed, SESSIONS_FAILED);
     fails(WEIR_ERR_DEVICE_LOST, weir_model_health(model));
-    fails(WEIR_ERR_DEVICE_LOST, weir_model_info_get(model, &info));
+    fails(WEIR_ERR_DEVICE_LOST, weir_model_info(model, &info));
     fails(WEIR_ERR_INVALID, weir_model_metrics(model, NULL));
     metrics.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_model_metrics(model, &metrics));
     b.faults[3].times = 0;
     infer_and_release(model);
     assert_string_equal(weir_client_name(weir_model_client(model)), "bert");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -57,13 +59,13 @@ static void what_is_held(void **state)
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 1);
     assert_int_equal(metrics.sessions, SESSIONS);
-    fails(WEIR_ERR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(model));
     detail_names("bert has 0 runs under way and 1 results");
     weir_model_release_outputs(model, &held);
     assert_int_equal(b.alive, 0);
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 1);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -97,7 +99,7 @@ static void each_candidate_is_told_once(void **state)
         fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
         detail_names("bert is on no device");
     }
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 /* What is not listed again is counted. */
@@ -114,7 +116,7 @@ static void repetitions_are_counted(void **state)
         assert_int_equal(record_of(model).attempt_count, 3);
     }
     assert_int_equal(b.loads, 3 + 20);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 /* Where it runs nowhere it does not run on the processor, either. */
@@ -132,7 +134,7 @@ static void the_last_resort_is_lost(void **state)
     fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     assert_false(record_of(model).on_cpu_unasked);
     assert_null(weir_model_client(model));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 /* Others are answered while a first request looks for another place: when that is found, what it left has failed. */
@@ -161,7 +163,7 @@ static void a_first_request_that_ends_last(void **state)
     weir_model_release_outputs(it.model, &it.out);
     weir_model_release_outputs(it.model, &others[0]);
     weir_model_release_outputs(it.model, &others[1]);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 

@@ -1,18 +1,22 @@
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 #include <strings.h>
 
 bed b = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The machine, as weir_hardware_look tells it ---------------------------------------------------------------------- */
+/* The machine, as weir_hardware_create tells it ---------------------------------------------------------------------- */
 
-weir_status __wrap_weir_hardware_look(const weir_hardware_options *options, weir_hardware **out);
-void __wrap_weir_hardware_release(weir_hardware *hardware);
-weir_status __wrap_weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out);
-weir_status __real_weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out);
+weir_status __wrap_weir_hardware_create(const weir_hardware_options *options, weir_hardware **out);
+void __wrap_weir_hardware_destroy(weir_hardware *hardware);
+weir_status __wrap_weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out);
+weir_status __real_weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out);
 
-weir_status __wrap_weir_hardware_look(const weir_hardware_options *options, weir_hardware **out)
+weir_status __wrap_weir_hardware_create(const weir_hardware_options *options, weir_hardware **out)
 {
     (void)options;
     machine *copy = malloc(sizeof *copy);
@@ -32,18 +36,18 @@ weir_status __wrap_weir_hardware_look(const weir_hardware_options *options, weir
     return WEIR_OK;
 }
 
-void __wrap_weir_hardware_release(weir_hardware *hardware)
+void __wrap_weir_hardware_destroy(weir_hardware *hardware)
 {
     free(hardware);
 }
 
-weir_status __wrap_weir_client_open(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
+weir_status __wrap_weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
 {
     pthread_mutex_lock(&b.lock);
     bool fails_now = ++b.constructs == b.fail_construct;
     pthread_mutex_unlock(&b.lock);
     return fails_now ? weir_fail(WEIR_ERR_DRIVER, "the driver would not have a client")
-                     : __real_weir_client_open(runtime, options, out);
+                     : __real_weir_client_create(runtime, options, out);
 }
 
 /* The engine ------------------------------------------------------------------------------------------------------- */
@@ -281,19 +285,19 @@ static weir_status double_metrics(weir_engine_model *model, weir_engine_metrics 
     return WEIR_OK;
 }
 
-static weir_status double_info(weir_engine_model *model, weir_model_info *out)
+static weir_status double_info(weir_engine_model *model, weir_model_details *out)
 {
     static _Thread_local weir_provider_share shares[2];
     shares[0] = (weir_provider_share){model->provider, (uint64_t)(b.share * 100), 100};
     shares[1] = (weir_provider_share){"cpu", 100 - shares[0].parts, 100};
-    *out = (weir_model_info){.struct_size = out->struct_size,
-                             .engine = "onnx",
-                             .version = "1",
-                             .provider = model->provider,
-                             .architecture = "a double",
-                             .remarks = "",
-                             .shares = shares,
-                             .share_count = b.share > 0 ? 2 : 0};
+    *out = (weir_model_details){.struct_size = out->struct_size,
+                                .engine = "onnx",
+                                .version = "1",
+                                .provider = model->provider,
+                                .architecture = "a double",
+                                .remarks = "",
+                                .shares = shares,
+                                .share_count = b.share > 0 ? 2 : 0};
     return WEIR_OK;
 }
 
@@ -337,8 +341,8 @@ int bed_begin(void **state)
     ok(weir_option_set("budget", "64MiB"));
     ok(weir_option_set("wait", "0"));
     ok(weir_engine_register(&double_onnx));
-    ok(weir_runtime_get("host", &b.host));
-    ok(weir_runtime_get(device ? device : "host", &b.device));
+    ok(weir_runtime_get("host", NULL, &b.host));
+    ok(weir_runtime_get(device ? device : "host", NULL, &b.device));
     return 0;
 }
 
@@ -388,7 +392,6 @@ const weir_manifest *wants(wanted *w, const char *providers)
     w->manifest.path = "";
     w->manifest.model_file = path;
     w->manifest.name = "bert";
-    w->manifest.requirements.struct_size = sizeof w->manifest.requirements;
     w->manifest.requirements.preferred_provider = count_of > 0 ? w->rest[0] : NULL;
     w->manifest.requirements.fallback_providers = w->rest + 1;
     w->manifest.requirements.fallback_count = count_of > 0 ? count_of - 1 : 0;
@@ -413,7 +416,7 @@ weir_opening_options opening_options(weir_choice_options *choice)
 weir_model *open_model(const weir_manifest *manifest, const weir_opening_options *options)
 {
     weir_model *model;
-    ok(weir_model_open(manifest, options, &model));
+    ok(weir_model_create_chosen(manifest, options, &model));
     return model;
 }
 
@@ -474,8 +477,8 @@ void wait_for(gate *g)
 
 const char *provider_of(weir_model *model)
 {
-    weir_model_info info = WEIR_INIT(weir_model_info);
-    ok(weir_model_info_get(model, &info));
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    ok(weir_model_info(model, &info));
     return info.provider;
 }
 

@@ -7,6 +7,10 @@
 #define TESTS_OPENING_BED_H
 
 #include "choice/machine.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 enum { WEIGHTS = 256 * 1024, OUTPUT = 4096, MOST_TEXTS = 64 };
 enum { SESSIONS = 3, SESSIONS_FAILED = 2 }; /* of each model, by its metrics */

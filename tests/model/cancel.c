@@ -1,6 +1,8 @@
 /* Requests that are stopped while a model moves: wherever one is, a cancel reaches it, and one that does not has missed
  * it. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 #include <time.h>
@@ -34,7 +36,7 @@ static void a_cancelled_request_is_not_made_again(void **state)
     assert_int_equal(record.attempt_count, 2);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_ERR_CANCELLED);
     assert_true(record.attempts[1].ms > 0);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 
@@ -61,7 +63,7 @@ static void a_candidate_stays_good_when_a_request_is_cancelled(void **state)
     ok(infer_once(it.model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_model_release_outputs(it.model, &out);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 
@@ -90,7 +92,7 @@ static void a_cancel_reaches_a_request_that_moves_meanwhile(void **state)
     assert_int_equal(b.runs, 1);
     assert_int_equal(b.alive, 1);
     assert_string_equal(provider_of(it.model), "cuda");
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 
@@ -118,7 +120,7 @@ static void a_cancelled_request_has_no_answer(void **state)
     fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(it.model, REQUEST));
     b.inside_run = NULL;
     infer_and_release(it.model);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 
@@ -133,7 +135,7 @@ static void a_cancel_of_nothing_leaves_the_engine_alone(void **state)
     fails(WEIR_ERR_NOT_FOUND, weir_model_cancel(model, 0));
     assert_int_equal(b.cancels, cancels);
     infer_and_release(model);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -160,7 +162,7 @@ static void a_cancelled_answer_has_no_further_piece(void **state)
     fails(WEIR_ERR_CANCELLED, weir_model_infer_stream(stopper.model, &inference, stop_hearing, &stopper, &out));
     assert_int_equal(stopper.status, WEIR_OK);
     assert_int_equal(b.pieces, 3); /* the third was not wanted any more */
-    ok(weir_model_unload(stopper.model));
+    ok(weir_model_destroy(stopper.model));
 }
 
 static void an_engine_that_cannot_cancel(void **state)
@@ -179,7 +181,7 @@ static void an_engine_that_cannot_cancel(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(it.status, WEIR_OK); /* a refused call changes nothing */
     weir_model_release_outputs(it.model, &it.out);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
 }
 
 /* Unloading
@@ -194,7 +196,7 @@ typedef struct unloading {
 static void *unload_it(void *user)
 {
     unloading *it = user;
-    it->status = weir_model_unload(it->model);
+    it->status = weir_model_destroy(it->model);
     atomic_store(&it->done, true);
     return NULL;
 }
@@ -277,7 +279,7 @@ static void cancels_at_any_moment(void **state)
         stopped += it.status == WEIR_ERR_CANCELLED;
         assert_int_equal(b.answers, b.releases);
         assert_int_equal(b.alive, 1);
-        ok(weir_model_unload(it.model));
+        ok(weir_model_destroy(it.model));
         check_books(&before);
     }
     print_message("%d of %d were stopped\n", stopped, rounds);

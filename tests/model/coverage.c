@@ -1,6 +1,10 @@
 /* How much of a model its provider runs: what the manifest wants of it, after the load, and what a forbidden processor
  * leaves. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 /* Opens on cuda, or else on rocm; answers why it is not on cuda, "" where it is. */
 static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double share)
@@ -13,7 +17,7 @@ static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double sha
     w.manifest.requirements.cpu = cpu;
     b.share = share;
     weir_model *model = NULL;
-    weir_status status = weir_model_open(&w.manifest, &options, &model);
+    weir_status status = weir_model_create_chosen(&w.manifest, &options, &model);
     reason[0] = '\0';
     if (status != WEIR_OK) {
         assert_int_equal(status, WEIR_ERR_UNSUPPORTED);
@@ -28,7 +32,7 @@ static const char *why_not_on_cuda(double coverage, weir_cpu_use cpu, double sha
         check_attempt(&record, 1, "cpu", WEIR_STAGE_LOAD, WEIR_OK);
         snprintf(reason, sizeof reason, "%s", record.attempts[0].reason);
     }
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     return reason;
 }
 
@@ -72,7 +76,7 @@ static void a_forbidden_processor_does_not_run_all_of_it(void **state)
     weir_choice_options choice = WEIR_INIT(weir_choice_options);
     weir_opening_options options = opening_options(&choice);
     choice.no_cpu = true;
-    fails(WEIR_ERR_UNSUPPORTED, weir_model_open(wants(&w, "cuda"), &options, &model));
+    fails(WEIR_ERR_UNSUPPORTED, weir_model_create_chosen(wants(&w, "cuda"), &options, &model));
     detail_names("which is forbidden");
     assert_null(model);
     check_books(&before);
@@ -104,10 +108,10 @@ static void a_forbidden_processor_is_never_silent(void **state)
         infer_and_release(model);
         assert_int_equal(notices_of("bert: rocm leaves 50 of 100 parts to the processor"), forbidden);
         assert_int_equal(b.notice_count, 1 + 2 * forbidden);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
         b.share = 1; /* nothing to be told */
         b.notice_count = 0;
-        ok(weir_model_unload(open_model(wants(&w, "cuda"), &options)));
+        ok(weir_model_destroy(open_model(wants(&w, "cuda"), &options)));
         assert_int_equal(b.notice_count, 0);
     }
 }
@@ -134,7 +138,7 @@ static void the_next_has_to_cover_as_much(void **state)
     assert_int_equal(record.attempts[1].parts, 40);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_LOAD, WEIR_ERR_UNSUPPORTED);
     assert_non_null(strstr(record.attempts[1].reason, "rocm runs 40 % of the model"));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 int main(void)

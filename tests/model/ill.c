@@ -1,6 +1,8 @@
 /* Failures of an engine's own, after which it calls itself unhealthy: it may be the request that is bad, or the
  * instance. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 /* A request that nobody can answer costs nobody anything, however often it comes. */
 static void a_bad_request_moves_nothing(void **state)
@@ -26,7 +28,7 @@ static void a_bad_request_moves_nothing(void **state)
     check_attempt(&record, 0, "cuda", WEIR_STAGE_LATER_RUN, WEIR_OK);
     assert_int_equal(record.attempt_count,
                      5); /* and each of the others once; cuda anew for the first time and the last */
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -51,7 +53,7 @@ static void a_broken_instance_is_loaded_anew(void **state)
     check_attempt(&record, 1, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     infer_and_release(model);
     assert_int_equal(b.loads, 2);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -68,7 +70,7 @@ static void a_broken_instance_goes_for_lack_of_memory(void **state)
     fails(WEIR_ERR_ENGINE, infer_once(model, &out));
     infer_and_release(model);
     assert_int_equal(b.alive, 1);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -102,7 +104,7 @@ static void one_that_breaks_in_the_middle(void **state)
         assert_int_equal(b.loads, 2);
         assert_int_equal(b.alive, 1);
         weir_model_release_outputs(model, &out);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
         check_books(&before);
     }
 }
@@ -128,7 +130,7 @@ static void each_reason_is_tried_for_itself(void **state)
     b.faults[0] = (fault_plan){"rocm", WEIR_STAGE_LATER_RUN, WEIR_ERR_DRIVER, .times = 1};
     fails(WEIR_ERR_DRIVER, infer_once(model, &out));
     assert_int_equal(b.loads, 3);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 

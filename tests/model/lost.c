@@ -1,5 +1,7 @@
 /* A device that is really lost, as far as weir can tell: CUDA's stub answers every call with 719 from then on. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include <dlfcn.h>
 
@@ -45,8 +47,8 @@ static void a_lost_device_leaves_nothing(void **state)
     infer_and_release(other);
     record = record_of(other);
     check_attempt(&record, record.attempt_count - 1, "cpu", WEIR_STAGE_FIRST_RUN, WEIR_OK);
-    ok(weir_model_unload(other));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(other));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 

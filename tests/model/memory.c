@@ -1,6 +1,9 @@
 /* Opening without host memory, at each place where some is asked for: it works all the same, or nothing is left. And a
  * model that lives for long takes no more of it with every request. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/model.h>
 
 #include <stdatomic.h>
 
@@ -81,12 +84,12 @@ static void opening_without_memory(void **state)
         weir_model *model = NULL;
         const weir_manifest *manifest = full(&w);
         left = nth;
-        weir_status status = weir_model_open(manifest, &options, &model);
+        weir_status status = weir_model_create_chosen(manifest, &options, &model);
         all_met = left >= 0;
         left = -1;
         failures += status != WEIR_OK;
         if (status == WEIR_OK)
-            ok(weir_model_unload(model));
+            ok(weir_model_destroy(model));
         else
             assert_int_equal(status, WEIR_ERR_SYSTEM);
         assert_int_equal(b.alive, 0);
@@ -116,7 +119,7 @@ static void moving_without_memory(void **state)
             weir_model_release_outputs(model, &out);
         b.faults[0].times = 0;
         infer_and_release(model);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
         check_books(&before);
         b.notice_count = 0;
     }
@@ -164,7 +167,7 @@ static void requests_without_end(void **state)
     infer_and_release(model);
     check_attempt(&(weir_record){.attempts = record_of(model).attempts, .attempt_count = 4}, 0, "cuda",
                   WEIR_STAGE_FIRST_RUN, WEIR_OK);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -175,11 +178,11 @@ static void break_and_mend(int rounds, bool tight)
     books before = take_books();
     b.weights = tight ? 40 * MIB : WEIGHTS; /* of 64 MiB */
     weir_model *model = opened_on("cuda");
-    weir_model_info first = WEIR_INIT(weir_model_info);
+    weir_model_details first = WEIR_INIT(weir_model_details);
     long settled = 0;
     b.ill = true;
     infer_and_release(model);
-    ok(weir_model_info_get(model, &first));
+    ok(weir_model_info(model, &first));
     for (int i = 0; i < rounds; i++) {
         weir_outputs out;
         b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, .times = 1, .breaks = true};
@@ -192,7 +195,7 @@ static void break_and_mend(int rounds, bool tight)
     assert_int_equal(atomic_load(&taken), settled);
     assert_int_equal(b.loads, 1 + (tight ? 2 : 1) * rounds);
     assert_int_equal(record_of(model).attempt_count, tight ? 5 : 3);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 

@@ -1,11 +1,15 @@
 /* Opening: what is asked for, exactly or as far as it goes; the last resort; what is left of what could not be. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 static weir_status open_with(const weir_manifest *manifest, const weir_choice_options *choice, weir_model **out)
 {
     weir_choice_options asked = choice ? *choice : (weir_choice_options){.struct_size = sizeof asked};
     weir_opening_options options = opening_options(&asked);
-    return weir_model_open(manifest, &options, out);
+    return weir_model_create_chosen(manifest, &options, out);
 }
 
 static void exactly_this_or_an_error(void **state)
@@ -20,7 +24,7 @@ static void exactly_this_or_an_error(void **state)
     weir_record record = record_of(model);
     assert_int_equal(record.choice->accepted, 1);
     check_attempt(&record, 0, "rocm", WEIR_STAGE_LOAD, WEIR_OK);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
     fails(WEIR_ERR_ENGINE, open_with(wants(&w, "cuda cpu"), &choice, &model));
     assert_null(model);
@@ -47,7 +51,7 @@ static void no_fallback(void **state)
     weir_opening_options options = opening_options(NULL);
     options.no_fallback = true;
     bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
-    fails(WEIR_ERR_ENGINE, weir_model_open(wants(&w, "cuda rocm cpu"), &options, &model));
+    fails(WEIR_ERR_ENGINE, weir_model_create_chosen(wants(&w, "cuda rocm cpu"), &options, &model));
     assert_string_equal(weir_detail(), "cuda would not load it");
     assert_int_equal(b.loads, 1);
     model = open_model(&w.manifest, &options);
@@ -59,7 +63,7 @@ static void no_fallback(void **state)
     fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
     assert_int_equal(b.loads, 2);
     check_books(&before); /* nothing of it is kept for nobody */
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -71,7 +75,7 @@ static void everything_fails(void **state)
     books before = take_books();
     weir_opening_options options = opening_options(NULL);
     bed_fault("", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
-    fails(WEIR_ERR_ENGINE, weir_model_open(wants(&w, "cuda rocm coreml directml cpu"), &options, &model));
+    fails(WEIR_ERR_ENGINE, weir_model_create_chosen(wants(&w, "cuda rocm coreml directml cpu"), &options, &model));
     assert_null(model);
     detail_names("bert could not be opened");
     for (size_t i = 0; i < 5; i++) {
@@ -95,7 +99,7 @@ static void long_reasons_hide_nobody(void **state)
         machine_add(&b.m, WEIR_HARDWARE_ROCM, 8 * GIB);
     w.manifest = *wants(&w, "cuda rocm cpu");
     bed_fault("", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, -1);
-    fails(WEIR_ERR_ENGINE, weir_model_open(&w.manifest, &options, &model));
+    fails(WEIR_ERR_ENGINE, weir_model_create_chosen(&w.manifest, &options, &model));
     detail_names("onnx with cuda");
     detail_names("rocm-3");
     detail_names("rocm-8");
@@ -111,7 +115,7 @@ static void what_failed_before_is_told(void **state)
     weir_model *model;
     bed_fault("cuda", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
     bed_fault("rocm", WEIR_STAGE_LOAD, WEIR_ERR_CORRUPT, 1);
-    fails(WEIR_ERR_CORRUPT, weir_model_open(wants(&w, "cuda rocm cpu"), NULL, &model));
+    fails(WEIR_ERR_CORRUPT, weir_model_create_chosen(wants(&w, "cuda rocm cpu"), NULL, &model));
     detail_names("cuda would not load it");
     detail_names("rocm would not load it");
     assert_int_equal(b.loads, 2);
@@ -161,7 +165,7 @@ static void the_last_resort_is_told(void **state)
         assert_string_equal(record.attempts[record.attempt_count - 1].provider, "cpu");
         bool told = b.notice_count > 0 && strstr(b.notices[b.notice_count - 1], "last resort");
         assert_int_equal(told, cases[i].told);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
     }
     w.manifest = *wants(&w, "cuda");
     w.manifest.requirements.cpu = WEIR_CPU_FORBIDDEN;
@@ -180,7 +184,7 @@ static void a_run_that_ends_on_the_processor_is_told(void **state)
     infer_and_release(model);
     assert_true(record_of(model).on_cpu_unasked);
     assert_non_null(strstr(b.notices[b.notice_count - 1], "last resort"));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 static void coverage(void **state)
@@ -195,13 +199,13 @@ static void coverage(void **state)
     ok(open_with(&w.manifest, NULL, &model));
     check_attempt(&(weir_record){.attempts = record_of(model).attempts, .attempt_count = 1}, 0, "cuda", WEIR_STAGE_LOAD,
                   WEIR_OK);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     assert_string_equal(b.settings, "");
     w.manifest.requirements.min_coverage = 1; /* all of it: the engine's library sees to that */
     b.share = 1;
     ok(open_with(&w.manifest, NULL, &model));
     assert_string_equal(b.settings, "cpu_fallback=off ");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     w.manifest.requirements.min_coverage = 0.95;
     static const double little[] = {0.94, 0}; /* 0: the engine cannot tell */
     for (size_t i = 0; i < 2; i++) {
@@ -211,7 +215,7 @@ static void coverage(void **state)
         check_attempt(&record, 0, "cuda", WEIR_STAGE_LOAD, WEIR_ERR_UNSUPPORTED);
         assert_non_null(strstr(record.attempts[0].reason, "95 %"));
         check_attempt(&record, 1, "cpu", WEIR_STAGE_LOAD, WEIR_OK);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
     }
     check_books(&before);
 }
@@ -231,13 +235,13 @@ static void each_level_reaches_the_engine(void **state)
         w.manifest.requirements.graph_optimization_level = levels[i];
         ok(open_with(&w.manifest, NULL, &model));
         assert_string_equal(b.settings, expected);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
     }
     w.manifest.settings = &tuned;
     w.manifest.setting_count = 1;
     ok(open_with(&w.manifest, NULL, &model));
     assert_string_equal(b.settings, "optimization=layout ");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     w.manifest.requirements.graph_optimization_level = "4";
     fails(WEIR_ERR_INVALID, open_with(&w.manifest, NULL, &model));
     detail_names("there are disable, 0, basic, 1, extended, 2, all, 3, 99");
@@ -261,7 +265,7 @@ static void limits_and_settings(void **state)
     choice.settings = given;
     choice.setting_count = 1;
     weir_opening_options options = opening_options(&choice);
-    ok(weir_model_open(&w.manifest, &options, &model));
+    ok(weir_model_create_chosen(&w.manifest, &options, &model));
     memset(&w, 0, sizeof w);
     memset(&choice, 0, sizeof choice);
     b.settings[0] = '\0';
@@ -269,11 +273,11 @@ static void limits_and_settings(void **state)
     infer_and_release(model);
     assert_string_equal(b.settings, "threads=2 prepack=off optimization=basic ");
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    ok(weir_client_snapshot(weir_model_client(model), &stats));
+    ok(weir_client_info(weir_model_client(model), &stats));
     assert_string_equal(stats.name, "bert");
     assert_int_equal(stats.guaranteed, MIB);
     assert_int_equal(stats.maximum, 2 * MIB);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -289,9 +293,9 @@ static void bytes_that_a_failed_load_keeps_are_named(void **state)
     assert_non_null(strstr(record.attempts[0].reason, "cuda would not load it; "));
     assert_non_null(strstr(record.attempts[0].reason, "256 KiB"));
     assert_int_equal(record.attempts[0].bytes, WEIGHTS);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     ok(weir_free(b.kept_by, b.kept, WEIR_STREAM_HOST));
-    ok(weir_client_close(b.kept_by));
+    ok(weir_client_destroy(b.kept_by));
     check_books(&before);
 }
 
@@ -306,12 +310,12 @@ static void bytes_that_are_kept_after_a_move_are_named(void **state)
     b.keeper = "cuda";
     bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST, 1);
     infer_and_release(model);
-    fails(WEIR_ERR_ENGINE, weir_model_unload(model)); /* it is gone all the same */
+    fails(WEIR_ERR_ENGINE, weir_model_destroy(model)); /* it is gone all the same */
     detail_names("kept memory");
     detail_names("256 KiB");
     assert_int_equal(b.alive, 0);
     ok(weir_free(b.kept_by, b.kept, WEIR_STREAM_HOST));
-    ok(weir_client_close(b.kept_by));
+    ok(weir_client_destroy(b.kept_by));
     check_books(&before);
 }
 
@@ -331,11 +335,11 @@ static void records_stay(void **state)
     weir_record now = record_of(model);
     check_attempt(&now, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DEVICE_LOST);
     assert_int_equal(now.attempt_count, 2);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     weir_model_options plain = WEIR_INIT(weir_model_options);
-    ok(weir_model_load(w.manifest.model_file, &plain, &model));
+    ok(weir_model_create(w.manifest.model_file, &plain, &model));
     fails(WEIR_ERR_UNSUPPORTED, weir_model_record(model, &now));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 int main(void)

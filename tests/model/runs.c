@@ -1,5 +1,7 @@
 /* Requests on a model that moves: answered or failed once, whatever is held, streamed or ordered meanwhile. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 /* What would be the same anywhere --------------------------------------------------------------------------------- */
 
@@ -27,7 +29,7 @@ static void failures_that_are_the_requests_own(void **state)
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -39,9 +41,9 @@ static void outputs_stay_across_a_move(void **state)
     (void)state;
     books before = take_books();
     weir_model *model = opened_on("cuda rocm cpu");
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     weir_outputs held, out;
-    ok(weir_model_info_get(model, &info));
+    ok(weir_model_info(model, &info));
     ok(infer_once(model, &held));
     bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, -1);
     ok(infer_once(model, &out));
@@ -52,7 +54,7 @@ static void outputs_stay_across_a_move(void **state)
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 2); /* one on each, though the first is not unloaded yet */
     assert_int_equal(metrics.sessions, 2 * SESSIONS);
-    fails(WEIR_ERR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(model));
     detail_names("2 results");
     weir_model_release_outputs(model, &out);
     assert_int_equal(b.alive, 2);
@@ -66,7 +68,7 @@ static void outputs_stay_across_a_move(void **state)
     assert_int_equal(metrics.runs, 2);
     assert_int_equal(metrics.sessions, SESSIONS); /* those of the first went with it; what failed there has failed */
     assert_int_equal(metrics.sessions_failed, 2 * SESSIONS_FAILED);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -99,7 +101,7 @@ static void metrics_never_go_back(void **state)
     ok(weir_model_metrics(it.model, &metrics));
     assert_int_equal(metrics.runs, 2);
     assert_int_equal(b.alive, 1);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 
@@ -150,7 +152,7 @@ static void what_was_handed_out_is_not_made_again(void **state)
     assert_string_equal(it.from, "cpu");
     assert_int_equal(b.runs, 4);
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -174,7 +176,7 @@ static void a_loss_is_told_as_it_was(void **state)
     assert_int_equal(b.notice_count, 1);
     assert_non_null(strstr(b.notices[0], "(first-run): cuda would not run it"));
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -221,7 +223,7 @@ static void inputs_on_a_device_stay_there(void **state)
     inference.inputs = NULL; /* what is no input is the engine's to say */
     ok(weir_model_infer(model, &inference, &out));
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     input.struct_size = sizeof input;
     inference.inputs = &input;
     /* Nor does a request take them along that begins when the model has just lost its place. */
@@ -236,8 +238,8 @@ static void inputs_on_a_device_stay_there(void **state)
     if (!apart)
         weir_model_release_outputs(model, &out);
     ok(weir_free(client, input.data, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
-    ok(weir_model_unload(model));
+    ok(weir_client_destroy(client));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -269,7 +271,7 @@ static void inputs_ordered_on_a_stream_are_waited_for(void **state)
         open_gate(&held);
     weir_model_release_outputs(model, &out);
     ok(weir_stream_release(stream));
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -297,7 +299,7 @@ static void a_stream_that_cannot_be_waited_for(void **state)
         ok(status);
         weir_model_release_outputs(model, &out);
     }
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -332,7 +334,7 @@ static void a_request_that_nobody_answers(void **state)
     ok(infer_once(model, &out));
     assert_string_equal(made_on(&out), "rocm");
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -357,7 +359,7 @@ static void a_model_that_nobody_takes(void **state)
     assert_int_equal(b.loads, 4); /* memory might have been there again; rocm is not asked twice */
     infer_and_release(model);     /* and now it is */
     assert_string_equal(provider_of(model), "cpu");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -384,7 +386,7 @@ static void a_model_adrift_lists_nothing_twice(void **state)
     weir_record now = record_of(model);
     assert_int_equal(now.attempt_count, 4);
     check_attempt(&now, 3, "cpu", WEIR_STAGE_FIRST_RUN, WEIR_OK);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 /* Two that do not fit beside each other on one device. */
@@ -404,7 +406,7 @@ static void the_one_before_goes_for_lack_of_memory(void **state)
     check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED);
     check_attempt(&record, 2, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
     /* Where the other cannot be loaded at all, the model goes back. */
     b.weights = 40 * MIB;
@@ -414,7 +416,7 @@ static void the_one_before_goes_for_lack_of_memory(void **state)
     fails(WEIR_ERR_UNSUPPORTED, infer_once(model, &out));
     assert_string_equal(provider_of(model), "cuda");
     infer_and_release(model);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -435,7 +437,7 @@ static void a_place_that_comes_back(void **state)
     assert_string_equal(made_on(&out), "cuda");
     assert_int_equal(b.runs, 2);
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -452,15 +454,15 @@ static void bad_arguments(void **state)
     fails(WEIR_ERR_INVALID, weir_model_record(NULL, &record));
     record.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_model_record(model, &record));
-    fails(WEIR_ERR_INVALID, weir_model_open(NULL, NULL, &other));
-    fails(WEIR_ERR_INVALID, weir_model_open(wants(&w, "cuda"), NULL, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_create_chosen(NULL, NULL, &other));
+    fails(WEIR_ERR_INVALID, weir_model_create_chosen(wants(&w, "cuda"), NULL, NULL));
     w.manifest.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_model_open(&w.manifest, NULL, &other));
+    fails(WEIR_ERR_INVALID, weir_model_create_chosen(&w.manifest, NULL, &other));
     (void)wants(&w, "cuda");
     w.manifest.model_file = "/there/is/none.onnx";
-    fails(WEIR_ERR_NOT_FOUND, weir_model_open(&w.manifest, NULL, &other));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create_chosen(&w.manifest, NULL, &other));
     assert_null(other);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     assert_string_equal(weir_stage_name(WEIR_STAGE_LATER_RUN), "later-run");
     assert_string_equal(weir_stage_name(WEIR_STAGE_COUNT), "?");
 }

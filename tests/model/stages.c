@@ -1,6 +1,9 @@
 /* Seven providers, five stages: what fails goes on with the right candidate, once, and leaves the ledgers as they were.
  * That D30 does not come back: a fallback is not for what is constructed alone. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 /* The providers in their usual order, `first` before the others. */
 static const char *listed(const char *first, char text[200])
@@ -53,7 +56,7 @@ static void inject(const char *provider, weir_stage stage, weir_status status)
         char text[200];
         weir_choice *choice = choose(wants(&w, listed(provider, text)), &in_order);
         snprintf(b.hidden, sizeof b.hidden, "%s", choice->candidates[0].device);
-        weir_choice_release(choice);
+        weir_choice_destroy(choice);
         b.looks = 0;
     } else
         bed_fault(provider, stage, status, 1);
@@ -85,7 +88,7 @@ static void opening_fails(const char *provider, weir_stage stage, weir_status st
     assert_string_equal(made_on(&out), record.attempts[served].provider);
     assert_int_equal(b.runs, 1);
     weir_model_release_outputs(model, &out);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -115,7 +118,7 @@ static void run_fails(const char *provider, weir_stage stage, weir_status status
     infer_and_release(model);
     check_record(model, provider, stage, status, WEIR_STAGE_LATER_RUN);
     assert_int_equal(b.loads, 2);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -178,7 +181,7 @@ static void first_run_while_opening(void **state)
     check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OK);
     assert_int_equal(b.runs, 0);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 

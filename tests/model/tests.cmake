@@ -1,7 +1,7 @@
 # Opening a model, and moving on when a candidate fails: over a machine and an engine that the tests make up, on the host,
 # the simulated device and CUDA's stub.
 set(WEIR_MODEL_WRAPPED
-  -Wl,--wrap=weir_hardware_look,--wrap=weir_hardware_release,--wrap=weir_client_open)
+  -Wl,--wrap=weir_hardware_create,--wrap=weir_hardware_destroy,--wrap=weir_client_create)
 foreach(model_test open coverage stages runs adrift ill cancel warm threads)
   weir_device_test(model-${model_test} model/${model_test}.c model/bed.c choice/machine.c)
   target_link_options(test-model-${model_test} PRIVATE ${WEIR_MODEL_WRAPPED})

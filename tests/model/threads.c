@@ -1,5 +1,8 @@
 /* Many requests at once on a model that moves: each is answered once, and the model moves once for all of them. */
 #include "model/bed.h"
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/model.h>
 
 #include <sched.h>
 #include <time.h>
@@ -41,10 +44,10 @@ static void *look(void *user)
 {
     worker *it = user;
     for (int i = 0; i < RUNS; i++) {
-        weir_model_info info = WEIR_INIT(weir_model_info);
+        weir_model_details info = WEIR_INIT(weir_model_details);
         weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
         weir_record record = WEIR_INIT(weir_record);
-        it->answered += weir_model_info_get(it->model, &info) == WEIR_OK && strlen(info.provider) > 0;
+        it->answered += weir_model_info(it->model, &info) == WEIR_OK && strlen(info.provider) > 0;
         it->answered += weir_model_metrics(it->model, &metrics) == WEIR_OK;
         it->answered += weir_model_record(it->model, &record) == WEIR_OK && record.attempt_count > 0;
         (void)weir_client_name(weir_model_client(it->model));
@@ -104,7 +107,7 @@ static void all_fail_together(weir_status status)
     assert_int_equal(record.attempt_count, 2);
     check_attempt(&record, 0, "cuda", WEIR_STAGE_LATER_RUN, status);
     check_attempt(&record, 1, "rocm", WEIR_STAGE_LATER_RUN, WEIR_OK);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -141,7 +144,7 @@ static void one_after_the_other(void **state)
     check_all_answered(workers);
     assert_int_equal(b.loads, 3);
     assert_int_equal(b.alive, 1);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -159,7 +162,7 @@ static void nothing_is_left(void **state)
     assert_int_equal(b.loads, 3);
     assert_int_equal(b.alive, 0);
     check_books(&before);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -197,7 +200,7 @@ static void waiting_for_a_move(void **state)
         while (i == 0 && !reached(&loading))
             sched_yield();
     }
-    fails(WEIR_ERR_BUSY, weir_model_unload(model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(model));
     open_gate(&loading);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -205,7 +208,7 @@ static void waiting_for_a_move(void **state)
     }
     assert_int_equal(b.runs, THREADS + 1);
     assert_int_equal(b.loads, 2);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -240,7 +243,7 @@ static void waiting_in_vain(void **state)
             sched_yield();
     }
     do
-        fails(WEIR_ERR_BUSY, weir_model_unload(model));
+        fails(WEIR_ERR_BUSY, weir_model_destroy(model));
     while (!strstr(weir_detail(), "2 runs"));
     nanosleep(&little, NULL);
     open_gate(&loading);
@@ -250,7 +253,7 @@ static void waiting_in_vain(void **state)
         assert_false(workers[i].failed);
     }
     assert_int_equal(b.loads, 2);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 /* Any faults at all ------------------------------------------------------------------------------------------------ */
@@ -337,7 +340,7 @@ static void any_faults(void **state)
         moved += b.loads > 1;
         assert_int_equal(b.answers, b.releases);
         assert_true(b.alive <= 1);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
         assert_int_equal(b.alive, 0);
         check_books(&before);
     }

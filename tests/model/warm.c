@@ -1,5 +1,6 @@
 /* Warming a model up: it falls back as a first run does, and the record says what an engine has really done. */
 #include "model/bed.h"
+#include <weir/model.h>
 
 static void a_warm_up_goes_on_with_the_next(void **state)
 {
@@ -20,7 +21,7 @@ static void a_warm_up_goes_on_with_the_next(void **state)
         check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, statuses[i]);
         check_attempt(&record, 1, "rocm", WEIR_STAGE_FIRST_RUN, WEIR_OK);
         infer_and_release(model);
-        ok(weir_model_unload(model));
+        ok(weir_model_destroy(model));
         check_books(&before);
     }
 }
@@ -43,7 +44,7 @@ static void a_warm_up_that_fails(void **state)
     fails(WEIR_ERR_UNSUPPORTED, weir_model_warm_up(model));
     detail_names("no warm-up");
     assert_int_equal(b.loads, 2);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
     check_books(&before);
 }
 
@@ -59,7 +60,7 @@ static void a_later_warm_up(void **state)
     b.faults[0] = (fault_plan){"cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, .times = 1};
     ok(weir_model_warm_up(model));
     assert_string_equal(provider_of(model), "rocm");
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 static void *warm_it(void *user)
@@ -79,12 +80,12 @@ static void a_warm_up_under_way(void **state)
     b.inside_run = &warming;
     assert_int_equal(pthread_create(&thread, NULL, warm_it, &it), 0);
     wait_for(&warming);
-    fails(WEIR_ERR_BUSY, weir_model_unload(it.model));
+    fails(WEIR_ERR_BUSY, weir_model_destroy(it.model));
     ok(weir_model_cancel(it.model, 0)); /* though the engine counts it as no run */
     open_gate(&warming);
     pthread_join(thread, NULL);
     assert_int_equal(it.status, WEIR_ERR_CANCELLED);
-    ok(weir_model_unload(it.model));
+    ok(weir_model_destroy(it.model));
     check_books(&before);
 }
 
@@ -103,7 +104,7 @@ static void a_first_run_that_was_none(void **state)
     infer_and_release(model);
     record = record_of(model);
     check_attempt(&record, 0, "cuda", WEIR_STAGE_FIRST_RUN, WEIR_OK);
-    ok(weir_model_unload(model));
+    ok(weir_model_destroy(model));
 }
 
 int main(void)

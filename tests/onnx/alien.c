@@ -1,6 +1,7 @@
 /* A program that has another ONNX Runtime's providers in its global scope: the symbol by which a provider finds the ONNX Runtime
  * it belongs to is that other one's. Here it is this program's own. */
 #include "common.h"
+#include <weir/engine.h>
 
 __attribute__((visibility("default"))) void *Provider_GetHost(void);
 void *Provider_GetHost(void)

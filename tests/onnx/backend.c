@@ -3,6 +3,7 @@
  *
  *     test-onnx-backend FOLDER     of backend.py */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <inttypes.h>
 

@@ -1,5 +1,6 @@
 /* Who runs when and in which session: on the host, and over the stub of CUDA. */
 #include "watch.h"
+#include <weir/engine.h>
 
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* See common.h. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -113,7 +114,7 @@ loaded open_client(uint64_t budget)
     const char *device = getenv("WEIR_TEST_DEVICE");
     assert_ok(weir_runtime_create(device ? device : "host", &options, &l.runtime));
     weir_client_options client = {.struct_size = sizeof client, .name = "model"};
-    assert_ok(weir_client_open(l.runtime, &client, &l.client));
+    assert_ok(weir_client_create(l.runtime, &client, &l.client));
     return l;
 }
 
@@ -155,21 +156,21 @@ void unload_model(loaded *l)
 
 void close_client(loaded *l)
 {
-    assert_ok(weir_client_close(l->client));
+    assert_ok(weir_client_destroy(l->client));
     assert_ok(weir_runtime_destroy(l->runtime));
 }
 
 uint64_t live(const loaded *l)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    assert_ok(weir_client_snapshot(l->client, &stats));
+    assert_ok(weir_client_info(l->client, &stats));
     return stats.live + stats.pending;
 }
 
 uint64_t live_class(const loaded *l, weir_class memory_class)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    assert_ok(weir_client_snapshot(l->client, &stats));
+    assert_ok(weir_client_info(l->client, &stats));
     return stats.live_class[memory_class];
 }
 
@@ -219,7 +220,7 @@ static void fill(weir_tensor *t)
 
 size_t make_inputs(const loaded *l, int64_t extent, weir_tensor *inputs, size_t capacity)
 {
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l->engine->info(l->model, &info));
     size_t count = 0;
     for (size_t i = 0; i < info.input_count && count < capacity; i++) {

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "engines/onnx/library.h"
 #include "plain.h"

@@ -2,7 +2,8 @@
  * the stub of CUDA everything but the kernels' results is real. */
 #include "common.h"
 
-#include <weir/graph.h>
+#include <weir/stream.h>
+#include <weir/engine.h>
 #include <weir/onnxruntime.h>
 #include <weir/pressure.h>
 
@@ -42,7 +43,7 @@ static void weights_and_activations_are_charged(void **state)
         l.engine->release_outputs(l.model, &out);
     }
     weir_client_stats stats = {.struct_size = sizeof stats};
-    assert_ok(weir_client_snapshot(l.client, &stats));
+    assert_ok(weir_client_info(l.client, &stats));
     assert_true(stats.peak_class[WEIR_CLASS_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
     weir_onnxruntime_stats bridge = onnx_session_stats(&l.model->lanes[0]);
     assert_true(bridge.on_stream > 0);
@@ -136,7 +137,7 @@ static void what_cannot_be_is_said(void **state)
     assert_int_equal(live(&l), 0);
     assert_ok(
         load_into(&l, "mlp", (const char *const[]){"cuda.use_tf32=0", "cuda.cudnn_conv_algo_search=HEURISTIC", NULL}));
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l.engine->info(l.model, &info));
     assert_string_equal(info.provider, "cuda");
     assert_non_null(strstr(info.remarks, "cuDNN"));
@@ -174,7 +175,7 @@ static void runs_are_captured(void **state)
     assert_int_equal(out.tensors[0].bytes, 2 * 16 * 4);
     l.engine->release_outputs(l.model, &out);
     weir_client_stats stats = {.struct_size = sizeof stats};
-    assert_ok(weir_client_snapshot(l.client, &stats));
+    assert_ok(weir_client_info(l.client, &stats));
     assert_true(stats.pending >= 2 * 16 * 4); /* activations, which are freed, and which launches go on using */
     uint64_t settled = live(&l), taken = onnx_session_stats(&l.model->lanes[0]).blocks;
     for (int i = 0; i < 3; i++) {
@@ -210,21 +211,21 @@ static void outputs_are_released_beside_a_capture(void **state)
     (void)state;
     loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
     held_outputs held = {.l = &l};
-    weir_graph *graph;
+    weir_capture_pool *graph;
     float x[2 * 16] = {0};
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     assert_ok(infer_with(&l, &in, "device", &held.outputs));
     uint64_t blocks = onnx_session_stats(&l.model->lanes[0]).live;
     assert_true(held.outputs.tensors[0].on_device);
-    assert_ok(weir_graph_open(l.client, &graph));
+    assert_ok(weir_capture_pool_create(l.client, &graph));
     onnx_capture_begin(l.model);
-    assert_ok(weir_graph_begin(graph, l.model->lanes[0].stream));
+    assert_ok(weir_capture_pool_begin(graph, l.model->lanes[0].stream));
     release_them(&held);
     assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks);
-    assert_ok(weir_graph_end(graph, l.model->lanes[0].stream));
+    assert_ok(weir_capture_pool_end(graph, l.model->lanes[0].stream));
     onnx_capture_end(l.model);
     assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks - 1);
-    assert_ok(weir_graph_close(graph, l.model->lanes[0].stream));
+    assert_ok(weir_capture_pool_destroy(graph, l.model->lanes[0].stream));
     unload_model(&l);
     close_client(&l);
 }
@@ -269,14 +270,14 @@ static void outputs_are_given_up_for_a_run(void **state)
     uint64_t id;
     assert_ok(infer_with(&l, &in, "device", &c.held.outputs));
     assert_ok(weir_client_set_limits(l.client, 0, live(&l) + 1024));
-    assert_ok(weir_pressure_add(l.runtime, 0, drop_cached, &c, &id));
+    assert_ok(weir_pressure_register(l.runtime, 0, drop_cached, &c, &id));
     pthread_create(&c.thread, NULL, run_next, &c);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 20;
     assert_int_equal(pthread_timedjoin_np(c.thread, NULL, &until), 0);
     assert_ok(c.status);
     assert_true(c.called > 0);
-    assert_ok(weir_pressure_remove(l.runtime, id));
+    assert_ok(weir_pressure_unregister(l.runtime, id));
     unload_model(&l);
     close_client(&l);
 }

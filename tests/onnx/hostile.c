@@ -4,7 +4,8 @@
 
 #include <unistd.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 static uint64_t random_state = 0x2545f4914f6cdd1dull;
 
@@ -30,7 +31,7 @@ static void attempt(loaded *l, const char *path)
         return;
     }
     tally.loaded++;
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l->engine->info(l->model, &info));
     uint64_t total = 0; /* a flipped bit may ask for a huge input */
     for (size_t i = 0; i < info.input_count; i++) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <weir/model.h>
+#include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/buckets.h"
@@ -292,7 +293,7 @@ static void nothing_is_mixed(void **state)
     (void)state;
     asked runs[RUNS];
     loaded l = load_model("fixed", (const char *const[]){"concurrency=4", NULL});
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l.engine->info(l.model, &info));
     assert_int_equal(info.inputs[0].rank, 2);
     assert_int_equal(info.inputs[0].shape[1], 16);
@@ -448,20 +449,20 @@ static void a_model_that_works_is_not_unloaded(void **state)
     weir_stats stats = WEIR_INIT(weir_stats);
     assert_ok(weir_engine_register(weir_engine_entry(WEIR_ENGINE_ABI)));
     assert_ok(weir_runtime_create(getenv("WEIR_TEST_DEVICE"), &options, &wanted.runtime));
-    assert_ok(weir_model_load(model_path("mlp"), &wanted, &model));
+    assert_ok(weir_model_create(model_path("mlp"), &wanted, &model));
     for (int i = 0; i < LANES; i++)
         begin(&runs[i], NULL, model, i);
     until(&inside.now, LANES);
-    assert_status(weir_model_unload(model), WEIR_ERR_BUSY);
+    assert_status(weir_model_destroy(model), WEIR_ERR_BUSY);
     assert_ok(weir_model_cancel(model, 0));
-    assert_status(weir_model_unload(model), WEIR_ERR_BUSY);
+    assert_status(weir_model_destroy(model), WEIR_ERR_BUSY);
     assert_int_equal(atomic_load(&inside.ended), 0);
     atomic_store(&inside.open, true);
     end(runs, LANES);
     for (int i = 0; i < LANES; i++)
         assert_int_equal(runs[i].status, WEIR_ERR_CANCELLED);
     assert_int_equal(atomic_load(&inside.now), 0);
-    assert_ok(weir_model_unload(model));
+    assert_ok(weir_model_destroy(model));
     assert_ok(weir_snapshot(wanted.runtime, &stats, NULL, 0, NULL));
     assert_int_equal(stats.live, 0);
     assert_ok(weir_runtime_destroy(wanted.runtime));

@@ -1,5 +1,6 @@
 /* Looking for ONNX Runtime: what is missing, too old or something else is said in words. Needs no ONNX Runtime. */
 #include "common.h"
+#include <weir/engine.h>
 
 static void assert_missing(const char *library, const char *words)
 {

@@ -1,5 +1,6 @@
 /* Bytes: whose they are, of which class, back to zero; and what happens when there are none. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include "engines/onnx/model.h"
 
@@ -81,7 +82,7 @@ static void what_the_optimizer_turns_is_left_to_it(void **state)
     loaded l = load_model("turned", (const char *const[]){"prepack=off", NULL});
     assert_int_equal(l.model->weight_count, 1);
     assert_string_equal(l.model->weights[0].name, "v"); /* of a product */
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l.engine->info(l.model, &info));
     assert_non_null(strstr(info.remarks, "2 KiB of constants"));
     unload_model(&l);
@@ -182,7 +183,7 @@ static void one_is_refused_the_other_answers(void **state)
     loaded big = open_client(8u << 20), small = big;
     assert_ok(load_into(&big, "grow", NULL));
     weir_client_options options = {.struct_size = sizeof options, .name = "small"};
-    assert_ok(weir_client_open(small.runtime, &options, &small.client));
+    assert_ok(weir_client_create(small.runtime, &options, &small.client));
     assert_ok(load_into(&small, "mlp", NULL));
 
     float x[16] = {0};
@@ -201,7 +202,7 @@ static void one_is_refused_the_other_answers(void **state)
                   WEIR_ERR_ENGINE); /* more than can be addressed: ONNX Runtime's own no */
     assert_status(grow_to(&big, -5, &out), WEIR_ERR_ENGINE);
     unload_model(&small);
-    assert_ok(weir_client_close(small.client));
+    assert_ok(weir_client_destroy(small.client));
     unload_model(&big);
     close_client(&big);
 }

@@ -3,7 +3,7 @@
 #ifndef WEIR_TEST_ONNX_PLAIN_H
 #define WEIR_TEST_ONNX_PLAIN_H
 
-#include <weir/tensor.h>
+#include <weir/base.h>
 
 #include "engines/onnx/library.h"
 #include "engines/onnx/settings.h"

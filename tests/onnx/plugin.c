@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/model.h>
 
 static void assert_ok(weir_status status)
 {
@@ -29,7 +31,7 @@ static weir_status load(weir_runtime *runtime, const char *name, weir_model **ou
     char path[512];
     snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, name);
     weir_model_options options = {.struct_size = sizeof options, .name = name, .runtime = runtime};
-    return weir_model_load(path, &options, out);
+    return weir_model_create(path, &options, out);
 }
 
 static void a_model_from_load_to_unload(void **state)
@@ -47,10 +49,10 @@ static void a_model_from_load_to_unload(void **state)
     weir_outputs out = WEIR_INIT(weir_outputs);
     assert_ok(weir_model_infer(model, &inference, &out));
     assert_true(*(float *)out.tensors[0].data == 3);
-    assert_int_equal(weir_model_unload(model), WEIR_ERR_BUSY); /* its outputs are not released */
+    assert_int_equal(weir_model_destroy(model), WEIR_ERR_BUSY); /* its outputs are not released */
     weir_model_release_outputs(model, &out);
     assert_ok(weir_model_warm_up(model));
-    assert_ok(weir_model_unload(model));
+    assert_ok(weir_model_destroy(model));
     assert_ok(weir_runtime_destroy(runtime));
 }
 
@@ -83,7 +85,7 @@ int main(void)
 {
     const weir_engine *engine;
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
-    if (weir_engine_open("onnx", &engine) != WEIR_OK) {
+    if (weir_engine_get("onnx", &engine) != WEIR_OK) {
         printf("the plug-in was built and is not found: %s\n", weir_detail());
         return 1;
     }

@@ -1,5 +1,6 @@
 /* Providers: which are here and what the others lack, one model by several of them in one process, and who runs which nodes. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <dlfcn.h>
 #include <math.h>
@@ -52,9 +53,9 @@ static weir_status load_by(loaded *l, const char *name, const char *provider, co
     return l->engine->load(&load, &l->model);
 }
 
-static weir_model_info info_of(const loaded *l)
+static weir_model_details info_of(const loaded *l)
 {
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l->engine->info(l->model, &info));
     return info;
 }
@@ -211,7 +212,7 @@ static void same_by_openvino(const char *name, int64_t extent)
         cpu.engine->release_outputs(cpu.model, &a);
         openvino.engine->release_outputs(openvino.model, &b);
     }
-    weir_model_info info = info_of(&openvino);
+    weir_model_details info = info_of(&openvino);
     assert_string_equal(info.provider, "openvino");
     assert_non_null(strstr(info.remarks, "outside: weights"));
     assert_ptr_not_equal(cpu.model->library, openvino.model->library);
@@ -280,7 +281,7 @@ static loaded open_on_device(void)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 256u << 20};
     weir_client_options named = {.struct_size = sizeof named, .name = "device"};
     assert_ok(weir_runtime_create("cuda:0", &options, &l.runtime));
-    assert_ok(weir_client_open(l.runtime, &named, &l.client));
+    assert_ok(weir_client_create(l.runtime, &named, &l.client));
     return l;
 }
 
@@ -307,7 +308,7 @@ static void cuda_runs_its_share(void **state)
     loaded l = open_on_device();
     const weir_setting off = {"cpu_fallback", "off"};
     assert_ok(load_by(&l, "mlp", "cuda", &off, 1));
-    weir_model_info info = info_of(&l);
+    weir_model_details info = info_of(&l);
     assert_string_equal(info.provider, "cuda");
     assert_int_equal(info.share_count, 1);
     assert_string_equal(info.shares[0].provider, "cuda");
@@ -342,7 +343,7 @@ static void shares_are_of_all_nodes(void **state)
 {
     (void)state;
     loaded l = load_model("mlp", NULL);
-    weir_model_info info = info_of(&l);
+    weir_model_details info = info_of(&l);
     assert_int_equal(info.share_count, 1);
     assert_string_equal(info.shares[0].provider, "cpu");
     assert_true(info.shares[0].parts > 0);
@@ -360,7 +361,7 @@ static void the_cpu_behind_is_told(void **state)
     const weir_setting off = {"cpu_fallback", "off"};
     loaded l = open_client(0);
     assert_ok(load_by(&l, PARTLY, "openvino", NULL, 0));
-    weir_model_info info = info_of(&l);
+    weir_model_details info = info_of(&l);
     assert_int_equal(info.share_count, 2);
     assert_int_equal(info.shares[0].parts + info.shares[1].parts, info.shares[0].of);
     assert_true(info.shares[0].parts >= info.shares[1].parts);

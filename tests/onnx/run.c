@@ -1,5 +1,6 @@
 /* Answers: bit-equal to ONNX Runtime alone, for every type and shape; and wrong questions refused in words. */
 #include "common.h"
+#include <weir/engine.h>
 
 static const onnx_library *library;
 
@@ -79,7 +80,7 @@ static void every_type_passes(void **state)
 {
     (void)state;
     loaded l = load_model("types", NULL);
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l.engine->info(l.model, &info));
     assert_int_equal(info.input_count, 15);
     weir_tensor inputs[PLAIN_VALUES];
@@ -382,7 +383,7 @@ static void what_a_model_says_of_itself(void **state)
 {
     (void)state;
     loaded l = load_model("mlp", NULL);
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     assert_ok(l.engine->info(l.model, &info));
     assert_string_equal(info.engine, "onnx");

@@ -1,5 +1,6 @@
 /* What settings do to sessions, seen at the calls that reach ONNX Runtime and at what comes of them; runs at a time. */
 #include "watch.h"
+#include <weir/engine.h>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -71,7 +72,7 @@ static void load_and_go(const char *setting)
 static uint64_t nodes_with(const char *setting)
 {
     loaded l = load_model("folded", (const char *const[]){setting, NULL});
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     assert_ok(l.engine->info(l.model, &info));
     uint64_t nodes = info.share_count ? info.shares[0].of : 0;
     unload_model(&l);

@@ -1,5 +1,6 @@
 /* The system's ONNX Runtime beside the store's: both have the same name inside, and both are there. */
 #include "common.h"
+#include <weir/engine.h>
 
 #include <dlfcn.h>
 #include <limits.h>

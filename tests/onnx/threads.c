@@ -1,5 +1,6 @@
 /* Several threads on one model, on several models, loading at once; and stopping a run from another thread. */
 #include "watch.h"
+#include <weir/engine.h>
 
 #include <pthread.h>
 #include <time.h>
@@ -151,7 +152,7 @@ static void a_refused_thread_beside_a_working_one(void **state)
     (void)state;
     loaded calm = open_client(16u << 20), greedy = calm;
     weir_client_options options = {.struct_size = sizeof options, .name = "greedy"};
-    assert_ok(weir_client_open(calm.runtime, &options, &greedy.client));
+    assert_ok(weir_client_create(calm.runtime, &options, &greedy.client));
     assert_ok(load_into(&calm, "mlp", NULL));
     assert_ok(load_into(&greedy, "grow", NULL));
     worker a = {.l = &calm, .seed = 5}, b = {.l = &greedy};
@@ -163,7 +164,7 @@ static void a_refused_thread_beside_a_working_one(void **state)
     assert_int_equal(a.wrong, 0);
     assert_int_equal(b.wrong, 0);
     unload_model(&greedy);
-    assert_ok(weir_client_close(greedy.client));
+    assert_ok(weir_client_destroy(greedy.client));
     unload_model(&calm);
     close_client(&calm);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <weir/model.h>
+#include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/model.h"
@@ -200,7 +201,7 @@ static void use_model(int ordinal, const char *setting)
         .struct_size = sizeof wanted, .engine = "onnx", .settings = &chosen, .setting_count = 1};
     weir_model *model = NULL;
     assert_ok(weir_runtime_create(two_name(ordinal), &options, &wanted.runtime));
-    SAME(assert_ok(weir_model_load(model_path("chain"), &wanted, &model)));
+    SAME(assert_ok(weir_model_create(model_path("chain"), &wanted, &model)));
     SAME(assert_ok(weir_model_warm_up(model)));
     for (int i = 0; i < 3; i++) {
         SAME(assert_ok(weir_model_infer(model, &inference, &out)));
@@ -208,8 +209,8 @@ static void use_model(int ordinal, const char *setting)
     }
     in.rank = 1;
     SAME(assert_status(weir_model_infer(model, &inference, &out), WEIR_ERR_INVALID));
-    SAME(assert_ok(weir_model_unload(model)));
-    SAME(assert_status(weir_model_load(model_path("strings"), &wanted, &model), WEIR_ERR_UNSUPPORTED));
+    SAME(assert_ok(weir_model_destroy(model)));
+    SAME(assert_status(weir_model_create(model_path("strings"), &wanted, &model), WEIR_ERR_UNSUPPORTED));
     assert_ok(weir_runtime_destroy(wanted.runtime));
 }
 
@@ -385,7 +386,7 @@ static void trims_of_one_leave_the_other_as_it_is(void **state)
         }
         untouched before = look_at(!i), after;
         uint64_t weights = live_class(&models[i], WEIR_CLASS_WEIGHTS), others = live(&models[!i]);
-        assert_ok(weir_runtime_empty_cache(models[i].runtime, NULL));
+        assert_ok(weir_runtime_trim(models[i].runtime, NULL, NULL));
         after = look_at(!i);
         assert_memory_equal(&before, &after, sizeof before);
         assert_int_equal(live(&models[!i]), others);

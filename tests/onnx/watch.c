@@ -1,5 +1,6 @@
 /* See watch.h. */
 #include "watch.h"
+#include <weir/engine.h>
 
 #include <unistd.h>
 

@@ -69,7 +69,7 @@ static void plan(const graph *g)
     if (status == WEIR_OK) {
         look_at_lives(g, &memory);
         look_at_outputs(g, &memory);
-        status = weir_plan_make(memory.buffers, &options, &made);
+        status = weir_plan_create(memory.buffers, &options, &made);
         demand(status != WEIR_OK || weir_plan_check(made, memory.buffers) == WEIR_OK, "the plan does not hold");
     }
     demand(status == WEIR_OK || *weir_detail(), "refused without a word");

@@ -1,5 +1,6 @@
 /* See fake.h. */
 #include "fake.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 

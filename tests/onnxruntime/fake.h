@@ -3,6 +3,7 @@
 #define TESTS_BRIDGE_FAKE_H
 
 #include "onnxruntime/api.h"
+#include <weir/onnxruntime.h>
 #include "core/core.h"
 
 /* What can fail, by its slot's name. */

@@ -4,6 +4,7 @@
  *
  *     test-onnxruntime-gpu MODEL EXTENT PAIRS */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 enum { PLAIN, KNOWN, THEIRS, MODES, MOST_PAIRS = 2000 };
 
@@ -45,7 +46,7 @@ static void open_side(side *s, weir_runtime *runtime, const char *model, int mod
         ok(weir_stream_acquire(runtime, &s->stream));
     weir_onnxruntime_options o = ort_bridge(s->client);
     o.stream = s->stream;
-    ok(weir_onnxruntime_open(&o, &s->bridge));
+    ok(weir_onnxruntime_create(&o, &s->bridge));
     ok(weir_onnxruntime_enter(s->bridge));
     ort_ok(ort_create(model, options_for(s, mode), &s->session));
     weir_onnxruntime_leave(s->bridge);
@@ -54,7 +55,7 @@ static void open_side(side *s, weir_runtime *runtime, const char *model, int mod
 static weir_onnxruntime_stats stats_of(const side *s)
 {
     weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
-    ok(weir_onnxruntime_stats_get(s->bridge, &stats));
+    ok(weir_onnxruntime_info(s->bridge, &stats));
     return stats;
 }
 
@@ -67,10 +68,10 @@ static void close_side(side *s, int mode)
     assert_int_equal(stats.live + stats.foreign + stats.refused, 0);
     assert_true(stats.on_stream > 0);
     assert_int_equal(stats.unknown, mode == KNOWN ? 0 : stats.on_stream);
-    ok(weir_onnxruntime_close(s->bridge));
+    ok(weir_onnxruntime_destroy(s->bridge));
     if (s->stream.id)
         ok(weir_stream_release(s->stream));
-    ok(weir_client_close(s->client));
+    ok(weir_client_destroy(s->client));
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -131,7 +132,7 @@ static void print_memory(const side *s)
 {
     weir_client_stats c = {.struct_size = sizeof c};
     weir_onnxruntime_stats b = stats_of(s);
-    ok(weir_client_snapshot(s->client, &c));
+    ok(weir_client_info(s->client, &c));
     printf("%s: peak %.1f MiB, weights %.1f MiB; %llu blocks, %llu on streams, %llu of those unknown\n", c.name,
            (double)c.peak / 1048576, (double)c.live_class[WEIR_CLASS_WEIGHTS] / 1048576, (unsigned long long)b.blocks,
            (unsigned long long)b.on_stream, (unsigned long long)b.unknown);

@@ -1,5 +1,6 @@
 /* See ort.h. */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 
@@ -283,7 +284,7 @@ int ort_fail_no_more(void)
 uint64_t ort_live(weir_client *client)
 {
     weir_client_stats s = {.struct_size = sizeof s};
-    ok(weir_client_snapshot(client, &s));
+    ok(weir_client_info(client, &s));
     return s.live;
 }
 

@@ -3,6 +3,7 @@
 #define TESTS_BRIDGE_ORT_H
 
 #include "onnxruntime/api.h"
+#include <weir/onnxruntime.h>
 #include "core/core.h"
 
 enum { SKIPPED = 77, MOST_PORTS = 8 };

@@ -1,6 +1,7 @@
 /* ONNX Runtime's own CUDA provider, unmodified, over the stub of CUDA: its allocations, copies, streams and frees are
  * real, its kernels do nothing but take time. Models of copies alone answer truly. */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 
@@ -31,7 +32,7 @@ static void end(fixture *f)
     ok(weir_onnxruntime_unregister(NULL, "cuda:0"));
     if (f->stream.id)
         ok(weir_stream_release(f->stream));
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     check_empty(f->runtime);
     ok(weir_runtime_destroy(f->runtime));
 }
@@ -39,14 +40,14 @@ static void end(fixture *f)
 static weir_client_stats client_stats(const fixture *f)
 {
     weir_client_stats s = {.struct_size = sizeof s};
-    ok(weir_client_snapshot(f->client, &s));
+    ok(weir_client_info(f->client, &s));
     return s;
 }
 
 static weir_onnxruntime_stats stats(const fixture *f)
 {
     weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-    ok(weir_onnxruntime_stats_get(f->bridge, &s));
+    ok(weir_onnxruntime_info(f->bridge, &s));
     return s;
 }
 
@@ -214,7 +215,7 @@ static void two_sessions_in_a_small_budget(bool known)
             ok(weir_stream_acquire(runtime, &streams[i]));
         weir_onnxruntime_options o = ort_bridge(clients[i]);
         o.stream = streams[i];
-        ok(weir_onnxruntime_open(&o, &bridges[i]));
+        ok(weir_onnxruntime_create(&o, &bridges[i]));
         ok(weir_onnxruntime_enter(bridges[i]));
         workers[i] = (worker){.seed = 100 * (unsigned)i};
         ort_ok(ort_create("copies", cuda_options(streams[i], true), &workers[i].session));
@@ -227,13 +228,13 @@ static void two_sessions_in_a_small_budget(bool known)
         if (workers[i].wrong)
             fail_msg("%d runs went wrong: %s", workers[i].wrong, workers[i].words);
         weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-        ok(weir_onnxruntime_stats_get(bridges[i], &s));
+        ok(weir_onnxruntime_info(bridges[i], &s));
         assert_true(s.on_stream >= 60);
         ort->ReleaseSession(workers[i].session);
-        ok(weir_onnxruntime_close(bridges[i]));
+        ok(weir_onnxruntime_destroy(bridges[i]));
         if (known)
             ok(weir_stream_release(streams[i]));
-        ok(weir_client_close(clients[i]));
+        ok(weir_client_destroy(clients[i]));
     }
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));

@@ -1,5 +1,6 @@
 /* See rig.h. */
 #include "rig.h"
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 
@@ -97,7 +98,7 @@ fixture begin_on(weir_runtime *runtime, bool known)
     if (known)
         ok(weir_stream_acquire(f.runtime, &f.known));
     weir_onnxruntime_options o = fake_options(f.a, f.known);
-    ok(weir_onnxruntime_open(&o, &f.bridge));
+    ok(weir_onnxruntime_create(&o, &f.bridge));
     f.bridge->throw_bad_alloc = jump;
     f.table = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_DEVICE);
     errors = warnings = 0;
@@ -112,11 +113,11 @@ fixture begin(uint64_t budget, bool known)
 
 void end(fixture *f)
 {
-    ok(weir_onnxruntime_close(f->bridge));
+    ok(weir_onnxruntime_destroy(f->bridge));
     if (f->known.id)
         ok(weir_stream_release(f->known));
-    ok(weir_client_close(f->a));
-    ok(weir_client_close(f->b));
+    ok(weir_client_destroy(f->a));
+    ok(weir_client_destroy(f->b));
     check_empty(f->runtime);
     ok(weir_runtime_destroy(f->runtime));
     assert_int_equal(weir_log_set(NULL, NULL, WEIR_LOG_OFF), WEIR_OK);
@@ -127,7 +128,7 @@ void end(fixture *f)
 weir_onnxruntime_stats stats(const fixture *f)
 {
     weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-    ok(weir_onnxruntime_stats_get(f->bridge, &s));
+    ok(weir_onnxruntime_info(f->bridge, &s));
     return s;
 }
 

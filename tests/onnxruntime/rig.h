@@ -4,6 +4,7 @@
 #define TESTS_BRIDGE_RIG_H
 
 #include "fake.h"
+#include <weir/onnxruntime.h>
 
 #include "onnxruntime/bridge.h"
 #include "driver/cuda_api.h"

@@ -1,5 +1,7 @@
 /* A program's own sessions of ONNX Runtime on the CPU, drawing from weir. */
 #include "ort.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 
 static const char *const models[] = {"mlp", "conv", "loop", "branch", "folded"};
 enum { MODELS = sizeof models / sizeof *models };
@@ -26,8 +28,8 @@ static fixture begin(void)
 
 static void end(fixture *f)
 {
-    ok(weir_client_close(f->a));
-    ok(weir_client_close(f->b));
+    ok(weir_client_destroy(f->a));
+    ok(weir_client_destroy(f->b));
     check_empty(f->runtime);
     ok(weir_runtime_destroy(f->runtime));
 }
@@ -76,11 +78,11 @@ static void out_of_a_pool_of_blocks(void **state)
 {
     (void)state;
     fixture f = begin();
-    weir_blocks_options options = {.struct_size = sizeof options, .bytes = 16 * KIB, .count = 512};
-    weir_blocks *pool;
-    weir_blocks_member *member;
-    ok(weir_blocks_create(f.b, &options, &pool));
-    ok(weir_blocks_join(pool, f.a, 0, &member));
+    weir_block_pool_options options = {.struct_size = sizeof options, .bytes = 16 * KIB, .count = 512};
+    weir_block_pool *pool;
+    weir_block_pool_member *member;
+    ok(weir_block_pool_create(f.b, &options, &pool));
+    ok(weir_block_pool_member_create(pool, f.a, 0, &member));
     weir_onnxruntime_options o = ort_bridge(f.a);
     o.blocks = member;
     ok(weir_onnxruntime_register(&o));
@@ -90,19 +92,19 @@ static void out_of_a_pool_of_blocks(void **state)
     ort_inputs(session, 1, 2, &inputs);
     ort_outputs(session, &outputs);
     ort_ok(ort_run(session, &inputs, &outputs));
-    weir_blocks_member_stats s = WEIR_INIT(weir_blocks_member_stats);
-    ok(weir_blocks_member_snapshot(member, &s));
+    weir_block_pool_member_stats s = WEIR_INIT(weir_block_pool_member_stats);
+    ok(weir_block_pool_member_info(member, &s));
     assert_true(s.held >= outputs.count);
     assert_true(ort_equal(&plain, &outputs));
-    fails(WEIR_ERR_BUSY, weir_blocks_leave(member));
+    fails(WEIR_ERR_BUSY, weir_block_pool_member_destroy(member));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, "host"));
     ort_release(&outputs);
     ort_release(&inputs);
     ort_release(&plain);
     ort->ReleaseSession(session);
     ok(weir_onnxruntime_unregister(NULL, "host"));
-    ok(weir_blocks_leave(member));
-    ok(weir_blocks_destroy(pool));
+    ok(weir_block_pool_member_destroy(member));
+    ok(weir_block_pool_destroy(pool));
     assert_int_equal(ort_live(f.a), 0);
     end(&f);
 }
@@ -178,7 +180,7 @@ static void every_request_fails_in_turn(void **state)
             ort_fail_from(bridge, WEIR_KIND_DEVICE, nth);
             bool good = try_all(models[i], f.a, &plain);
             weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-            ok(weir_onnxruntime_stats_get(bridge, &s));
+            ok(weir_onnxruntime_info(bridge, &s));
             assert_int_equal(s.refused, !good);
             seen = ort_fail_no_more();
             ok(weir_onnxruntime_unregister(NULL, "host"));
@@ -224,7 +226,7 @@ static void somebody_elses_allocator_stays(void **state)
     ort_ok(ort->RegisterAllocator(ort_environment, &theirs));
     fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&o));
     detail_names("host");
-    ok(weir_onnxruntime_open(&o, &bridge));
+    ok(weir_onnxruntime_create(&o, &bridge));
     fails(WEIR_ERR_CONFLICT, weir_onnxruntime_enter(bridge));
     detail_names("host");
     ort_ok(ort->GetSharedAllocator(ort_environment, their_info, &found));
@@ -232,7 +234,7 @@ static void somebody_elses_allocator_stays(void **state)
     ort_ok(ort->UnregisterAllocator(ort_environment, their_info));
     ok(weir_onnxruntime_enter(bridge));
     weir_onnxruntime_leave(bridge);
-    ok(weir_onnxruntime_close(bridge));
+    ok(weir_onnxruntime_destroy(bridge));
     ok(weir_onnxruntime_register(&o));
     ok(weir_onnxruntime_unregister(NULL, "host"));
     ort->ReleaseMemoryInfo(their_info);
@@ -284,7 +286,7 @@ static void statistics_for_onnxruntime(void **state)
     weir_onnxruntime_options o = ort_bridge(f.a);
     weir_onnxruntime *bridge;
     ort_key_values *pairs = NULL;
-    ok(weir_onnxruntime_open(&o, &bridge));
+    ok(weir_onnxruntime_create(&o, &bridge));
     ort_allocator *table = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
     void *p = table->Alloc(table, 1000);
     assert_null(table->GetStats(table, &pairs));
@@ -298,9 +300,9 @@ static void statistics_for_onnxruntime(void **state)
         assert_string_equal(found, wanted[i].value);
     }
     ort->ReleaseKeyValuePairs(pairs);
-    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_destroy(bridge));
     table->Free(table, p);
-    ok(weir_onnxruntime_close(bridge));
+    ok(weir_onnxruntime_destroy(bridge));
     end(&f);
 }
 

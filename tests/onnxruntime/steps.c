@@ -1,6 +1,8 @@
 /* Registering, step by step over a fake ONNX Runtime: every error, and that it changes nothing. On host, and on cuda
  * over the stub (WEIR_TEST_DEVICE). */
 #include "fake.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -22,8 +24,8 @@ static fixture begin(void)
 
 static void end(fixture *f)
 {
-    ok(weir_client_close(f->a));
-    ok(weir_client_close(f->b));
+    ok(weir_client_destroy(f->a));
+    ok(weir_client_destroy(f->b));
     check_empty(f->runtime);
     ok(weir_runtime_destroy(f->runtime));
     fake_reset();
@@ -104,8 +106,8 @@ static void members_are_checked(void **state)
     fails(WEIR_ERR_INVALID, weir_onnxruntime_register(NULL));
     o.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
-    fails(WEIR_ERR_INVALID, weir_onnxruntime_open(&o, &bridge));
-    fails(WEIR_ERR_INVALID, weir_onnxruntime_open(&good, NULL));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_create(&o, &bridge));
+    fails(WEIR_ERR_INVALID, weir_onnxruntime_create(&good, NULL));
     o = good;
     o.api = NULL;
     fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
@@ -127,7 +129,7 @@ static void members_are_checked(void **state)
     fails(WEIR_ERR_STREAM_MISUSE, weir_onnxruntime_register(&o));
     nothing_changed();
     weir_client *gone = open_client(f.runtime, "gone", 0, 0);
-    ok(weir_client_close(gone));
+    ok(weir_client_destroy(gone));
     o = fake_options(gone, WEIR_STREAM_HOST);
     fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
     nothing_changed();
@@ -142,7 +144,7 @@ static void no_other_device(void **state)
     weir_onnxruntime_options o = fake_options(client, WEIR_STREAM_HOST);
     fails(WEIR_ERR_UNSUPPORTED, weir_onnxruntime_register(&o));
     detail_names("sim");
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -201,7 +203,7 @@ static void registered_and_looked_up(void **state)
     assert_ptr_equal(weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE), fake_ort.device);
     assert_ptr_equal(weir_onnxruntime_allocator(bridge, WEIR_KIND_PINNED), fake_ort.pinned);
     assert_null(weir_onnxruntime_allocator(bridge, WEIR_KIND_HOST));
-    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_destroy(bridge));
     ok(weir_onnxruntime_unregister(env(), device));
     assert_false(weir_onnxruntime_is_registered(NULL, device));
     fails(WEIR_ERR_NOT_FOUND, weir_onnxruntime_unregister(env(), device));
@@ -310,7 +312,7 @@ static void what_is_not_given_up_stays(void **state)
     weir_onnxruntime_options o = fake_options(f.a, WEIR_STREAM_HOST);
     for (int kind = 0; kind < (on_cuda() ? 2 : 1); kind++) {
         weir_onnxruntime *bridge;
-        ok(weir_onnxruntime_open(&o, &bridge));
+        ok(weir_onnxruntime_create(&o, &bridge));
         ok(weir_onnxruntime_enter(bridge));
         fake_ort.fail.UnregisterAllocator = true;
         fake_ort.fail.pinned_only = kind == 1;
@@ -318,7 +320,7 @@ static void what_is_not_given_up_stays(void **state)
         assert_int_equal(weir_log_set(listen, NULL, WEIR_LOG_WARNING), WEIR_OK);
         weir_onnxruntime_leave(bridge);
         assert_int_equal(no_words, on_cuda() && kind == 0 ? 2 : 1);
-        ok(weir_onnxruntime_close(bridge));
+        ok(weir_onnxruntime_destroy(bridge));
         assert_non_null(strstr(said, "keeps its allocator"));
         assert_non_null(strstr(said, "anna"));
         assert_int_equal(weir_log_set(NULL, NULL, WEIR_LOG_OFF), WEIR_OK);
@@ -351,7 +353,7 @@ static void busy_while_blocks_are_live(void **state)
     detail_names(device);
     unchanged(f.runtime, before);
     assert_true(weir_onnxruntime_is_registered(NULL, device));
-    fails(WEIR_ERR_BUSY, weir_client_close(f.a));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f.a));
     allocator->Free(allocator, first);
     fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
     detail_names("1 block of");
@@ -367,7 +369,7 @@ static void entered_and_left(void **state)
     fixture f = begin();
     weir_onnxruntime *bridge;
     weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
-    ok(weir_onnxruntime_open(&b, &bridge));
+    ok(weir_onnxruntime_create(&b, &bridge));
     ort_allocator *of_b = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
     ok(weir_onnxruntime_enter(bridge));
     assert_ptr_equal(fake_ort.device, of_b);
@@ -375,7 +377,7 @@ static void entered_and_left(void **state)
     fails(WEIR_ERR_BUSY, weir_onnxruntime_enter(bridge));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_register(&a));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
-    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_destroy(bridge));
     weir_onnxruntime_leave(bridge);
     assert_null(fake_ort.device);
     assert_null(fake_ort.pinned);
@@ -397,8 +399,8 @@ static void entered_and_left(void **state)
     fake_ort.fail.RegisterAllocator = false;
     ok(weir_onnxruntime_unregister(NULL, device));
     fails(WEIR_ERR_INVALID, weir_onnxruntime_enter(NULL));
-    ok(weir_onnxruntime_close(bridge));
-    ok(weir_onnxruntime_close(NULL));
+    ok(weir_onnxruntime_destroy(bridge));
+    ok(weir_onnxruntime_destroy(NULL));
     end(&f);
 }
 
@@ -411,7 +413,7 @@ static void entering_and_leaving_fail(void **state)
     weir_onnxruntime *bridge;
     weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
     ok(weir_onnxruntime_register(&a));
-    ok(weir_onnxruntime_open(&b, &bridge));
+    ok(weir_onnxruntime_create(&b, &bridge));
     ort_allocator *of_a = fake_ort.device, *pinned_of_a = fake_ort.pinned;
     if (on_cuda()) {
         fake_ort.fail = (fake_failures){.RegisterAllocator = true, .pinned_only = true};
@@ -433,7 +435,7 @@ static void entering_and_leaving_fail(void **state)
     assert_null(fake_ort.device);
     assert_null(fake_ort.pinned);
     fake_ort.fail.RegisterAllocator = false;
-    ok(weir_onnxruntime_close(bridge));
+    ok(weir_onnxruntime_destroy(bridge));
     ok(weir_onnxruntime_unregister(NULL, device));
     end(&f);
 }
@@ -461,7 +463,7 @@ static void looking_waits_for_leaving(void **state)
     weir_onnxruntime *bridge;
     weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
     ok(weir_onnxruntime_register(&a));
-    ok(weir_onnxruntime_open(&b, &bridge));
+    ok(weir_onnxruntime_create(&b, &bridge));
     ok(weir_onnxruntime_enter(bridge));
     pthread_create(&l.thread, NULL, look_once, &l);
     while (!atomic_load(&l.begun))
@@ -471,7 +473,7 @@ static void looking_waits_for_leaving(void **state)
     weir_onnxruntime_leave(bridge);
     pthread_join(l.thread, NULL);
     assert_true(l.registered);
-    ok(weir_onnxruntime_close(bridge));
+    ok(weir_onnxruntime_destroy(bridge));
     ok(weir_onnxruntime_unregister(NULL, device));
     end(&f);
 }
@@ -491,9 +493,9 @@ static void one_thread_at_a_time(void **state)
     fixture f = begin();
     weir_onnxruntime *a, *b;
     weir_onnxruntime_options o = fake_options(f.a, WEIR_STREAM_HOST);
-    ok(weir_onnxruntime_open(&o, &a));
+    ok(weir_onnxruntime_create(&o, &a));
     o.client = f.b;
-    ok(weir_onnxruntime_open(&o, &b));
+    ok(weir_onnxruntime_create(&o, &b));
     pthread_t thread;
     ok(weir_onnxruntime_enter(a));
     pthread_create(&thread, NULL, second_thread, b);
@@ -504,8 +506,8 @@ static void one_thread_at_a_time(void **state)
     weir_onnxruntime_leave(a);
     pthread_join(thread, NULL);
     assert_null(fake_ort.device);
-    ok(weir_onnxruntime_close(a));
-    ok(weir_onnxruntime_close(b));
+    ok(weir_onnxruntime_destroy(a));
+    ok(weir_onnxruntime_destroy(b));
     end(&f);
 }
 
@@ -516,12 +518,12 @@ static void granules(void **state)
     fixture f = begin();
     const size_t bytes[] = {64, 320, 256};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
-        weir_blocks_options pool_options = {
+        weir_block_pool_options pool_options = {
             .struct_size = sizeof pool_options, .bytes = bytes[i], .count = 64, .alignment = 64};
-        weir_blocks *pool;
-        weir_blocks_member *member;
-        ok(weir_blocks_create(f.a, &pool_options, &pool));
-        ok(weir_blocks_join(pool, f.b, 0, &member));
+        weir_block_pool *pool;
+        weir_block_pool_member *member;
+        ok(weir_block_pool_create(f.a, &pool_options, &pool));
+        ok(weir_block_pool_member_create(pool, f.b, 0, &member));
         weir_onnxruntime_options o = fake_options(f.b, WEIR_STREAM_HOST);
         o.blocks = member;
         if (bytes[i] % 256 == 0) {
@@ -538,8 +540,8 @@ static void granules(void **state)
         o.client = f.a;
         fails(WEIR_ERR_INVALID, weir_onnxruntime_register(&o));
         detail_names("member");
-        ok(weir_blocks_leave(member));
-        ok(weir_blocks_destroy(pool));
+        ok(weir_block_pool_member_destroy(member));
+        ok(weir_block_pool_destroy(pool));
     }
     end(&f);
 }

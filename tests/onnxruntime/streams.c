@@ -2,6 +2,7 @@
  * ONNX Runtime made it itself. Streams are held by gates, so that work is truly late. On cuda over the stub, which
  * tells when a stream is named that has been destroyed. */
 #include "rig.h"
+#include <weir/onnxruntime.h>
 
 #include <stdatomic.h>
 #include <unistd.h>
@@ -132,7 +133,7 @@ static void freed_after_the_stream(void **state)
     void *weight = f.table->Reserve(f.table, 1000);
     f.table->Free(f.table, weight);
     weir_client_stats s = {.struct_size = sizeof s};
-    ok(weir_client_snapshot(f.a, &s));
+    ok(weir_client_info(f.a, &s));
     assert_int_equal(s.live + s.pending, 0);
     end(&f);
 }
@@ -373,7 +374,7 @@ static void close_the_bridge(const weir_pressure *pressure, void *user)
     if (pressure->attempt > 1)
         return;
     atomic_store(&c->begun, true);
-    if (weir_onnxruntime_close(c->f->bridge) == WEIR_OK)
+    if (weir_onnxruntime_destroy(c->f->bridge) == WEIR_OK)
         atomic_store(&c->closed, true);
 }
 
@@ -412,7 +413,7 @@ static void closed_while_it_gives_up(void **state)
     void *native = make_native(&f), *p = alloc_on(&f, native, BYTES);
     hold(&f, native, &g);
     f.table->Free(f.table, p);
-    ok(weir_pressure_add(host, 0, close_the_bridge, &c, &id));
+    ok(weir_pressure_register(host, 0, close_the_bridge, &c, &id));
     uint64_t waits = control.stub_count("cuCtxSynchronize");
     pthread_create(&t.thread, NULL, take_what_waits, &t);
     while (control.stub_count("cuCtxSynchronize") == waits)
@@ -429,8 +430,8 @@ static void closed_while_it_gives_up(void **state)
     f.bridge = NULL;
     ok(weir_free(f.b, t.block, WEIR_STREAM_HOST));
     drop_native(&f, native);
-    ok(weir_pressure_remove(host, id));
-    ok(weir_client_close(c.client));
+    ok(weir_pressure_unregister(host, id));
+    ok(weir_client_destroy(c.client));
     ok(weir_runtime_destroy(host));
     assert_int_equal(errors + warnings, 0);
     end(&f);

@@ -1,6 +1,8 @@
 /* What a bridge answers ONNX Runtime on a device: sizes, classes and kinds, pointers that are not its own, refusals,
  * failures of the driver, pinned memory, runs of blocks. On cuda over the stub. */
 #include "rig.h"
+#include <weir/block_pool.h>
+#include <weir/onnxruntime.h>
 
 static void foreign_pointers(bool known)
 {
@@ -188,7 +190,7 @@ static void pinned_memory_serves_again(void **state)
     f.table->Free(f.table, weight);
     synchronize(&f, native);
     weir_client_stats s = {.struct_size = sizeof s};
-    ok(weir_client_snapshot(f.a, &s));
+    ok(weir_client_info(f.a, &s));
     assert_int_equal(s.live, 0);
     assert_int_equal(errors, 0);
     end(&f);
@@ -225,7 +227,7 @@ static void pinned_memory_is_given_up(void **state)
     pinned->Free(pinned, p);
     f.table->Free(f.table, weight);
     assert_int_equal(errors + warnings, 0);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     end(&f);
     check_empty(host);
     ok(weir_runtime_destroy(host));
@@ -266,7 +268,7 @@ static void pinned_memory_is_given_up_while_captured(void **state)
     }
     assert_int_equal(errors + warnings, 0);
     f.table->Free(f.table, weight);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     end(&f);
     check_empty(host);
     ok(weir_runtime_destroy(host));
@@ -298,10 +300,10 @@ static void taken_without_a_stream_for_a_graph(void **state)
     (void)state;
     fixture f = begin(64 * MIB, true);
     beside b = {.table = f.table};
-    weir_graph *graph;
+    weir_capture_pool *graph;
     pthread_t thread;
-    ok(weir_graph_open(f.a, &graph));
-    ok(weir_graph_begin(graph, f.known));
+    ok(weir_capture_pool_create(f.a, &graph));
+    ok(weir_capture_pool_begin(graph, f.known));
     void *p = f.table->Alloc(f.table, 1000), *weight = f.table->Reserve(f.table, 1000);
     pthread_create(&thread, NULL, take_beside, &b);
     pthread_join(thread, NULL);
@@ -310,11 +312,11 @@ static void taken_without_a_stream_for_a_graph(void **state)
     assert_int_equal(details_of(weight).stream.id, 0);
     assert_int_equal(details_of(b.block).stream.id, 0);
     f.table->Free(f.table, p);
-    weir_graph_details g = {.struct_size = sizeof g};
-    ok(weir_graph_info(graph, &g));
+    weir_capture_pool_details g = {.struct_size = sizeof g};
+    ok(weir_capture_pool_info(graph, &g));
     assert_int_equal(g.held_blocks, 1);
-    ok(weir_graph_end(graph, f.known));
-    ok(weir_graph_close(graph, f.known));
+    ok(weir_capture_pool_end(graph, f.known));
+    ok(weir_capture_pool_destroy(graph, f.known));
     f.table->Free(f.table, weight);
     f.table->Free(f.table, b.block);
     assert_int_equal(stats(&f).live, 0);
@@ -328,7 +330,7 @@ static void close_meanwhile(weir_log_level level, const char *text, void *user)
 {
     (void)level;
     assert_non_null(strstr(text, "tried again"));
-    close_answered = weir_onnxruntime_close(((fixture *)user)->bridge);
+    close_answered = weir_onnxruntime_destroy(((fixture *)user)->bridge);
 }
 
 /* A free gives up what is kept before the bridge counts as idle: whoever asks until it can be closed does not close it
@@ -412,8 +414,8 @@ static void a_refusal_belongs_to_its_bridge(void **state)
     pthread_create(&thread, NULL, refused_then_asked, &t);
     pthread_barrier_wait(&t.before);
     assert_int_equal(stats(&f).refused, 1);
-    ok(weir_onnxruntime_close(f.bridge));
-    ok(weir_onnxruntime_open(&o, &f.bridge));
+    ok(weir_onnxruntime_destroy(f.bridge));
+    ok(weir_onnxruntime_create(&o, &f.bridge));
     pthread_barrier_wait(&t.after);
     pthread_join(thread, NULL);
     assert_false(t.explained);
@@ -472,8 +474,8 @@ static void waiting_fails(void **state)
 
 /* Runs of blocks. */
 typedef struct pooled {
-    weir_blocks *pool;
-    weir_blocks_member *member;
+    weir_block_pool *pool;
+    weir_block_pool_member *member;
     weir_onnxruntime *bridge;
     ort_allocator *table;
 } pooled;
@@ -481,12 +483,12 @@ typedef struct pooled {
 static pooled open_pool(const fixture *f)
 {
     pooled p;
-    weir_blocks_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 256};
-    ok(weir_blocks_create(f->b, &options, &p.pool));
-    ok(weir_blocks_join(p.pool, f->a, 200, &p.member));
+    weir_block_pool_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 256};
+    ok(weir_block_pool_create(f->b, &options, &p.pool));
+    ok(weir_block_pool_member_create(p.pool, f->a, 200, &p.member));
     weir_onnxruntime_options o = fake_options(f->a, f->known);
     o.blocks = p.member;
-    ok(weir_onnxruntime_open(&o, &p.bridge));
+    ok(weir_onnxruntime_create(&o, &p.bridge));
     p.bridge->throw_bad_alloc = jump;
     p.table = (ort_allocator *)weir_onnxruntime_allocator(p.bridge, WEIR_KIND_DEVICE);
     return p;
@@ -494,18 +496,18 @@ static pooled open_pool(const fixture *f)
 
 static uint32_t held(const pooled *p)
 {
-    weir_blocks_member_stats s = WEIR_INIT(weir_blocks_member_stats);
-    ok(weir_blocks_member_snapshot(p->member, &s));
+    weir_block_pool_member_stats s = WEIR_INIT(weir_block_pool_member_stats);
+    ok(weir_block_pool_member_info(p->member, &s));
     return s.held;
 }
 
 static void close_pool(const fixture *f, pooled *p)
 {
-    ok(weir_onnxruntime_close(p->bridge));
+    ok(weir_onnxruntime_destroy(p->bridge));
     assert_int_equal(held(p), 0);
     ok(weir_stream_synchronize(f->known));
-    ok(weir_blocks_leave(p->member));
-    ok(weir_blocks_destroy(p->pool));
+    ok(weir_block_pool_member_destroy(p->member));
+    ok(weir_block_pool_destroy(p->pool));
 }
 
 static void blocks_of_a_pool(void **state)
@@ -514,14 +516,14 @@ static void blocks_of_a_pool(void **state)
     fixture f = begin(64 * MIB, true);
     pooled pool = open_pool(&f);
     ort_allocator *table = pool.table;
-    weir_blocks_view view = WEIR_INIT(weir_blocks_view);
-    ok(weir_blocks_look(pool.pool, &view));
+    weir_block_pool_view view = WEIR_INIT(weir_block_pool_view);
+    ok(weir_block_pool_view_info(pool.pool, &view));
     void *theirs = make_native(&f), *known = weir_stream_native(f.known);
     void *p = table->AllocOnStream(table, 4097, fake_stream(&known));
     void *q = table->AllocOnStream(table, 40000, fake_stream(&theirs)), *r = table->Alloc(table, 1);
     const void *all[] = {p, q, r};
     for (int i = 0; i < 3; i++)
-        assert_true(weir_blocks_index(&view, all[i]) != WEIR_BLOCKS_NONE);
+        assert_true(weir_block_pool_index(&view, all[i]) != WEIR_BLOCK_POOL_NONE);
     assert_int_equal(held(&pool), 2 + 10 + 1);
     table->Free(table, (char *)p + 4096);
     table->Free(table, p);
@@ -543,7 +545,7 @@ static void blocks_of_a_pool(void **state)
 static weir_onnxruntime_stats pool_stats(const pooled *p)
 {
     weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-    ok(weir_onnxruntime_stats_get(p->bridge, &s));
+    ok(weir_onnxruntime_info(p->bridge, &s));
     return s;
 }
 
@@ -560,7 +562,7 @@ static void inside_a_run_of_blocks(void **state)
     assert_int_equal(warnings, 2);
     assert_int_equal(pool_stats(&pool).foreign, 2);
     assert_int_equal(pool_stats(&pool).live, 1);
-    fails(WEIR_ERR_BUSY, weir_onnxruntime_close(pool.bridge));
+    fails(WEIR_ERR_BUSY, weir_onnxruntime_destroy(pool.bridge));
     table->Free(table, p);
     assert_int_equal(pool_stats(&pool).live, 0);
     assert_int_equal(errors, 0);

@@ -1,5 +1,6 @@
 /* Sessions on threads, and over and over again: nothing mixes, nothing is left behind. */
 #include "ort.h"
+#include <weir/onnxruntime.h>
 
 enum { RUNS = 200, THREADS = 2 };
 
@@ -71,7 +72,7 @@ static void two_threads_on_one_session(void **state)
     ort->ReleaseSession(session);
     assert_int_equal(ort_live(client), 0);
     ok(weir_onnxruntime_unregister(NULL, "host"));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
 }
@@ -89,7 +90,7 @@ static void two_sessions_on_two_threads(void **state)
     for (unsigned i = 0; i < THREADS; i++) {
         clients[i] = open_client(runtime, models[i], 0, 0);
         weir_onnxruntime_options o = ort_bridge(clients[i]);
-        ok(weir_onnxruntime_open(&o, &bridges[i]));
+        ok(weir_onnxruntime_create(&o, &bridges[i]));
         ok(weir_onnxruntime_enter(bridges[i]));
         workers[i] = (worker){.session = ort_session_of(models[i], true), .model = models[i], .seed = i};
         weir_onnxruntime_leave(bridges[i]);
@@ -99,13 +100,13 @@ static void two_sessions_on_two_threads(void **state)
     run_all(workers);
     for (int i = 0; i < THREADS; i++) {
         weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-        ok(weir_onnxruntime_stats_get(bridges[i], &s));
+        ok(weir_onnxruntime_info(bridges[i], &s));
         assert_true(s.blocks >= RUNS);
         ort->ReleaseSession(workers[i].session);
         assert_int_equal(ort_live(clients[i]), 0);
         ort_release(&plain[i]);
-        ok(weir_onnxruntime_close(bridges[i]));
-        ok(weir_client_close(clients[i]));
+        ok(weir_onnxruntime_destroy(bridges[i]));
+        ok(weir_client_destroy(clients[i]));
     }
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
@@ -118,7 +119,7 @@ static void *load_often(void *user)
     weir_onnxruntime_options o = ort_bridge(w->client);
     for (int i = 0; i < RUNS / 10; i++) {
         weir_onnxruntime *bridge;
-        if (weir_onnxruntime_open(&o, &bridge) != WEIR_OK || weir_onnxruntime_enter(bridge) != WEIR_OK) {
+        if (weir_onnxruntime_create(&o, &bridge) != WEIR_OK || weir_onnxruntime_enter(bridge) != WEIR_OK) {
             w->wrong++;
             break;
         }
@@ -126,10 +127,10 @@ static void *load_often(void *user)
         ort_status *status = ort_create(w->model, ort_options(true), &session);
         weir_onnxruntime_leave(bridge);
         weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
-        w->wrong += ort_words(status) || weir_onnxruntime_stats_get(bridge, &s) != WEIR_OK || s.live == 0;
+        w->wrong += ort_words(status) || weir_onnxruntime_info(bridge, &s) != WEIR_OK || s.live == 0;
         if (session)
             ort->ReleaseSession(session);
-        w->wrong += weir_onnxruntime_close(bridge) != WEIR_OK;
+        w->wrong += weir_onnxruntime_destroy(bridge) != WEIR_OK;
     }
     return NULL;
 }
@@ -147,7 +148,7 @@ static void loads_at_once(void **state)
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(workers[i].wrong, 0);
-        ok(weir_client_close(workers[i].client));
+        ok(weir_client_destroy(workers[i].client));
     }
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
@@ -175,7 +176,7 @@ static void cycle(weir_client *client, const ort_ports *plain, bool registered)
     if (registered) {
         ok(weir_onnxruntime_register(&o));
     } else {
-        ok(weir_onnxruntime_open(&o, &bridge));
+        ok(weir_onnxruntime_create(&o, &bridge));
         ok(weir_onnxruntime_enter(bridge));
     }
     ort_session *session = ort_session_of("mlp", true);
@@ -192,7 +193,7 @@ static void cycle(weir_client *client, const ort_ports *plain, bool registered)
     if (registered)
         ok(weir_onnxruntime_unregister(NULL, "host"));
     else
-        ok(weir_onnxruntime_close(bridge));
+        ok(weir_onnxruntime_destroy(bridge));
 }
 
 static void over_and_over_again(void **state)
@@ -211,7 +212,7 @@ static void over_and_over_again(void **state)
     print_message("%.2f KiB a cycle\n", growth);
     assert_true(growth <= GROWTH);
     ort_release(&plain);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
 }

@@ -101,27 +101,33 @@ def header_version():
     return re.search(r'WEIR_VERSION_STRING\s+"([^"]+)"', (HEADERS / "base.h").read_text())[1]
 
 
-def declared(header):
-    """The functions that a header, and those that it includes, declare WEIR_API."""
-    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, HEADERS / header)
+def declared():
+    """The functions that the headers declare WEIR_API."""
+    every = "".join(f"#include <{path.relative_to(HEADERS.parent)}>\n" for path in sorted(HEADERS.rglob("*.h")))
+    text = run(CC, "-std=c11", "-E", "-P", "-x", "c", "-I", HEADERS.parent, "-", input=every)
     exported = re.findall(r'__attribute__\(\(visibility\("default"\)\)\)([^;{]*);', text)
     return {re.search(r"\b(weir_\w+)\s*\(", declaration)[1] for declaration in exported}
 
 
 def symbols_of(name, wanted):
     def names(*options):
-        return {line.split()[-1] for line in run("nm", "--defined-only", *options).splitlines() if len(line.split()) == 3}
+        lines = map(str.split, run("nm", "--defined-only", *options).splitlines())
+        return {line[-1] for line in lines if len(line) == 3 and line[1] != "A"}  # A: the version nodes themselves
 
     library = libdir() / f"{name}.so"
-    exported = names("-D", library)
+    series = ".".join(header_version().split(".")[:2])
+    versioned = names("-D", library)
+    exported = {symbol.partition("@@")[0] for symbol in versioned}
     complaints = [f"declared and not exported: {', '.join(sorted(wanted - exported))}" if wanted - exported else "",
                   f"exported and not declared: {', '.join(sorted(exported - wanted))}" if exported - wanted else ""]
+    other = {symbol for symbol in versioned if symbol.partition("@@")[2] != f"WEIR_{series}"}
+    complaints.append(f"not of the version WEIR_{series}: {', '.join(sorted(other))}" if other else "")
     # In the static library what is not static is visible to the whole program: weir_, and wi_ for what is internal.
     loose = {symbol for symbol in names("-g", libdir() / f"{name}.a") if not symbol.startswith(("weir_", "wi_"))}
     complaints.append(f"{name}.a defines names besides weir_ and wi_: {', '.join(sorted(loose))}" if loose else "")
     dynamic = run("readelf", "-d", library)
     soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
-    if not soname or soname[1] != f"{name}.so." + header_version().split(".")[0]:
+    if not soname or soname[1] != f"{name}.so.{series}":
         complaints.append(f"SONAME is {soname and soname[1]}")
     if any(complaints):
         sys.exit("\n".join(filter(None, complaints)))
@@ -130,12 +136,13 @@ def symbols_of(name, wanted):
 
 
 def symbols():
-    libweir = declared("weir.h")
+    all_of_them = declared()
+    libweir = {function for function in all_of_them if not function.startswith("weir_manifest_")}
     needed = {name for name in symbols_of("libweir", libweir) if not re.match(r"libc\.|ld-linux|libpthread|libdl|libgcc_s", name)}
     if needed:
         sys.exit(f"libweir needs {', '.join(sorted(needed))}")
     if has_manifests():
-        symbols_of("libweir-manifest", declared("manifest_read.h") - libweir)
+        symbols_of("libweir-manifest", all_of_them - libweir)
 
 
 def has_manifests():
@@ -144,11 +151,11 @@ def has_manifests():
 
 def files():
     """What is there, that nothing points outside, and that the command runs where it was moved to."""
-    for pattern in ("include/weir/weir.h", "**/libweir.so.0", "**/libweir.a", "**/cmake/weir/weirConfig.cmake",
+    for pattern in ("include/weir/weir.h", f"**/libweir.so.{header_version()}", "**/libweir.a", "**/cmake/weir/weirConfig.cmake",
                     "**/cmake/weir/weirTargets.cmake", "**/pkgconfig/weir.pc", "share/doc/weir/LICENSE"):
         one(pattern)
-    installed = {path.name for path in (PREFIX / "include/weir").iterdir()}
-    if installed != {path.name for path in HEADERS.glob("*.h")}:
+    installed = {str(path.relative_to(PREFIX / "include/weir")) for path in (PREFIX / "include/weir").rglob("*.h")}
+    if installed != {str(path.relative_to(HEADERS)) for path in HEADERS.rglob("*.h")}:
         sys.exit(f"the installed headers are {sorted(installed)}")
     foreign = [str(BUILD), str(SCRATCH / "prefix"), str(HERE.parent.parent)]
     for path in PREFIX.rglob("*"):
@@ -180,6 +187,19 @@ def plugin():
         sys.exit("it was built and is not there")
 
 
+def own_base():
+    """A base of the program's own, built from the example outside of the tree, and run."""
+    build = SCRATCH / "own-base"
+    shutil.rmtree(build, ignore_errors=True)
+    environment = clean_environment()
+    run("cmake", "-S", HERE.parent.parent / "examples/own-base", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+        f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_C_FLAGS={shlex.join(STRICT)}", env=environment)
+    run("cmake", "--build", build, env=environment)
+    said = run(build / "own-base", env=environment)
+    if "refused without asking the base: mine asked for 2 MiB" not in said or "the base has 0 bytes" not in said:
+        sys.exit(f"own-base said:\n{said}")
+
+
 def uninstall():
     """Removes every file it installed, and nothing else."""
     root = SCRATCH / "undo"
@@ -199,5 +219,5 @@ def uninstall():
 
 CASES = {"install": install, "cmake-shared": lambda: cmake(False), "cmake-static": lambda: cmake(True),
          "pkgconfig-shared": lambda: pkgconfig(False), "pkgconfig-static": lambda: pkgconfig(True),
-         "symbols": symbols, "files": files, "plugin": plugin, "uninstall": uninstall}
+         "symbols": symbols, "files": files, "plugin": plugin, "own-base": own_base, "uninstall": uninstall}
 CASES[sys.argv[2]]()

@@ -1,5 +1,6 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
 #include "planner/plan.h"
+#include <weir/plan.h>
 #include "planner/random.h"
 
 #include <pthread.h>
@@ -147,7 +148,7 @@ static void plans_come_back_from_files(void **state)
         assert_int_equal(slot_of(back, i).root, slot_of(plan, i).root);
         assert_string_equal(get(weir_plan_buffers(back), i).name, get(list, i).name);
     }
-    weir_plan_summary a = summary_of(plan), b = summary_of(back);
+    weir_plan_details a = summary_of(plan), b = summary_of(back);
     assert_int_equal(a.arena, b.arena);
     assert_int_equal(a.lower_bound, b.lower_bound);
     assert_int_equal(a.unshared, b.unshared);

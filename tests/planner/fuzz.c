@@ -26,7 +26,7 @@ static void plan_it(const weir_buffers *list, unsigned how)
     options.mode = (weir_plan_mode)(how % 3);
     options.alignment = (uint64_t)1 << (how / 3 % 12);
     weir_plan *plan;
-    weir_status status = weir_plan_make(list, &options, &plan);
+    weir_status status = weir_plan_create(list, &options, &plan);
     require(status == WEIR_OK || status == WEIR_ERR_INVALID || status == WEIR_ERR_CONFLICT, "planned");
     if (status != WEIR_OK)
         return;

@@ -2,7 +2,7 @@
  * arena, whose outputs have to be those of a run in which nothing is shared. */
 #include "planner/random.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
 
 enum { NODES = 64, WORDS = 24 };
 
@@ -235,7 +235,7 @@ static void graphs_compute_the_same_in_one_arena(void **state)
         weir_buffers *list = list_of(g.nodes, g.count, false, false);
         weir_buffers *strict = list_without_in_place(&g);
         weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 8), *apart = plan_of(strict, WEIR_PLAN_BUMP, 8);
-        weir_plan_summary s = summary_of(plan), t = summary_of(apart);
+        weir_plan_details s = summary_of(plan), t = summary_of(apart);
         uint32_t *arena = malloc(s.arena + 4), *wide = malloc(t.arena + 4);
         run_graph(&g, plan, arena, s.arena / 4, one);
         run_graph(&g, apart, wide, t.arena / 4, other);

@@ -1,6 +1,7 @@
 /* The index that the greedy placement asks: against one that looks at all pairs, on problems with everything in
  * them. */
 #include "planner/solve.h"
+#include <weir/plan.h>
 #include "planner/interval_set.h"
 #include "planner/random.h"
 

@@ -3,6 +3,7 @@
 #define TESTS_PLANNING_H
 
 #include "core/core.h"
+#include <weir/plan.h>
 
 static inline weir_buffers *empty_list(void)
 {
@@ -43,16 +44,16 @@ static inline weir_plan *plan_of(const weir_buffers *list, weir_plan_mode mode, 
     weir_plan *plan;
     options.mode = mode;
     options.alignment = alignment;
-    ok(weir_plan_make(list, &options, &plan));
+    ok(weir_plan_create(list, &options, &plan));
     ok(weir_plan_check(plan, NULL));
     ok(weir_plan_check(plan, list));
     return plan;
 }
 
-static inline weir_plan_summary summary_of(const weir_plan *plan)
+static inline weir_plan_details summary_of(const weir_plan *plan)
 {
-    weir_plan_summary summary = WEIR_INIT(weir_plan_summary);
-    ok(weir_plan_summarize(plan, &summary));
+    weir_plan_details summary = WEIR_INIT(weir_plan_details);
+    ok(weir_plan_info(plan, &summary));
     return summary;
 }
 

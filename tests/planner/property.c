@@ -1,6 +1,7 @@
 /* Random lists: every plan is checked by the library's checker and by brute force here, proven ones against all orders
  * of placement. */
 #include "planner/random.h"
+#include <weir/plan.h>
 
 typedef struct placed {
     uint64_t begin, end, low, high;
@@ -49,14 +50,14 @@ static void random_lists_are_planned_without_overlap(void **state)
         options.effort = 1 + roll(&seed, 20000);
         options.mode = round % 5 == 0 ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
         weir_plan *plan, *again;
-        ok(weir_plan_make(list, &options, &plan));
+        ok(weir_plan_create(list, &options, &plan));
         ok(weir_plan_check(plan, list));
         assert_false(any_overlap(plan, list));
-        weir_plan_summary s = summary_of(plan);
+        weir_plan_details s = summary_of(plan);
         assert_int_equal(s.lower_bound, most_live(list));
         assert_true(s.arena >= s.lower_bound);
         assert_true(s.proven || s.arena > s.lower_bound);
-        ok(weir_plan_make(list, &options, &again));
+        ok(weir_plan_create(list, &options, &again));
         for (uint32_t i = 0; i < weir_buffers_count(list); i++)
             assert_int_equal(offset_of(plan, i), offset_of(again, i));
         weir_plan_destroy(again);
@@ -133,7 +134,7 @@ static void small_lists_reach_the_optimum(void **state)
         weir_buffers *list = full_list(&seed, 9, 5, 3);
         if (weir_buffers_count(list) <= 10) {
             weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
-            weir_plan_summary s = summary_of(plan);
+            weir_plan_details s = summary_of(plan);
             assert_true(s.proven);
             assert_int_equal(s.arena, optimum(list));
             above += s.arena > s.lower_bound;
@@ -241,9 +242,9 @@ static void rich_lists_are_planned_as_the_checker_wants(void **state)
         options.alignment = (uint64_t)1 << roll(&seed, 7);
         options.mode = (weir_plan_mode)roll(&seed, 3);
         weir_plan *plan;
-        ok(weir_plan_make(list, &options, &plan));
+        ok(weir_plan_create(list, &options, &plan));
         ok(weir_plan_check(plan, list));
-        weir_plan_summary s = summary_of(plan);
+        weir_plan_details s = summary_of(plan);
         assert_true(s.lower_bound <= s.arena);
         in_place += s.in_place > 0;
         weir_plan_destroy(plan);

@@ -3,6 +3,7 @@
 #define TESTS_PLAN_RANDOM_H
 
 #include "planner/planning.h"
+#include <weir/plan.h>
 
 static inline uint64_t roll(uint64_t *seed, uint64_t sides)
 {

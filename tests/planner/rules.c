@@ -1,5 +1,6 @@
 /* What a plan may and must do: reuse, views, in place, fixed buffers, gaps, conflicts, kinds, limits of 64 bits. */
 #include "planner/random.h"
+#include <weir/plan.h>
 
 #include "base/system.h"
 
@@ -15,7 +16,7 @@ static void disjoint_lifetimes_share(void **state)
     weir_buffers *list = empty_list();
     uint32_t a = add(list, 0, 2, 100), b = add(list, 2, 4, 60), c = add(list, 1, 3, 40);
     weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
-    weir_plan_summary s = summary_of(plan);
+    weir_plan_details s = summary_of(plan);
     assert_int_equal(s.arena, 140);
     assert_int_equal(s.lower_bound, 140);
     assert_int_equal(s.unshared, 200);
@@ -124,7 +125,7 @@ static void fixed_buffers_stay(void **state)
     weir_plan_destroy(plan);
     ok(weir_buffers_pin(list, c, 160 + 32));
     ok(weir_buffers_pin(list, a, 128 + 64));
-    fails(WEIR_ERR_CONFLICT, weir_plan_make(list, NULL, &plan));
+    fails(WEIR_ERR_CONFLICT, weir_plan_create(list, NULL, &plan));
     detail_names("b0");
     detail_names("b2");
     ok(weir_buffers_pin(list, c, UINT64_MAX));
@@ -225,7 +226,7 @@ static void what_is_not_looked_for_is_not_proven(void **state)
     (void)add_sharing(list, 1, 3, 1024 * MIB - 1, WEIR_SHARING_IN_PLACE, a, 0);
     (void)add(list, 2, 3, 2);
     weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
-    weir_plan_summary s = summary_of(plan);
+    weir_plan_details s = summary_of(plan);
     assert_int_equal(s.lower_bound, 1024 * MIB + 1);
     assert_int_equal(s.proven, s.arena == s.lower_bound);
     end(plan, list);
@@ -357,7 +358,7 @@ static void offsets_have_64_bits(void **state)
     list = empty_list();
     (void)add(list, 0, 1, (uint64_t)1 << 62);
     (void)add(list, 2, 3, (uint64_t)1 << 62);
-    fails(WEIR_ERR_INVALID, weir_plan_make(list, NULL, &plan));
+    fails(WEIR_ERR_INVALID, weir_plan_create(list, NULL, &plan));
     detail_names("63 bits");
     weir_buffers_destroy(list);
     list = empty_list();
@@ -369,7 +370,7 @@ static void offsets_have_64_bits(void **state)
         b.kind = (weir_kind)kind;
         ok(weir_buffers_add(list, &b, NULL));
     }
-    fails(WEIR_ERR_INVALID, weir_plan_make(list, NULL, &plan));
+    fails(WEIR_ERR_INVALID, weir_plan_create(list, NULL, &plan));
     detail_names("63 bits");
     weir_buffers_destroy(list);
 }
@@ -440,7 +441,7 @@ static void progress_tells_the_best_so_far_and_ends_it(void **state)
     weir_plan *plan;
     options.progress = note_and_stop;
     options.user = &t;
-    ok(weir_plan_make(list, &options, &plan));
+    ok(weir_plan_create(list, &options, &plan));
     ok(weir_plan_check(plan, list));
     assert_int_equal(t.times, 1);
     assert_true(summary_of(plan).stopped);
@@ -492,9 +493,9 @@ static void the_time_limit_holds_for_every_list(void **state)
         options.mode = plain ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
         options.seconds = 1e-6;
         looks = 0;
-        ok(weir_plan_make(list, &options, &plan));
+        ok(weir_plan_create(list, &options, &plan));
         ok(weir_plan_check(plan, list));
-        weir_plan_summary s = summary_of(plan);
+        weir_plan_details s = summary_of(plan);
         assert_true(s.stopped);
         assert_true(s.arena <= s.unshared + 60000 * UINT64_C(4096));
         assert_true(looks <= MOST_LOOKS);
@@ -512,13 +513,13 @@ static void more_time_makes_no_worse_plans(void **state)
     for (int plain = 0; plain < 2; plain++) {
         weir_buffers *list = nested_list(1500, plain);
         weir_plan_options options = WEIR_INIT(weir_plan_options);
-        weir_plan_summary s = WEIR_INIT(weir_plan_summary);
+        weir_plan_details s = WEIR_INIT(weir_plan_details);
         uint64_t arena = UINT64_MAX;
         options.mode = WEIR_PLAN_QUICK;
         for (int i = 0; i < 3; i++) {
             weir_plan *plan;
             options.seconds = limits[i];
-            ok(weir_plan_make(list, &options, &plan));
+            ok(weir_plan_create(list, &options, &plan));
             ok(weir_plan_check(plan, list));
             s = summary_of(plan);
             assert_true(s.arena <= arena);

@@ -72,7 +72,7 @@ static inline void run_with_faults(weir_runtime *runtime, weir_client *client, c
         if (round % 8 == 7)
             (void)passes(weir_stream_synchronize(streams[round % 2]), planned);
         if (round % 11 == 10)
-            ok(weir_runtime_trim(runtime, 0, NULL));
+            ok(weir_runtime_trim(runtime, NULL, NULL));
         weir_stats now = stats_of(runtime);
         assert_int_equal(now.promised, 0);
     }
@@ -102,9 +102,9 @@ static inline void a_fault_at_every_call(const char *resource, weir_status statu
         (void)take_snapshot(runtime); /* what failed is tried again */
         void *all = allocate(client, 16 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         ok(weir_free(client, all, WEIR_STREAM_HOST));
-        ok(weir_runtime_trim(runtime, 0, NULL));
+        ok(weir_runtime_trim(runtime, NULL, NULL));
         assert_int_equal(stats_of(runtime).held, 0);
-        ok(weir_client_close(client));
+        ok(weir_client_destroy(client));
         ok(weir_stream_release(streams[0]));
         ok(weir_stream_release(streams[1]));
         end_over(runtime);

@@ -116,7 +116,7 @@ static void hand_overs_do_not_race(void **state)
     ok(wi_host_driver.pool_held(device, &held));
     assert_int_equal(s.held, held);
     free(racers);
-    ok(weir_client_close(f->one));
+    ok(weir_client_destroy(f->one));
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     check_empty(f->runtime);

@@ -1,6 +1,7 @@
 /* The resource segments from the inside: the rules of lengths, splits and merges, when a stream may have what another freed, and
  * what goes back to the driver. */
 #include "bases_segments.h"
+#include "trim.h"
 
 /* The rules -------------------------------------------------------------------------------------------------------- */
 
@@ -57,7 +58,7 @@ static void what_the_driver_is_asked_for(void **state)
         assert_int_equal(script.asked, rows[i].asked);
         assert_int_equal(stats_of(f.runtime).held, rows[i].asked);
         give(&f, p);
-        ok(weir_runtime_trim(f.runtime, 0, NULL));
+        ok(weir_runtime_trim(f.runtime, NULL, NULL));
     }
     end(&f);
 }
@@ -194,7 +195,8 @@ static void streams(void **state)
     ok(weir_free(f.one, own, f.a));
     open_gate(&g);
     ok(weir_stream_synchronize(f.a));
-    ok(weir_runtime_trim(f.runtime, UINT64_MAX, NULL));
+    ok(weir_runtime_trim(f.runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
+                         NULL));
     assert_ptr_equal(allocate(f.two, 4096, f.b, WEIR_CLASS_KV), p);
     ok(weir_free(f.two, p, f.b));
     ok(weir_free(f.two, others, f.b));
@@ -221,7 +223,8 @@ static void a_recorded_use_delays_reuse(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(f.b));
     ok(weir_stream_synchronize(f.a));
-    ok(weir_runtime_trim(f.runtime, UINT64_MAX, NULL));
+    ok(weir_runtime_trim(f.runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
+                         NULL));
     assert_ptr_equal(allocate(f.one, 8192, f.a, WEIR_CLASS_KV), before);
     ok(weir_free(f.one, before, f.a));
     ok(weir_free(f.one, longer, f.a));
@@ -239,7 +242,7 @@ static void the_cache_is_emptied_after_partial_use(void **state)
     char *p = take(&f, 4096), *q = take(&f, 4096), *large = take(&f, 5 * MIB);
     give(&f, p);
     give(&f, large);
-    ok(weir_runtime_trim(f.runtime, 0, &released));
+    ok(trim_keeping(f.runtime, 0, &released));
     assert_int_equal(released, 20 * MIB);
     assert_int_equal(script.released, 20 * MIB);
     assert_int_equal(stats_of(f.runtime).held, 2 * MIB);
@@ -247,9 +250,9 @@ static void the_cache_is_emptied_after_partial_use(void **state)
     give(&f, p);
     give(&f, q);
     assert_int_equal(f.base->first->region.first->bytes, 2 * MIB);
-    ok(weir_runtime_trim(f.runtime, 2 * MIB, &released));
+    ok(trim_keeping(f.runtime, 2 * MIB, &released));
     assert_int_equal(released, 0);
-    ok(weir_runtime_trim(f.runtime, 2 * MIB - 1, &released));
+    ok(trim_keeping(f.runtime, 2 * MIB - 1, &released));
     assert_int_equal(released, 2 * MIB);
     assert_int_equal(stats_of(f.runtime).held, 0);
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f.one, q, WEIR_STREAM_HOST));
@@ -265,11 +268,11 @@ static void what_the_device_is_not_past_stays(void **state)
     char *p = allocate(f.one, 4096, f.a, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &g, f.a));
     ok(weir_free(f.one, p, f.a));
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     assert_int_equal(script.released, 0);
     open_gate(&g);
     ok(weir_stream_synchronize(f.a));
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     assert_int_equal(script.released, 2 * MIB);
     end(&f);
 }
@@ -282,7 +285,7 @@ static void what_the_driver_does_not_take_back(void **state)
     char *p = take(&f, 4096);
     give(&f, p);
     script.keeps = true;
-    ok(weir_runtime_trim(f.runtime, 0, &released));
+    ok(trim_keeping(f.runtime, 0, &released));
     assert_int_equal(released, 0);
     assert_int_equal(stats_of(f.runtime).held, 2 * MIB);
     script.keeps = false;
@@ -304,7 +307,7 @@ static void records_do_not_grow(void **state)
         give(&f, i % 2 ? q : p);
         assert_int_equal(records(&f), 1);
         if (i % 100 == 99) {
-            ok(weir_runtime_trim(f.runtime, 0, NULL));
+            ok(weir_runtime_trim(f.runtime, NULL, NULL));
             assert_int_equal(records(&f), 0);
         }
     }

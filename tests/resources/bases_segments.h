@@ -6,7 +6,7 @@
 
 #include "memory/segments.h"
 
-#include <weir/layout.h>
+#include <weir/stats.h>
 #include <weir/uses.h>
 
 /* A driver that cannot map memory: the faulty one, with what it is asked for written down. */
@@ -67,8 +67,8 @@ static inline fixture start(uint64_t budget)
 
 static inline void end(fixture *f)
 {
-    ok(weir_client_close(f->one));
-    ok(weir_client_close(f->two));
+    ok(weir_client_destroy(f->one));
+    ok(weir_client_destroy(f->two));
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     end_over(f->runtime);

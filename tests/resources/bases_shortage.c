@@ -80,7 +80,7 @@ static void a_device_that_is_full(void **state)
     char *p = take(&f, 6 * MIB);
     assert_ptr_equal(p, idle); /* the best fit */
     give(&f, p);
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     p = take(&f, 5 * MIB);
     assert_int_equal(script.asked, 5 * MIB);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.two, 7 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &none));
@@ -145,10 +145,10 @@ static void secrets_behind_a_block(void **state)
     (void)state;
     fixture f = start(128 * MIB);
     weir_client *secret;
-    ok(weir_client_open(f.runtime,
-                        &(weir_client_options){
-                            .struct_size = sizeof(weir_client_options), .name = "secret", .scrub = WEIR_SCRUB_OTHERS},
-                        &secret));
+    ok(weir_client_create(f.runtime,
+                          &(weir_client_options){
+                              .struct_size = sizeof(weir_client_options), .name = "secret", .scrub = WEIR_SCRUB_OTHERS},
+                          &secret));
     char *p = allocate(secret, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), *rest = take(&f, 17 * MIB);
     memset(p, 0x5e, 3 * MIB);
     ok(weir_free(secret, p, WEIR_STREAM_HOST));
@@ -164,7 +164,7 @@ static void secrets_behind_a_block(void **state)
         assert_int_equal(p[i], 0);
     give(&f, p);
     give(&f, rest);
-    ok(weir_client_close(secret));
+    ok(weir_client_destroy(secret));
     end(&f);
 }
 
@@ -208,7 +208,9 @@ static void random_blocks(void **state)
             refused++;
         }
         if (i % 500 == 499)
-            ok(weir_runtime_trim(f.runtime, (uint64_t)i * 4096, NULL));
+            ok(weir_runtime_trim(
+                f.runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = (uint64_t)i * 4096},
+                NULL));
         assert_int_equal(stats_of(f.runtime).held, f.base->held);
     }
     print_message("%llu of %d requests were refused, %llu pieces of the driver's\n", (unsigned long long)refused,
@@ -218,7 +220,7 @@ static void random_blocks(void **state)
             ok(weir_free(f.one, blocks[k].start, blocks[k].stream));
     ok(weir_stream_synchronize(f.a));
     ok(weir_stream_synchronize(f.b));
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     assert_int_equal(stats_of(f.runtime).held, 0);
     end(&f);
 }
@@ -251,7 +253,7 @@ static void *work(void *user)
             blocks[k] = p;
             blocks[k][0] = blocks[k][bytes[k] - 1] = mark;
         }
-        if (i % 16 == 15 && weir_runtime_trim(w->f->runtime, 0, NULL) != WEIR_OK)
+        if (i % 16 == 15 && weir_runtime_trim(w->f->runtime, NULL, NULL) != WEIR_OK)
             w->damaged = true;
     }
     return NULL;
@@ -275,7 +277,7 @@ static void threads(void **state)
     }
     ok(weir_stream_synchronize(f.a));
     ok(weir_stream_synchronize(f.b));
-    ok(weir_runtime_trim(f.runtime, 0, NULL));
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
     assert_int_equal(stats_of(f.runtime).held, 0);
     assert_int_equal(records(&f), 0);
     end(&f);

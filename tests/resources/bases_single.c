@@ -1,6 +1,7 @@
 /* The resources direct and async from the inside: what is found and remembered, and what the books say of a driver that
  * refuses. */
 #include "bases_single.h"
+#include "trim.h"
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ static void an_address_that_went_to_another_runtime(void **state)
     assert_ptr_equal(details_of(p).runtime, other);
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(other));
     end(f);
 }
@@ -97,7 +98,7 @@ static void what_it_grows_back_over_is_as_it_was(void **state)
         weir_client *secret;
         weir_stream stream;
         void *p;
-        ok(weir_client_open(f->runtime, &options, &secret));
+        ok(weir_client_create(f->runtime, &options, &secret));
         ok(weir_stream_acquire(f->runtime, &stream));
         ok(weir_alloc(secret, 60 * KIB, stream, WEIR_CLASS_KV, &p));
         ok(weir_stream_synchronize(stream));
@@ -112,7 +113,7 @@ static void what_it_grows_back_over_is_as_it_was(void **state)
             assert_int_equal(((char *)p)[k], 3);
         ok(weir_free(secret, p, WEIR_STREAM_HOST));
         ok(weir_stream_release(stream));
-        ok(weir_client_close(secret));
+        ok(weir_client_destroy(secret));
         end(f);
     }
 }
@@ -212,7 +213,7 @@ static void the_books_follow_the_pool(void **state)
     assert_true(pool_held() < held);
     ok(weir_runtime_set_budget(f->runtime, MIB));
     held = stats_of(f->runtime).held;
-    ok(weir_runtime_trim(f->runtime, 0, &released));
+    ok(trim_keeping(f->runtime, 0, &released));
     assert_int_equal(released, held);
     assert_int_equal(pool_held(), 0);
     script.refuse_held = true; /* what it has is then unknown, and nothing is lost by that */
@@ -220,14 +221,14 @@ static void the_books_follow_the_pool(void **state)
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
     script.refuse_held = false;
     ok(weir_stream_synchronize(f->a));
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
     assert_int_equal(stats_of(f->runtime).held, 0);
     end(f);
 }
 
 static void trim_meanwhile(void)
 {
-    ok(weir_runtime_trim(in_hook->runtime, 0, NULL));
+    ok(weir_runtime_trim(in_hook->runtime, NULL, NULL));
 }
 
 /* An answer that is old when it comes is none. */
@@ -301,7 +302,7 @@ static void secrets_are_not_handed_on(void **state)
     fixture *f = make("async", MIB);
     weir_client_options o = {.struct_size = sizeof o, .name = "secret", .scrub = WEIR_SCRUB_OTHERS};
     weir_client *secret;
-    ok(weir_client_open(f->runtime, &o, &secret));
+    ok(weir_client_create(f->runtime, &o, &secret));
     unsigned char *p = allocate(secret, 1000, f->a, WEIR_CLASS_KV);
     gate g = GATE;
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
@@ -313,7 +314,7 @@ static void secrets_are_not_handed_on(void **state)
     for (size_t i = 0; i < 1000; i++)
         assert_int_equal(p[i], 0);
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(secret));
+    ok(weir_client_destroy(secret));
     end(f);
 }
 

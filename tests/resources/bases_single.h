@@ -122,8 +122,8 @@ static inline fixture *make(const char *resource, uint64_t budget)
 
 static inline void end(fixture *f)
 {
-    ok(weir_client_close(f->one));
-    ok(weir_client_close(f->two));
+    ok(weir_client_destroy(f->one));
+    ok(weir_client_destroy(f->two));
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     end_over(f->runtime);

@@ -17,7 +17,7 @@ static bool open_elsewhere(void)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 16 * MIB, .resource = "mapped"};
     weir_client_options client = {.struct_size = sizeof client, .name = "elsewhere"};
     return weir_runtime_create(place.device, &options, &other.runtime) == WEIR_OK &&
-           weir_client_open(other.runtime, &client, &other.client) == WEIR_OK &&
+           weir_client_create(other.runtime, &client, &other.client) == WEIR_OK &&
            weir_stream_acquire(other.runtime, &other.stream) == WEIR_OK &&
            weir_alloc(other.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &other.block) == WEIR_OK;
 }
@@ -25,7 +25,7 @@ static bool open_elsewhere(void)
 static bool close_elsewhere(void)
 {
     return weir_free(other.client, other.block, WEIR_STREAM_HOST) == WEIR_OK &&
-           weir_stream_release(other.stream) == WEIR_OK && weir_client_close(other.client) == WEIR_OK &&
+           weir_stream_release(other.stream) == WEIR_OK && weir_client_destroy(other.client) == WEIR_OK &&
            weir_runtime_destroy(other.runtime) == WEIR_OK;
 }
 

@@ -59,7 +59,7 @@ static void the_books_follow_a_block(void **state)
     assert_true(e.client == f->two && e.memory_class == WEIR_CLASS_KV && e.block.generation != d.block.generation);
     check_books(f, d.charged + e.charged, 2, 0);
     weir_client_stats c = WEIR_INIT(weir_client_stats);
-    ok(weir_client_snapshot(f->two, &c));
+    ok(weir_client_info(f->two, &c));
     assert_true(c.live == e.charged && c.live_class[WEIR_CLASS_KV] == e.charged && c.blocks == 1);
     gate *g = hold_up(f, f->a);
     ok(weir_free(f->one, p, f->a));

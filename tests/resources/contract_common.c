@@ -31,8 +31,8 @@ int tear_down(void **state)
     ok(weir_stream_release(f->b));
     settle(f);
     check_empty(f->runtime);
-    ok(weir_client_close(f->one));
-    ok(weir_client_close(f->two));
+    ok(weir_client_destroy(f->one));
+    ok(weir_client_destroy(f->two));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;
@@ -61,7 +61,8 @@ bool freeing_waits(void)
 
 void settle(const fixture *f)
 {
-    ok(weir_runtime_trim(f->runtime, UINT64_MAX, NULL));
+    ok(weir_runtime_trim(f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
+                         NULL));
 }
 
 snapshot settled(const fixture *f)

@@ -79,7 +79,7 @@ static void a_maximum_is_met_exactly(void **state)
     ok(weir_free(small, p, f->a));
     for (int i = 0; i < 5; i++)
         ok(weir_free(small, blocks[i], i % 2 ? f->a : f->b));
-    ok(weir_client_close(small));
+    ok(weir_client_destroy(small));
 }
 
 static void a_guarantee_is_never_lent(void **state)
@@ -95,7 +95,7 @@ static void a_guarantee_is_never_lent(void **state)
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
     check_only_refused(f, &before, 1);
     weir_client_options options = {.struct_size = sizeof options, .name = "late", .guaranteed = 1};
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_open(f->runtime, &options, &late));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_create(f->runtime, &options, &late));
     size_t bytes = PIECE - (details_of(pieces[0]).charged - details_of(pieces[0]).bytes);
     for (int i = 0; i < SURE / PIECE; i++)
         own[i] = take(sure, bytes, f->a);
@@ -107,13 +107,13 @@ static void a_guarantee_is_never_lent(void **state)
     give_pieces(f, f->one, BUDGET - SURE, pieces);
     /* Nor does an own guarantee reach into that of another, who has nothing yet. */
     options.guaranteed = SURE;
-    ok(weir_client_open(f->runtime, &options, &late));
+    ok(weir_client_create(f->runtime, &options, &late));
     take_pieces(f, sure, BUDGET - SURE, pieces);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(sure, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, BUDGET - SURE, 0, BUDGET);
     give_pieces(f, sure, BUDGET - SURE, pieces);
-    ok(weir_client_close(late));
-    ok(weir_client_close(sure));
+    ok(weir_client_destroy(late));
+    ok(weir_client_destroy(sure));
 }
 
 /* What is freed and not yet passed is waited for, or refused where that is not wanted or takes too long. One that waited where it is
@@ -212,7 +212,7 @@ static void a_loop_at_the_limit_goes_on(void **state)
     ok(weir_free(f->one, rest, f->a));
     settle(f);
     assert_int_equal(take_snapshot(f->runtime).device.refusals, 0);
-    ok(weir_client_close(narrow));
+    ok(weir_client_destroy(narrow));
 }
 
 static void peaks(void **state)

@@ -122,12 +122,12 @@ static void a_client_is_not_closed_over_its_blocks(void **state)
     fixture *f = *state;
     weir_client *short_lived = open_client(f->runtime, "short-lived", 0, 0);
     void *p = take(short_lived, 1000, f->a);
-    fails(WEIR_ERR_BUSY, weir_client_close(short_lived));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(short_lived));
     detail_names("short-lived");
     gate *g = hold_up(f, f->a);
     ok(weir_free(short_lived, p, f->a));
     let_go_later(f, g);
-    ok(weir_client_close(short_lived)); /* what is pending is waited for */
+    ok(weir_client_destroy(short_lived)); /* what is pending is waited for */
     assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
 }
 

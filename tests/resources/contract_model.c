@@ -131,7 +131,7 @@ static void check_ledger(model *m)
 {
     weir_client_stats c = WEIR_INIT(weir_client_stats);
     for (int i = 0; i < 2; i++) {
-        ok(weir_client_snapshot(m->clients[i], &c));
+        ok(weir_client_info(m->clients[i], &c));
         assert_int_equal(c.live, m->bytes[i]);
     }
 }
@@ -147,7 +147,9 @@ static void step(model *m)
     else if (what < 98)
         resize_one(m, draw(m, m->count));
     else if (what == 98)
-        ok(weir_runtime_trim(m->f->runtime, draw(m, BUDGET), NULL));
+        ok(weir_runtime_trim(m->f->runtime,
+                             &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = draw(m, BUDGET)},
+                             NULL));
     else {
         snapshot s = settled(m->f);
         assert_int_equal(s.device.live, charged);

@@ -154,7 +154,7 @@ static void a_free_is_pending_while_its_stream_is_held(void **state)
     ok(weir_free(f->one, p, f->a));
     assert_int_equal(details_of(p).state, hands_on() ? WEIR_BLOCK_FREE : WEIR_BLOCK_PENDING);
     weir_client_stats c = WEIR_INIT(weir_client_stats);
-    ok(weir_client_snapshot(f->one, &c));
+    ok(weir_client_info(f->one, &c));
     assert_int_equal(c.pending, hands_on() ? 0 : charged);
     if (!freeing_waits()) /* others are not held up */
         ok(weir_free(f->one, q, f->b));

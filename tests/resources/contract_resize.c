@@ -1,5 +1,6 @@
 /* weir_resize and weir_runtime_trim, as far as the stack's features go, and what is answered where they end. */
 #include "resources/contract.h"
+#include "trim.h"
 
 static void a_block_shrinks(void **state)
 {
@@ -96,13 +97,13 @@ static void what_is_cached_can_be_trimmed(void **state)
     ok(weir_free(f->one, p, f->a));
     ok(weir_stream_synchronize(f->a));
     uint64_t held = settled(f).device.held;
-    ok(weir_runtime_trim(f->runtime, 0, &released));
+    ok(trim_keeping(f->runtime, 0, &released));
     snapshot s = settled(f);
     assert_int_equal(held - released, s.device.held);
     check_filled(f, kept, 0x64, 5000);
     ok(weir_free(f->two, kept, WEIR_STREAM_HOST));
     held = settled(f).device.held;
-    ok(weir_runtime_trim(f->runtime, 0, &released));
+    ok(trim_keeping(f->runtime, 0, &released));
     s = settled(f);
     assert_int_equal(held - released, s.device.held);
     if (can(f, WEIR_FEATURE_TRIMS))
@@ -120,7 +121,7 @@ static void the_budget_can_be_lowered(void **state)
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_runtime_set_budget(f->runtime, live - 256));
     assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
     weir_status status = weir_runtime_set_budget(f->runtime, 16 * MIB);
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
     if (settled(f).device.held > 16 * MIB) { /* what is taken whole is not given back in part */
         assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
         assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);

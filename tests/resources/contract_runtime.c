@@ -44,7 +44,7 @@ static void a_runtime_ends_when_nobody_needs_it(void **state)
         ok(weir_fill(brief, p, 1, 1000000, stream));
         ok(weir_free(client, p, stream));
         ok(weir_free(client, q, stream));
-        ok(weir_client_close(client));
+        ok(weir_client_destroy(client));
         fails(WEIR_ERR_BUSY, weir_runtime_destroy(brief)); /* the stream */
         ok(weir_stream_release(stream));
         ok(weir_runtime_destroy(brief));

@@ -126,7 +126,9 @@ static void *reap(void *user)
     freer *r = user;
     weir_stats s = WEIR_INIT(weir_stats);
     while (!atomic_load(&all_freed)) {
-        r->failed += weir_runtime_trim(r->f->runtime, MIB, NULL) != WEIR_OK;
+        r->failed += weir_runtime_trim(r->f->runtime,
+                                       &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = MIB},
+                                       NULL) != WEIR_OK;
         r->failed += weir_snapshot(r->f->runtime, &s, NULL, 0, NULL) != WEIR_OK;
         r->failed += s.held != s.live + s.pending + s.cached + s.spare || s.live + s.pending > s.peak;
     }

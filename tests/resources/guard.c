@@ -1,5 +1,6 @@
 /* The guard: damage is found and told, what is freed is kept back, and stacks are read. */
 #include "resources/guard_fixture.h"
+#include <weir/guard.h>
 
 /* Damage ----------------------------------------------------------------------------------------------------------- */
 
@@ -208,7 +209,7 @@ static void what_was_forgotten_is_listed(void **state)
     assert_int_equal(sums[0].oldest.generation, blocks[1].generation);
     assert_int_equal(sums[1].bytes, 4000);
     assert_int_equal(sums[2].bytes, 50);
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
     assert_int_equal(atomic_load(&logged_count), 2); /* one line a tag, the client's alone */
     assert_non_null(strstr(logged[0], "bert has 2 live blocks of 5.9 KiB tagged \"odd\""));
     for (int i = 0; i < 4; i++)
@@ -216,7 +217,7 @@ static void what_was_forgotten_is_listed(void **state)
     ok(weir_free(other, p, WEIR_STREAM_HOST));
     ok(weir_guard_leaks(f->runtime, NULL, 0, &count));
     assert_int_equal(count, 0);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
 }
 
 static void old_and_new_structures(void **state)
@@ -310,7 +311,7 @@ static void a_request_that_fits_only_then_succeeds(void **state)
     assert_int_equal(pending(f), BUDGET);
     weir_client *other = open_client(f->runtime, "other", BUDGET / 2, 0); /* nor in a guarantee's way */
     assert_int_equal(pending(f), 0);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     ok(weir_alloc_with(f->client, &request, &block));
     ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
     ok(weir_runtime_set_budget(f->runtime, BUDGET / 2));

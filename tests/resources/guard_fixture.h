@@ -3,6 +3,7 @@
 #define GUARD_FIXTURE_H
 
 #include "resources/guard.h"
+#include <weir/guard.h>
 
 #include <stdatomic.h>
 
@@ -48,7 +49,7 @@ static inline int tear_down(void **state)
     fixture *f = *state;
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     check_empty(f->runtime);
     ok(weir_runtime_destroy(f->runtime));
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
@@ -118,7 +119,7 @@ static inline uint64_t pending(fixture *f)
 
 static inline void trim(fixture *f)
 {
-    ok(weir_runtime_trim(f->runtime, 0, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
 }
 
 static inline int set_up_small(void **state)

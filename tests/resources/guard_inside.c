@@ -1,5 +1,6 @@
 /* What cannot happen over a resource that works: the guard over one that hands out memory twice, and that fails. */
 #include "core.h"
+#include <weir/guard.h>
 #include "memory/adaptors/guard.h"
 
 #include <stdatomic.h>

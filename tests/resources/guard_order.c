@@ -1,5 +1,6 @@
 /* The guard's own work is ordered; beside much else it finds nothing where nothing is wrong. */
 #include "resources/guard_fixture.h"
+#include <weir/guard.h>
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 
@@ -121,7 +122,7 @@ static void *run(void *user)
             slots[at].pointer = NULL;
         }
         if (x % 97 == 0)
-            ok(weir_runtime_trim(w->f->runtime, 0, NULL));
+            ok(weir_runtime_trim(w->f->runtime, NULL, NULL));
     }
     return NULL;
 }
@@ -140,7 +141,7 @@ static void nothing_is_found_where_nothing_is_wrong(void **state)
     for (int i = 0; i < WORKERS; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < WORKERS; i++)
-        ok(weir_client_close(workers[i].client)); /* nothing of theirs stays pending */
+        ok(weir_client_destroy(workers[i].client)); /* nothing of theirs stays pending */
     for (int i = 0; i < WORKERS; i++)
         ok(weir_stream_release(workers[i].stream));
     assert_int_equal(count_reports(f), 0);

@@ -1,5 +1,6 @@
 /* guard(unmapped): behind each block stands a page that is mapped nowhere. */
 #include "resources/guard.h"
+#include <weir/guard.h>
 
 #include <signal.h>
 #include <spawn.h>
@@ -71,7 +72,7 @@ void a_block_apart_keeps_its_distance_from_the_next(void **state)
     assert_int_equal(blocks[1] - blocks[0], 2 * GRANULE);
     assert_int_equal(blocks[2] - blocks[1], 2 * GRANULE);
     ok(weir_free(client, blocks[1], WEIR_STREAM_HOST));
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     for (int i = 3; i < 5; i++) { /* two granules with the zone, where one was; whichever gap is looked at first */
         blocks[i] = allocate(client, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_true(blocks[i] > blocks[2]);
@@ -81,7 +82,7 @@ void a_block_apart_keeps_its_distance_from_the_next(void **state)
     for (int i = 0; i < 6; i++)
         if (i != 1)
             ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -109,7 +110,7 @@ void blocks_apart_leave_holes_and_serve_again(void **state)
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_guard_reports(runtime, NULL, 0, &count));
     assert_int_equal(count, 1);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     check_empty(runtime);
     ok(weir_runtime_destroy(runtime));
 }

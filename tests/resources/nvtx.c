@@ -39,7 +39,7 @@ static void check_marks(size_t heaps, size_t regions)
 /* Nothing is left. */
 static void end(void)
 {
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     check_marks(0, 0);
 }
@@ -112,7 +112,7 @@ static void test_a_resize_moves_the_edge(void **state)
     block = make(1000);
     check_sizes(block, 4096);
     ok(weir_free(client, block, WEIR_STREAM_HOST));
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     end();
 }
 
@@ -127,7 +127,7 @@ static void test_zones_and_quarantine_are_heap_and_no_region(void **state)
     ok(weir_free(client, block, WEIR_STREAM_HOST));
     check_marks(1, 0);
     check_heap(block, 256, 1024 + 256);
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     check_marks(0, 0);
     end();
 }
@@ -143,12 +143,12 @@ static void test_a_pending_block_stays_marked(void **state)
     char *block = make(1000);
     ok(weir_call(runtime, pass_gate, &g, stream));
     ok(weir_free(client, block, stream));
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     check_marks(1, 1);
     assert_int_equal(tool.tool_region(block), 1000);
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     check_marks(0, 0);
     ok(weir_stream_release(stream));
     end();
@@ -163,7 +163,7 @@ static void test_a_free_that_the_driver_refuses(void **state)
     control.stub_fail("cuMemFree", 1, 999);
     ok(weir_free(client, block, WEIR_STREAM_HOST));
     check_marks(0, 0);
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     assert_int_equal(control.stub_count("allocations"), 0);
     end();
 }
@@ -221,7 +221,7 @@ static void test_threads(void **state)
         assert_int_equal(pthread_join(threads[i], &failed), 0);
         assert_null(failed);
     }
-    ok(weir_runtime_trim(runtime, 0, NULL));
+    ok(weir_runtime_trim(runtime, NULL, NULL));
     end();
 }
 

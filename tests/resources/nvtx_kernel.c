@@ -100,14 +100,14 @@ int main(int argc, char **argv)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 64 << 20, .resource = stack};
     weir_client_options of_client = {.struct_size = sizeof of_client, .name = "poke"};
     ok(weir_runtime_create("cuda:0", &options, &runtime));
-    ok(weir_client_open(runtime, &of_client, &client));
+    ok(weir_client_create(runtime, &of_client, &client));
     ok(weir_alloc(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &block));
     if (freed)
         ok(weir_free(client, block, WEIR_STREAM_HOST));
     poke((char *)block + offset);
     if (!freed)
         ok(weir_free(client, block, WEIR_STREAM_HOST));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     printf("poked at %lld of %zu\n", offset, bytes);
     return 0;

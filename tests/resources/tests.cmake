@@ -81,3 +81,8 @@ endforeach()
 # The tests of single bases and adaptors.
 include(${CMAKE_CURRENT_LIST_DIR}/bases.cmake OPTIONAL)
 include(${CMAKE_CURRENT_LIST_DIR}/adaptors.cmake OPTIONAL)
+
+weir_test(resources-own-base resources/own_base.c)
+weir_test(resources-own-base-pool resources/own_base_pool.c
+  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
+add_dependencies(test-resources-own-base-pool stub-cuda)

@@ -182,14 +182,14 @@ static void by_its_name(void **state)
     weir_runtime_options o = {.struct_size = sizeof o, .budget = 32 * WI_MIB};
     assert_int_equal(weir_runtime_create("sim", &o, &runtime), WEIR_OK);
     weir_client_options c = {.struct_size = sizeof c, .name = "client"};
-    assert_int_equal(weir_client_open(runtime, &c, &client), WEIR_OK);
+    assert_int_equal(weir_client_create(runtime, &c, &client), WEIR_OK);
     assert_int_equal(weir_stream_acquire(runtime, &stream), WEIR_OK);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(weir_alloc(client, 5 * WI_MIB, stream, WEIR_CLASS_SCRATCH, &block), WEIR_OK);
         assert_int_equal(weir_fill(runtime, block, 1, 5 * WI_MIB, stream), WEIR_OK);
         assert_int_equal(weir_free(client, block, stream), WEIR_OK);
     }
-    assert_int_equal(weir_client_close(client), WEIR_OK);
+    assert_int_equal(weir_client_destroy(client), WEIR_OK);
     assert_int_equal(weir_stream_release(stream), WEIR_OK);
     assert_int_equal(weir_runtime_destroy(runtime), WEIR_OK);
 }

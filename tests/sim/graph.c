@@ -19,7 +19,7 @@ typedef struct fixture {
     weir_client *client, *other;
     weir_stream a, b;
     void *native;
-    weir_graph *graph;
+    weir_capture_pool *graph;
 } fixture;
 
 static void check_ok(weir_status status, const char *call, int line)
@@ -36,7 +36,7 @@ static weir_client *open_client(weir_runtime *runtime, const char *name)
 {
     weir_client_options options = {.struct_size = sizeof options, .name = name};
     weir_client *client;
-    ok(weir_client_open(runtime, &options, &client));
+    ok(weir_client_create(runtime, &options, &client));
     return client;
 }
 
@@ -73,8 +73,8 @@ static int tear_down(void **state)
     ok(weir_stream_release(f->b));
     weir_stats stats = stats_of(f);
     assert_int_equal(stats.live + stats.pending + stats.promised, 0);
-    ok(weir_client_close(f->client));
-    ok(weir_client_close(f->other));
+    ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->other));
     ok(weir_runtime_destroy(f->runtime));
     assert_string_equal(wrong, "");
     free(f);
@@ -93,9 +93,9 @@ static void no_call_breaks_a_capture(void **state)
 {
     fixture *f = *state;
     wi_device *device = f->runtime->device;
-    ok(weir_graph_open(f->client, &f->graph));
+    ok(weir_capture_pool_create(f->client, &f->graph));
     for (int round = 0; round < 3; round++) {
-        ok(weir_graph_begin(f->graph, f->a));
+        ok(weir_capture_pool_begin(f->graph, f->a));
         wi_sim_capture(device, f->native, true);
         uint64_t before = wi_sim_calls(WI_SIM_RECORD) + wi_sim_calls(WI_SIM_WAIT) + wi_sim_calls(WI_SIM_SYNCHRONIZE) +
                           wi_sim_calls(WI_SIM_ORDER);
@@ -112,11 +112,11 @@ static void no_call_breaks_a_capture(void **state)
                          wi_sim_calls(WI_SIM_ORDER);
         assert_int_equal(before, after);
         wi_sim_capture(device, f->native, false);
-        ok(weir_graph_end(f->graph, f->a));
-        ok(weir_graph_close(f->graph, f->a));
-        ok(weir_graph_open(f->client, &f->graph));
+        ok(weir_capture_pool_end(f->graph, f->a));
+        ok(weir_capture_pool_destroy(f->graph, f->a));
+        ok(weir_capture_pool_create(f->client, &f->graph));
     }
-    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));
 }
 
 /* Dropped in flight: what its launch reads and writes is as it left it, until it is done. */
@@ -125,16 +125,16 @@ static void a_launch_in_flight(void **state)
     fixture *f = *state;
     wi_device *device = f->runtime->device;
     uint32_t mine = WI_SIM_FIRST_VERSION + 1, theirs = WI_SIM_FIRST_VERSION + 2;
-    ok(weir_graph_open(f->client, &f->graph));
-    ok(weir_graph_begin(f->graph, f->a));
+    ok(weir_capture_pool_create(f->client, &f->graph));
+    ok(weir_capture_pool_begin(f->graph, f->a));
     void *temporary = allocate(f->client, BLOCK, f->a);
     ok(weir_free(f->client, temporary, f->a));
-    ok(weir_graph_end(f->graph, f->a));
+    ok(weir_capture_pool_end(f->graph, f->a));
     wi_sim_touch(device, f->native, temporary, BLOCK, true, mine);
     void *others = allocate(f->other, BUDGET - BLOCK, f->b);
     wi_sim_touch(device, weir_stream_native(f->b), others, BUDGET - BLOCK, true, theirs);
     wi_sim_touch(device, f->native, temporary, BLOCK, false, mine);
-    ok(weir_graph_close(f->graph, f->a));
+    ok(weir_capture_pool_destroy(f->graph, f->a));
     weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->b, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block block;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(f->other, &request, &block));
@@ -153,25 +153,25 @@ static void a_launch_in_flight(void **state)
 static void use_graphs(fixture *f)
 {
     void *blocks[3] = {NULL}, *again = NULL;
-    if (weir_graph_open(f->client, &f->graph) != WEIR_OK)
+    if (weir_capture_pool_create(f->client, &f->graph) != WEIR_OK)
         return;
-    if (weir_graph_begin(f->graph, f->a) == WEIR_OK) {
+    if (weir_capture_pool_begin(f->graph, f->a) == WEIR_OK) {
         for (int i = 0; i < 3; i++)
             (void)!weir_alloc(f->client, BLOCK << i, f->a, WEIR_CLASS_KV, &blocks[i]);
         if (weir_free(f->client, blocks[0], f->a) == WEIR_OK)
             blocks[0] = NULL;
-        ok(weir_graph_end(f->graph, f->a));
+        ok(weir_capture_pool_end(f->graph, f->a));
     }
     if (weir_free(f->client, blocks[1], f->b) == WEIR_OK)
         blocks[1] = NULL;
     if (blocks[2])
         (void)!weir_resize(f->client, blocks[2], BLOCK, f->b);
-    if (weir_graph_begin(f->graph, f->b) == WEIR_OK) {
+    if (weir_capture_pool_begin(f->graph, f->b) == WEIR_OK) {
         (void)!weir_alloc(f->client, BLOCK / 2, f->b, WEIR_CLASS_KV, &again);
-        ok(weir_graph_end(f->graph, f->b));
+        ok(weir_capture_pool_end(f->graph, f->b));
     }
-    if (weir_graph_close(f->graph, f->a) != WEIR_OK)
-        ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    if (weir_capture_pool_destroy(f->graph, f->a) != WEIR_OK)
+        ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));
     while (wi_sim_run(f->runtime->device, 0, 100))
         ;
     for (int i = 0; i < 3; i++)
@@ -189,7 +189,7 @@ static void failures_of_the_driver(void **state)
         use_graphs(f);
         happened = wi_sim_faults();
         wi_sim_arm(NULL, NULL);
-        (void)!weir_runtime_trim(f->runtime, 0, NULL);
+        (void)!weir_runtime_trim(f->runtime, NULL, NULL);
         weir_stats stats = stats_of(f);
         assert_int_equal(stats.live + stats.pending + stats.promised, 0);
         assert_int_equal(stats.allocations, stats.frees);

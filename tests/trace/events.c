@@ -1,10 +1,11 @@
 /* Events one by one: what each call leaves in a trace, and in which order. */
 #include "trace.h"
+#include <weir/trace.h>
 
 static int set_up(void **state)
 {
     fixture *f = start();
-    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    ok(weir_trace_create(f->runtime, NULL, &f->trace));
     *state = f;
     return 0;
 }
@@ -266,7 +267,7 @@ static void failures_with_their_kind(void **state)
     }
     nothing_more(f); /* nobody has asked whether the device is past the free */
     ok(weir_stream_release(foreign));
-    ok(weir_client_close(stranger));
+    ok(weir_client_destroy(stranger));
     ok(weir_runtime_destroy(other));
 }
 
@@ -275,10 +276,10 @@ static void what_is_live_comes_first(void **state)
     fixture *f = *state;
     void *p = tagged(f, 1000, "p"), *q = tagged(f, 300, "q"), *gone = tagged(f, 100, "gone");
     gate g = GATE;
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     free_behind(f->client, gone, f->a); /* pending, and no longer live */
-    ok(weir_trace_open(f->runtime, 0, &f->trace));
+    ok(weir_trace_create(f->runtime, NULL, &f->trace));
     weir_event one = next(f, WEIR_ACTION_ALLOCATE), two = next(f, WEIR_ACTION_ALLOCATE);
     assert_true((one.pointer == p && two.pointer == q) || (one.pointer == q && two.pointer == p));
     assert_int_equal(one.stream.id, 0);

@@ -1,5 +1,6 @@
 /* The binary file: what goes in comes out; what is cut off or damaged is told, and never believed. */
 #include "trace.h"
+#include <weir/trace.h>
 
 #include "trace/format.h"
 #include "trace/read_binary.h"
@@ -158,11 +159,11 @@ static void a_trace_and_its_file_say_the_same(void **state)
     weir_sink sink = WEIR_INIT(weir_sink);
     ok(weir_sink_binary(path, &sink));
     weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
     void *p = allocate(f->client, 1000, f->a, WEIR_CLASS_KV);
     ok(weir_launch_end(begin(f, f->b, p, WEIR_ACCESS_READ)));
     ok(weir_free(f->client, p, f->a));
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     f->trace = NULL;
     reader *r;
     weir_event e;

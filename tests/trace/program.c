@@ -2,6 +2,7 @@
  * frees on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's
  * function while the exit closes traces. */
 #include <weir/weir.h>
+#include <weir/trace.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,10 +50,10 @@ static void make_one_more(weir_log_level level, const char *text, void *user)
         return;
     if (calls == 1) {
         must(weir_runtime_create("host", &options, &late));
-        must(weir_client_open(late, &late_user, &client));
+        must(weir_client_create(late, &late_user, &client));
         must(weir_alloc(client, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
         must(weir_free(client, p, WEIR_STREAM_HOST));
-        must(weir_client_close(client));
+        must(weir_client_destroy(client));
     } else {
         puts(weir_status_name(weir_runtime_destroy(late)));
     }
@@ -66,8 +67,8 @@ int main(int argc, char **argv)
     weir_client *client;
     weir_stream a, b;
     options.name = "user, \"program\"";
-    must(weir_runtime_get(device, &rt));
-    must(weir_client_open(rt, &options, &client));
+    must(weir_runtime_get(device, NULL, &rt));
+    must(weir_client_create(rt, &options, &client));
     must(weir_stream_acquire(rt, &a));
     must(weir_stream_acquire(rt, &b));
     for (int i = 0; i < (strcmp(how, "killed") == 0 ? 2000 : 3); i++)
@@ -82,7 +83,7 @@ int main(int argc, char **argv)
     }
     must(weir_stream_release(a));
     must(weir_stream_release(b));
-    must(weir_client_close(client));
+    must(weir_client_destroy(client));
     puts(weir_detail());
     if (strcmp(how, "late") == 0)
         must(weir_log_set(make_one_more, NULL, WEIR_LOG_WARNING));

@@ -1,6 +1,7 @@
 /* The check of recorded programs: what is planted is found, by name, and what is ordered is not. The programs run on
  * the host driver; their work is what they say it is. */
 #include "trace.h"
+#include <weir/trace.h>
 
 #include "trace/race_check.h"
 
@@ -15,7 +16,7 @@ static int set_up(void **state)
 {
     recorded *r = calloc(1, sizeof *r);
     r->f = start();
-    ok(weir_trace_open(r->f->runtime, 0, &r->f->trace));
+    ok(weir_trace_create(r->f->runtime, NULL, &r->f->trace));
     *state = r;
     return 0;
 }
@@ -422,9 +423,9 @@ static void a_copy_reads_and_writes(void **state)
 static void what_was_there_before(void **state)
 {
     recorded *r = *state;
-    weir_trace_close(r->f->trace);
+    weir_trace_destroy(r->f->trace);
     void *p = make(r, r->f->a);
-    ok(weir_trace_open(r->f->runtime, 0, &r->f->trace));
+    ok(weir_trace_create(r->f->runtime, NULL, &r->f->trace));
     use(r, p, r->f->b, WEIR_ACCESS_READ);
     finds(r, -1, 0);
     give(r, p, r->f->a);

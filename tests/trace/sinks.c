@@ -1,5 +1,6 @@
 /* Sinks: who is called, when, in which order, and that nothing they do reaches the caller. */
 #include "trace.h"
+#include <weir/trace.h>
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -35,10 +36,10 @@ static weir_status hear(void *user, const weir_event *events, size_t count)
         weir_sink more = {.struct_size = sizeof more, .write = hear};
         fails(WEIR_ERR_BUSY, weir_trace_flush(l->trace));
         fails(WEIR_ERR_BUSY, weir_trace_add_sink(l->trace, &more));
-        weir_trace_close(l->trace);
+        weir_trace_destroy(l->trace);
     }
     if (l->runtime) {
-        ok(weir_runtime_trim(l->runtime, 0, NULL));
+        ok(weir_runtime_trim(l->runtime, NULL, NULL));
         assert_null(weir_runtime_log(l->runtime));
         fails(WEIR_ERR_BUSY, weir_runtime_destroy(l->runtime));
         detail_names("inside a sink");
@@ -80,7 +81,7 @@ static void open_with(fixture *f, listener *l, size_t count, size_t capacity)
         sinks[i] = sink_of(&l[i]);
     weir_trace_options options = {
         .struct_size = sizeof options, .capacity = capacity, .sinks = sinks, .sink_count = count};
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
 }
 
 static void churn(fixture *f, int times)
@@ -109,7 +110,7 @@ static void handed_out_by_calls_by_flushes_and_at_the_end(void **state)
     ok(weir_trace_flush(f->trace));
     ok(weir_trace_add_sink(f->trace, &third));
     churn(f, 5);
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     f->trace = NULL;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(l[i].events, 2031);
@@ -131,7 +132,7 @@ static int heard_count;
 static void hear_log(weir_log_level level, const char *text, void *user)
 {
     (void)level;
-    ok(weir_runtime_trim(user, 0, NULL)); /* no lock is held */
+    ok(weir_runtime_trim(user, NULL, NULL)); /* no lock is held */
     if (heard_count < 4)
         snprintf(heard[heard_count], sizeof heard[0], "%s", text);
     heard_count++;
@@ -180,7 +181,7 @@ static void a_sink_may_call_weir_but_not_its_trace(void **state)
     ok(weir_trace_flush(f->trace));
     l.trace = NULL;
     churn(f, 1);
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     f->trace = NULL;
     assert_true(l.seen[WEIR_ACTION_ALLOCATE] == 601 && !l.wrong);
     assert_int_equal(l.closes, 1);
@@ -193,19 +194,19 @@ static void bad_options(void **state)
     l = (listener){0};
     weir_sink sink = sink_of(&l);
     weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
-    fails(WEIR_ERR_INVALID, weir_trace_open_with(NULL, &options, &f->trace));
+    fails(WEIR_ERR_INVALID, weir_trace_create(NULL, &options, &f->trace));
     options.struct_size = 3;
-    fails(WEIR_ERR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
+    fails(WEIR_ERR_INVALID, weir_trace_create(f->runtime, &options, &f->trace));
     options.struct_size = sizeof options;
     sink.write = NULL;
-    fails(WEIR_ERR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
+    fails(WEIR_ERR_INVALID, weir_trace_create(f->runtime, &options, &f->trace));
     options.sinks = NULL;
-    fails(WEIR_ERR_INVALID, weir_trace_open_with(f->runtime, &options, &f->trace));
+    fails(WEIR_ERR_INVALID, weir_trace_create(f->runtime, &options, &f->trace));
     sink = sink_of(&l);
     options.sinks = &sink;
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
     weir_trace *second;
-    fails(WEIR_ERR_BUSY, weir_trace_open_with(f->runtime, &options, &second));
+    fails(WEIR_ERR_BUSY, weir_trace_create(f->runtime, &options, &second));
     assert_int_equal(l.closes, 0); /* still the caller's */
     fails(WEIR_ERR_INVALID, weir_trace_add_sink(f->trace, NULL));
     fails(WEIR_ERR_INVALID, weir_trace_add_sink(NULL, &sink));
@@ -227,7 +228,7 @@ static void a_full_disk_costs_events_and_nothing_else(void **state)
     ok(weir_sink_binary("/dev/full", &sinks[0]));
     ok(weir_sink_csv("/dev/full", &sinks[1]));
     weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks, .sink_count = 3};
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
     churn(f, 3000);
     assert_true(weir_trace_failed(f->trace) > 2);
     fails(WEIR_ERR_SYSTEM, weir_trace_flush(f->trace));
@@ -362,7 +363,7 @@ static void the_order_holds_under_threads(void **state)
     sink.close = NULL;
     sink.lost = NULL;
     weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
     pthread_t threads[THREADS + 1];
     void *failed = NULL;
     for (int i = 0; i <= THREADS; i++)
@@ -384,7 +385,7 @@ static void the_order_holds_under_threads(void **state)
     for (size_t i = 0; i < b->count; i++)
         assert_true(b->blocks[i].pending);
     assert_false(b->broken);
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     f->trace = NULL;
     free(b);
 }
@@ -423,7 +424,7 @@ static void an_end_comes_before_the_free(void **state)
     pthread_t thread;
     weir_sink sink = {.struct_size = sizeof sink, .user = b, .write = keep_book};
     weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
-    ok(weir_trace_open_with(f->runtime, &options, &f->trace));
+    ok(weir_trace_create(f->runtime, &options, &f->trace));
     /* Tickets are given back one after the other: the first block's long before the last one's. */
     enum { OTHERS = 50, ROUNDS = STEPS };
     weir_use uses[OTHERS + 1];
@@ -456,7 +457,7 @@ static void an_end_comes_before_the_free(void **state)
     assert_false(b->broken);
     for (int i = 0; i < OTHERS; i++)
         ok(weir_free(f->client, uses[i].block.pointer, f->a));
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     f->trace = NULL;
     free(b);
 }
@@ -470,9 +471,9 @@ static void *open_and_close(void *user)
         weir_sink sink = sink_of(&l);
         weir_trace_options options = {.struct_size = sizeof options, .capacity = 64, .sinks = &sink, .sink_count = 1};
         weir_trace *trace;
-        if (weir_trace_open_with(f->runtime, &options, &trace) != WEIR_OK)
+        if (weir_trace_create(f->runtime, &options, &trace) != WEIR_OK)
             return f;
-        weir_trace_close(trace);
+        weir_trace_destroy(trace);
         if (l.wrong || l.closes != 1)
             return f;
     }

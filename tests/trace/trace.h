@@ -3,6 +3,7 @@
 #define TESTS_TRACE_H
 
 #include "core.h"
+#include <weir/trace.h>
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -24,10 +25,10 @@ static inline fixture *start(void)
 static inline int end(void **state)
 {
     fixture *f = *state;
-    weir_trace_close(f->trace);
+    weir_trace_destroy(f->trace);
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;

@@ -67,7 +67,7 @@ static int tear_down(void **state)
     ok(weir_stream_release(first));
     ok(weir_stream_release(second));
     check_empty(runtime);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     return 0;
 }

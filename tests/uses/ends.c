@@ -93,7 +93,7 @@ static int tear_down(void **state)
         CUDA(f->runtime, "cuStreamDestroy", (void *), f->native);
         ok(weir_stream_release(f->own));
         check_empty(f->runtime);
-        ok(weir_client_close(f->client));
+        ok(weir_client_destroy(f->client));
         ok(weir_runtime_destroy(f->runtime));
         assert_int_equal(stub_count("events"), 0);
         assert_int_equal(stub_count("dead streams used"), f->dead_used);
@@ -178,10 +178,10 @@ static void all_can_be_had(fixture *f)
 {
     weir_trim_report report = {.struct_size = sizeof report};
     ok(weir_stream_synchronize(f->own));
-    ok(weir_runtime_empty_cache(f->runtime, &report));
+    ok(weir_runtime_trim(f->runtime, NULL, &report));
     for (int i = 0; i < 1000 && report.left > 0; i++) { /* the work of a stream that is gone comes to its end unseen */
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-        ok(weir_runtime_empty_cache(f->runtime, &report));
+        ok(weir_runtime_trim(f->runtime, NULL, &report));
     }
     assert_int_equal(report.unpassed, 0);
     assert_int_equal(report.left, 0);

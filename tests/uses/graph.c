@@ -1,5 +1,7 @@
 /* Pools of graphs: whose bytes they are, and when. */
 #include "graph.h"
+#include <weir/trace.h>
+#include "trim.h"
 
 /* A capture that allocates a block and frees it. */
 static void *capture_one(fixture *f, size_t bytes)
@@ -193,17 +195,17 @@ static void nobody_else_gets_them(void **state)
     ok(weir_capture_end(f->b));
     ok(weir_option_set("wait", NULL));
     uint64_t released;
-    ok(weir_runtime_trim(f->runtime, 0, &released));
+    ok(trim_keeping(f->runtime, 0, &released));
     assert_int_equal(pending(f), BUDGET - BLOCK);
 }
 
 static void of_other_captures_it_knows_nothing(void **state)
 {
     fixture *f = *state;
-    weir_graph *second;
+    weir_capture_pool *second;
     program p, q;
     (void)capture_one(f, BLOCK);
-    ok(weir_graph_open(f->client, &second));
+    ok(weir_capture_pool_create(f->client, &second));
     begin(f, second, f->b, &q);
     begin(f, f->graph, f->a, &p);
     void *mine = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV),
@@ -224,7 +226,7 @@ static void of_other_captures_it_knows_nothing(void **state)
     ok(weir_free(f->client, its, f->b));
     graph_has(f->graph, BLOCK, 0);
     graph_has(second, BLOCK, 0);
-    ok(weir_graph_close(second, f->b));
+    ok(weir_capture_pool_destroy(second, f->b));
     ok(weir_stream_synchronize(f->b));
     ok(weir_stream_synchronize(f->a));
     assert_int_equal(pending(f), BLOCK);
@@ -261,8 +263,8 @@ static void uses_elsewhere_are_waited_for(void **state)
         ok(weir_free(f->client, second, f->a));
         end(f, f->graph, f->a, &p);
         destroy(f, &p);
-        ok(weir_graph_close(f->graph, f->a));
-        ok(weir_graph_open(f->client, &f->graph));
+        ok(weir_capture_pool_destroy(f->graph, f->a));
+        ok(weir_capture_pool_create(f->client, &f->graph));
     }
 }
 
@@ -304,7 +306,7 @@ static void reservations_in_captures(void **state)
     weir_reservation *reservation;
     program p;
     void *held = capture_one(f, BLOCK);
-    ok(weir_reserve(f->client, BLOCK, 0, &reservation));
+    ok(weir_reservation_create(f->client, BLOCK, 0, &reservation));
     begin(f, f->graph, f->a, &p);
     weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->a, .reservation = reservation};
     weir_block block;
@@ -314,7 +316,7 @@ static void reservations_in_captures(void **state)
     graph_has(f->graph, BLOCK, 1);
     ok(weir_free_block(f->client, block, f->a));
     end(f, f->graph, f->a, &p);
-    ok(weir_reservation_release(reservation));
+    ok(weir_reservation_destroy(reservation));
     destroy(f, &p);
 }
 
@@ -335,8 +337,8 @@ static void closing_is_in_order(void **state)
     end(f, f->graph, f->a, &p);
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     launch(f, &p, f->a);
-    ok(weir_graph_close(f->graph, f->a));
-    ok(weir_graph_open(f->client, &f->graph));
+    ok(weir_capture_pool_destroy(f->graph, f->a));
+    ok(weir_capture_pool_create(f->client, &f->graph));
     assert_int_equal(pending(f), BLOCK);
     weir_block_details details = {.struct_size = sizeof details};
     ok(weir_block_info(temporary, &details));
@@ -369,8 +371,8 @@ static void closing_waits_for_uses(void **state)
     end(f, f->graph, f->a, &p);
     ok(weir_call(f->runtime, pass_gate, &g, f->b));
     ok(weir_free(f->client, block, f->b));
-    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
-    ok(weir_graph_open(f->client, &f->graph));
+    ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_create(f->client, &f->graph));
     assert_int_equal(pending(f), BLOCK);
     open_gate(&g);
     ok(weir_stream_synchronize(f->b));
@@ -382,8 +384,8 @@ static void closing_on_the_host_is_final(void **state)
 {
     fixture *f = *state;
     (void)capture_one(f, BLOCK);
-    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
-    ok(weir_graph_open(f->client, &f->graph));
+    ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_create(f->client, &f->graph));
     check_empty(f->runtime);
 }
 
@@ -394,40 +396,40 @@ static void what_is_refused(void **state)
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
     void *outside = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV), *held = capture_one(f, BLOCK);
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client)); /* for its block */
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client)); /* for its block */
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_ERR_INVALID, weir_graph_end(f->graph, f->a));
-    fails(WEIR_ERR_INVALID, weir_graph_begin(f->graph, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_graph_begin(f->graph, gone));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_graph_close(f->graph, gone));
-    ok(weir_graph_begin(f->graph, f->a));
-    fails(WEIR_ERR_BUSY, weir_graph_begin(f->graph, f->a));
-    fails(WEIR_ERR_BUSY, weir_graph_begin(f->graph, f->b));
-    detail_names("weir_graph_end");
+    fails(WEIR_ERR_INVALID, weir_capture_pool_end(f->graph, f->a));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_begin(f->graph, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_begin(f->graph, gone));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_destroy(f->graph, gone));
+    ok(weir_capture_pool_begin(f->graph, f->a));
+    fails(WEIR_ERR_BUSY, weir_capture_pool_begin(f->graph, f->a));
+    fails(WEIR_ERR_BUSY, weir_capture_pool_begin(f->graph, f->b));
+    detail_names("weir_capture_pool_end");
     fails(WEIR_ERR_BUSY, weir_capture_begin(f->a));
-    fails(WEIR_ERR_BUSY, weir_graph_close(f->graph, f->b));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_graph_close(f->graph, f->a));
+    fails(WEIR_ERR_BUSY, weir_capture_pool_destroy(f->graph, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_destroy(f->graph, f->a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(f->a));
     fails(WEIR_ERR_INVALID, weir_capture_end(f->a));
-    detail_names("weir_graph_end");
-    fails(WEIR_ERR_INVALID, weir_graph_end(f->graph, f->b));
+    detail_names("weir_capture_pool_end");
+    fails(WEIR_ERR_INVALID, weir_capture_pool_end(f->graph, f->b));
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, outside, f->a));
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, held, f->a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, outside, f->a));
     weir_request request = {.struct_size = sizeof request, .bytes = BLOCK, .stream = f->a, .flags = WEIR_ALLOC_ZEROED};
     weir_block block;
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc_with(f->client, &request, &block));
-    ok(weir_graph_end(f->graph, f->a));
+    ok(weir_capture_pool_end(f->graph, f->a));
     ok(weir_capture_begin(f->a));
-    fails(WEIR_ERR_BUSY, weir_graph_begin(f->graph, f->a));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_graph_close(f->graph, f->a));
-    fails(WEIR_ERR_INVALID, weir_graph_end(f->graph, f->a));
+    fails(WEIR_ERR_BUSY, weir_capture_pool_begin(f->graph, f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_destroy(f->graph, f->a));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_end(f->graph, f->a));
     ok(weir_capture_end(f->a));
     fails(WEIR_ERR_FOREIGN, weir_free(f->other, outside, f->a));
     unchanged(f->runtime, before);
     graph_has(f->graph, BLOCK, 0);
     ok(weir_free(f->client, outside, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
     char name[40];
     snprintf(name, sizeof name, "graph %llu open", (unsigned long long)info(f->graph).number);
     detail_names(name);
@@ -439,32 +441,32 @@ static void what_is_refused(void **state)
 static void nothing_and_none(void **state)
 {
     fixture *f = *state;
-    weir_graph *graph = f->graph;
-    weir_graph_details details = {.struct_size = sizeof details};
-    ok(weir_graph_close(NULL, f->a));
-    fails(WEIR_ERR_INVALID, weir_graph_begin(NULL, f->a));
-    fails(WEIR_ERR_INVALID, weir_graph_end(NULL, f->a));
-    fails(WEIR_ERR_INVALID, weir_graph_open(f->client, NULL));
-    fails(WEIR_ERR_INVALID, weir_graph_open(NULL, &graph));
-    fails(WEIR_ERR_INVALID, weir_graph_info(NULL, &details));
-    fails(WEIR_ERR_INVALID, weir_graph_info(f->graph, NULL));
+    weir_capture_pool *graph = f->graph;
+    weir_capture_pool_details details = {.struct_size = sizeof details};
+    ok(weir_capture_pool_destroy(NULL, f->a));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_begin(NULL, f->a));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_end(NULL, f->a));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_create(f->client, NULL));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_create(NULL, &graph));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_info(NULL, &details));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_info(f->graph, NULL));
     details.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_graph_info(f->graph, &details));
+    fails(WEIR_ERR_INVALID, weir_capture_pool_info(f->graph, &details));
     weir_runtime *second = make_runtime_of("guard(mapped)");
     weir_client *client = open_client(second, "guarded", 0, 0);
     weir_stream stream;
     ok(weir_stream_acquire(second, &stream));
-    fails(WEIR_ERR_UNSUPPORTED, weir_graph_open(client, &graph));
+    fails(WEIR_ERR_UNSUPPORTED, weir_capture_pool_create(client, &graph));
     assert_null(graph);
     detail_names("guard");
-    fails(WEIR_ERR_STREAM_MISUSE, weir_graph_begin(f->graph, stream));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_graph_close(f->graph, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_begin(f->graph, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_destroy(f->graph, stream));
     assert_int_equal(info(f->graph).stream.id, 0);
-    ok(weir_graph_begin(f->graph, f->b));
+    ok(weir_capture_pool_begin(f->graph, f->b));
     assert_int_equal(info(f->graph).stream.id, f->b.id);
-    ok(weir_graph_end(f->graph, f->b));
+    ok(weir_capture_pool_end(f->graph, f->b));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(second));
 }
 
@@ -504,10 +506,11 @@ static void a_trace_has_every_block(void **state)
     weir_event events[64];
     uint64_t live = 0, pending_at_end = 1;
     int allocations = 0, frees = 0;
-    ok(weir_trace_open(f->runtime, 64, &trace));
+    ok(weir_trace_create(f->runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = 64},
+                         &trace));
     void *block = capture_one(f, 2 * BLOCK);
     assert_ptr_equal(capture_one(f, BLOCK), block);
-    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));
     events[0].struct_size = sizeof events[0];
     size_t count;
     ok(weir_trace_read(trace, events, 64, &count));
@@ -524,8 +527,8 @@ static void a_trace_has_every_block(void **state)
     assert_int_equal(allocations, 2);
     assert_int_equal(frees, 2);
     assert_int_equal(pending_at_end, 0);
-    weir_trace_close(trace);
-    ok(weir_graph_open(f->client, &f->graph));
+    weir_trace_destroy(trace);
+    ok(weir_capture_pool_create(f->client, &f->graph));
 }
 
 #define EVERYWHERE(name) CASE(name, "mapped"), CASE(name, "direct"), CASE(name, "log(mapped)"), CASE(name, "segments")

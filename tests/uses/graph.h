@@ -26,7 +26,7 @@ typedef struct fixture {
     weir_runtime *runtime;
     weir_client *client, *other;
     weir_stream a, b;
-    weir_graph *graph;
+    weir_capture_pool *graph;
     const char *resource;
 } fixture;
 
@@ -58,7 +58,7 @@ static inline int set_up(void **state)
     f->other = open_client(f->runtime, "other", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->a));
     ok(weir_stream_acquire(f->runtime, &f->b));
-    ok(weir_graph_open(f->client, &f->graph));
+    ok(weir_capture_pool_create(f->client, &f->graph));
     *state = f;
     return 0;
 }
@@ -66,12 +66,12 @@ static inline int set_up(void **state)
 static inline int tear_down(void **state)
 {
     fixture *f = *state;
-    ok(weir_graph_close(f->graph, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
-    ok(weir_client_close(f->other));
+    ok(weir_client_destroy(f->client));
+    ok(weir_client_destroy(f->other));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;
@@ -104,10 +104,10 @@ static inline void *cuda(const char *name)
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)
 
-static inline void begin(fixture *f, weir_graph *graph, weir_stream stream, program *p)
+static inline void begin(fixture *f, weir_capture_pool *graph, weir_stream stream, program *p)
 {
     *p = (program){.count = 0};
-    ok(weir_graph_begin(graph, stream));
+    ok(weir_capture_pool_begin(graph, stream));
     if (on_cuda())
         CUDA(f, "cuStreamBeginCapture", (void *, int), weir_stream_native(stream), 0 /* global */);
 }
@@ -121,13 +121,13 @@ static inline void put(fixture *f, program *p, weir_stream stream, operation o)
                   : weir_fill(f->runtime, o.to, o.value, BLOCK, stream));
 }
 
-static inline void end(fixture *f, weir_graph *graph, weir_stream stream, program *p)
+static inline void end(fixture *f, weir_capture_pool *graph, weir_stream stream, program *p)
 {
     if (on_cuda()) {
         CUDA(f, "cuStreamEndCapture", (void *, void **), weir_stream_native(stream), &p->graph);
         p->runnable = NULL; /* a graph is not made runnable while another capture is under way */
     }
-    ok(weir_graph_end(graph, stream));
+    ok(weir_capture_pool_end(graph, stream));
 }
 
 static inline void perform(void *user)
@@ -171,16 +171,16 @@ static inline void holds(fixture *f, const void *block, uint8_t value)
     free(copy);
 }
 
-static inline weir_graph_details info(weir_graph *graph)
+static inline weir_capture_pool_details info(weir_capture_pool *graph)
 {
-    weir_graph_details details = {.struct_size = sizeof details};
-    ok(weir_graph_info(graph, &details));
+    weir_capture_pool_details details = {.struct_size = sizeof details};
+    ok(weir_capture_pool_info(graph, &details));
     return details;
 }
 
-static inline void graph_has(weir_graph *graph, uint64_t held, uint64_t live_blocks)
+static inline void graph_has(weir_capture_pool *graph, uint64_t held, uint64_t live_blocks)
 {
-    weir_graph_details details = info(graph);
+    weir_capture_pool_details details = info(graph);
     assert_int_equal(details.held, held);
     assert_true(held == 0 ? details.held_blocks == 0 : details.held_blocks > 0);
     assert_int_equal(details.live_blocks, live_blocks);

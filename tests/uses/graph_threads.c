@@ -14,27 +14,28 @@ static void *capture_often(void *user)
     worker *w = user;
     fixture *f = w->f;
     weir_stream stream = WEIR_STREAM_HOST;
-    weir_graph *graph = NULL;
+    weir_capture_pool *graph = NULL;
     uint64_t random = 77 + (uint64_t)w->number;
     int rounds = UNDER_TSAN ? 30 : 200;
-    w->wrong += weir_stream_acquire(f->runtime, &stream) != WEIR_OK || weir_graph_open(f->client, &graph) != WEIR_OK;
+    w->wrong +=
+        weir_stream_acquire(f->runtime, &stream) != WEIR_OK || weir_capture_pool_create(f->client, &graph) != WEIR_OK;
     for (int round = 0; round < rounds && !w->wrong; round++) {
         void *blocks[BLOCKS];
-        w->wrong += weir_graph_begin(graph, stream) != WEIR_OK;
+        w->wrong += weir_capture_pool_begin(graph, stream) != WEIR_OK;
         for (int i = 0; i < BLOCKS; i++)
             w->wrong += weir_alloc(f->client, 256 + next_random(&random) % (BLOCK / 4), stream, WEIR_CLASS_KV,
                                    &blocks[i]) != WEIR_OK;
         for (int i = 0; i < BLOCKS / 2; i++)
             w->wrong += weir_free(f->client, blocks[i], stream) != WEIR_OK;
-        w->wrong += weir_graph_end(graph, stream) != WEIR_OK;
+        w->wrong += weir_capture_pool_end(graph, stream) != WEIR_OK;
         for (int i = BLOCKS / 2; i < BLOCKS; i++)
             w->wrong += weir_free(f->client, blocks[i], stream) != WEIR_OK;
         if (round % 10 == 9) {
-            w->wrong += weir_graph_close(graph, stream) != WEIR_OK;
-            w->wrong += weir_graph_open(f->client, &graph) != WEIR_OK;
+            w->wrong += weir_capture_pool_destroy(graph, stream) != WEIR_OK;
+            w->wrong += weir_capture_pool_create(f->client, &graph) != WEIR_OK;
         }
     }
-    w->wrong += weir_graph_close(graph, stream) != WEIR_OK || weir_stream_release(stream) != WEIR_OK;
+    w->wrong += weir_capture_pool_destroy(graph, stream) != WEIR_OK || weir_stream_release(stream) != WEIR_OK;
     return NULL;
 }
 
@@ -57,15 +58,15 @@ static void several_threads(void **state)
     }
     for (int round = 0; round < (UNDER_TSAN ? 20 : 100); round++) { /* frees while it is closed */
         worker w = {.f = f};
-        ok(weir_graph_begin(f->graph, f->a));
+        ok(weir_capture_pool_begin(f->graph, f->a));
         for (int i = 0; i < BLOCKS; i++)
             w.blocks[i] = allocate(f->client, BLOCK / 8, f->a, WEIR_CLASS_KV);
-        ok(weir_graph_end(f->graph, f->a));
+        ok(weir_capture_pool_end(f->graph, f->a));
         assert_int_equal(pthread_create(&freeing, NULL, free_all, &w), 0);
-        ok(weir_graph_close(f->graph, f->a));
+        ok(weir_capture_pool_destroy(f->graph, f->a));
         pthread_join(freeing, NULL);
         assert_int_equal(w.wrong, 0);
-        ok(weir_graph_open(f->client, &f->graph));
+        ok(weir_capture_pool_create(f->client, &f->graph));
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);

@@ -35,7 +35,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     assert_int_equal(atomic_load(&lender_records), 0);
     assert_int_equal(atomic_load(&lender_misused), 0);
     ok(weir_runtime_destroy(f->runtime));
@@ -181,7 +181,7 @@ static void an_address_that_was_another_stream(void **state)
         allocate(f->client, BLOCK, again, WEIR_CLASS_KV); /* it has the place, and not what is in the other's order */
     assert_true(r != p && r != q);
     ok(weir_free(f->client, r, again));
-    ok(weir_runtime_empty_cache(f->runtime, NULL)); /* asks for a point behind all work */
+    ok(weir_runtime_trim(f->runtime, NULL, NULL)); /* asks for a point behind all work */
     assert_int_equal(pending(f), 2 * BLOCK);
     open_gate(&g);
     for (int i = 0; i < 1000 && pending(f) > 0; i++)
@@ -267,7 +267,7 @@ static void the_end_waits_for_threads_in_between(void **state)
     pthread_join(ending.thread, NULL);
     assert_false(ending.too_early);
     ok(weir_free(f.client, all, WEIR_STREAM_HOST));
-    ok(weir_client_close(f.client));
+    ok(weir_client_destroy(f.client));
     ok(weir_runtime_destroy(f.runtime));
 }
 

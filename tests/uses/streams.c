@@ -1,6 +1,7 @@
 /* Streams that are captured, streams of others, default streams, on the device that WEIR_TEST_DEVICE names, or the host.
  * What only CUDA has is left out elsewhere; tests/uses/others.c has the same on a driver of its own. */
 #include "core.h"
+#include <weir/block_pool.h>
 
 #include <dlfcn.h>
 
@@ -40,7 +41,7 @@ static int tear_down(void **state)
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;
@@ -241,28 +242,28 @@ static void pools_in_a_capture(void **state)
 {
     fixture *f = *state;
     for (int clears = 0; clears < 2; clears++) {
-        weir_blocks_options options = {.struct_size = sizeof options, .bytes = 256, .count = 8, .tag = "kv"};
-        options.flags = clears ? WEIR_BLOCKS_CLEAR : 0;
-        weir_blocks *pool;
-        weir_blocks_member *member;
+        weir_block_pool_options options = {.struct_size = sizeof options, .bytes = 256, .count = 8, .tag = "kv"};
+        options.flags = clears ? WEIR_BLOCK_POOL_CLEAR : 0;
+        weir_block_pool *pool;
+        weir_block_pool_member *member;
         uint32_t taken, more;
-        ok(weir_blocks_create(f->client, &options, &pool));
-        ok(weir_blocks_join(pool, f->client, 0, &member));
-        ok(weir_blocks_take(member, f->a, &taken));
+        ok(weir_block_pool_create(f->client, &options, &pool));
+        ok(weir_block_pool_member_create(pool, f->client, 0, &member));
+        ok(weir_block_pool_alloc(member, f->a, &taken));
         ok(weir_capture_begin(f->a));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_give(member, taken, 1, f->a));
-        detail_names("weir_blocks_give");
+        fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(member, taken, 1, f->a));
+        detail_names("weir_block_pool_free");
         if (clears)
-            fails(WEIR_ERR_STREAM_MISUSE, weir_blocks_take(member, f->a, &more));
+            fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(member, f->a, &more));
         else
-            ok(weir_blocks_take(member, f->a, &more));
+            ok(weir_block_pool_alloc(member, f->a, &more));
         ok(weir_capture_end(f->a));
-        ok(weir_blocks_give(member, taken, 1, f->a));
+        ok(weir_block_pool_free(member, taken, 1, f->a));
         if (!clears)
-            ok(weir_blocks_give(member, more, 1, f->a));
+            ok(weir_block_pool_free(member, more, 1, f->a));
         ok(weir_stream_synchronize(f->a));
-        ok(weir_blocks_leave(member));
-        ok(weir_blocks_destroy(pool));
+        ok(weir_block_pool_member_destroy(member));
+        ok(weir_block_pool_destroy(pool));
     }
 }
 
@@ -366,13 +367,13 @@ static void devices_that_are_not_there(void **state)
     weir_runtime *runtime = (weir_runtime *)state;
     static const char *const far[] = {"cuda:64", "cuda:99"};
     for (size_t i = 0; i < 2; i++) {
-        fails(WEIR_ERR_NOT_FOUND, weir_runtime_get(far[i], &runtime));
+        fails(WEIR_ERR_NOT_FOUND, weir_runtime_get(far[i], NULL, &runtime));
         assert_null(runtime);
         detail_names(far[i]);
         detail_names("from 0 to 63");
     }
     if (on_cuda()) {
-        fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("cuda:63", &runtime));
+        fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("cuda:63", NULL, &runtime));
         detail_names("cuda:63");
     }
 }

@@ -27,7 +27,7 @@ static void untracked_uses_are_misuse(void **state)
     ok(weir_launch_end(launch));
     ok(weir_free(client, use.block.pointer, stream));
     ok(weir_stream_release(stream));
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
 

@@ -30,7 +30,7 @@ static int tear_down(void **state)
     ok(weir_stream_release(f->b));
     ok(weir_stream_release(f->c));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     free(f);
     return 0;

@@ -1,6 +1,8 @@
 /* A fault at every driver call and at every host allocation of an arena's life: a clean status, parameters that stay
  * where and what they were, and nothing left when all is closed. */
 #include "workspace/fixture.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -89,12 +91,12 @@ static void use_arena(life *l, const weir_plan *small, const weir_plan *large)
                             .clear = true};
     static unsigned char in[1000];
     weir_arena *arena;
-    sooner_or_later(weir_arena_open(l->client, &o, &arena));
+    sooner_or_later(weir_arena_create(l->client, &o, &arena));
     sooner_or_later(weir_arena_add(arena, large, l->stream, NULL));
     sooner_or_later(weir_arena_begin(arena, 1, l->stream));
     sooner_or_later(weir_arena_write(arena, 1, 0, 0, in, sizeof in, l->stream));
     sooner_or_later(weir_arena_end(arena));
-    sooner_or_later(weir_arena_close(arena, l->stream));
+    sooner_or_later(weir_arena_destroy(arena, l->stream));
 }
 
 static void check_parameters(life *l)
@@ -123,8 +125,8 @@ static long live(long driver_fails_at, long host_fails_at, const weir_plan *smal
     allocations = 0;
     allocation_fails_at = host_fails_at;
     armed = true;
-    sooner_or_later(weir_arena_pool_get(l.runtime, NULL, &l.pool));
-    sooner_or_later(weir_parameters_open(l.client, &growing, &l.store));
+    sooner_or_later(weir_arena_pool_acquire(l.runtime, NULL, &l.pool));
+    sooner_or_later(weir_parameters_create(l.client, &growing, &l.store));
     add_parameters(&l);
     use_arena(&l, small, large);
     use_arena(&l, small, large); /* from the pool */
@@ -132,11 +134,11 @@ static long live(long driver_fails_at, long host_fails_at, const weir_plan *smal
     fault.fail_at = -1;
     long calls = fault.calls;
     check_parameters(&l);
-    ok(weir_arena_pool_put(l.pool));
+    ok(weir_arena_pool_release(l.pool));
     ok(weir_parameters_release(l.store));
     ok(weir_stream_release(l.stream));
     check_empty(l.runtime);
-    ok(weir_client_close(l.client));
+    ok(weir_client_destroy(l.client));
     ok(weir_runtime_destroy(l.runtime));
     assert_true(faults_nothing_left());
     return calls;
@@ -169,7 +171,7 @@ static weir_arena *last;
 
 static void one_more_becomes_idle(void)
 {
-    ok(weir_arena_close(last, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(last, WEIR_STREAM_HOST));
     exhausted = true;
 }
 
@@ -186,22 +188,22 @@ static void what_cannot_leave_the_pool_comes_back(void **state)
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     weir_client *client = open_client(runtime, "one", 0, 0);
-    ok(weir_arena_pool_get(runtime, &most, &o.pool));
+    ok(weir_arena_pool_acquire(runtime, &most, &o.pool));
     for (unsigned i = 0; i < FULL; i++)
-        ok(weir_arena_open(client, &o, &arenas[i]));
-    ok(weir_arena_open(client, &o, &last));
+        ok(weir_arena_create(client, &o, &arenas[i]));
+    ok(weir_arena_create(client, &o, &last));
     for (unsigned i = 0; i < FULL; i++)
-        ok(weir_arena_close(arenas[i], WEIR_STREAM_HOST));
+        ok(weir_arena_destroy(arenas[i], WEIR_STREAM_HOST));
     meanwhile = one_more_becomes_idle;
-    weir_status status = weir_arena_open(client, &o, &none);
+    weir_status status = weir_arena_create(client, &o, &none);
     exhausted = false;
     assert_int_equal(status, WEIR_ERR_SYSTEM);
     ok(weir_arena_pool_info(o.pool, &d));
     assert_int_equal(d.blocks, FULL + 1);
     assert_int_equal(d.kept, take_snapshot(runtime).device.live);
-    ok(weir_arena_pool_put(o.pool));
+    ok(weir_arena_pool_release(o.pool));
     check_empty(runtime);
-    ok(weir_client_close(client));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     assert_true(faults_nothing_left());
 }

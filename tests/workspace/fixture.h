@@ -3,6 +3,8 @@
 #define TESTS_ARENA_FIXTURE_H
 
 #include "planner/planning.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
 #include "sim/device/device.h"
 
 typedef struct fixture {
@@ -45,7 +47,7 @@ static inline int tear_down(void **state)
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
     check_empty(f->runtime);
-    ok(weir_client_close(f->client));
+    ok(weir_client_destroy(f->client));
     ok(weir_runtime_destroy(f->runtime));
     if (f->host)
         ok(weir_runtime_destroy(f->host));
@@ -130,7 +132,7 @@ static inline weir_plan *plan_of_one(uint64_t bytes)
 static inline weir_arena_tensor look(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
     weir_arena_tensor t = {.struct_size = sizeof t};
-    ok(weir_arena_look(arena, bucket, tensor, &t));
+    ok(weir_arena_tensor_info(arena, bucket, tensor, &t));
     return t;
 }
 
@@ -159,7 +161,7 @@ static inline weir_arena *open_arena(fixture *f, weir_arena_options o)
 {
     weir_arena *arena;
     o.struct_size = sizeof o;
-    ok(weir_arena_open(f->client, &o, &arena));
+    ok(weir_arena_create(f->client, &o, &arena));
     return arena;
 }
 

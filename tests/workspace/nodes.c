@@ -2,7 +2,8 @@
  * lie to the byte in what they look at, and what is not aligned as it wants is refused. */
 #include "workspace/fixture.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 enum { CHAIN = 12, ELEMENTS = 300 };
 
@@ -64,8 +65,8 @@ static void what_stays_is_never_reused(void **state)
         }
     }
     uint64_t given = 2432 + 320 + 640, each = 1216; /* rounded up to 64 */
-    weir_plan_summary s = WEIR_INIT(weir_plan_summary);
-    ok(weir_plan_summarize(plan, &s));
+    weir_plan_details s = WEIR_INIT(weir_plan_details);
+    ok(weir_plan_info(plan, &s));
     assert_int_equal(s.arena, given + 3 * each); /* the early output, and two of the chain */
     assert_true(s.proven);
     assert_int_equal(weir_plan_arena(bump, WEIR_KIND_DEVICE), given + CHAIN * each);
@@ -102,7 +103,7 @@ static void views_of_half_types_are_exact(void **state)
     assert_int_equal(inner.bytes, 6);
     assert_int_equal(inner.length, 6);
     fails(WEIR_ERR_INVALID, weir_arena_set_length(arena, 0, 4, 7)); /* the rest of the root is not its */
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
 }
 
@@ -122,7 +123,7 @@ static void a_view_beside_its_alignment_is_refused(void **state)
     ok(weir_buffers_add(list, &view, NULL));
     weir_plan *plan;
     weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_BUMP};
-    fails(WEIR_ERR_INVALID, weir_plan_make(list, &options, &plan));
+    fails(WEIR_ERR_INVALID, weir_plan_create(list, &options, &plan));
     detail_names("vector: a view that lies 64 bytes into b1, and so at 80");
     weir_buffers_destroy(list);
     list = empty_list();
@@ -134,7 +135,7 @@ static void a_view_beside_its_alignment_is_refused(void **state)
     const weir_plan *plans[] = {plan};
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
     assert_int_equal((uintptr_t)look(arena, 0, 2).pointer % 32, 0);
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
     weir_buffers_destroy(list);
 }

@@ -1,5 +1,6 @@
 /* Stores of parameters: they grow without moving anything, keep every byte, and refuse without a trace. */
 #include "workspace/fixture.h"
+#include <weir/workspace.h>
 
 enum { MOST = 64 };
 
@@ -12,7 +13,7 @@ static weir_parameters *open_store(fixture *f, weir_parameters_options o)
 {
     weir_parameters *store;
     o.struct_size = sizeof o;
-    ok(weir_parameters_open(f->client, &o, &store));
+    ok(weir_parameters_create(f->client, &o, &store));
     return store;
 }
 
@@ -111,7 +112,7 @@ static void what_is_expected_has_room_for_padding(void **state)
     weir_parameters_options most = {.struct_size = sizeof most, .expected = UINT64_MAX / 4, .alignment = 2 * MIB};
     weir_parameters *store;
     most.expected_count = UINT32_MAX; /* whose sum is too much for a device, and not for a number */
-    fails(WEIR_ERR_INVALID, weir_parameters_open(f->client, &most, &store));
+    fails(WEIR_ERR_INVALID, weir_parameters_create(f->client, &most, &store));
 }
 
 static void a_name_that_is_there_keeps_its_place(void **state)
@@ -267,10 +268,10 @@ static void the_last_holder_frees(void **state)
     fixture *f = *state;
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 64 * KIB});
     add_pattern(store, "w", WEIR_TYPE_F16, 10, 1);
-    ok(weir_parameters_share(store));
+    ok(weir_parameters_acquire(store));
     ok(weir_parameters_release(store));
     assert_true(holds_pattern(f, parameter(store, "w").pointer, 20, 1));
-    fails(WEIR_ERR_BUSY, weir_client_close(f->client));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
     ok(weir_parameters_release(store));
     assert_int_equal(live_of(f), 0);
     ok(weir_parameters_release(NULL));
@@ -338,11 +339,11 @@ static void a_callback_cannot_wait_for_itself(void **state)
     weir_parameters *store = open_store(f, (weir_parameters_options){.step = 4 * KIB});
     uint64_t id;
     inner = WEIR_OK;
-    ok(weir_pressure_add(f->runtime, 0, add_in_callback, store, &id));
+    ok(weir_pressure_register(f->runtime, 0, add_in_callback, store, &id));
     fails(WEIR_ERR_OUT_OF_MEMORY,
           weir_parameters_add(store, "w", WEIR_TYPE_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
     assert_int_equal(inner, WEIR_ERR_BUSY);
-    ok(weir_pressure_remove(f->runtime, id));
+    ok(weir_pressure_unregister(f->runtime, id));
     ok(weir_parameters_release(store));
 }
 
@@ -354,12 +355,12 @@ static void a_callback_cannot_wait_for_another_store(void **state)
     weir_parameters *other = open_store(f, (weir_parameters_options){.step = 4 * KIB, .tag = "other"});
     uint64_t id;
     inner = WEIR_OK;
-    ok(weir_pressure_add(f->runtime, 0, add_in_callback, other, &id));
+    ok(weir_pressure_register(f->runtime, 0, add_in_callback, other, &id));
     fails(WEIR_ERR_OUT_OF_MEMORY,
           weir_parameters_add(store, "w", WEIR_TYPE_U8, 65 * MIB, NULL, WEIR_STREAM_HOST, NULL));
     assert_int_equal(inner, WEIR_ERR_BUSY);
     assert_int_equal(store_details(other).count, 0);
-    ok(weir_pressure_remove(f->runtime, id));
+    ok(weir_pressure_unregister(f->runtime, id));
     add_pattern(other, "inner", WEIR_TYPE_U8, 1, 1); /* and it may go on */
     ok(weir_parameters_release(other));
     ok(weir_parameters_release(store));

@@ -1,6 +1,8 @@
 /* The pool of arenas' memory: what fits best, what is kept and for how long, whose bytes are seen, and in which
  * order. */
 #include "workspace/fixture.h"
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 static int set_up(void **state)
 {
@@ -11,7 +13,7 @@ static weir_arena_pool *get_pool(fixture *f, uint64_t cap, uint32_t waste)
 {
     weir_arena_pool_options o = {.struct_size = sizeof o, .cap = cap, .waste = waste};
     weir_arena_pool *pool;
-    ok(weir_arena_pool_get(f->runtime, &o, &pool));
+    ok(weir_arena_pool_acquire(f->runtime, &o, &pool));
     return pool;
 }
 
@@ -27,7 +29,7 @@ static weir_arena *open_room(fixture *f, weir_arena_pool *pool, weir_client *cli
 {
     weir_arena_options o = {.struct_size = sizeof o, .room = bytes, .pool = pool, .stream = stream, .clear = clear};
     weir_arena *arena;
-    ok(weir_arena_open(client ? client : f->client, &o, &arena));
+    ok(weir_arena_create(client ? client : f->client, &o, &arena));
     return arena;
 }
 
@@ -49,7 +51,7 @@ static uint64_t held_by(const weir_arena *arena)
 static void close_all(weir_arena **arenas, int count)
 {
     for (int i = 0; i < count; i++)
-        ok(weir_arena_close(arenas[i], WEIR_STREAM_HOST));
+        ok(weir_arena_destroy(arenas[i], WEIR_STREAM_HOST));
 }
 
 static void the_smallest_that_fits_is_taken(void **state)
@@ -71,10 +73,10 @@ static void the_smallest_that_fits_is_taken(void **state)
     assert_int_equal(pool_details(pool).kept, 2 * MIB);
     assert_int_equal(pool_details(pool).taken, 2);
     assert_int_equal(pool_details(pool).missed, 3);
-    ok(weir_arena_close(again, WEIR_STREAM_HOST));
-    ok(weir_arena_close(next, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(again, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(next, WEIR_STREAM_HOST));
     assert_int_equal(pool_details(pool).kept, 9 * MIB);
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
     assert_int_equal(live_of(f), 0);
 }
 
@@ -85,7 +87,7 @@ static void waste_is_bounded_and_lengths_are_real(void **state)
     weir_arena_pool *pool = get_pool(f, 32 * MIB, 25);
     weir_arena *huge = open_for(f, pool, 10 * MIB);
     void *base = base_of(huge);
-    ok(weir_arena_close(huge, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(huge, WEIR_STREAM_HOST));
     weir_arena *tiny = open_for(f, pool, 4 * KIB), *just_not = open_for(f, pool, 8 * MIB - 256);
     assert_ptr_not_equal(base_of(tiny), base);
     assert_int_equal(held_by(tiny), 4 * KIB);
@@ -94,14 +96,14 @@ static void waste_is_bounded_and_lengths_are_real(void **state)
         weir_arena *just = open_for(f, pool, 8 * MIB); /* 10 is 25 % more */
         assert_ptr_equal(base_of(just), base);
         assert_int_equal(held_by(just), 10 * MIB);
-        ok(weir_arena_close(just, WEIR_STREAM_HOST));
+        ok(weir_arena_destroy(just, WEIR_STREAM_HOST));
     }
     huge = open_for(f, pool, 10 * MIB);
     assert_ptr_equal(base_of(huge), base);
-    ok(weir_arena_close(huge, WEIR_STREAM_HOST));
-    ok(weir_arena_close(tiny, WEIR_STREAM_HOST));
-    ok(weir_arena_close(just_not, WEIR_STREAM_HOST));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_destroy(huge, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(tiny, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(just_not, WEIR_STREAM_HOST));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* A longer block than the plan is no longer plan: what an arena may touch is the plan's. */
@@ -109,7 +111,7 @@ static void bounds_are_the_plans(void **state)
 {
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 32 * MIB, 100);
-    ok(weir_arena_close(open_for(f, pool, MIB), WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(open_for(f, pool, MIB), WEIR_STREAM_HOST));
     weir_plan *plan = plan_of_one(600 * KIB), *more = plan_of_one(900 * KIB), *most = plan_of_one(3 * MIB);
     unsigned char byte = 1;
     weir_arena *arena =
@@ -124,9 +126,9 @@ static void bounds_are_the_plans(void **state)
     assert_int_equal(live_of(f), live);
     ok(weir_arena_add(arena, most, WEIR_STREAM_HOST, NULL));
     assert_int_equal(held_by(arena), 3 * MIB);
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     assert_int_equal(pool_details(pool).kept, 3 * MIB); /* as it has grown */
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
     weir_plan_destroy(plan);
     weir_plan_destroy(more);
     weir_plan_destroy(most);
@@ -147,16 +149,16 @@ static void the_cap_drops_what_idles_longest(void **state)
     assert_int_equal(live_of(f), 4 * MIB);
     weir_arena *again = open_for(f, pool, MIB);
     assert_ptr_equal(base_of(again), one);
-    ok(weir_arena_close(again, WEIR_STREAM_HOST)); /* now 3 is the oldest */
+    ok(weir_arena_destroy(again, WEIR_STREAM_HOST)); /* now 3 is the oldest */
     weir_arena *two = open_for(f, pool, 2 * MIB);
-    ok(weir_arena_close(two, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(two, WEIR_STREAM_HOST));
     assert_int_equal(pool_details(pool).kept, 3 * MIB);
     assert_int_equal(pool_details(pool).dropped, 2);
     uint64_t freed;
     ok(weir_arena_pool_trim(pool, NULL, 2 * MIB, &freed));
     assert_int_equal(freed, MIB);
     assert_int_equal(pool_details(pool).kept, 2 * MIB);
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* A block that somebody uses by its name cannot be freed: it stays, and does not count as dropped. */
@@ -168,16 +170,16 @@ static void what_cannot_be_dropped_is_not_counted(void **state)
     weir_block_details block = {.struct_size = sizeof block};
     weir_launch *launch;
     ok(weir_block_info(base_of(first), &block));
-    ok(weir_arena_close(first, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(first, WEIR_STREAM_HOST));
     ok(weir_launch_begin(f->runtime, f->a, &(weir_use){block.block, WEIR_ACCESS_READ}, 1, &launch));
-    fails(WEIR_ERR_BUSY, weir_arena_close(second, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_BUSY, weir_arena_destroy(second, WEIR_STREAM_HOST));
     assert_int_equal(pool_details(pool).dropped, 0);
     assert_int_equal(pool_details(pool).kept, 2 * MIB);
     assert_int_equal(held_by(second), MIB);
     weir_launch_abort(launch);
-    ok(weir_arena_close(second, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(second, WEIR_STREAM_HOST));
     assert_int_equal(pool_details(pool).dropped, 1);
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* Only what is needed is given up, the asking client's first. */
@@ -200,13 +202,13 @@ static void pressure_takes_what_it_needs(void **state)
     assert_int_equal(pool_details(pool).kept, 0);
     weir_arena_options o = {.struct_size = sizeof o, .room = 60 * MIB, .pool = pool};
     weir_arena *none;
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_arena_open(f->client, &o, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_arena_create(f->client, &o, &none));
     assert_null(none);
     ok(weir_free(f->client, p, WEIR_STREAM_HOST));
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
     ok(weir_free(f->client, r, WEIR_STREAM_HOST));
-    ok(weir_client_close(other));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_client_destroy(other));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* What is kept is what the ledger counts, also where a block is charged more than it serves with; so a shortage that
@@ -234,8 +236,8 @@ static void bytes_are_as_the_ledger_counts_them(void **state)
     assert_int_equal(freed, each);
     assert_int_equal(live_of(f), 20 * MIB - each);
     ok(weir_free(small, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(small));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_client_destroy(small));
+    ok(weir_arena_pool_release(pool));
     tear_down(&own);
 }
 
@@ -245,12 +247,12 @@ static void a_maximum_is_met_from_the_pool(void **state)
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
     weir_client *small = open_client(f->runtime, "small", 0, 8 * MIB);
-    ok(weir_arena_close(open_room(f, pool, small, 6 * MIB, WEIR_STREAM_HOST, false), WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(open_room(f, pool, small, 6 * MIB, WEIR_STREAM_HOST, false), WEIR_STREAM_HOST));
     void *p = allocate(small, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     assert_int_equal(pool_details(pool).kept, 0);
     ok(weir_free(small, p, WEIR_STREAM_HOST));
-    ok(weir_client_close(small));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_client_destroy(small));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* The ledger counts a block as what it was allocated for; so one of another class is left alone. */
@@ -258,20 +260,20 @@ static void another_class_is_never_taken(void **state)
 {
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 64 * MIB, 25);
-    ok(weir_arena_close(open_for(f, pool, MIB), WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(open_for(f, pool, MIB), WEIR_STREAM_HOST));
     weir_arena *kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_CLASS_KV});
     snapshot s = take_snapshot(f->runtime);
     assert_int_equal(s.clients[0].live_class[WEIR_CLASS_KV], MIB);
     assert_int_equal(s.clients[0].live_class[WEIR_CLASS_ACTIVATIONS], MIB); /* idle */
     void *base = base_of(kv);
-    ok(weir_arena_close(kv, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(kv, WEIR_STREAM_HOST));
     kv = open_arena(f, (weir_arena_options){.room = MIB, .pool = pool, .memory_class = WEIR_CLASS_KV});
     assert_ptr_equal(base_of(kv), base);
     weir_arena_options none = {.struct_size = sizeof none, .room = MIB, .pool = pool, .memory_class = WEIR_CLASS_COUNT};
     weir_arena *arena;
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &none, &arena));
-    ok(weir_arena_close(kv, WEIR_STREAM_HOST));
-    ok(weir_arena_pool_put(pool));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &none, &arena));
+    ok(weir_arena_destroy(kv, WEIR_STREAM_HOST));
+    ok(weir_arena_pool_release(pool));
 }
 
 static void another_clients_block_is_never_taken(void **state)
@@ -281,17 +283,17 @@ static void another_clients_block_is_never_taken(void **state)
     weir_client *other = open_client(f->runtime, "two", 0, 0);
     weir_arena *first = open_for(f, pool, MIB);
     void *base = base_of(first);
-    ok(weir_arena_close(first, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(first, WEIR_STREAM_HOST));
     weir_arena *second = open_room(f, pool, other, MIB, WEIR_STREAM_HOST, false);
     assert_ptr_not_equal(base_of(second), base);
-    ok(weir_arena_close(second, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_BUSY, weir_client_close(other)); /* it is live, and said to be */
+    ok(weir_arena_destroy(second, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_BUSY, weir_client_destroy(other)); /* it is live, and said to be */
     uint64_t freed;
     ok(weir_arena_pool_trim(pool, other, 0, &freed));
     assert_int_equal(freed, MIB);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     assert_int_equal(pool_details(pool).kept, MIB);
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* The second model of a client sees nothing of the first, if it says so. */
@@ -303,20 +305,20 @@ static void cleared_memory_is_zero_to_its_end(void **state)
     weir_arena *arena = open_for(f, pool, sizeof bytes);
     memset(bytes, 0xab, sizeof bytes);
     ok(weir_copy(f->runtime, base_of(arena), bytes, sizeof bytes, WEIR_STREAM_HOST));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     arena = open_room(f, pool, NULL, 280 * KIB, WEIR_STREAM_HOST, false);
     assert_true(holds(f, base_of(arena), bytes, sizeof bytes)); /* it has the same bytes */
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     arena = open_room(f, pool, NULL, 280 * KIB, f->a, true);
     ok(weir_stream_synchronize(f->a));
     assert_int_equal(held_by(arena), sizeof bytes);
     assert_true(holds(f, base_of(arena), zeros, sizeof zeros));
-    ok(weir_arena_close(arena, f->a));
+    ok(weir_arena_destroy(arena, f->a));
     arena = open_room(f, pool, NULL, MIB, WEIR_STREAM_HOST, true); /* not from the pool */
     assert_int_equal(pool_details(pool).taken, 2);
     assert_true(holds(f, base_of(arena), zeros, sizeof zeros));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_pool_release(pool));
 }
 
 /* An arena closed behind a stream's work serves another stream, which comes behind that. */
@@ -335,7 +337,7 @@ static void streams_are_kept_in_order(void **state)
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_copy(f->runtime, base, one, BYTES, f->a)); /* undeclared, on the stream of its close */
     ok(weir_copy(f->runtime, back, base, BYTES, f->a));
-    ok(weir_arena_close(first, f->a));
+    ok(weir_arena_destroy(first, f->a));
     weir_arena *second = open_room(f, pool, NULL, BYTES, f->b, false);
     assert_ptr_equal(base_of(second), base);
     ok(weir_copy(f->runtime, base, two, BYTES, f->b));
@@ -345,11 +347,11 @@ static void streams_are_kept_in_order(void **state)
     assert_int_equal(back[BYTES - 1], 1);
     assert_true(holds(f, base, two, BYTES));
     pthread_join(opener, NULL);
-    ok(weir_arena_close(second, f->b));
+    ok(weir_arena_destroy(second, f->b));
     free_pinned(f, one);
     free_pinned(f, two);
     free_pinned(f, back);
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
 }
 
 static void one_pool_a_runtime(void **state)
@@ -357,23 +359,23 @@ static void one_pool_a_runtime(void **state)
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 5 * MIB, 25), *same, *other;
     weir_runtime *runtime = make_runtime(80 * MIB);
-    ok(weir_arena_pool_get(f->runtime, NULL, &same));
+    ok(weir_arena_pool_acquire(f->runtime, NULL, &same));
     assert_ptr_equal(same, pool);
     weir_arena_pool_options o = {.struct_size = sizeof o, .cap = 6 * MIB};
-    fails(WEIR_ERR_CONFLICT, weir_arena_pool_get(f->runtime, &o, &same));
+    fails(WEIR_ERR_CONFLICT, weir_arena_pool_acquire(f->runtime, &o, &same));
     detail_names("5242880");
     detail_names("6291456");
     o.waste = 1001;
-    fails(WEIR_ERR_INVALID, weir_arena_pool_get(f->runtime, &o, &same));
-    ok(weir_arena_pool_get(runtime, NULL, &other));
+    fails(WEIR_ERR_INVALID, weir_arena_pool_acquire(f->runtime, &o, &same));
+    ok(weir_arena_pool_acquire(runtime, NULL, &other));
     assert_ptr_not_equal(other, pool);
     assert_int_equal(pool_details(other).cap, 10 * MIB); /* an eighth */
-    ok(weir_arena_pool_put(other));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(other));
+    ok(weir_arena_pool_release(pool));
     weir_arena *arena = open_for(f, pool, MIB);
-    ok(weir_arena_pool_put(pool)); /* the arena has it still */
+    ok(weir_arena_pool_release(pool)); /* the arena has it still */
     assert_int_equal(pool_details(pool).blocks, 0);
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST)); /* and goes with it */
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST)); /* and goes with it */
     assert_int_equal(live_of(f), 0);
     ok(weir_runtime_destroy(runtime));
 }
@@ -382,22 +384,22 @@ static void a_refused_order_leaves_the_block_idle(void **state)
 {
     fixture *f = *state;
     weir_arena_pool *pool = get_pool(f, 32 * MIB, 25);
-    ok(weir_arena_close(open_for(f, pool, MIB), WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(open_for(f, pool, MIB), WEIR_STREAM_HOST));
     weir_arena_pool_details before = pool_details(pool);
     weir_arena_options o = {.struct_size = sizeof o, .room = MIB, .pool = pool, .stream = f->a};
     weir_arena *arena;
     ok(weir_capture_begin(f->a));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_create(f->client, &o, &arena));
     ok(weir_capture_end(f->a));
     weir_arena_pool_details after = pool_details(pool);
     assert_memory_equal(&after.cap, &before.cap, offsetof(weir_arena_pool_details, waste) - sizeof(size_t));
     weir_arena *held = open_for(f, pool, MIB);
     ok(weir_capture_begin(f->a));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_close(held, f->a)); /* and so it stays */
+    fails(WEIR_ERR_STREAM_MISUSE, weir_arena_destroy(held, f->a)); /* and so it stays */
     ok(weir_capture_end(f->a));
     assert_int_equal(held_by(held), MIB);
-    ok(weir_arena_close(held, f->a));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_destroy(held, f->a));
+    ok(weir_arena_pool_release(pool));
 }
 
 typedef struct worker {
@@ -422,7 +424,7 @@ static void *churn(void *user)
         ok(weir_copy(w->f->runtime, back, end, sizeof back, stream));
         ok(weir_stream_synchronize(stream));
         assert_memory_equal(back, stamp, sizeof stamp);
-        ok(weir_arena_close(arena, stream));
+        ok(weir_arena_destroy(arena, stream));
         if (i % 64 == 0)
             ok(weir_arena_pool_trim(w->pool, NULL, MIB, NULL));
     }
@@ -446,7 +448,7 @@ static void threads_take_and_give(void **state)
     weir_arena_pool_details d = pool_details(pool);
     assert_true(d.taken > 0 && d.dropped > 0 && d.kept <= d.cap);
     assert_int_equal(live_of(f), d.kept);
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_pool_release(pool));
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* Captured graphs over an arena: their addresses stay good, whatever is added to the store or the arena meanwhile. */
 #include "uses/graph.h"
 
-#include <weir/arena.h>
+#include <weir/workspace.h>
+#include <weir/plan.h>
 
 static weir_plan *plan_of_one(uint64_t bytes)
 {
@@ -10,7 +11,7 @@ static weir_plan *plan_of_one(uint64_t bytes)
     weir_plan *plan;
     ok(weir_buffers_create(&list));
     ok(weir_buffers_add(list, &b, NULL));
-    ok(weir_plan_make(list, NULL, &plan));
+    ok(weir_plan_create(list, NULL, &plan));
     weir_buffers_destroy(list);
     return plan;
 }
@@ -40,15 +41,15 @@ static void growth_leaves_captured_addresses_good(void **state)
     weir_plan *small = plan_of_one(BLOCK), *large = plan_of_one(3 * BLOCK);
     weir_parameters *store;
     weir_arena *arena;
-    ok(weir_parameters_open(f->client, &small_steps, &store));
+    ok(weir_parameters_create(f->client, &small_steps, &store));
     add_filled(f, store, "w", 3, BLOCK);
     weir_arena_options o = {.struct_size = sizeof o, .plans = (const weir_plan *[]){small}, .plan_count = 1};
     o.parameters = store, o.room = 4 * BLOCK;
-    ok(weir_arena_open(f->other, &o, &arena));
+    ok(weir_arena_create(f->other, &o, &arena));
     weir_parameter w = {.struct_size = sizeof w};
     weir_arena_tensor out = {.struct_size = sizeof out};
     ok(weir_parameters_find(store, "w", &w));
-    ok(weir_arena_look(arena, 0, 0, &out));
+    ok(weir_arena_tensor_info(arena, 0, 0, &out));
     program p;
     begin(f, f->graph, f->a, &p);
     put(f, &p, f->a, (operation){out.pointer, w.pointer, 0});
@@ -69,7 +70,7 @@ static void growth_leaves_captured_addresses_good(void **state)
     destroy(f, &p);
     for (int i = 0; i < 2; i++)
         ok(weir_free(f->client, behind[i], f->b));
-    ok(weir_arena_close(arena, f->a));
+    ok(weir_arena_destroy(arena, f->a));
     ok(weir_parameters_release(store));
     weir_plan_destroy(small);
     weir_plan_destroy(large);

@@ -3,6 +3,8 @@
 #include "workspace/fixture.h"
 
 #include <weir/pressure.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 #include <weir/uses.h>
 #include <dlfcn.h>
 
@@ -15,7 +17,7 @@ static weir_parameters *open_store(fixture *f, uint64_t step)
 {
     weir_parameters_options o = {.struct_size = sizeof o, .step = step};
     weir_parameters *store;
-    ok(weir_parameters_open(f->client, &o, &store));
+    ok(weir_parameters_create(f->client, &o, &store));
     return store;
 }
 
@@ -30,7 +32,7 @@ static void an_aborted_run_is_over_and_remembers_nothing(void **state)
     weir_arena_abort(NULL);
     weir_arena_abort(arena); /* of no run: nothing */
     ok(weir_arena_begin(arena, 0, f->a));
-    fails(WEIR_ERR_BUSY, weir_arena_close(arena, f->a));
+    fails(WEIR_ERR_BUSY, weir_arena_destroy(arena, f->a));
     fails(WEIR_ERR_BUSY, weir_parameters_add(store, "v", WEIR_TYPE_U8, 100, NULL, f->b, NULL));
     weir_arena_abort(arena);
     assert_false(arena_details(arena).running);
@@ -38,7 +40,7 @@ static void an_aborted_run_is_over_and_remembers_nothing(void **state)
     ok(weir_parameters_add(store, "v", WEIR_TYPE_U8, 100, NULL, f->b, NULL));
     ok(weir_arena_begin(arena, 0, f->b));
     ok(weir_arena_end(arena));
-    ok(weir_arena_close(arena, f->b));
+    ok(weir_arena_destroy(arena, f->b));
     ok(weir_parameters_release(store));
     weir_plan_destroy(plan);
 }
@@ -62,7 +64,7 @@ static void nobody_waits_for_an_aborted_run(void **state)
     ok(weir_stream_synchronize(f->b)); /* or it never ends */
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
-    ok(weir_arena_close(arena, f->b));
+    ok(weir_arena_destroy(arena, f->b));
     weir_plan_destroy(plan);
 }
 
@@ -77,11 +79,11 @@ static void a_run_whose_stream_is_gone_can_be_taken_back(void **state)
     ok(weir_arena_begin(arena, 0, gone));
     ok(weir_stream_release(gone)); /* which waits for its work */
     fails(WEIR_ERR_STREAM_MISUSE, weir_arena_end(arena));
-    fails(WEIR_ERR_BUSY, weir_arena_close(arena, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_BUSY, weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_arena_abort(arena);
     ok(weir_arena_begin(arena, 0, f->a));
     ok(weir_arena_end(arena));
-    ok(weir_arena_close(arena, f->a));
+    ok(weir_arena_destroy(arena, f->a));
     weir_plan_destroy(plan);
 }
 
@@ -116,7 +118,7 @@ static void a_run_that_begins_meanwhile_refuses_the_new_block(void **state)
         meanwhile m = {.f = f, .end = end};
         m.arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
         m.hog = allocate(f->client, 60 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
-        ok(weir_pressure_add(f->runtime, 0, run_in_callback, &m, &id));
+        ok(weir_pressure_register(f->runtime, 0, run_in_callback, &m, &id));
         weir_status status = weir_parameters_add(store, "w", WEIR_TYPE_U8, 20 * MIB, NULL, WEIR_STREAM_HOST, NULL);
         assert_int_equal(status, end ? WEIR_OK : WEIR_ERR_BUSY); /* a run that is over does no harm */
         assert_int_equal(store_details(store).blocks, end);
@@ -130,8 +132,8 @@ static void a_run_that_begins_meanwhile_refuses_the_new_block(void **state)
         ok(weir_arena_begin(m.arena, 0, f->a)); /* this one has declared it */
         fails(WEIR_ERR_BUSY, weir_free(f->client, parameter(store, "w").pointer, f->a));
         ok(weir_arena_end(m.arena));
-        ok(weir_pressure_remove(f->runtime, id));
-        ok(weir_arena_close(m.arena, f->a));
+        ok(weir_pressure_unregister(f->runtime, id));
+        ok(weir_arena_destroy(m.arena, f->a));
         ok(weir_parameters_release(store));
     }
     weir_plan_destroy(plan);
@@ -205,7 +207,7 @@ static void runs_and_additions_refuse_or_see_each_other(void **state)
     assert_int_equal(store_details(a->store).count, ADDED);
     assert_true(run_once(a, arena));
     ok(weir_free(f->client, obstacle, WEIR_STREAM_HOST));
-    ok(weir_arena_close(arena, f->b));
+    ok(weir_arena_destroy(arena, f->b));
     ok(weir_parameters_release(a->store));
     free(a);
     weir_plan_destroy(plan);
@@ -230,8 +232,8 @@ static void lose_at(moment when, bool pooled)
     f.client = open_client(f.runtime, "one", 0, 0);
     ok(weir_stream_acquire(f.runtime, &f.a));
     if (pooled)
-        ok(weir_arena_pool_get(f.runtime, NULL, &pool));
-    ok(weir_parameters_open(f.client, NULL, &store));
+        ok(weir_arena_pool_acquire(f.runtime, NULL, &pool));
+    ok(weir_parameters_create(f.client, NULL, &store));
     ok(weir_parameters_add(store, "w", WEIR_TYPE_U8, 100, NULL, f.a, NULL));
     weir_arena *arena = open_arena(
         &f,
@@ -245,15 +247,15 @@ static void lose_at(moment when, bool pooled)
     if (when == SEEN_BY_THE_END) {
         fails(WEIR_ERR_DEVICE_LOST, weir_arena_end(arena));
         assert_true(arena_details(arena).running);
-        fails(WEIR_ERR_BUSY, weir_arena_close(arena, f.a));
+        fails(WEIR_ERR_BUSY, weir_arena_destroy(arena, f.a));
         weir_arena_abort(arena);
     } else if (when == SEEN_IN_THE_RUN) {
         fails(WEIR_ERR_DEVICE_LOST, weir_arena_write(arena, 0, 0, 0, bytes, sizeof bytes, f.a));
         ok(weir_arena_end(arena)); /* nothing is left that anybody would have to wait for */
     }
     assert_true(live_of(&f) > MIB);
-    ok(weir_arena_close(arena, f.a));
-    ok(weir_arena_pool_put(pool));
+    ok(weir_arena_destroy(arena, f.a));
+    ok(weir_arena_pool_release(pool));
     weir_parameters_details held = store_details(store);
     assert_int_equal(live_of(&f), held.charged);
     fails(WEIR_ERR_DEVICE_LOST, weir_parameters_add(store, "late", WEIR_TYPE_U8, sizeof bytes, bytes, f.a, NULL));
@@ -262,7 +264,7 @@ static void lose_at(moment when, bool pooled)
     ok(weir_parameters_release(store));
     weir_stats stats = take_snapshot(f.runtime).device;
     assert_int_equal(stats.live + stats.pending + stats.promised, 0);
-    ok(weir_client_close(f.client));
+    ok(weir_client_destroy(f.client));
     lose(false);
     weir_plan_destroy(plan);
 }

@@ -2,7 +2,8 @@
  * parameters found by tensor and by slot, runs in order. */
 #include "workspace/fixture.h"
 
-#include <weir/plan_nodes.h>
+#include <weir/plan.h>
+#include <weir/workspace.h>
 
 static int set_up(void **state)
 {
@@ -47,9 +48,9 @@ static void a_tensor_lies_where_the_plan_says(void **state)
     assert_int_equal(look(arena, 0, 3).length, 2048); /* 2044 bytes in it */
     assert_int_equal((uintptr_t)d.base[WEIR_KIND_DEVICE] % 256, 0);
     weir_arena_tensor t = {.struct_size = sizeof t};
-    fails(WEIR_ERR_INVALID, weir_arena_look(arena, 1, 0, &t));
-    fails(WEIR_ERR_INVALID, weir_arena_look(arena, 0, 8, &t));
-    ok(weir_arena_close(arena, f->a));
+    fails(WEIR_ERR_INVALID, weir_arena_tensor_info(arena, 1, 0, &t));
+    fails(WEIR_ERR_INVALID, weir_arena_tensor_info(arena, 0, 8, &t));
+    ok(weir_arena_destroy(arena, f->a));
     weir_plan_destroy(plan);
 }
 
@@ -78,7 +79,7 @@ static void copies_keep_to_the_tensor(void **state)
     assert_true(holds_pattern(f, look(arena, 0, 0).pointer, 1024, 5));
     assert_true(holds_pattern(f, look(arena, 0, 1).pointer, 2048, 6));
     ok(weir_arena_end(arena));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
 }
 
@@ -105,7 +106,7 @@ static void a_length_apart_from_the_slots(void **state)
     ok(weir_arena_set_length(arena, 0, 3, 2048)); /* all of the slot, beyond the plan's 2044 */
     fails(WEIR_ERR_INVALID, weir_arena_set_length(arena, 0, 3, 2049));
     detail_names("\"out\" cannot have 2049 bytes: its slot in arena has 2048");
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
 }
 
@@ -131,7 +132,7 @@ static void buckets_share_one_block(void **state)
     assert_ptr_equal(arena_details(arena).base[0], base);
     assert_ptr_equal(look(arena, 0, 3).pointer, before);
     assert_int_equal(live_of(f), weir_arena_bytes((const weir_plan *[]){larger}, 1, WEIR_KIND_DEVICE));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(small);
     weir_plan_destroy(large);
     weir_plan_destroy(larger);
@@ -158,8 +159,8 @@ static void what_cannot_grow_in_place_is_told(void **state)
     assert_int_equal(arena_details(roomy).buckets, 2);
     for (int i = 0; i < 4; i++)
         ok(weir_free(f->client, behind[i], WEIR_STREAM_HOST));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
-    ok(weir_arena_close(roomy, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(roomy, WEIR_STREAM_HOST));
     weir_plan_destroy(small);
     weir_plan_destroy(large);
     weir_plan_destroy(too_large);
@@ -204,7 +205,7 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
     ok(weir_buffers_from_nodes(nodes, 4, NULL, &list));
     weir_plan *plan = planned(list, 256);
     const weir_plan *plans[] = {plan};
-    ok(weir_parameters_open(
+    ok(weir_parameters_create(
         f->client, &(weir_parameters_options){.struct_size = sizeof(weir_parameters_options), .step = 256}, &store));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     assert_int_equal(look(arena, 0, 0).parameter.type, WEIR_TYPE_NONE);
@@ -224,7 +225,7 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
     assert_int_equal(live_of(f), weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE) + (2 * COUNT + 255) / 256 * 256);
     assert_int_equal(weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE), 512 + 4096);
     free(half);
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     ok(weir_parameters_release(store));
     weir_plan_destroy(plan);
 }
@@ -236,7 +237,7 @@ static void a_parameter_registered_later_is_found_by_its_slot(void **state)
     weir_plan *plan = small_plan(1024); /* weight: 3072 bytes, 768 elements of four */
     const weir_plan *plans[] = {plan};
     weir_parameters *store;
-    ok(weir_parameters_open(f->client, NULL, &store));
+    ok(weir_parameters_create(f->client, NULL, &store));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     void *slot = look(arena, 0, 4).pointer;
     ok(weir_parameters_add(store, "weight", WEIR_TYPE_BF16, 768, NULL, WEIR_STREAM_HOST, NULL));
@@ -255,7 +256,7 @@ static void a_parameter_registered_later_is_found_by_its_slot(void **state)
     assert_int_equal(look(arena, 0, 5).parameter.type, WEIR_TYPE_NONE); /* the empty one at its side */
     assert_int_equal(look(arena, 0, 1).parameter.type, WEIR_TYPE_F16);
     assert_int_equal(look(arena, 0, 3).parameter.type, WEIR_TYPE_NONE); /* whatever slot it shares with x */
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     ok(weir_parameters_release(store));
     weir_plan_destroy(plan);
 }
@@ -266,25 +267,25 @@ static void arenas_and_buckets_share_parameters(void **state)
     weir_plan *small = small_plan(1024), *large = small_plan(2048);
     const weir_plan *plans[] = {small, large};
     weir_parameters *store;
-    ok(weir_parameters_open(f->client, NULL, &store));
+    ok(weir_parameters_create(f->client, NULL, &store));
     ok(weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, WEIR_STREAM_HOST, NULL));
     uint64_t weights = live_of(f);
     weir_client *other = open_client(f->runtime, "two", 0, 0);
     weir_arena *one = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 2, .parameters = store});
     weir_arena *two;
     weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1, .parameters = store};
-    ok(weir_arena_open(other, &o, &two));
+    ok(weir_arena_create(other, &o, &two));
     void *there = parameter(store, "weight").pointer;
     assert_ptr_equal(look(one, 0, 4).parameter.pointer, there);
     assert_ptr_equal(look(one, 1, 4).parameter.pointer, there);
     assert_ptr_equal(look(two, 0, 4).parameter.pointer, there);
     assert_int_equal(live_of(f), weights + weir_arena_bytes(plans, 2, 0) + weir_arena_bytes(plans, 1, 0));
     ok(weir_parameters_release(store)); /* the arenas hold it */
-    ok(weir_arena_close(one, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(one, WEIR_STREAM_HOST));
     assert_ptr_equal(look(two, 0, 4).parameter.pointer, there);
-    ok(weir_arena_close(two, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(two, WEIR_STREAM_HOST));
     assert_int_equal(live_of(f), 0);
-    ok(weir_client_close(other));
+    ok(weir_client_destroy(other));
     weir_plan_destroy(small);
     weir_plan_destroy(large);
 }
@@ -306,7 +307,7 @@ static void runs_on_two_streams_come_one_after_the_other(void **state)
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .stream = f->a});
     ok(weir_arena_begin(arena, 0, f->a));
     fails(WEIR_ERR_BUSY, weir_arena_begin(arena, 0, f->b));
-    fails(WEIR_ERR_BUSY, weir_arena_close(arena, f->a));
+    fails(WEIR_ERR_BUSY, weir_arena_destroy(arena, f->a));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_arena_write(arena, 0, 0, 0, one, BYTES, f->a));
     ok(weir_arena_read(arena, 0, 0, 0, back, BYTES, f->a));
@@ -322,7 +323,7 @@ static void runs_on_two_streams_come_one_after_the_other(void **state)
     assert_true(holds(f, look(arena, 0, 0).pointer, two, BYTES));
     pthread_join(opener, NULL);
     ok(weir_stream_synchronize(f->a));
-    ok(weir_arena_close(arena, f->b));
+    ok(weir_arena_destroy(arena, f->b));
     free_pinned(f, one);
     free_pinned(f, two);
     free_pinned(f, back);
@@ -342,7 +343,7 @@ static void runs_come_behind_the_parameters(void **state)
     enum { BYTES = 1024 };
     unsigned char *weight = pinned(f, BYTES, 7), *back = pinned(f, BYTES, 0);
     weir_parameters *store;
-    ok(weir_parameters_open(f->client, NULL, &store));
+    ok(weir_parameters_create(f->client, NULL, &store));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_parameters_add(store, "w", WEIR_TYPE_U8, BYTES, weight, f->a, NULL));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
@@ -356,7 +357,7 @@ static void runs_come_behind_the_parameters(void **state)
     assert_memory_equal(back, weight, BYTES);
     pthread_join(opener, NULL);
     ok(weir_parameters_add(store, "v", WEIR_TYPE_U8, 10, weight, f->b, NULL));
-    ok(weir_arena_close(arena, f->b));
+    ok(weir_arena_destroy(arena, f->b));
     ok(weir_parameters_release(store));
     free_pinned(f, weight);
     free_pinned(f, back);
@@ -370,7 +371,7 @@ static void a_store_takes_nothing_during_a_run(void **state)
     weir_plan *plan = small_plan(1024);
     const weir_plan *plans[] = {plan};
     weir_parameters *store;
-    ok(weir_parameters_open(f->client, NULL, &store));
+    ok(weir_parameters_create(f->client, NULL, &store));
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .parameters = store});
     ok(weir_arena_begin(arena, 0, f->a));
     fails(WEIR_ERR_BUSY, weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, f->b, NULL));
@@ -387,7 +388,7 @@ static void a_store_takes_nothing_during_a_run(void **state)
     ok(weir_arena_end(arena));
     ok(weir_parameters_add(store, "large", WEIR_TYPE_U8, MIB, NULL, f->b, NULL));
     ok(weir_free(f->client, behind, WEIR_STREAM_HOST));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     ok(weir_parameters_release(store));
     weir_plan_destroy(plan);
 }
@@ -422,8 +423,8 @@ static void each_kind_has_its_block(void **state)
         open_arena(f, (weir_arena_options){.plans = (const weir_plan *[]){device_only}, .plan_count = 1});
     fails(WEIR_ERR_INVALID, weir_arena_add(other, plan, WEIR_STREAM_HOST, NULL));
     detail_names("no memory of the kind pinned");
-    ok(weir_arena_close(other, WEIR_STREAM_HOST));
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(other, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
     weir_plan_destroy(device_only);
 }
@@ -439,7 +440,7 @@ static void the_block_is_as_aligned_as_its_tensors(void **state)
     void *odd = allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
     assert_int_equal((uintptr_t)look(arena, 0, 0).pointer % (64 * KIB), 0);
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     plans[0] = plain;
     weir_arena *other[2];
     bool refused = false;
@@ -452,8 +453,8 @@ static void the_block_is_as_aligned_as_its_tensors(void **state)
         }
     }
     assert_true(refused);
-    ok(weir_arena_close(other[0], WEIR_STREAM_HOST));
-    ok(weir_arena_close(other[1], WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(other[0], WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(other[1], WEIR_STREAM_HOST));
     ok(weir_free(f->client, odd, WEIR_STREAM_HOST));
     weir_plan_destroy(plan);
     weir_plan_destroy(plain);
@@ -474,7 +475,7 @@ static void offsets_have_64_bits(void **state)
     weir_arena *arena = (weir_arena *)plan;
     weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1};
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_arena_open(f->client, &o, &arena)); /* 64 MiB is the budget */
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_arena_create(f->client, &o, &arena)); /* 64 MiB is the budget */
     assert_null(arena);
     assert_int_equal(last_refusal().requested, 18 * gib + 4096); /* the deficit is of the plan's numbers */
     assert_int_equal(live_of(f), before.device.live);
@@ -489,12 +490,12 @@ static void offsets_have_64_bits(void **state)
         ok(weir_option_set("range", NULL));
         weir_client *client = open_client(runtime, "large", 0, 0);
         plans[0] = high;
-        ok(weir_arena_open(client, &o, &arena));
+        ok(weir_arena_create(client, &o, &arena));
         char *at = look(arena, 0, 1).pointer;
         assert_int_equal(at - (char *)arena_details(arena).base[0], 5 * gib);
         memset(at, 1, 64);
-        ok(weir_arena_close(arena, WEIR_STREAM_HOST));
-        ok(weir_client_close(client));
+        ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
+        ok(weir_client_destroy(client));
         ok(weir_runtime_destroy(runtime));
     }
     weir_plan_destroy(high);
@@ -514,10 +515,10 @@ static void a_plan_longer_than_any_device_is_refused(void **state)
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
     fails(WEIR_ERR_INVALID, weir_arena_add(arena, endless, WEIR_STREAM_HOST, NULL));
     assert_int_equal(arena_details(arena).buckets, 1);
-    ok(weir_arena_close(arena, WEIR_STREAM_HOST));
+    ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     plans[0] = endless;
     weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1};
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, &arena));
     weir_plan_destroy(plan);
     weir_plan_destroy(endless);
 }
@@ -530,29 +531,29 @@ static void what_makes_no_arena_is_refused(void **state)
     weir_arena *arena;
     weir_arena_options o = {.struct_size = sizeof o};
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, NULL, &arena));
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, NULL));
-    fails(WEIR_ERR_INVALID, weir_arena_open(NULL, &o, &arena));
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena)); /* neither plan nor room */
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, NULL, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, NULL));
+    fails(WEIR_ERR_INVALID, weir_arena_create(NULL, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, &arena)); /* neither plan nor room */
     o.plan_count = 1;
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, &arena));
     o.plans = none;
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, &arena));
     o.plans = plans;
     weir_runtime *runtime = make_runtime(MIB);
     weir_client *client = open_client(runtime, "elsewhere", 0, 0);
-    ok(weir_parameters_open(client, NULL, &o.parameters));
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
+    ok(weir_parameters_create(client, NULL, &o.parameters));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, &arena));
     ok(weir_parameters_release(o.parameters));
     o.parameters = NULL;
-    ok(weir_arena_pool_get(runtime, NULL, &o.pool));
-    fails(WEIR_ERR_INVALID, weir_arena_open(f->client, &o, &arena));
-    ok(weir_arena_pool_put(o.pool));
+    ok(weir_arena_pool_acquire(runtime, NULL, &o.pool));
+    fails(WEIR_ERR_INVALID, weir_arena_create(f->client, &o, &arena));
+    ok(weir_arena_pool_release(o.pool));
     unchanged(f->runtime, before);
     fails(WEIR_ERR_INVALID, weir_arena_begin(NULL, 0, f->a));
     fails(WEIR_ERR_INVALID, weir_arena_end(NULL));
-    ok(weir_arena_close(NULL, f->a));
-    ok(weir_client_close(client));
+    ok(weir_arena_destroy(NULL, f->a));
+    ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     weir_plan_destroy(plan);
 }

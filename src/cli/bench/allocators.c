@@ -32,7 +32,7 @@ static void end_weir(void *self)
         (void)!weir_stream_release(w->streams[i]);
     w->stream_count = 0;
     if (w->client)
-        (void)!weir_client_close(w->client);
+        (void)!weir_client_destroy(w->client);
     w->client = NULL;
     if (w->runtime)
         (void)!weir_runtime_destroy(w->runtime);
@@ -45,7 +45,7 @@ static const char *begin_weir(void *self, uint64_t cap)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = cap ? cap : ROOM, .resource = w->resource};
     weir_client_options client = {.struct_size = sizeof client, .name = "bench"};
     if (weir_runtime_create(w->device, &options, &w->runtime) == WEIR_OK &&
-        weir_client_open(w->runtime, &client, &w->client) == WEIR_OK)
+        weir_client_create(w->runtime, &client, &w->client) == WEIR_OK)
         return NULL;
     end_weir(w);
     return weir_detail();

@@ -320,10 +320,10 @@ static weir_status open_clients(world *w)
 {
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = "lender";
-    weir_status status = weir_client_open(w->runtime, &options, &w->lender);
+    weir_status status = weir_client_create(w->runtime, &options, &w->lender);
     options.name = "borrower";
     if (status == WEIR_OK)
-        status = weir_client_open(w->runtime, &options, &w->borrower);
+        status = weir_client_create(w->runtime, &options, &w->borrower);
     weir_stream *streams[] = {&w->mine, &w->other, &w->beside};
     for (size_t i = 0; i < sizeof streams / sizeof streams[0] && status == WEIR_OK; i++)
         status = weir_stream_acquire(w->runtime, streams[i]);
@@ -358,7 +358,7 @@ static void close_world(world *w)
             (void)!weir_stream_release(streams[i]);
     for (size_t i = 0; i < sizeof clients / sizeof clients[0]; i++)
         if (clients[i])
-            (void)!weir_client_close(clients[i]);
+            (void)!weir_client_destroy(clients[i]);
     if (w->runtime)
         (void)!weir_runtime_destroy(w->runtime);
 }

@@ -81,7 +81,7 @@ static weir_status start(churn *c, const bench_args *args)
     named.name = "churn";
     weir_status status = weir_runtime_create(args->device, &o, &c->runtime);
     if (status == WEIR_OK)
-        status = weir_client_open(c->runtime, &named, &c->client);
+        status = weir_client_create(c->runtime, &named, &c->client);
     while (status == WEIR_OK && c->started < CHURNERS)
         if (pthread_create(&c->threads[c->started], NULL, run_churner, c) == 0)
             c->started++;
@@ -96,7 +96,7 @@ static void stop(churn *c)
     for (unsigned i = 0; i < c->started; i++)
         pthread_join(c->threads[i], NULL);
     if (c->client)
-        (void)!weir_client_close(c->client);
+        (void)!weir_client_destroy(c->client);
     if (c->runtime)
         (void)!weir_runtime_destroy(c->runtime);
 }
@@ -138,7 +138,7 @@ static weir_status empty(weir_runtime *runtime, weir_client *client, uint64_t *n
 {
     (void)client;
     uint64_t from = bench_now();
-    weir_status status = weir_runtime_empty_cache(runtime, NULL);
+    weir_status status = weir_runtime_trim(runtime, NULL, NULL);
     *nanoseconds = bench_now() - from;
     return status;
 }

@@ -167,11 +167,13 @@ static weir_status run(lending *l)
     if (status == WEIR_OK)
         status = take_turns(l, sides, bytes);
     weir_stats before = look(l);
-    uint64_t start = bench_now(), released = 0;
+    weir_trim_options options = {.struct_size = sizeof options, .keep = 64 * MIB};
+    weir_trim_report report = {.struct_size = offsetof(weir_trim_report, left)};
+    uint64_t start = bench_now();
     if (status == WEIR_OK)
-        status = weir_runtime_trim(l->runtime, 64 * MIB, &released);
+        status = weir_runtime_trim(l->runtime, &options, &report);
     note(l, &l->steps[GIVE_BACK], &before, start);
-    l->steps[GIVE_BACK].bytes = released;
+    l->steps[GIVE_BACK].bytes = report.released;
     return status;
 }
 
@@ -181,7 +183,7 @@ static weir_status open_client(lending *l, const char *name, weir_client **out, 
 {
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = name;
-    weir_status status = weir_client_open(l->runtime, &options, out);
+    weir_status status = weir_client_create(l->runtime, &options, out);
     return status == WEIR_OK ? weir_stream_acquire(l->runtime, stream) : status;
 }
 
@@ -206,7 +208,7 @@ static void end(lending *l)
         if (l->streams[i].id)
             (void)!weir_stream_release(l->streams[i]);
         if (clients[i])
-            (void)!weir_client_close(clients[i]);
+            (void)!weir_client_destroy(clients[i]);
     }
     if (l->runtime)
         (void)!weir_runtime_destroy(l->runtime);

@@ -207,7 +207,7 @@ static weir_status begin_launches(const char *device)
     request.bytes = SMALL;
     weir_status status = weir_runtime_create(device, &options, &launches.runtime);
     if (status == WEIR_OK)
-        status = weir_client_open(launches.runtime, &client, &launches.client);
+        status = weir_client_create(launches.runtime, &client, &launches.client);
     for (int i = 0; i < 2 && status == WEIR_OK; i++)
         status = weir_stream_acquire(launches.runtime, &launches.streams[i]);
     for (size_t i = 0; i < USES && status == WEIR_OK; i++) {
@@ -222,7 +222,7 @@ static void end_launches(void)
     for (size_t i = 0; i < USES && launches.client; i++)
         (void)!weir_free_block(launches.client, launches.uses[i].block, WEIR_STREAM_HOST);
     if (launches.client && weir_free_block(launches.client, launches.block, WEIR_STREAM_HOST) == WEIR_OK)
-        (void)!weir_client_close(launches.client);
+        (void)!weir_client_destroy(launches.client);
     for (int i = 0; i < 2; i++)
         if (launches.streams[i].id)
             (void)!weir_stream_release(launches.streams[i]);

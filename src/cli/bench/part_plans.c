@@ -1,5 +1,6 @@
 /* part_plans.c: how long static plans take, and how near to the lower bound they come. */
 #include "bench.h"
+#include <weir/plan.h>
 
 #include "cli/text.h"
 
@@ -160,7 +161,7 @@ static weir_buffers *make_decorated(weir_buffers *plain, int how)
     weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK};
     weir_plan *plan = NULL;
     maker m = begin(5);
-    weir_status status = weir_plan_make(plain, &options, &plan);
+    weir_status status = weir_plan_create(plain, &options, &plan);
     for (uint32_t i = 0; status == WEIR_OK && i < weir_buffers_count(plain); i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
         status = weir_buffers_get(plain, i, &b);
@@ -259,7 +260,7 @@ typedef struct plans {
     const char *peer;
 } plans;
 
-static weir_status make(const weir_buffers *list, weir_plan_mode mode, uint64_t enough, weir_plan_summary *out)
+static weir_status make(const weir_buffers *list, weir_plan_mode mode, uint64_t enough, weir_plan_details *out)
 {
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     weir_plan *plan = NULL;
@@ -267,17 +268,17 @@ static weir_status make(const weir_buffers *list, weir_plan_mode mode, uint64_t 
     options.enough = enough;
     options.seconds = limit;
     options.effort = UINT64_MAX / 2;
-    *out = WEIR_INIT(weir_plan_summary);
-    weir_status status = weir_plan_make(list, &options, &plan);
+    *out = WEIR_INIT(weir_plan_details);
+    weir_status status = weir_plan_create(list, &options, &plan);
     if (status == WEIR_OK)
         status = weir_plan_check(plan, list);
     if (status == WEIR_OK)
-        status = weir_plan_summarize(plan, out);
+        status = weir_plan_info(plan, out);
     weir_plan_destroy(plan);
     return status;
 }
 
-static double over_bound(const weir_plan_summary *s)
+static double over_bound(const weir_plan_details *s)
 {
     return s->lower_bound ? (double)s->arena / (double)s->lower_bound : 1;
 }
@@ -289,7 +290,7 @@ static void size_cell(table *t, uint64_t bytes)
     table_cell(t, text, "", true);
 }
 
-static void graph_goals(plans *p, const graph *g, const weir_plan_summary *quick, const weir_plan_summary *full)
+static void graph_goals(plans *p, const graph *g, const weir_plan_details *quick, const weir_plan_details *full)
 {
     if (g->buffers != 10000 || !g->plain)
         return;
@@ -302,7 +303,7 @@ static void graph_goals(plans *p, const graph *g, const weir_plan_summary *quick
 static weir_status run_graph(plans *p, const graph *g)
 {
     weir_buffers *list = g->make(g->buffers);
-    weir_plan_summary quick, again, full;
+    weir_plan_details quick, again, full;
     weir_status status = make(list, WEIR_PLAN_QUICK, 0, &quick);
     for (uint64_t i = 1; i < p->rounds && status == WEIR_OK; i++) {
         status = make(list, WEIR_PLAN_QUICK, 0, &again);
@@ -376,7 +377,7 @@ static weir_status worst_transformed(const weir_buffers *list, uint64_t capacity
     *seconds = 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && status == WEIR_OK; i++) {
         weir_buffers *other = NULL;
-        weir_plan_summary s = WEIR_INIT(weir_plan_summary);
+        weir_plan_details s = WEIR_INIT(weir_plan_details);
         status = transform(list, ways[i].shuffle, ways[i].reverse, ways[i].scale, &other);
         if (status == WEIR_OK)
             status = make(other, WEIR_PLAN_SEARCH, capacity * ways[i].scale, &s);
@@ -387,7 +388,7 @@ static weir_status worst_transformed(const weir_buffers *list, uint64_t capacity
     return status;
 }
 
-static void problem_row(plans *p, const char *path, const weir_plan_summary *fit, const weir_plan_summary *full,
+static void problem_row(plans *p, const char *path, const weir_plan_details *fit, const weir_plan_details *full,
                         double worst, double peer)
 {
     const char *slash = strrchr(path, '/');
@@ -413,7 +414,7 @@ static void problem_row(plans *p, const char *path, const weir_plan_summary *fit
 static weir_status run_problem(plans *p, const char *path)
 {
     weir_buffers *list = NULL;
-    weir_plan_summary fit, full;
+    weir_plan_details fit, full;
     double worst = 0, peer = NAN;
     uint64_t capacity = capacity_of(path);
     weir_status status = weir_buffers_read_csv(path, &list);

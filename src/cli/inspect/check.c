@@ -1,5 +1,7 @@
 /* check.c: the verb check: everything that is wrong with a manifest, with its place. */
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"
@@ -159,7 +161,7 @@ static weir_status check_engine_look(const weir_manifest *manifest, check_engine
     *out = (check_engine){.name = NULL};
     if (manifest->framework) {
         out->name = text_copy(manifest->framework);
-        if (weir_engine_open(out->name, &engine) != WEIR_OK) {
+        if (weir_engine_get(out->name, &engine) != WEIR_OK) {
             remark(out, "%s", weir_detail());
             return WEIR_OK;
         }

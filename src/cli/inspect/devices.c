@@ -1,5 +1,6 @@
 /* devices.c: the verb devices: the hardware, and what engines and their providers lack. */
 #include <weir/engine.h>
+#include <weir/select.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"
@@ -49,7 +50,7 @@ static json_t *engines_json(void)
     for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++) {
         const weir_engine *engine = NULL;
         json_t *object = json_pack("{s:o}", "name", text_json(name));
-        bool opened = weir_engine_open(name, &engine) == WEIR_OK;
+        bool opened = weir_engine_get(name, &engine) == WEIR_OK;
         json_object_set_new(object, "missing", text_json(opened ? "" : weir_detail()));
         json_object_set_new(object, "providers", opened ? providers_json(engine) : json_array());
         json_array_append_new(list, object);
@@ -74,7 +75,7 @@ static void engine_rows(table *grid, const char *name)
 {
     const weir_engine *engine = NULL;
     weir_engine_provider p;
-    if (weir_engine_open(name, &engine) != WEIR_OK) {
+    if (weir_engine_get(name, &engine) != WEIR_OK) {
         table_row(grid);
         table_cell(grid, name, terminal_bold(), false);
         table_cell(grid, "", "", false);
@@ -265,7 +266,7 @@ int verb_devices(int argc, char **argv)
     weir_hardware_options look = WEIR_INIT(weir_hardware_options);
     weir_hardware *hardware = NULL;
     look.sysroot = args.sysroot;
-    if (weir_hardware_look(&look, &hardware) != WEIR_OK)
+    if (weir_hardware_create(&look, &hardware) != WEIR_OK)
         return cli_fail("%s", weir_detail());
     if (args.json) {
         status = print_json(hardware);
@@ -275,6 +276,6 @@ int verb_devices(int argc, char **argv)
         print_remarks(hardware->remarks);
         status = cli_flush(CLI_OK);
     }
-    weir_hardware_release(hardware);
+    weir_hardware_destroy(hardware);
     return status;
 }

@@ -1,5 +1,6 @@
 /* engines.c: the verb engines: the engine plug-ins, and what is missing of them. */
 #include "cli/args.h"
+#include <weir/engine.h>
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -27,7 +28,7 @@ typedef struct finding {
 static finding look_at(const char *name)
 {
     finding found = {.name = text_copy(name), .probe = WEIR_INIT(weir_engine_probe)};
-    if (weir_engine_open(name, &found.table) != WEIR_OK) {
+    if (weir_engine_get(name, &found.table) != WEIR_OK) {
         found.table = NULL;
         found.problem = text_copy(weir_detail());
     } else if (found.table->probe(&found.probe) != WEIR_OK) {

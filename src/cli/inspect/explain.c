@@ -1,5 +1,7 @@
 /* explain.c: the verb explain: what would be selected for a model, and why not the others. */
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"
@@ -243,8 +245,8 @@ static int fail_choice(const explain_args *args, const weir_manifest *manifest, 
     weir_choice *choice = NULL;
     plain.hardware = args->options.hardware;
     char *reason = text_copy(weir_detail());
-    bool usage = status == WEIR_ERR_INVALID && weir_choice_make(manifest, &plain, &choice) == WEIR_OK;
-    weir_choice_release(choice);
+    bool usage = status == WEIR_ERR_INVALID && weir_choice_create(manifest, &plain, &choice) == WEIR_OK;
+    weir_choice_destroy(choice);
     (void)weir_fail(status, "%s", reason);
     int answer = usage ? cli_usage("explain", "%s", reason) : fail(args);
     free(reason);
@@ -275,16 +277,16 @@ static int explain(explain_args *args, const char *path)
     int status;
     weir_status looked = manifest_read(path, &manifest);
     if (looked == WEIR_OK)
-        looked = weir_hardware_look(&where, &machine);
+        looked = weir_hardware_create(&where, &machine);
     args->options.hardware = machine;
     if (looked != WEIR_OK)
         status = fail(args);
-    else if ((looked = weir_choice_make(manifest, &args->options, &choice)) != WEIR_OK)
+    else if ((looked = weir_choice_create(manifest, &args->options, &choice)) != WEIR_OK)
         status = fail_choice(args, manifest, looked);
     else
         status = answer(args, choice);
-    weir_choice_release(choice);
-    weir_hardware_release(machine);
+    weir_choice_destroy(choice);
+    weir_hardware_destroy(machine);
     manifest_release(manifest);
     return status;
 }

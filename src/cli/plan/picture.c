@@ -1,6 +1,7 @@
 /* picture.c: the arena as a picture: time across, address up, a rectangle for each tensor. It is one self-contained SVG
  * file; where scripts may run, it names the tensor under the pointer. */
 #include "plan.h"
+#include <weir/plan.h>
 
 #include "cli/text.h"
 #include "cli/output_file.h"
@@ -262,7 +263,7 @@ static void put_line(const picture *p, double x1, double y1, double x2, double y
 
 static void put_heading(const picture *p)
 {
-    const weir_plan_summary *sum = &p->answer->summary;
+    const weir_plan_details *sum = &p->answer->summary;
     char arena[24], more[24], unshared[24];
     char *above = sum->proven ? text_copy(": no plan is smaller")
                               : text_print(", %s above the lower bound",
@@ -428,7 +429,7 @@ static void put_peak(const picture *p)
 
 static void put_bound(const picture *p)
 {
-    const weir_plan_summary *sum = &p->answer->summary;
+    const weir_plan_details *sum = &p->answer->summary;
     double y = y_of(p, sum->lower_bound);
     if (y < TOP + .5)
         return;

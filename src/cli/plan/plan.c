@@ -1,5 +1,6 @@
 /* plan.c: the verb plan. */
 #include "plan.h"
+#include <weir/plan.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"
@@ -162,10 +163,10 @@ static bool show_progress(const weir_plan_progress *progress, void *user)
 static weir_status make(plan_answer *answer)
 {
     const plan_args *args = answer->args;
-    answer->summary = WEIR_INIT(weir_plan_summary);
+    answer->summary = WEIR_INIT(weir_plan_details);
     if (answer->source->plan) {
         answer->plan = answer->source->plan;
-        return weir_plan_summarize(answer->plan, &answer->summary);
+        return weir_plan_info(answer->plan, &answer->summary);
     }
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     options.mode = args->quick ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
@@ -173,11 +174,11 @@ static weir_status make(plan_answer *answer)
     options.seconds = args->seconds;
     options.progress = show_progress;
     options.user = (void *)args;
-    weir_status status = weir_plan_make(answer->source->buffers, &options, &answer->plan);
+    weir_status status = weir_plan_create(answer->source->buffers, &options, &answer->plan);
     terminal_progress_end();
     if (status == WEIR_OK) /* whatever the planner thinks of its work */
         status = weir_plan_check(answer->plan, answer->source->buffers);
-    return status == WEIR_OK ? weir_plan_summarize(answer->plan, &answer->summary) : status;
+    return status == WEIR_OK ? weir_plan_info(answer->plan, &answer->summary) : status;
 }
 
 static int answer_all(const plan_answer *answer)

@@ -3,6 +3,7 @@
 #define WEIR_CLI_PLAN_PLAN_H
 
 #include <weir/weir.h>
+#include <weir/plan.h>
 
 #include <jansson.h>
 
@@ -70,7 +71,7 @@ typedef struct plan_answer {
     const plan_args *args;
     const plan_source *source;
     weir_plan *plan;
-    weir_plan_summary summary;
+    weir_plan_details summary;
 } plan_answer;
 
 void plan_print(const plan_answer *answer);

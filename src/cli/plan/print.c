@@ -1,5 +1,6 @@
 /* print.c: the answer of weir plan as text, as JSON and as rows of a table. */
 #include "plan.h"
+#include <weir/plan.h>
 
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -215,7 +216,7 @@ static void row(table *grid, const char *name, uint64_t bytes, char *note)
     free(note);
 }
 
-static char *arena_note(const weir_plan_summary *sum)
+static char *arena_note(const weir_plan_details *sum)
 {
     if (sum->proven)
         return text_print("%sproven: no plan is smaller%s", terminal_green(), terminal_plain());
@@ -269,7 +270,7 @@ static void print_title(const plan_answer *a)
 
 void plan_print(const plan_answer *a)
 {
-    const weir_plan_summary *sum = &a->summary;
+    const weir_plan_details *sum = &a->summary;
     table grid = {0};
     char time[24];
     print_title(a);
@@ -315,7 +316,7 @@ static json_t *source_json(const plan_answer *a)
 
 json_t *plan_json(const plan_answer *a)
 {
-    const weir_plan_summary *sum = &a->summary;
+    const weir_plan_details *sum = &a->summary;
     json_t *object = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file", text_json(a->args->file),
         "buffers", text_json_count(sum->buffers), "arena", text_json_count(sum->arena), "lower_bound",

@@ -1,5 +1,7 @@
 /* source.c: where the buffers of a plan come from: the kind of the file, and traces. */
 #include "plan.h"
+#include <weir/trace.h>
+#include <weir/plan.h>
 
 #include "cli/replay/replay.h"
 #include "cli/simulator.h"

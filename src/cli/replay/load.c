@@ -1,6 +1,7 @@
 /* load.c: reads a trace file of any known form and makes operations of its events: their order, their blocks, the peak.
  */
 #include "replay.h"
+#include <weir/trace.h>
 
 #include "trace/format.h"
 #include "base/pointer_map.h"

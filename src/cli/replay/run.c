@@ -86,7 +86,7 @@ static weir_status end(world *w)
     if (w->gates)
         w->gates->end(w->gates->user);
     if (w->client)
-        status = weir_client_close(w->client);
+        status = weir_client_destroy(w->client);
     for (uint16_t i = 0; w->streams && i < w->count; i++) {
         if (w->streams[i].id)
             next = weir_stream_release(w->streams[i]);
@@ -107,7 +107,7 @@ static weir_status make(const wi_replay_world *how, world *w)
     weir_client_options client = {.struct_size = sizeof client, .name = "replay"};
     weir_status status = weir_runtime_create(how->device, &options, &w->runtime);
     if (status == WEIR_OK)
-        status = weir_client_open(w->runtime, &client, &w->client);
+        status = weir_client_create(w->runtime, &client, &w->client);
     for (uint16_t i = 0; i < w->count && status == WEIR_OK; i++)
         if (i != how->host_stream)
             status = weir_stream_acquire(w->runtime, &w->streams[i]);

@@ -1,5 +1,7 @@
 /* args.c: the arguments of weir run. */
 #include "run.h"
+#include <weir/engine.h>
+#include <weir/select.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"

@@ -1,5 +1,7 @@
 /* failure.c: what went wrong with a model, and which limit would have avoided it. */
 #include "run.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include "cli/cli.h"
 #include "cli/engine_file.h"
@@ -28,32 +30,18 @@ void failure_print(const failure *failed, const char *model)
              failed->suggestion != NULL ? "; " : "", failed->suggestion != NULL ? failed->suggestion : "");
 }
 
-static const char *cause_name(weir_refusal_cause cause)
-{
-    static const char *const names[] = {[WEIR_CAUSE_NONE] = "none",
-                                        [WEIR_CAUSE_BUDGET] = "budget",
-                                        [WEIR_CAUSE_MAXIMUM] = "maximum",
-                                        [WEIR_CAUSE_FRAGMENTATION] = "fragmentation",
-                                        [WEIR_CAUSE_PENDING] = "pending",
-                                        [WEIR_CAUSE_DEVICE] = "device",
-                                        [WEIR_CAUSE_OTHER_PROCESS] = "other process",
-                                        [WEIR_CAUSE_ADDRESS_RANGE] = "address range",
-                                        [WEIR_CAUSE_RESERVATION] = "reservation"};
-    return (size_t)cause < sizeof names / sizeof names[0] ? names[cause] : "?";
-}
-
 static json_t *refusal_json(const weir_refusal *refusal)
 {
     json_t *holders = json_array();
     for (int i = 0; i < WEIR_REFUSAL_HOLDERS && refusal->holders[i].client[0] != '\0'; i++)
         json_array_append_new(holders, json_pack("{s:o, s:I}", "client", text_json(refusal->holders[i].client), "bytes",
                                                  (json_int_t)refusal->holders[i].bytes));
-    return json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "cause", cause_name(refusal->cause),
-                     "client", text_json(refusal->client), "device", refusal->device, "class",
-                     weir_class_name(refusal->memory_class), "requested", (json_int_t)refusal->requested, "current",
-                     (json_int_t)refusal->current, "remaining", (json_int_t)refusal->remaining, "limit",
-                     (json_int_t)refusal->limit, "largest", (json_int_t)refusal->largest, "needed",
-                     (json_int_t)refusal->needed, "holders", holders);
+    return json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "cause",
+                     weir_refusal_cause_name(refusal->cause), "client", text_json(refusal->client), "device",
+                     refusal->device, "class", weir_class_name(refusal->memory_class), "requested",
+                     (json_int_t)refusal->requested, "current", (json_int_t)refusal->current, "remaining",
+                     (json_int_t)refusal->remaining, "limit", (json_int_t)refusal->limit, "largest",
+                     (json_int_t)refusal->largest, "needed", (json_int_t)refusal->needed, "holders", holders);
 }
 
 json_t *failure_json(const failure *failed, const char *model)
@@ -87,7 +75,7 @@ static bool predict_total(const model_run *m, uint64_t *total)
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
     options.name = m->args->name;
     *total = 0;
-    if (engine == NULL || engine->plan == NULL || weir_client_open(m->runtime, &options, &place.client) != WEIR_OK)
+    if (engine == NULL || engine->plan == NULL || weir_client_create(m->runtime, &options, &place.client) != WEIR_OK)
         return false;
     weir_engine_load load = WEIR_INIT(weir_engine_load);
     load.path = m->path;
@@ -100,7 +88,7 @@ static bool predict_total(const model_run *m, uint64_t *total)
         exact = exact && plan.exact[i];
         *total += plan.bytes[i];
     }
-    return weir_client_close(place.client) == WEIR_OK && exact;
+    return weir_client_destroy(place.client) == WEIR_OK && exact;
 }
 
 /* Physical memory comes in chunks: a suggestion that is a few bytes short would be useless. */

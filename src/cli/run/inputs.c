@@ -1,5 +1,6 @@
 /* inputs.c: what goes into a model: the arguments, and synthetic inputs for the rest. */
 #include "tensors.h"
+#include <weir/engine.h>
 
 #include "cli/text.h"
 
@@ -96,7 +97,7 @@ void input_arg_clear(input_arg *arg)
 static const char default_text[] = "The quick brown fox jumps over the lazy dog.";
 enum { DEFAULT_EXTENT = 16 };
 
-char *inputs_names(const weir_model_info *info)
+char *inputs_names(const weir_model_details *info)
 {
     char *all = text_copy(info->input_count == 0 ? "none" : "");
     for (size_t i = 0; i < info->input_count; i++) {
@@ -225,7 +226,7 @@ static weir_status set_arg(weir_tensor *tensor, const weir_port *port, const inp
     return port->type == WEIR_TYPE_TEXT ? set_text(tensor, arg->value) : set_numbers(tensor, port, arg->value);
 }
 
-static weir_status check_names(const weir_model_info *info, int model, const input_arg *args, size_t count)
+static weir_status check_names(const weir_model_details *info, int model, const input_arg *args, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (args[i].model == model && !args[i].used) {
@@ -239,7 +240,7 @@ static weir_status check_names(const weir_model_info *info, int model, const inp
 }
 
 /* If all inputs are optional ("text or tokens") and none is given, a run still needs one: the first is filled. */
-static bool needs_first(const weir_model_info *info, int model, input_arg *args, size_t count)
+static bool needs_first(const weir_model_details *info, int model, input_arg *args, size_t count)
 {
     bool any = false;
     for (size_t i = 0; i < info->input_count; i++)
@@ -247,7 +248,7 @@ static bool needs_first(const weir_model_info *info, int model, input_arg *args,
     return !any;
 }
 
-weir_status inputs_make(const weir_model_info *info, int model, input_arg *args, size_t arg_count, inputs *out)
+weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, inputs *out)
 {
     out->count = 0;
     out->tensors = text_zeroed(info->input_count, sizeof *out->tensors);

@@ -1,5 +1,6 @@
 /* interrupt.c: Ctrl-C ends a run in good order. */
 #include "run.h"
+#include <weir/model.h>
 
 #include "cli/cli.h"
 

@@ -1,5 +1,7 @@
 /* model_run.c: one model of a run, from its load to its unload. */
 #include "measure.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 #include "run.h"
 
 #include "cli/engine_file.h"
@@ -104,7 +106,7 @@ static weir_status load_on_driver(model_run *m)
     options.setting_count = m->args->setting_count;
     options.progress = model_run_progress;
     options.progress_user = m;
-    return weir_model_load(m->path, &options, &m->model);
+    return weir_model_create(m->path, &options, &m->model);
 }
 
 static weir_status load_model(model_run *m)
@@ -127,7 +129,7 @@ static void keep_text(char **kept, const char *text)
     *kept = text_copy(text != NULL ? text : "");
 }
 
-static void note_info(model_run *m, const weir_model_info *info)
+static void note_info(model_run *m, const weir_model_details *info)
 {
     keep_text(&m->engine, info->engine);
     keep_text(&m->version, info->version);
@@ -212,8 +214,8 @@ static bool failed_at(model_run *m, weir_status status, const char *stage)
 
 static void prepare_inputs(model_run *m, input_arg *args, size_t arg_count)
 {
-    weir_model_info info = WEIR_INIT(weir_model_info);
-    weir_status status = weir_model_info_get(m->model, &info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    weir_status status = weir_model_info(m->model, &info);
     if (status == WEIR_OK) {
         note_info(m, &info);
         status = inputs_make(&info, m->index, args, arg_count, &m->in);
@@ -267,18 +269,18 @@ void model_run_run(model_run *m)
 
 void model_run_unload(model_run *m)
 {
-    weir_model_info info = WEIR_INIT(weir_model_info);
+    weir_model_details info = WEIR_INIT(weir_model_details);
     if (m->model == NULL)
         return;
     interrupt_remove(m->model);
     selected_model_follow(m);
-    if (m->loaded && weir_model_info_get(m->model, &info) == WEIR_OK)
+    if (m->loaded && weir_model_info(m->model, &info) == WEIR_OK)
         note_info(m, &info);                           /* engines learn from runs, and models may move */
     weir_client *client = weir_model_client(m->model); /* NULL: on no device; a request has failed for it */
     if (client)
-        failure_note(&m->failed, weir_client_snapshot(client, &m->stats), "unload");
+        failure_note(&m->failed, weir_client_info(client, &m->stats), "unload");
     inputs_clear(&m->in); /* their names belong to the model */
-    failure_note(&m->failed, weir_model_unload(m->model), "unload");
+    failure_note(&m->failed, weir_model_destroy(m->model), "unload");
     m->model = NULL;
 }
 

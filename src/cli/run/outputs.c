@@ -1,5 +1,6 @@
 /* outputs.c: what comes out of a model: kept, written to files, shown. */
 #include "tensors.h"
+#include <weir/engine.h>
 
 #include "cli/terminal.h"
 #include "cli/text.h"

@@ -1,5 +1,7 @@
 /* run.c: the verb run: prepares, loads models one after another, runs them at once, unloads them, answers. */
 #include "run.h"
+#include <weir/engine.h>
+#include <weir/model.h>
 
 #include "cli/cli.h"
 #include "cli/text.h"
@@ -50,7 +52,7 @@ static weir_status set_budget(const run_budget *budget)
         return weir_option_set("budget", bytes);
     }
     wanted.budget = budget->bytes;
-    return weir_runtime_get_with(budget->device, &wanted, &runtime);
+    return weir_runtime_get(budget->device, &wanted, &runtime);
 }
 
 static weir_status set_budgets(const run *all)
@@ -98,7 +100,7 @@ static weir_status find_runtime(run *all)
         all->runtime = chosen;
         return WEIR_OK;
     }
-    return weir_runtime_get(run_driver(all->args), &all->runtime);
+    return weir_runtime_get(run_driver(all->args), NULL, &all->runtime);
 }
 
 /* Checked first, so that no run is lost because its trace cannot be written. */
@@ -180,8 +182,8 @@ static char *known_inputs(const run *all)
 {
     char *known = text_copy("");
     for (size_t i = 0; i < all->count; i++) {
-        weir_model_info info = WEIR_INIT(weir_model_info);
-        if (all->models[i].model == NULL || weir_model_info_get(all->models[i].model, &info) != WEIR_OK)
+        weir_model_details info = WEIR_INIT(weir_model_details);
+        if (all->models[i].model == NULL || weir_model_info(all->models[i].model, &info) != WEIR_OK)
             continue;
         char *names = inputs_names(&info);
         char *more = text_print("%s%s%s has %s", known, known[0] != '\0' ? "; " : "", all->models[i].args->name, names);

@@ -7,6 +7,10 @@
 #include "trace/timeline.h"
 
 #include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 
 /* Arguments: args.c ------------------------------------------------------------------------------------------------ */
 

@@ -1,5 +1,8 @@
 /* selected_model.c: models whose engine, provider and device are selected: manifests, and what an option selects. */
 #include "measure.h"
+#include <weir/manifest.h>
+#include <weir/select.h>
+#include <weir/model.h>
 #include "run.h"
 
 #include "cli/cli.h"
@@ -34,8 +37,8 @@ static weir_choice_options choice_of(const model_run *m)
 static bool options_are_wrong(const model_run *m)
 {
     weir_choice *choice = NULL;
-    bool wrong = weir_choice_make(m->manifest, NULL, &choice) == WEIR_OK;
-    weir_choice_release(choice);
+    bool wrong = weir_choice_create(m->manifest, NULL, &choice) == WEIR_OK;
+    weir_choice_destroy(choice);
     return wrong;
 }
 
@@ -51,7 +54,7 @@ static int fail_options(void)
 static void predict(model_run *m, const weir_choice *choice)
 {
     for (size_t i = 0; i < choice->accepted; i++)
-        if (weir_runtime_get(choice->candidates[i].runtime, &m->runtime) == WEIR_OK)
+        if (weir_runtime_get(choice->candidates[i].runtime, NULL, &m->runtime) == WEIR_OK)
             return;
 }
 
@@ -62,13 +65,13 @@ static weir_status choose(model_run *m)
     weir_choice *choice = NULL;
     measure before, after;
     weir_choice_options wanted = choice_of(m);
-    bool measured = weir_runtime_get("host", &host) == WEIR_OK && measure_now(host, &before);
-    weir_status status = weir_choice_make(m->manifest, &wanted, &choice);
+    bool measured = weir_runtime_get("host", NULL, &host) == WEIR_OK && measure_now(host, &before);
+    weir_status status = weir_choice_create(m->manifest, &wanted, &choice);
     if (status != WEIR_OK)
         return status;
     m->outside_once = measured && measure_now(host, &after) ? measure_outside(&before, &after) : 0;
     predict(m, choice);
-    weir_choice_release(choice);
+    weir_choice_destroy(choice);
     return WEIR_OK;
 }
 
@@ -132,7 +135,7 @@ weir_status selected_model_open(model_run *m)
     options.progress = model_run_progress;
     options.notice = notice;
     options.user = m;
-    weir_status status = weir_model_open(&manifest, &options, &m->model);
+    weir_status status = weir_model_create_chosen(&manifest, &options, &m->model);
     end_notices(m, status == WEIR_OK);
     return status;
 }

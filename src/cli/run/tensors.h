@@ -45,11 +45,11 @@ typedef struct inputs {
 /* Makes the inputs of model number `model`: from `args` where one names the input, else synthetic. Marks the args that
  * were used. An argument for this very model that names no input of it is WEIR_ERR_NOT_FOUND, and the detail lists the
  * inputs; other failures mean that a value does not fit. */
-weir_status inputs_make(const weir_model_info *info, int model, input_arg *args, size_t arg_count, inputs *out);
+weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, inputs *out);
 void inputs_clear(inputs *made);
 
 /* "input_ids, attention_mask"; the caller frees it. */
-char *inputs_names(const weir_model_info *info);
+char *inputs_names(const weir_model_details *info);
 
 /* Outputs: outputs.c ----------------------------------------------------------------------------------------------- */
 

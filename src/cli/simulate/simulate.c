@@ -1,6 +1,7 @@
 /* simulate.c: the verb simulate: random or scripted steps on the simulated device, and the check of recorded programs.
  */
 #include "cli/args.h"
+#include <weir/trace.h>
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "cli/terminal.h"

@@ -10,7 +10,7 @@
 
 #include <llama-ext.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
 
 namespace
 {

@@ -1,5 +1,6 @@
 /* embed.c: texts become vectors. Several texts share one call of llama.cpp's, each as a sequence of its own. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <math.h>
 #include <stdio.h>

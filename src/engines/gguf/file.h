@@ -5,7 +5,7 @@
 #ifndef WG_FILE_H
 #define WG_FILE_H
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 enum wg_kind {
     WG_U8 = 0,

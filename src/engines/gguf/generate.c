@@ -1,5 +1,6 @@
 /* generate.c: a prompt is gone on with, token by token, by llama.cpp's own samplers. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <math.h>
 #include <stdio.h>

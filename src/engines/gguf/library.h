@@ -6,7 +6,7 @@
 #include <ggml-cpu.h>
 #include <llama.h>
 
-#include <weir/status.h>
+#include <weir/base.h>
 
 /* clang-format off */
 #define WG_FUNCTIONS(X)                                                                                           \

@@ -1,5 +1,6 @@
 /* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <malloc.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* plan.c: what a model will take, by letting llama.cpp lay everything out without allocating it. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -11,8 +12,8 @@
 
 static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir_engine_plan *out)
 {
-    uint64_t bytes[WEIR_CLASS_COUNT] = {0};
-    bool exact[WEIR_CLASS_COUNT] = {0};
+    uint64_t bytes[WEIR_CLASS_MOST] = {0};
+    bool exact[WEIR_CLASS_MOST] = {0};
     if (!wg_breakdown(model->library->breakdown, model->context, &bytes[WEIR_CLASS_WEIGHTS], &bytes[WEIR_CLASS_KV],
                       &bytes[WEIR_CLASS_SCRATCH]))
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not tell what a '%s' takes", model->facts.architecture);

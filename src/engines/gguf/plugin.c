@@ -1,5 +1,6 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -118,9 +119,9 @@ static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
     return WEIR_OK;
 }
 
-static weir_status info(weir_engine_model *model, weir_model_info *out)
+static weir_status info(weir_engine_model *model, weir_model_details *out)
 {
-    weir_model_info about = {
+    weir_model_details about = {
         .struct_size = out->struct_size,
         .engine = "gguf",
         .version = model->version,

@@ -3,6 +3,7 @@
  * A context computes one thing at a time, so runs on one model take turns. All of them, waiting or under way, stand in
  * a list, where a cancel finds them. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* settings.c: choices by name. One table says what there is, where it goes and what values it takes. */
 #include "wg.h"
+#include <weir/engine.h>
 
 #include <errno.h>
 #include <math.h>

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "check.h"
 #include "library.h"

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 enum { KEY_MOST = 512 };
 

@@ -14,6 +14,7 @@
 #define WEIR_ONNX_BUCKETS_H
 
 #include "model.h"
+#include <weir/engine.h>
 
 typedef struct onnx_bucket onnx_bucket;
 

@@ -4,6 +4,7 @@
  * the block is queued, not when it is done; so it is ordered behind the one stream on which all of that session's work
  * is put. */
 #include "device.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>

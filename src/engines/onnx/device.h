@@ -3,6 +3,7 @@
 #define WEIR_ONNX_DEVICE_H
 
 #include "library.h"
+#include <weir/engine.h>
 #include "settings.h"
 
 typedef struct onnx_device {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/log.h>
-#include <weir/options.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 #include "buckets.h"
 #include "onnx_file/check.h"
@@ -332,9 +332,9 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     return WEIR_OK;
 }
 
-static weir_status onnx_info(weir_engine_model *model, weir_model_info *out)
+static weir_status onnx_info(weir_engine_model *model, weir_model_details *out)
 {
-    weir_model_info info = {
+    weir_model_details info = {
         .engine = "onnx",
         .version = model->library->version,
         .provider = onnx_provider_name(model->settings.provider),

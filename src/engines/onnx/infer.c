@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
 
 typedef struct attempt {
     int code;

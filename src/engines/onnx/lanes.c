@@ -1,7 +1,9 @@
 /* What sessions that work at the same time do not share: a stream, and a bridge that frees in its order. */
 #include "model.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
 
 static weir_status open_bridge(weir_engine_model *model, onnx_lane *lane)
 {
@@ -11,7 +13,7 @@ static weir_status open_bridge(weir_engine_model *model, onnx_lane *lane)
     options.env = (struct OrtEnv *)model->library->env;
     options.client = model->client;
     options.stream = lane->stream;
-    return weir_onnxruntime_open(&options, &lane->bridge);
+    return weir_onnxruntime_create(&options, &lane->bridge);
 }
 
 weir_status onnx_lane_begin(weir_engine_model *model, onnx_lane *lane)
@@ -31,7 +33,7 @@ void onnx_lane_end(weir_engine_model *model, onnx_lane *lane)
     const char *name = weir_client_name(model->client);
     if (lane->options)
         model->library->api->ReleaseSessionOptions(lane->options);
-    if (weir_onnxruntime_close(lane->bridge) != WEIR_OK)
+    if (weir_onnxruntime_destroy(lane->bridge) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: a bridge of %s stays: %s", name, weir_detail());
     if (lane->bridge && model->device.cuda && weir_stream_release(lane->stream) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: the stream of a session stays: %s", weir_detail());

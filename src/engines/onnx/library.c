@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <weir/log.h>
-#include <weir/options.h>
+#include <weir/base.h>
 
 #include "needs.h"
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <weir/onnxruntime.h>
+#include <weir/engine.h>
 
 #include "device.h"
 #include "graph.h"

@@ -1,5 +1,6 @@
 /* The model's inputs and outputs, as ONNX Runtime sees them once the graph is resolved. */
 #include "model.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* See provider.h. */
 #include "provider.h"
+#include <weir/engine.h>
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* See replay.h.
  *
  * A captured graph has addresses in it. So inputs are copied to, and outputs from, blocks that stay, and what ONNX
- * Runtime takes in between comes of a weir_graph, which keeps it until it is closed. ONNX Runtime keeps a graph with
+ * Runtime takes in between comes of a weir_capture_pool, which keeps it until it is closed. ONNX Runtime keeps a graph with
  * the thread that captured it: all is done on one thread of the model's. */
 #include "replay.h"
 
@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/graph.h>
-#include <weir/log.h>
+#include <weir/stream.h>
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
+#include <weir/base.h>
 
 /* An input or output of a graph. */
 typedef struct part {
@@ -22,7 +24,7 @@ typedef struct replay {
     struct replay *next;
     int number; /* ONNX Runtime's name for the graph */
     bool captured;
-    weir_graph *memory;
+    weir_capture_pool *memory;
     ort_binding *binding;
     part *inputs, *outputs; /* for each of the model's ports; an input that is not given has no value */
 } replay;
@@ -107,7 +109,7 @@ static void free_replay(weir_engine_model *model, replay *r)
     unbind(model, r);
     free_parts(model, r->inputs, model->inputs.count);
     free_parts(model, r->outputs, model->outputs.count);
-    if (weir_graph_close(r->memory, model->lanes[0].stream) != WEIR_OK)
+    if (weir_capture_pool_destroy(r->memory, model->lanes[0].stream) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: the memory of a graph stays: %s", weir_detail());
     free(r);
 }
@@ -301,11 +303,11 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
 static weir_status capture_run(weir_engine_model *model, replay *r)
 {
     weir_stream stream = model->lanes[0].stream;
-    weir_status status = weir_graph_begin(r->memory, stream);
+    weir_status status = weir_capture_pool_begin(r->memory, stream);
     if (status != WEIR_OK)
         return status;
     status = run_graph(model, r, r->number);
-    weir_status ended = weir_graph_end(r->memory, stream);
+    weir_status ended = weir_capture_pool_end(r->memory, stream);
     r->captured = status == WEIR_OK && ended == WEIR_OK;
     return status == WEIR_OK ? ended : status;
 }
@@ -323,7 +325,7 @@ static weir_status capture(weir_engine_model *model, replay *r)
 
 static weir_status prepare(weir_engine_model *model, replay *r, const weir_inference *inference)
 {
-    weir_status status = weir_graph_open(model->client, &r->memory);
+    weir_status status = weir_capture_pool_create(model->client, &r->memory);
     if (status == WEIR_OK)
         status = make_inputs(model, r, inference);
     if (status == WEIR_OK)

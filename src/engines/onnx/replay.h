@@ -3,6 +3,7 @@
 #define WEIR_ONNX_REPLAY_H
 
 #include "model.h"
+#include <weir/engine.h>
 
 /* So many sets of shapes have a graph each, less the captures that failed for another reason than memory; what comes
  * with others runs without. */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
 
 #include "packed.h"
 #include "replay.h"
@@ -15,7 +17,7 @@
 weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane)
 {
     weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
-    if (weir_onnxruntime_stats_get(lane->bridge, &stats) != WEIR_OK)
+    if (weir_onnxruntime_info(lane->bridge, &stats) != WEIR_OK)
         stats = (weir_onnxruntime_stats){0}; /* in a forked child alone */
     return stats;
 }

@@ -5,6 +5,7 @@
  * that on the heap, outside the client's account; "all" is there for models whose speed lives from convolutions. On
  * cuda they cost nothing. */
 #include "settings.h"
+#include <weir/engine.h>
 
 #include <limits.h>
 #include <stdlib.h>

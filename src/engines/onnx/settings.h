@@ -3,6 +3,7 @@
 #define WEIR_ONNX_SETTINGS_H
 
 #include "provider.h"
+#include <weir/engine.h>
 
 /* On cuda so many runs of a model at a time, each in a session of its own. */
 enum { ONNX_LANES_MOST = 64 };

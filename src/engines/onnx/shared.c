@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/layout.h>
+#include <weir/stats.h>
+#include <weir/engine.h>
 
 #include "strip.h"
 #include "uses.h"

@@ -3,6 +3,7 @@
 #define WEIR_ONNX_SHARED_H
 
 #include "model.h"
+#include <weir/engine.h>
 #include "uses.h"
 
 /* May a session be told where a weight lies whose bytes were found on the device? `unlike`: no other weight of the

@@ -1,5 +1,6 @@
 /* How much of a model each provider runs, as ONNX Runtime assigned its nodes. */
 #include "model.h"
+#include <weir/engine.h>
 
 #include <stdlib.h>
 

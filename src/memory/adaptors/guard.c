@@ -1,5 +1,6 @@
 /* The adaptor "guard": red zones and poison around what the inner resource serves, and a quarantine behind the free. */
 #include "memory/adaptors/guard.h"
+#include <weir/guard.h>
 #include "base/options.h"
 #include "base/system.h"
 #include "memory/adaptors/nvtx.h"

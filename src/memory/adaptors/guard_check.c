@@ -1,7 +1,8 @@
 /* The guard's checks: reads guarded memory back, reports damage and leaks. */
 #include "memory/adaptors/guard.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
+#include <weir/guard.h>
 
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* Events of traces: the ring, and what writes into it. */
 #include "memory/ledger/events.h"
+#include <weir/trace.h>
 #include "base/system.h"
 #include "memory/ledger/members.h"
 #include "memory/ledger/ledger.h"

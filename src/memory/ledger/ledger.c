@@ -1,5 +1,6 @@
 /* The ledger: each step checks and books as a whole. Snapshots are in snapshot.c, refusals in refusal.c. */
 #include "memory/ledger/ledger.h"
+#include <weir/trace.h>
 #include "memory/ledger/gauges.h"
 
 static uint64_t ledger_used(const wi_account *account)

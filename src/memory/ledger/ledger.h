@@ -20,8 +20,9 @@
 #include "memory/ledger/events.h"
 #include "memory/ledger/pressure.h"
 
-#include <weir/options.h>
-#include <weir/refusal.h>
+#include <weir/base.h>
+#include <weir/trace.h>
+#include <weir/memory.h>
 #include <weir/stats.h>
 
 struct wi_account {

@@ -1,11 +1,21 @@
 /* Refusals: why there was no memory. The numbers are read under the ledger's lock, the text is made after it. */
 #include "memory/ledger/ledger.h"
+#include <weir/trace.h>
 #include "base/options.h"
 #include "base/own.h"
 
 #include <stdio.h>
 
 static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
+
+static const char *const cause_names[WEIR_CAUSE_COUNT] = {
+    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
+};
+
+const char *weir_refusal_cause_name(weir_refusal_cause cause)
+{
+    return (unsigned)cause < WEIR_CAUSE_COUNT ? cause_names[cause] : "?";
+}
 
 weir_status weir_refusal_last(weir_refusal *out)
 {

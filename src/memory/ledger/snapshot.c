@@ -35,8 +35,8 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
                                .hits = account->hits,
                                .misses = account->allocations - account->hits};
     memcpy(out->name, account->name, strlen(account->name) + 1);
-    memcpy(out->live_class, account->live_class, sizeof out->live_class);
-    memcpy(out->peak_class, account->peak_class, sizeof out->peak_class);
+    memcpy(out->live_class, account->live_class, sizeof account->live_class);
+    memcpy(out->peak_class, account->peak_class, sizeof account->peak_class);
     memcpy(out->outside_method, account->outside_method, sizeof out->outside_method);
 }
 

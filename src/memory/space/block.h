@@ -7,7 +7,7 @@
 #include <weir/memory.h>
 
 typedef struct wi_account wi_account;
-struct weir_graph;
+struct weir_capture_pool;
 struct wi_stream_uses;
 struct wi_resource;
 
@@ -72,7 +72,7 @@ typedef struct wi_block {
     bool untouched;                     /* the account never had those bytes */
     void *heap;                         /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
     bool marked;                        /* the tool knows the block, too */
-    struct weir_graph *graph;           /* the capture pool that it belongs to, or NULL; runtime/capture_pool.h */
+    struct weir_capture_pool *graph;    /* the capture pool that it belongs to, or NULL; runtime/capture_pool.h */
 
     /* While it is pending; deferred.h. */
     struct wi_resource *stack;

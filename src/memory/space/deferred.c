@@ -4,7 +4,7 @@
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
 
-#include <weir/log.h>
+#include <weir/base.h>
 
 void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device)
 {

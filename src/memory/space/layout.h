@@ -4,7 +4,7 @@
 
 #include "memory/space/stream_lists.h"
 
-#include <weir/layout.h>
+#include <weir/stats.h>
 
 typedef struct wi_layout {
     weir_segment *segments;

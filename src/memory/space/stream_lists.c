@@ -1,5 +1,6 @@
 /* Stream lists: epochs, events, and which memory has passed. */
 #include "memory/space/stream_lists.h"
+#include <weir/trace.h>
 #include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/ledger/ledger.h"

@@ -1,13 +1,14 @@
 /* Block pools, allocation: one block, a run or many; waits for pending blocks, refuses with numbers, clears on a
  * change of owner. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 #include "base/options.h"
 #include "base/system.h"
 
 typedef enum taking { ONE, RUN, MANY } taking;
 
 typedef struct want {
-    weir_blocks_member *member;
+    weir_block_pool_member *member;
     taking kind;
     uint32_t count;
     uint32_t *out; /* one index, or the first of a run, or `count` of them */
@@ -25,9 +26,9 @@ static uint32_t taken_at(const want *w, uint32_t k)
 /* Under the lock --------------------------------------------------------------------------------------------------- */
 
 /* The run has been taken out of the bitmap and becomes the member's. */
-static inline void block_pool_hold(weir_blocks_member *member, uint32_t first, uint32_t count)
+static inline void block_pool_hold(weir_block_pool_member *member, uint32_t first, uint32_t count)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     wi_blocks_hold(pool, (wi_block_run){first, count});
     for (uint32_t i = 0; i < count; i++)
         pool->owners[first + i] = member->slot;
@@ -36,9 +37,9 @@ static inline void block_pool_hold(weir_blocks_member *member, uint32_t first, u
 }
 
 /* The same where blocks are cleared: they are held when they are clear. The entry takes the runs that have to be. */
-static void hold_later(weir_blocks_member *member, uint32_t first, uint32_t count, wi_waiting *clearing)
+static void hold_later(weir_block_pool_member *member, uint32_t first, uint32_t count, wi_waiting *clearing)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     for (uint32_t i = first; i < first + count; i++) {
         wi_block_run *last = clearing->run_count ? &clearing->runs[clearing->run_count - 1] : NULL;
         if (pool->takings)
@@ -53,9 +54,9 @@ static void hold_later(weir_blocks_member *member, uint32_t first, uint32_t coun
     }
 }
 
-static inline void count_in(weir_blocks_member *member, uint32_t count)
+static inline void count_in(weir_block_pool_member *member, uint32_t count)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     member->taken += count;
     member->used += count;
     if (member->used > member->peak)
@@ -64,7 +65,7 @@ static inline void count_in(weir_blocks_member *member, uint32_t count)
         pool->least_free = pool->free.free;
 }
 
-static inline bool under_cap(const weir_blocks_member *member, uint32_t count)
+static inline bool under_cap(const weir_block_pool_member *member, uint32_t count)
 {
     return count <= member->cap - member->used;
 }
@@ -79,7 +80,7 @@ static void hold_as(const want *w, uint32_t first, uint32_t count)
 
 static bool block_pool_try_once(const want *w)
 {
-    weir_blocks_member *member = w->member;
+    weir_block_pool_member *member = w->member;
     wi_bitmap *bitmap = &member->pool->free;
     if (!under_cap(member, w->count) || w->count > bitmap->free)
         return false;
@@ -100,7 +101,7 @@ static bool block_pool_try_once(const want *w)
 /* Whether it could be met if nothing were pending, as far as counts can tell. */
 static bool block_pool_could(const want *w)
 {
-    const weir_blocks *pool = w->member->pool;
+    const weir_block_pool *pool = w->member->pool;
     return pool->pending > 0 && w->count <= w->member->cap - (w->member->used - w->member->pending) &&
            w->count <= pool->free.free + pool->pending;
 }
@@ -115,13 +116,13 @@ typedef struct numbers {
 
 static numbers block_pool_look(const want *w)
 {
-    const weir_blocks_member *member = w->member;
-    weir_blocks *pool = member->pool;
+    const weir_block_pool_member *member = w->member;
+    weir_block_pool *pool = member->pool;
     numbers n = {member->cap, member->used - member->pending, member->pending, pool->free.free, pool->pending, 0, 0,
                  ""};
     if (w->kind == RUN && w->count <= n.free)
         n.longest = wi_bitmap_longest(&pool->free);
-    for (const weir_blocks_member *m = pool->first; m; m = m->next)
+    for (const weir_block_pool_member *m = pool->first; m; m = m->next)
         if (m->used > n.top) {
             n.top = m->used;
             n.top_name = m->name;
@@ -131,8 +132,8 @@ static numbers block_pool_look(const want *w)
 
 static weir_status block_pool_refuse(const want *w, const numbers *n)
 {
-    const weir_blocks_member *member = w->member;
-    const weir_blocks *pool = member->pool;
+    const weir_block_pool_member *member = w->member;
+    const weir_block_pool *pool = member->pool;
     const char *row = w->kind == RUN && w->count > 1 ? " in a row" : "", *plural = w->count == 1 ? "" : "s";
     atomic_fetch_add(&w->member->refused, 1);
     atomic_fetch_add(&w->member->pool->refused, 1);
@@ -157,7 +158,7 @@ static weir_status block_pool_refuse(const want *w, const numbers *n)
 /* Not at the first try: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
 static weir_status take_slowly(const want *w)
 {
-    weir_blocks *pool = w->member->pool;
+    weir_block_pool *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
     uint64_t deadline = 0;
     for (;;) {
@@ -187,7 +188,7 @@ static weir_status take_slowly(const want *w)
 
 static weir_status block_pool_fill(const want *w)
 {
-    const weir_blocks *pool = w->member->pool;
+    const weir_block_pool *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
     weir_status status = WEIR_OK;
     for (uint32_t r = 0; r < w->clearing->run_count && status == WEIR_OK; r++) {
@@ -201,7 +202,7 @@ static weir_status block_pool_fill(const want *w)
 /* Undoes a taking whose zeros could not be queued: behind those that were. What the blocks hold is nobody's. */
 static void block_pool_untake(const want *w)
 {
-    weir_blocks *pool = w->member->pool;
+    weir_block_pool *pool = w->member->pool;
     wi_waiting *waiting = w->clearing;
     bool wait = false;
     /* Zeros that were queued come before the next taker's work, if need be by waiting for them here. */
@@ -221,7 +222,7 @@ static void block_pool_untake(const want *w)
 
 static weir_status take_and_clear(want *w)
 {
-    weir_blocks *pool = w->member->pool;
+    weir_block_pool *pool = w->member->pool;
     w->clearing = wi_waiting_make(w->member, w->count); /* now, when there is nothing to undo yet */
     if (!w->clearing)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
@@ -246,7 +247,7 @@ static weir_status block_pool_check_call(const want *w, const char *call)
     if (!w->member || !w->out)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (w->kind != MANY)
-        *w->out = WEIR_BLOCKS_NONE;
+        *w->out = WEIR_BLOCK_POOL_NONE;
     if (w->count == 0)
         return weir_fail(WEIR_ERR_INVALID, "%s: a count of 0 blocks", call);
     if (atomic_load_explicit(&w->member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
@@ -259,14 +260,14 @@ static weir_status block_pool_take(want *w, const char *call)
     weir_status status = block_pool_check_call(w, call);
     if (status != WEIR_OK)
         return status;
-    weir_blocks *pool = w->member->pool;
-    if (w->stream.id != 0 && pool->flags & WEIR_BLOCKS_CLEAR)
+    weir_block_pool *pool = w->member->pool;
+    if (w->stream.id != 0 && pool->flags & WEIR_BLOCK_POOL_CLEAR)
         status = wi_streams_resolve_now(pool->runtime, w->stream, call, &w->native); /* zeros now, not in a graph */
     else if (w->stream.id != 0)
         status = wi_streams_resolve(&pool->runtime->streams, w->stream, pool->runtime->name, &w->native);
     if (status != WEIR_OK)
         return status;
-    if (wi_unlikely(pool->flags & WEIR_BLOCKS_CLEAR)) {
+    if (wi_unlikely(pool->flags & WEIR_BLOCK_POOL_CLEAR)) {
         status = take_and_clear(w);
     } else {
         wi_blocks_lock(pool);
@@ -277,18 +278,18 @@ static weir_status block_pool_take(want *w, const char *call)
     }
     if (status != WEIR_OK)
         for (uint32_t k = 0; k < (w->kind == MANY ? w->count : 1); k++)
-            w->out[k] = WEIR_BLOCKS_NONE;
+            w->out[k] = WEIR_BLOCK_POOL_NONE;
     return status;
 }
 
 /* What take() does in the most frequent case; false when it is another one. */
-static inline bool block_pool_take_quickly(weir_blocks_member *member, weir_stream stream, uint32_t *index)
+static inline bool block_pool_take_quickly(weir_block_pool_member *member, weir_stream stream, uint32_t *index)
 {
     if (!member || !index || stream.id != 0 || atomic_load_explicit(&wi_forked, memory_order_relaxed) ||
-        member->pool->flags & WEIR_BLOCKS_CLEAR ||
+        member->pool->flags & WEIR_BLOCK_POOL_CLEAR ||
         atomic_load_explicit(&member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
         return false;
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     uint32_t place = WI_BITMAP_NONE;
     wi_blocks_lock(pool);
     if (wi_likely(under_cap(member, 1)))
@@ -302,24 +303,26 @@ static inline bool block_pool_take_quickly(weir_blocks_member *member, weir_stre
     return place != WI_BITMAP_NONE;
 }
 
-weir_status weir_blocks_take(weir_blocks_member *member, weir_stream stream, uint32_t *index)
+weir_status weir_block_pool_alloc(weir_block_pool_member *member, weir_stream stream, uint32_t *index)
 {
     if (wi_likely(block_pool_take_quickly(member, stream, index)))
         return WEIR_OK;
     want w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
-    return block_pool_take(&w, "weir_blocks_take");
+    return block_pool_take(&w, "weir_block_pool_alloc");
 }
 
-weir_status weir_blocks_take_run(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *first)
+weir_status weir_block_pool_alloc_run(weir_block_pool_member *member, uint32_t count, weir_stream stream,
+                                      uint32_t *first)
 {
     want w = {.member = member, .kind = RUN, .count = count, .stream = stream};
     w.out = first;
-    return block_pool_take(&w, "weir_blocks_take_run");
+    return block_pool_take(&w, "weir_block_pool_alloc_run");
 }
 
-weir_status weir_blocks_take_many(weir_blocks_member *member, uint32_t count, weir_stream stream, uint32_t *indices)
+weir_status weir_block_pool_alloc_many(weir_block_pool_member *member, uint32_t count, weir_stream stream,
+                                       uint32_t *indices)
 {
     want w = {.member = member, .kind = MANY, .count = count, .stream = stream};
     w.out = indices;
-    return block_pool_take(&w, "weir_blocks_take_many");
+    return block_pool_take(&w, "weir_block_pool_alloc_many");
 }

@@ -1,5 +1,6 @@
 /* Block pools: pools and members are made, ended and looked at; invariants. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 #include "base/intern.h"
 
 #include <sched.h>
@@ -17,14 +18,14 @@ void wi_light_lock_wait(wi_light_lock *lock)
 
 /* Invariants ------------------------------------------------------------------------------------------------------- */
 
-void wi_blocks_check(weir_blocks *pool)
+void wi_blocks_check(weir_block_pool *pool)
 {
 #ifdef WEIR_INVARIANTS
     wi_assert(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
     if (++pool->changes % (1 + pool->count / 64) != 0)
         return;
     uint64_t used = 0, pending = 0, held = 0, waiting = 0;
-    for (const weir_blocks_member *m = pool->first; m; m = m->next) {
+    for (const weir_block_pool_member *m = pool->first; m; m = m->next) {
         wi_assert(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
         used += m->used;
         pending += m->pending;
@@ -38,7 +39,7 @@ void wi_blocks_check(weir_blocks *pool)
             for (uint32_t r = 0; r < w->run_count; r++)
                 waiting += w->runs[r].count;
     wi_assert(used == pool->count - pool->free.free && held <= used - pending);
-    wi_assert(held == used - pending || pool->flags & WEIR_BLOCKS_CLEAR); /* else some are being cleared */
+    wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* else some are being cleared */
     wi_assert(pending == pool->pending && waiting == pending);
 #else
     (void)pool;
@@ -47,31 +48,32 @@ void wi_blocks_check(weir_blocks *pool)
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status block_pool_check_options(weir_blocks_options *o, uint64_t *total)
+static weir_status block_pool_check_options(weir_block_pool_options *o, uint64_t *total)
 {
-    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCKS_CLEAR | WEIR_BLOCKS_NAMED;
+    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED;
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
     o->memory_class = o->memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_KV : o->memory_class;
     o->tag = o->tag && *o->tag ? o->tag : "blocks";
-    if (o->count == 0 || o->count > WEIR_BLOCKS_MOST)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: a count of %u; a pool has from 1 to %u blocks",
-                         o->count, WEIR_BLOCKS_MOST);
+    if (o->count == 0 || o->count > WEIR_BLOCK_POOL_MOST)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: a count of %u; a pool has from 1 to %u blocks",
+                         o->count, WEIR_BLOCK_POOL_MOST);
     if (!wi_power_of_two(o->alignment) || o->alignment > 2 * WI_MIB)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: an alignment of %zu is no power of two up to 2 MiB",
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: an alignment of %zu is no power of two up to 2 MiB",
                          o->alignment);
     if (o->bytes == 0 || o->bytes % o->alignment != 0)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_blocks_create: blocks of %zu bytes are no multiple of the alignment of %zu", o->bytes,
-                         o->alignment);
+                         "weir_block_pool_create: blocks of %zu bytes are no multiple of the alignment of %zu",
+                         o->bytes, o->alignment);
     if (o->flags & ~known)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: flags %x are not all known", o->flags);
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: flags %x are not all known", o->flags);
     if (__builtin_mul_overflow((uint64_t)o->count, (uint64_t)o->bytes, total) || *total > UINT64_MAX / 4)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: %u blocks of %zu bytes are no size a device could have",
-                         o->count, o->bytes);
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_block_pool_create: %u blocks of %zu bytes are no size a device could have", o->count,
+                         o->bytes);
     return WEIR_OK;
 }
 
-static void free_pool(weir_blocks *pool)
+static void free_pool(weir_block_pool *pool)
 {
     wi_bitmap_destroy(&pool->free);
     wi_bitmap_destroy(&pool->slots);
@@ -81,9 +83,9 @@ static void free_pool(weir_blocks *pool)
     free(pool);
 }
 
-static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_options *o)
+static weir_block_pool *block_pool_make_pool(weir_client *client, const weir_block_pool_options *o)
 {
-    weir_blocks *pool = calloc(1, sizeof *pool);
+    weir_block_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
     pool->count = pool->least_free = o->count;
@@ -94,8 +96,8 @@ static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_
     pool->tag = wi_intern(o->tag, sizeof((weir_block_details *)0)->tag - 1);
     pool->held = wi_table_make((o->count + 63) / 64, sizeof *pool->held);
     pool->owners = wi_table_make(o->count, sizeof *pool->owners);
-    pool->takings = o->flags & WEIR_BLOCKS_NAMED ? wi_table_make(o->count, sizeof *pool->takings) : NULL;
-    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCKS_NAMED && !pool->takings) ||
+    pool->takings = o->flags & WEIR_BLOCK_POOL_NAMED ? wi_table_make(o->count, sizeof *pool->takings) : NULL;
+    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCK_POOL_NAMED && !pool->takings) ||
         !wi_bitmap_init(&pool->slots, UINT16_MAX) || !wi_bitmap_init(&pool->free, o->count)) {
         free_pool(pool);
         return NULL;
@@ -103,22 +105,25 @@ static weir_blocks *block_pool_make_pool(weir_client *client, const weir_blocks_
     return pool;
 }
 
-weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *options, weir_blocks **out)
+weir_status weir_block_pool_create(weir_client *client, const weir_block_pool_options *options, weir_block_pool **out)
 {
-    weir_status status = wi_client_check(client, "weir_blocks_create");
+    weir_status status = wi_client_check(client, "weir_block_pool_create");
     if (status != WEIR_OK)
         return status;
-    weir_blocks_options o;
+    weir_block_pool_options o;
     uint64_t total = 0;
-    if (!out || !options || !wi_copy_in(&o, sizeof o, options, options->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_create: NULL, or member struct_size is not set");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_create: no place for the result");
+    status = WI_COPY_IN(weir_block_pool_options, &o, options, "weir_block_pool_create");
+    if (status != WEIR_OK)
+        return status;
     *out = NULL;
     status = block_pool_check_options(&o, &total);
     if (status != WEIR_OK)
         return status;
-    weir_blocks *pool = block_pool_make_pool(client, &o);
+    weir_block_pool *pool = block_pool_make_pool(client, &o);
     if (!pool)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_create: no host memory for the books of %u blocks", o.count);
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_block_pool_create: no host memory for the books of %u blocks", o.count);
     weir_request request = {.struct_size = sizeof request,
                             .bytes = total,
                             .alignment = o.alignment,
@@ -135,24 +140,24 @@ weir_status weir_blocks_create(weir_client *client, const weir_blocks_options *o
 }
 
 /* The member with the most blocks; NULL when there is none. With the lock held. */
-static const weir_blocks_member *top_holder(const weir_blocks *pool)
+static const weir_block_pool_member *top_holder(const weir_block_pool *pool)
 {
-    const weir_blocks_member *top = pool->first;
-    for (const weir_blocks_member *m = top; m; m = m->next)
+    const weir_block_pool_member *top = pool->first;
+    for (const weir_block_pool_member *m = top; m; m = m->next)
         if (m->used > top->used)
             top = m;
     return top;
 }
 
-weir_status weir_blocks_destroy(weir_blocks *pool)
+weir_status weir_block_pool_destroy(weir_block_pool *pool)
 {
     WI_ENTER();
     if (!pool)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_destroy: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_destroy: NULL");
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
-    const weir_blocks_member *top = top_holder(pool);
+    const weir_block_pool_member *top = top_holder(pool);
     const char *name = top ? top->name : "";
     wi_blocks_unlock(pool);
     if (held + pending > 0)
@@ -164,7 +169,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
     weir_status status = weir_free_block(pool->client, pool->block, WEIR_STREAM_HOST);
     if (status != WEIR_OK)
         return status;
-    for (weir_blocks_member *m = pool->first, *next; m; m = next) {
+    for (weir_block_pool_member *m = pool->first, *next; m; m = next) {
         next = m->next;
         wi_client_let_go(m->client);
         free(m);
@@ -175,7 +180,7 @@ weir_status weir_blocks_destroy(weir_blocks *pool)
 
 /* Members ---------------------------------------------------------------------------------------------------------- */
 
-static void block_pool_list(weir_blocks *pool, weir_blocks_member *member)
+static void block_pool_list(weir_block_pool *pool, weir_block_pool_member *member)
 {
     member->previous = pool->last;
     *(pool->last ? &pool->last->next : &pool->first) = member;
@@ -183,23 +188,24 @@ static void block_pool_list(weir_blocks *pool, weir_blocks_member *member)
     pool->members++;
 }
 
-weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t cap, weir_blocks_member **out)
+weir_status weir_block_pool_member_create(weir_block_pool *pool, weir_client *client, uint32_t cap,
+                                          weir_block_pool_member **out)
 {
-    weir_status status = wi_client_check(client, "weir_blocks_join");
+    weir_status status = wi_client_check(client, "weir_block_pool_member_create");
     if (status != WEIR_OK)
         return status;
     if (!pool || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_create: NULL");
     *out = NULL;
     if (client->runtime != pool->runtime)
         return weir_fail(WEIR_ERR_INVALID, "%s is a client of another runtime than the pool %s, which is on %s",
                          client->account.name, pool->tag, pool->runtime->name);
-    weir_blocks_member *member = calloc(1, sizeof *member);
+    weir_block_pool_member *member = calloc(1, sizeof *member);
     if (!member)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_blocks_join: no host memory for a member");
+        return weir_fail(WEIR_ERR_SYSTEM, "weir_block_pool_member_create: no host memory for a member");
     if (!wi_client_hold(client)) {
         free(member);
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_join: the client is closed");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_create: the client is closed");
     }
     member->pool = pool;
     member->client = client;
@@ -224,10 +230,10 @@ weir_status weir_blocks_join(weir_blocks *pool, weir_client *client, uint32_t ca
 
 /* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the
  * lock. */
-static void block_pool_forget(weir_blocks *pool, uint16_t slot)
+static void block_pool_forget(weir_block_pool *pool, uint16_t slot)
 {
     const uint32_t step = 4096;
-    for (uint32_t i = 0; pool->flags & WEIR_BLOCKS_CLEAR && i < pool->count; i += step) {
+    for (uint32_t i = 0; pool->flags & WEIR_BLOCK_POOL_CLEAR && i < pool->count; i += step) {
         uint32_t end = i + (uint32_t)wi_min(step, pool->count - i);
         wi_blocks_lock(pool);
         for (uint32_t k = i; k < end; k++)
@@ -239,12 +245,12 @@ static void block_pool_forget(weir_blocks *pool, uint16_t slot)
     wi_blocks_unlock(pool);
 }
 
-weir_status weir_blocks_leave(weir_blocks_member *member)
+weir_status weir_block_pool_member_destroy(weir_block_pool_member *member)
 {
     WI_ENTER();
     if (!member)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_leave: NULL");
-    weir_blocks *pool = member->pool;
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_destroy: NULL");
+    weir_block_pool *pool = member->pool;
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;
@@ -265,12 +271,12 @@ weir_status weir_blocks_leave(weir_blocks_member *member)
     return WEIR_OK;
 }
 
-weir_status weir_blocks_set_cap(weir_blocks_member *member, uint32_t cap)
+weir_status weir_block_pool_member_set_cap(weir_block_pool_member *member, uint32_t cap)
 {
     WI_ENTER();
     if (!member)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_set_cap: NULL");
-    weir_blocks *pool = member->pool;
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_set_cap: NULL");
+    weir_block_pool *pool = member->pool;
     cap = cap == 0 ? pool->count : (uint32_t)wi_min(cap, pool->count);
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
@@ -302,31 +308,31 @@ static void copy_name(char *to, size_t capacity, const char *name)
     to[length] = '\0';
 }
 
-weir_status weir_blocks_look(const weir_blocks *pool, weir_blocks_view *out)
+weir_status weir_block_pool_view_info(const weir_block_pool *pool, weir_block_pool_view *out)
 {
     WI_ENTER();
     if (!pool || !block_pool_sized(out, out ? out->struct_size : 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_look: NULL, or member struct_size is not set");
-    weir_blocks_view view = {sizeof view, pool->block.pointer, pool->bytes, pool->count};
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_view_info: NULL, or member struct_size is not set");
+    weir_block_pool_view view = {sizeof view, pool->block.pointer, pool->bytes, pool->count};
     wi_copy_out(out, out->struct_size, &view, sizeof view);
     return WEIR_OK;
 }
 
-weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_details *out)
+weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, weir_block_pool_block_details *out)
 {
     WI_ENTER();
     if (!pool || !block_pool_sized(out, out ? out->struct_size : 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_info: NULL, or member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_block_info: NULL, or member struct_size is not set");
     if (index >= pool->count)
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_info: there is no block %u in the pool %s of %u", index,
-                         pool->tag, pool->count);
-    weir_blocks_details details = {.struct_size = sizeof details, .index = index, .state = WEIR_BLOCK_FREE};
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_block_info: there is no block %u in the pool %s of %u",
+                         index, pool->tag, pool->count);
+    weir_block_pool_block_details details = {.struct_size = sizeof details, .index = index, .state = WEIR_BLOCK_FREE};
     details.pointer = (char *)pool->block.pointer + (size_t)index * pool->bytes;
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     details.generation = pool->takings ? pool->takings[index] : 0;
     if (!wi_bitmap_is_free(&pool->free, index)) {
-        const weir_blocks_member *owner = wi_blocks_owner(pool, index);
+        const weir_block_pool_member *owner = wi_blocks_owner(pool, index);
         details.state = wi_blocks_is_held(pool, index) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         details.member = owner;
         copy_name(details.name, sizeof details.name, owner ? owner->name : "");
@@ -336,31 +342,31 @@ weir_status weir_blocks_info(weir_blocks *pool, uint32_t index, weir_blocks_deta
     return WEIR_OK;
 }
 
-static weir_blocks_member_stats stats_of(const weir_blocks_member *m)
+static weir_block_pool_member_stats stats_of(const weir_block_pool_member *m)
 {
-    weir_blocks_member_stats s = {.struct_size = sizeof s,
-                                  .member = m,
-                                  .cap = m->cap,
-                                  .held = m->used - m->pending,
-                                  .pending = m->pending,
-                                  .peak = m->peak,
-                                  .taken = m->taken,
-                                  .given = m->taken - (m->used - m->pending),
-                                  .refused = atomic_load(&m->refused)};
+    weir_block_pool_member_stats s = {.struct_size = sizeof s,
+                                      .member = m,
+                                      .cap = m->cap,
+                                      .held = m->used - m->pending,
+                                      .pending = m->pending,
+                                      .peak = m->peak,
+                                      .taken = m->taken,
+                                      .given = m->taken - (m->used - m->pending),
+                                      .refused = atomic_load(&m->refused)};
     copy_name(s.name, sizeof s.name, m->name);
     return s;
 }
 
-weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir_blocks_member_stats *members,
-                                 size_t capacity, size_t *count)
+weir_status weir_block_pool_info(weir_block_pool *pool, weir_block_pool_stats *out,
+                                 weir_block_pool_member_stats *members, size_t capacity, size_t *count)
 {
     WI_ENTER();
     if (!pool || !out || (!members && capacity > 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_info: NULL");
     size_t stride = capacity > 0 ? members[0].struct_size : sizeof *members, found = 0;
     if (!block_pool_sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_snapshot: member struct_size is not set");
-    weir_blocks_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_info: member struct_size is not set");
+    weir_block_pool_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     s.free = pool->free.free;
@@ -370,12 +376,12 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
     s.longest = wi_bitmap_longest(&pool->free);
     s.members = pool->members;
     s.taken = pool->taken;
-    for (const weir_blocks_member *m = pool->first; m; m = m->next)
+    for (const weir_block_pool_member *m = pool->first; m; m = m->next)
         s.taken += m->taken;
     s.given = s.taken - s.held;
     s.refused = atomic_load(&pool->refused);
-    for (const weir_blocks_member *m = pool->first; m && found < capacity; m = m->next, found++) {
-        weir_blocks_member_stats line = stats_of(m);
+    for (const weir_block_pool_member *m = pool->first; m && found < capacity; m = m->next, found++) {
+        weir_block_pool_member_stats line = stats_of(m);
         char *to = (char *)members + found * stride;
         memcpy(to, &stride, sizeof stride);
         wi_copy_out(to, stride, &line, sizeof line);
@@ -388,14 +394,14 @@ weir_status weir_blocks_snapshot(weir_blocks *pool, weir_blocks_stats *out, weir
     return WEIR_OK;
 }
 
-weir_status weir_blocks_member_snapshot(weir_blocks_member *member, weir_blocks_member_stats *out)
+weir_status weir_block_pool_member_info(weir_block_pool_member *member, weir_block_pool_member_stats *out)
 {
     WI_ENTER();
     if (!member || !block_pool_sized(out, out ? out->struct_size : 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_blocks_member_snapshot: NULL, or member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_info: NULL, or member struct_size is not set");
     wi_blocks_flush(member->pool);
     wi_blocks_lock(member->pool);
-    weir_blocks_member_stats line = stats_of(member);
+    weir_block_pool_member_stats line = stats_of(member);
     wi_blocks_unlock(member->pool);
     wi_copy_out(out, out->struct_size, &line, sizeof line);
     return WEIR_OK;

@@ -15,7 +15,7 @@
 #include "base/bitmap.h"
 #include "runtime/runtime.h"
 
-#include <weir/blocks.h>
+#include <weir/block_pool.h>
 
 /* A lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield the
  * processor rather than queue, so that an owner that was preempted gets it back. */
@@ -47,28 +47,28 @@ typedef struct wi_waiting {
     struct wi_waiting *next_head; /* of the first entry: that of another stream */
     wi_event event;
     uint64_t order;
-    weir_blocks_member *member;
+    weir_block_pool_member *member;
     uint32_t run_count;
     wi_block_run runs[];
 } wi_waiting;
 
-struct weir_blocks_member {
-    weir_blocks *pool;
+struct weir_block_pool_member {
+    weir_block_pool *pool;
     weir_client *client;
     const char *name;                  /* interned */
     uint16_t slot;                     /* from 1; unique among those there are */
     uint32_t cap, used, pending, peak; /* used: held and pending */
     uint64_t taken;                    /* given: those that are not held any more */
     atomic_uint_fast64_t refused;
-    weir_blocks_member *previous, *next;
+    weir_block_pool_member *previous, *next;
 };
 
-struct weir_blocks {
+struct weir_block_pool {
     wi_light_lock lock;
     uint32_t count, pending, least_free;
     uint64_t *held;
     uint16_t *owners;  /* the slot of the last holder, which the next one compares with its own; 0: none */
-    uint32_t *takings; /* how often each was taken; NULL without WEIR_BLOCKS_NAMED */
+    uint32_t *takings; /* how often each was taken; NULL without WEIR_BLOCK_POOL_NAMED */
     wi_bitmap free;
     uint64_t taken; /* by members that have left */
     atomic_uint_fast64_t refused;
@@ -79,7 +79,7 @@ struct weir_blocks {
     size_t bytes;
     const char *tag; /* interned */
     uint32_t flags;
-    weir_blocks_member *first, *last;
+    weir_block_pool_member *first, *last;
     uint32_t members;
     wi_bitmap slots; /* slot - 1 */
     wi_waiting *heads;
@@ -88,13 +88,13 @@ struct weir_blocks {
 };
 
 /* Executes the invariant, with the lock held; nothing in builds without WEIR_INVARIANTS. */
-void wi_blocks_check(weir_blocks *pool);
+void wi_blocks_check(weir_block_pool *pool);
 
-static inline void wi_blocks_lock(weir_blocks *pool)
+static inline void wi_blocks_lock(weir_block_pool *pool)
 {
     wi_light_lock_take(&pool->lock);
 }
-static inline void wi_blocks_unlock(weir_blocks *pool)
+static inline void wi_blocks_unlock(weir_block_pool *pool)
 {
     wi_blocks_check(pool);
     wi_light_lock_release(&pool->lock);
@@ -104,23 +104,23 @@ static inline void wi_blocks_unlock(weir_blocks *pool)
 
 /* Reaps: frees blocks that streams are past. Their entries go to *done, for wi_waiting_free without the lock.
  * Returns the number of blocks. */
-uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done);
+uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done);
 /* The blocks of `runs`, no longer held, become free, or pending if there is an entry with its event set. */
-void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
+void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
 /* The oldest entry; NULL: none. */
-const wi_waiting *wi_blocks_oldest(const weir_blocks *pool);
+const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool);
 /* The member that has a block, held or pending. */
-weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index);
+weir_block_pool_member *wi_blocks_owner(const weir_block_pool *pool, uint32_t index);
 /* Clears the held bits of a run if all are set and the blocks the member's; else false and unchanged. */
-bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run);
+bool wi_blocks_unhold(weir_block_pool_member *member, wi_block_run run);
 
-static inline bool wi_blocks_is_held(const weir_blocks *pool, uint32_t index)
+static inline bool wi_blocks_is_held(const weir_block_pool *pool, uint32_t index)
 {
     return pool->held[index / 64] >> index % 64 & 1;
 }
 
 /* Sets them. */
-static inline void wi_blocks_hold(weir_blocks *pool, wi_block_run run)
+static inline void wi_blocks_hold(weir_block_pool *pool, wi_block_run run)
 {
     for (uint32_t part; run.count > 0; run.first += part, run.count -= part) {
         part = (uint32_t)wi_min(run.count, 64 - run.first % 64);
@@ -129,12 +129,12 @@ static inline void wi_blocks_hold(weir_blocks *pool, wi_block_run run)
 }
 
 /* NULL when there is no host memory. */
-wi_waiting *wi_waiting_make(weir_blocks_member *member, uint32_t runs);
+wi_waiting *wi_waiting_make(weir_block_pool_member *member, uint32_t runs);
 void wi_waiting_free(wi_waiting *waiting); /* and those behind it */
 /* Records where the stream is now. *wait: the device is not past that. */
-weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waiting, bool *wait);
+weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *waiting, bool *wait);
 
 /* Reaps with the lock taken and released. */
-void wi_blocks_flush(weir_blocks *pool);
+void wi_blocks_flush(weir_block_pool *pool);
 
 #endif

@@ -1,9 +1,10 @@
 /* Block pools, free: checked as a whole; final at once, or when the device is past it. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
 
-wi_waiting *wi_waiting_make(weir_blocks_member *member, uint32_t runs)
+wi_waiting *wi_waiting_make(weir_block_pool_member *member, uint32_t runs)
 {
     wi_waiting *waiting = calloc(1, sizeof *waiting + (size_t)runs * sizeof waiting->runs[0]);
     if (waiting)
@@ -20,7 +21,7 @@ void wi_waiting_free(wi_waiting *waiting)
     }
 }
 
-weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waiting, bool *wait)
+weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *waiting, bool *wait)
 {
     weir_runtime *runtime = pool->runtime;
     weir_status status = runtime->driver->record(runtime->device, native, &waiting->event);
@@ -30,7 +31,7 @@ weir_status wi_waiting_fence(weir_blocks *pool, void *native, wi_waiting *waitin
 
 /* Two threads may give on one stream and come here in another order than that of their events. The later one is then
  * looked at first, which is late and never early: an entry is freed by its own event alone. */
-static void block_pool_hang(weir_blocks *pool, wi_waiting *waiting)
+static void block_pool_hang(weir_block_pool *pool, wi_waiting *waiting)
 {
     waiting->order = ++pool->last_order;
     waiting->next = NULL;
@@ -45,7 +46,7 @@ static void block_pool_hang(weir_blocks *pool, wi_waiting *waiting)
     pool->heads = waiting;
 }
 
-const wi_waiting *wi_blocks_oldest(const weir_blocks *pool)
+const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool)
 {
     const wi_waiting *oldest = pool->heads;
     for (const wi_waiting *head = oldest; head; head = head->next_head)
@@ -54,7 +55,7 @@ const wi_waiting *wi_blocks_oldest(const weir_blocks *pool)
     return oldest;
 }
 
-static uint32_t free_entry(weir_blocks *pool, const wi_waiting *waiting)
+static uint32_t free_entry(weir_block_pool *pool, const wi_waiting *waiting)
 {
     uint32_t blocks = 0;
     for (uint32_t r = 0; r < waiting->run_count; r++) {
@@ -67,7 +68,7 @@ static uint32_t free_entry(weir_blocks *pool, const wi_waiting *waiting)
     return blocks;
 }
 
-uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done)
+uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done)
 {
     const weir_runtime *runtime = pool->runtime;
     uint32_t blocks = 0;
@@ -90,7 +91,7 @@ uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done)
     return blocks;
 }
 
-void wi_blocks_flush(weir_blocks *pool)
+void wi_blocks_flush(weir_block_pool *pool)
 {
     wi_waiting *done = NULL;
     wi_blocks_lock(pool);
@@ -99,9 +100,9 @@ void wi_blocks_flush(weir_blocks *pool)
     wi_waiting_free(done);
 }
 
-void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting)
+void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     uint32_t blocks = 0;
     for (uint32_t r = 0; r < count; r++) {
         if (!waiting)
@@ -120,15 +121,15 @@ void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_
 
 /* Checking --------------------------------------------------------------------------------------------------------- */
 
-weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index)
+weir_block_pool_member *wi_blocks_owner(const weir_block_pool *pool, uint32_t index)
 {
-    weir_blocks_member *m = pool->first;
+    weir_block_pool_member *m = pool->first;
     while (m && m->slot != pool->owners[index])
         m = m->next;
     return m;
 }
 
-static bool block_pool_gives(const weir_blocks_member *member, uint32_t index)
+static bool block_pool_gives(const weir_block_pool_member *member, uint32_t index)
 {
     return wi_blocks_is_held(member->pool, index) && member->pool->owners[index] == member->slot;
 }
@@ -140,10 +141,10 @@ typedef struct complaint {
     const char *owner, *state;
 } complaint;
 
-static complaint block_pool_complain(const weir_blocks_member *member, uint32_t index)
+static complaint block_pool_complain(const weir_block_pool_member *member, uint32_t index)
 {
-    const weir_blocks *pool = member->pool;
-    const weir_blocks_member *owner = wi_blocks_owner(pool, index);
+    const weir_block_pool *pool = member->pool;
+    const weir_block_pool_member *owner = wi_blocks_owner(pool, index);
     complaint c = {.index = index, .owner = owner ? owner->name : ""};
     c.status = wi_blocks_is_held(pool, index) ? WEIR_ERR_FOREIGN : WEIR_ERR_DOUBLE_FREE;
     c.state = wi_bitmap_is_free(&pool->free, index) ? "free" : "pending";
@@ -152,9 +153,9 @@ static complaint block_pool_complain(const weir_blocks_member *member, uint32_t 
 }
 
 /* Says it, without the lock. */
-static weir_status block_pool_say(const weir_blocks_member *member, const complaint *c)
+static weir_status block_pool_say(const weir_block_pool_member *member, const complaint *c)
 {
-    const weir_blocks *pool = member->pool;
+    const weir_block_pool *pool = member->pool;
     switch (c->status) {
     case WEIR_ERR_FOREIGN:
         return weir_fail(c->status, "block %u (%zu bytes) of the pool %s is held by %s%s, not by %s", c->index,
@@ -175,13 +176,13 @@ static weir_status block_pool_say(const weir_blocks_member *member, const compla
 
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status block_pool_check_call(const weir_blocks_member *member, const char *call)
+static weir_status block_pool_check_call(const weir_block_pool_member *member, const char *call)
 {
     WI_ENTER();
     return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
 }
 
-static weir_status out_of_range(const weir_blocks *pool, const char *call, uint64_t first, uint32_t count)
+static weir_status out_of_range(const weir_block_pool *pool, const char *call, uint64_t first, uint32_t count)
 {
     if (count == 0)
         return weir_fail(WEIR_ERR_INVALID, "%s: no blocks of the pool %s are named", call, pool->tag);
@@ -190,15 +191,16 @@ static weir_status out_of_range(const weir_blocks *pool, const char *call, uint6
 }
 
 /* The fence of a giving, before the lock is taken. *waiting stays NULL when the stream has nothing to wait for. */
-static weir_status block_pool_fence(weir_blocks_member *member, weir_stream stream, uint32_t runs, wi_waiting **waiting)
+static weir_status block_pool_fence(weir_block_pool_member *member, weir_stream stream, uint32_t runs,
+                                    wi_waiting **waiting)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     void *native;
     bool wait;
     *waiting = NULL;
     if (wi_likely(stream.id == 0))
         return WEIR_OK;
-    weir_status status = wi_streams_resolve_recorded(pool->runtime, stream, "weir_blocks_give", &native);
+    weir_status status = wi_streams_resolve_recorded(pool->runtime, stream, "weir_block_pool_free", &native);
     if (status != WEIR_OK)
         return status;
     *waiting = wi_waiting_make(member, runs);
@@ -212,9 +214,9 @@ static weir_status block_pool_fence(weir_blocks_member *member, weir_stream stre
     return status;
 }
 
-bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run)
+bool wi_blocks_unhold(weir_block_pool_member *member, wi_block_run run)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     const uint16_t *owners = pool->owners + run.first;
     uint64_t bad = 0;
     for (uint32_t i = 0; i < run.count; i++)
@@ -234,7 +236,7 @@ bool wi_blocks_unhold(weir_blocks_member *member, wi_block_run run)
 }
 
 /* What is wrong with the run that cannot be given. */
-static complaint complain_of(const weir_blocks_member *member, wi_block_run run)
+static complaint complain_of(const weir_block_pool_member *member, wi_block_run run)
 {
     while (block_pool_gives(member, run.first))
         run.first++;
@@ -242,9 +244,10 @@ static complaint complain_of(const weir_blocks_member *member, wi_block_run run)
 }
 
 /* `taking`: which one of the first block is meant; NULL: whichever it is. */
-static weir_status give_run(weir_blocks_member *member, wi_block_run run, const uint32_t *taking, weir_stream stream)
+static weir_status give_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *taking,
+                            weir_stream stream)
 {
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     wi_waiting *waiting, *done = NULL;
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     weir_status status = block_pool_fence(member, stream, 1, &waiting);
@@ -274,12 +277,12 @@ static weir_status give_run(weir_blocks_member *member, wi_block_run run, const 
 }
 
 /* What give_run() does in the most frequent case; false when it is another one. */
-static inline bool give_quickly(weir_blocks_member *member, uint32_t index, uint32_t count, weir_stream stream)
+static inline bool give_quickly(weir_block_pool_member *member, uint32_t index, uint32_t count, weir_stream stream)
 {
     if (count != 1 || stream.id != 0 || !member || index >= member->pool->count ||
         atomic_load_explicit(&wi_forked, memory_order_relaxed))
         return false;
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     wi_blocks_lock(pool);
     bool good = block_pool_gives(member, index);
     if (wi_likely(good)) {
@@ -291,34 +294,36 @@ static inline bool give_quickly(weir_blocks_member *member, uint32_t index, uint
     return good;
 }
 
-weir_status weir_blocks_give(weir_blocks_member *member, uint32_t first, uint32_t count, weir_stream stream)
+weir_status weir_block_pool_free(weir_block_pool_member *member, uint32_t first, uint32_t count, weir_stream stream)
 {
     if (wi_likely(give_quickly(member, first, count, stream)))
         return WEIR_OK;
-    weir_status status = block_pool_check_call(member, "weir_blocks_give");
+    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
     if (status != WEIR_OK)
         return status;
     if (count == 0 || first >= member->pool->count || count > member->pool->count - first)
-        return out_of_range(member->pool, "weir_blocks_give", first, count);
+        return out_of_range(member->pool, "weir_block_pool_free", first, count);
     return give_run(member, (wi_block_run){first, count}, NULL, stream);
 }
 
-weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index, uint32_t generation, weir_stream stream)
+weir_status weir_block_pool_free_named(weir_block_pool_member *member, uint32_t index, uint32_t generation,
+                                       weir_stream stream)
 {
-    weir_status status = block_pool_check_call(member, "weir_blocks_give_named");
+    weir_status status = block_pool_check_call(member, "weir_block_pool_free_named");
     if (status != WEIR_OK)
         return status;
     if (index >= member->pool->count)
-        return out_of_range(member->pool, "weir_blocks_give_named", index, 1);
+        return out_of_range(member->pool, "weir_block_pool_free_named", index, 1);
     if (!member->pool->takings)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "the pool %s does not number its takings: make it with WEIR_BLOCKS_NAMED", member->pool->tag);
+                         "the pool %s does not number its takings: make it with WEIR_BLOCK_POOL_NAMED",
+                         member->pool->tag);
     return give_run(member, (wi_block_run){index, 1}, &generation, stream);
 }
 
 /* Takes the held bits of all; at a bad one those before it are set again. A block that is named twice is the second
  * time one that is not held. */
-static bool unhold_many(weir_blocks_member *member, const uint32_t *indices, uint32_t count, complaint *wrong)
+static bool unhold_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count, complaint *wrong)
 {
     uint32_t i = 0;
     while (i < count && wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
@@ -346,18 +351,18 @@ static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi
     return found;
 }
 
-weir_status weir_blocks_give_many(weir_blocks_member *member, const uint32_t *indices, uint32_t count,
-                                  weir_stream stream)
+weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
+                                      weir_stream stream)
 {
-    weir_status status = block_pool_check_call(member, "weir_blocks_give_many");
+    weir_status status = block_pool_check_call(member, "weir_block_pool_free_many");
     if (status != WEIR_OK)
         return status;
-    weir_blocks *pool = member->pool;
+    weir_block_pool *pool = member->pool;
     if (!indices || count == 0)
-        return out_of_range(pool, "weir_blocks_give_many", 0, 0);
+        return out_of_range(pool, "weir_block_pool_free_many", 0, 0);
     for (uint32_t i = 0; i < count; i++)
         if (indices[i] >= pool->count)
-            return out_of_range(pool, "weir_blocks_give_many", indices[i], 1);
+            return out_of_range(pool, "weir_block_pool_free_many", indices[i], 1);
     wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)

@@ -1,5 +1,7 @@
 /* Keys and values in blocks: geometry worked out once, with every product checked. */
 #include "runtime/block_pool/block_pool.h"
+#include <weir/block_pool.h>
+#include <weir/experimental/kv.h>
 
 static const uint64_t most_bytes = (uint64_t)INT64_MAX;
 
@@ -53,11 +55,13 @@ weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *
     WI_ENTER();
     weir_kv_layout l = {.struct_size = sizeof l};
     weir_kv_geometry *g = &l.geometry;
-    if (!geometry || !out || out->struct_size < 2 * sizeof(size_t) ||
-        !wi_copy_in(g, sizeof *g, geometry, geometry->struct_size))
-        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: NULL, or member struct_size is not set");
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: no place for the result, or its struct_size is not set");
+    weir_status status = WI_COPY_IN(weir_kv_geometry, g, geometry, "weir_kv_layout_of");
+    if (status != WEIR_OK)
+        return status;
     g->struct_size = sizeof *g;
-    weir_status status = check_geometry(g);
+    status = check_geometry(g);
     if (status == WEIR_OK)
         status = row_of(g, &l.token);
     if (status != WEIR_OK)
@@ -82,7 +86,7 @@ weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *
     return WEIR_OK;
 }
 
-weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout, uint64_t *waste)
+weir_status weir_kv_fits(const weir_block_pool *pool, const weir_kv_layout *layout, uint64_t *waste)
 {
     WI_ENTER();
     if (!pool || !layout || layout->struct_size < sizeof *layout || layout->bytes == 0)
@@ -99,7 +103,7 @@ weir_status weir_kv_fits(const weir_blocks *pool, const weir_kv_layout *layout, 
     return WEIR_OK;
 }
 
-weir_status weir_kv_address(const weir_blocks *pool, const weir_kv_layout *layout, uint32_t layer, uint32_t block,
+weir_status weir_kv_address(const weir_block_pool *pool, const weir_kv_layout *layout, uint32_t layer, uint32_t block,
                             weir_kv_plane plane, uint32_t head, uint32_t token, void **out)
 {
     weir_status status = weir_kv_fits(pool, layout, NULL);

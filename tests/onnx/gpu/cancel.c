@@ -1,5 +1,6 @@
 /* Runs that are served through graphs, cancelled: one whose graph was launched and is held up, and one that waits behind it. */
 #include <pthread.h>
+#include <weir/engine.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

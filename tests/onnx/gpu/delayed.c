@@ -2,6 +2,7 @@
  * another session runs, and both answers must be right all the same: whoever has the first one's bytes too early writes into
  * its values, or is written over by its late kernels. */
 #include <pthread.h>
+#include <weir/engine.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -90,7 +90,7 @@ int part_refusals(const bed *b, int argc, char **argv)
     run(&s, &q, NULL);
     run(&s, &q, &wanted);
     weir_client_stats stats = {.struct_size = sizeof stats};
-    must(weir_client_snapshot(s.client, &stats), "statistics");
+    must(weir_client_info(s.client, &stats), "statistics");
     serve_end(&s);
     for (unsigned long i = 1; i <= count; i++) {
         weir_status status = serve_try(b, argv[0], stats.peak * i / count, NULL, &s);

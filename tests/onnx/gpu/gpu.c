@@ -2,6 +2,7 @@
  *
  *     test-onnx-gpu DEVICE weir|plain PART WORD… */
 #include "gpu.h"
+#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ void must(weir_status status, const char *what)
 bed bed_make(const char *device, bool alone)
 {
     bed b = {.device = device, .alone = alone, .engine = weir_engine_entry(WEIR_ENGINE_ABI)};
-    must(weir_runtime_get(device, &b.runtime), "the runtime");
+    must(weir_runtime_get(device, NULL, &b.runtime), "the runtime");
     must(onnx_library_get(strcmp(b.device, "cuda") == 0 ? ONNX_CUDA : ONNX_CPU, &b.library), "the library");
     return b;
 }
@@ -89,7 +90,7 @@ weir_status serve_try(const bed *b, const char *path, uint64_t maximum, const ch
     weir_setting list[8];
     *out = (served){.bed = b, .path = path, .name = file_name(path)};
     weir_client_options options = {.struct_size = sizeof options, .name = out->name, .maximum = maximum};
-    must(weir_client_open(b->runtime, &options, &out->client), path);
+    must(weir_client_create(b->runtime, &options, &out->client), path);
     if (b->alone) {
         open_plain(out);
         return WEIR_OK;
@@ -100,7 +101,7 @@ weir_status serve_try(const bed *b, const char *path, uint64_t maximum, const ch
     load.setting_count = read_settings(settings, texts, list);
     weir_status status = b->engine->load(&load, &out->model);
     if (status != WEIR_OK)
-        must(weir_client_close(out->client), path);
+        must(weir_client_destroy(out->client), path);
     return status;
 }
 
@@ -121,7 +122,7 @@ void serve_end(served *s)
     } else {
         s->bed->engine->unload(s->model);
     }
-    must(weir_client_close(s->client), s->name);
+    must(weir_client_destroy(s->client), s->name);
 }
 
 /* ---- questions and answers --------------------------------------------------------------------------------------------- */

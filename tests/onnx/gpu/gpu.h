@@ -4,6 +4,7 @@
 #define WEIR_TEST_ONNX_GPU_H
 
 #include <weir/weir.h>
+#include <weir/engine.h>
 
 #include "../plain.h"
 #include "engines/onnx/model.h"

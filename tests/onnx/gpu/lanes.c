@@ -50,7 +50,7 @@ static void ask_for(asker *askers, const served *s, const question *q, const ans
 static uint64_t weights(const served *s)
 {
     weir_client_stats stats = {.struct_size = sizeof stats};
-    must(weir_client_snapshot(s->client, &stats), "statistics");
+    must(weir_client_info(s->client, &stats), "statistics");
     return stats.live_class[WEIR_CLASS_WEIGHTS];
 }
 

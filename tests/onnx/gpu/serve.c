@@ -125,7 +125,7 @@ static void print_served(const bed *b, const server *servers, uint64_t taken_by_
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_memory_stats memory = WEIR_INIT(weir_memory_stats);
     must(weir_snapshot(b->runtime, &stats, NULL, 0, NULL), "statistics");
-    must(weir_memory_stats_read(b->runtime, &memory), "statistics");
+    must(weir_memory_stats_info(b->runtime, &memory), "statistics");
     printf("{\"part\": \"serve\", \"plain\": %s, ", b->alone ? "true" : "false");
     number("images", servers[0].runs);
     number("texts", servers[1].runs);
@@ -177,7 +177,7 @@ static uint64_t least_maximum(const bed *b, const char *path, shape form)
     ask(&s, form, &q);
     for (int i = 0; i < 3; i++)
         run(&s, &q, NULL);
-    must(weir_client_snapshot(s.client, &stats), "statistics");
+    must(weir_client_info(s.client, &stats), "statistics");
     ask_end(&q);
     serve_end(&s);
     return stats.peak + (8u << 20);
@@ -274,8 +274,7 @@ int part_witness(const bed *b, int argc, char **argv)
         step(b, "unload ", name);
     }
     int64_t before = outside(b);
-    uint64_t released = 0;
-    must(weir_runtime_trim(b->runtime, 0, &released), "trim");
+    must(weir_runtime_trim(b->runtime, NULL, NULL), "trim");
     step(b, "trim", "");
     printf("], \"drift\": %lld, \"trim_drift\": %lld}\n", (long long)drift, (long long)(outside(b) - before));
     check(live(b) == 0, "the ledger is not back at zero");

@@ -120,7 +120,7 @@ int part_hold(const bed *b, int argc, char **argv)
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_memory_stats memory = WEIR_INIT(weir_memory_stats);
     must(weir_snapshot(b->runtime, &stats, NULL, 0, NULL), "statistics");
-    must(weir_memory_stats_read(b->runtime, &memory), "statistics");
+    must(weir_memory_stats_info(b->runtime, &memory), "statistics");
     printf(
         "{\"part\": \"hold\", \"plain\": %s, \"model\": \"%s\", \"taken\": %llu, \"held\": %llu, \"peak_held\": %llu, "
         "\"peak_requested\": %llu, \"peak_charged\": %llu}\n",

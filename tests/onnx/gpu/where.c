@@ -1,5 +1,6 @@
 /* Where a run's time goes that weir is to blame for: each call of a session's allocator, timed. */
 #include <stdio.h>
+#include <weir/onnxruntime.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,10 +13,10 @@ void *planting(size_t size)
     return p;
 }
 
-weir_status weir_client_close(weir_client *client)
+weir_status weir_client_destroy(weir_client *client)
 {
     weir_status (*close)(weir_client *) = NULL;
-    *(void **)&close = dlsym(RTLD_NEXT, "weir_client_close");
+    *(void **)&close = dlsym(RTLD_NEXT, "weir_client_destroy");
     planting(1000);
     return close(client);
 }

@@ -9,14 +9,14 @@ int main()
     weir_runtime *runtime = nullptr;
     auto limits = WEIR_INIT(weir_runtime_options);
     limits.budget = 64u << 20;
-    if (weir_runtime_get_with("host", &limits, &runtime) != WEIR_OK) {
+    if (weir_runtime_get("host", &limits, &runtime) != WEIR_OK) {
         std::fprintf(stderr, "%s\n", weir_detail());
         return 1;
     }
     auto options = WEIR_INIT(weir_client_options);
     options.name = "consumer";
     weir_client *client = nullptr;
-    if (weir_client_open(runtime, &options, &client) != WEIR_OK) {
+    if (weir_client_create(runtime, &options, &client) != WEIR_OK) {
         std::fprintf(stderr, "%s\n", weir_detail());
         return 1;
     }
@@ -33,5 +33,5 @@ int main()
         if (weir_block_info(bytes.get(), &details) != WEIR_OK || details.bytes != 4096)
             return 1;
     }
-    return freed == WEIR_OK && weir_client_close(client) == WEIR_OK ? 0 : 1;
+    return freed == WEIR_OK && weir_client_destroy(client) == WEIR_OK ? 0 : 1;
 }

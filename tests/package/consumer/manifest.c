@@ -1,5 +1,5 @@
 /* A program outside the tree that reads a manifest. */
-#include <weir/manifest_read.h>
+#include <weir/manifest.h>
 #include <weir/weir.h>
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ int main(void)
     }
     int wrong = strcmp(manifest->framework, "onnx") != 0 || manifest->requirements.min_vram != (uint64_t)2 << 30;
     printf("%s wants %llu bytes\n", manifest->model_file, (unsigned long long)manifest->requirements.min_vram);
-    weir_manifest_release(manifest);
+    weir_manifest_destroy(manifest);
     remove("consumer-model.onnx");
     remove("consumer.json");
     return wrong;

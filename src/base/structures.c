@@ -1,0 +1,34 @@
+/* Structures of callers that were compiled against an older or a newer header. */
+#include "base/internal.h"
+
+/* Whether anything is set in what the caller's structure has beyond ours. */
+static bool is_set_beyond(const unsigned char *from, size_t ours, size_t theirs)
+{
+    for (size_t i = ours; i < theirs; i++)
+        if (from[i])
+            return true;
+    return false;
+}
+
+weir_status wi_copy_in_other(void *to, size_t our_size, const void *from, size_t caller_size, const char *call,
+                             const char *type)
+{
+    if (!from)
+        return weir_fail(WEIR_ERR_INVALID, "%s: the %s is NULL", call, type);
+    if (caller_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "%s: the member struct_size of the %s is not set: begin it with WEIR_INIT(%s)",
+                         call, type, type);
+    if (caller_size > our_size + WI_LATER_MEMBERS)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "%s: the member struct_size of the %s is %zu, and no version's is (here it is %zu): begin it "
+                         "with WEIR_INIT(%s)",
+                         call, type, caller_size, our_size, type);
+    if (is_set_beyond(from, our_size, caller_size))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: the caller's %s has %zu bytes and something set beyond the %zu that libweir %s knows: "
+                         "leave members of later versions 0, or run with the libweir that the program was built for",
+                         call, type, caller_size, our_size, WEIR_VERSION_STRING);
+    memset(to, 0, our_size);
+    memcpy(to, from, wi_min(caller_size, our_size));
+    return WEIR_OK;
+}
