@@ -16,8 +16,9 @@ weir_status wi_copy_in_other(void *to, size_t our_size, const void *from, size_t
     if (!from)
         return weir_fail(WEIR_ERR_INVALID, "%s: the %s is NULL", call, type);
     if (caller_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "%s: the member struct_size of the %s is not set: begin it with WEIR_INIT(%s)",
-                         call, type, type);
+        return weir_fail(WEIR_ERR_INVALID,
+                         "%s: the member struct_size of the %s is not set: begin it with WEIR_INIT(%s)", call, type,
+                         type);
     if (caller_size > our_size + WI_LATER_MEMBERS)
         return weir_fail(WEIR_ERR_INVALID,
                          "%s: the member struct_size of the %s is %zu, and no version's is (here it is %zu): begin it "

@@ -158,7 +158,7 @@ static bool copy_answer(const probe *a, uint64_t now, wi_answer *out)
     return true;
 }
 
-weir_status wi_probe(const char *root, uint64_t limit, bool anew, wi_answer answers[WI_SOURCES])
+weir_status wi_probe(const char *root, uint64_t limit, bool ask_again, wi_answer answers[WI_SOURCES])
 {
     probed_root *p = find_root(root);
     memset(answers, 0, WI_SOURCES * sizeof *answers);
@@ -168,10 +168,10 @@ weir_status wi_probe(const char *root, uint64_t limit, bool anew, wi_answer answ
     bool good = true;
     pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        if (!p->probes[i].running && (anew || now >= p->probes[i].again))
+        if (!p->probes[i].running && (ask_again || now >= p->probes[i].again))
             start(&p->probes[i]);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        wait_for(&p->probes[i], (anew ? now : p->probes[i].begun) + limit);
+        wait_for(&p->probes[i], (ask_again ? now : p->probes[i].begun) + limit);
     for (size_t i = 0; i < WI_SOURCES; i++)
         good = copy_answer(&p->probes[i], now, &answers[i]) && good;
     pthread_mutex_unlock(&p->lock);

@@ -55,7 +55,7 @@ RULES = [
     Rule(r"\bdrifts?\b", "delta", CORE, left=4),
     Rule(r"\bfold(s|ed)?\b", "merge", r"src/(memory|runtime)/", left=12),
     Rule(r"\bholders?\b", "member", r"src/(memory|runtime)/", r"top holders|largest holders|struct weir_holder", left=17),
-    Rule(r"\bguests?\b", "host trim", CORE, left=13),
+    Rule(r"\bguests?\b", "host trim", CORE, left=14),
     Rule(r"\boutlets?\b", "sink"),
     Rule(r"\brescued?\b", "compaction", CORE, left=3),
     Rule(r"\blaws?\b", "invariant", left=26),
