@@ -1,48 +1,126 @@
 /* The resources "direct" and "async": one allocation of the driver's per block.
  *
- * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past it,
- * with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait where
- * nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record waits on for
- * the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
+ * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past
+ * it, with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait
+ * where nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record
+ * waits on for the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
  *
- * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached; single_pool.c.
+ * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached.
  *
  * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
  * lent is the sum of all pieces. */
 #include "memory/driver_alloc.h"
-#include "memory/space/layout.h"
-#include "memory/space/stream_uses.h"
 #include "memory/adaptors/nvtx.h"
-#include "memory/driver_alloc_pool.h"
+#include "memory/space/layout.h"
+#include "memory/space/range_index.h"
+#include "memory/space/stream_uses.h"
 
 #include <stddef.h>
 
-static wi_single *driver_alloc_of(wi_resource *resource)
+typedef struct driver_piece {
+    wi_block block; /* the first member */
+    wi_range range; /* all that the driver gave */
+    uint64_t own;   /* of which the block's client has had so much, however short the block is now */
+    bool returning; /* on its way to the driver, which may give it to another from now on */
+    bool returned;
+    bool displaced; /* out of the index, and in the list of those */
+    struct driver_piece *previous, *next;
+} driver_piece;
+
+typedef struct driver_alloc {
+    wi_resource resource;
+    weir_kind kind;
+    bool pooled;
+    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that either is enough to look */
+    wi_index index;
+    /* everything below is under the resource's lock */
+    driver_piece *displaced;
+    wi_block *unwanted; /* discarded, and the device is not past them or the driver refused; linked by pending_next */
+    uint64_t lent, kept;
+    size_t working;  /* threads in the driver */
+    uint64_t turns;  /* how often one came back */
+    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
+} driver_alloc;
+
+/* The driver's pool ------------------------------------------------------------------------------------------------ */
+
+/* What the pool under "async" keeps. The pool alone decides what it reuses, so that it is asked after each change; as
+ * there is no lock over its calls, only what is asked while no other call is under way counts, and the last one out
+ * asks. */
+
+/* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
+static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
 {
-    return (wi_single *)resource;
+    wi_ledger *ledger = s->resource.ledger;
+    uint64_t kept = held - wi_min(held, s->lent);
+    if (kept < s->kept) {
+        wi_ledger_unmapped(ledger, s->kept - kept);
+        wi_ledger_release(ledger, s->kept - kept);
+    } else if (kept > s->kept) {
+        kept = s->kept + wi_ledger_hold(ledger, kept - s->kept);
+        wi_ledger_mapped(ledger, kept - s->kept);
+    }
+    s->kept = kept;
 }
 
-static wi_piece *piece_of(wi_block *block)
+static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint64_t *given)
 {
-    return (wi_piece *)block;
+    wi_resource *r = &s->resource;
+    uint64_t held = 0;
+    wi_resource_lock(&s->resource);
+    uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
+    bool last = s->working == 0;
+    wi_resource_unlock(&s->resource);
+    if (!last && !trim)
+        return false;
+    weir_status status = trim ? r->driver->pool_trim(r->device, most, &held) : r->driver->pool_held(r->device, &held);
+    wi_resource_lock(&s->resource);
+    uint64_t before = s->kept;
+    bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
+    s->turns += trim;
+    if (true_now)
+        driver_alloc_adjust(s, held);
+    if (given)
+        *given = before - wi_min(before, s->kept);
+    bool over_budget = true_now && held > s->lent + s->kept;
+    wi_resource_unlock(&s->resource);
+    return over_budget;
 }
 
-static wi_piece *piece_with(wi_range *range)
+static void driver_alloc_follow_pool(driver_alloc *s)
 {
-    return (wi_piece *)((char *)range - offsetof(wi_piece, range));
+    if (s->pooled && driver_alloc_follow(s, false, 0, NULL))
+        (void)driver_alloc_follow(s, true, 0, NULL);
 }
 
-static uint64_t size_of(const wi_piece *p)
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+static driver_alloc *driver_alloc_of(wi_resource *resource)
+{
+    return (driver_alloc *)resource;
+}
+
+static driver_piece *piece_of(wi_block *block)
+{
+    return (driver_piece *)block;
+}
+
+static driver_piece *piece_with(wi_range *range)
+{
+    return (driver_piece *)((char *)range - offsetof(driver_piece, range));
+}
+
+static uint64_t size_of(const driver_piece *p)
 {
     return p->range.end - p->range.start;
 }
 
-static void driver_alloc_lock(wi_single *s)
+static void driver_alloc_lock(driver_alloc *s)
 {
     wi_resource_lock(&s->resource);
 }
 
-static void driver_alloc_unlock(wi_single *s)
+static void driver_alloc_unlock(driver_alloc *s)
 {
     wi_resource_unlock(&s->resource);
 }
@@ -53,12 +131,12 @@ static void driver_alloc_check(wi_resource *resource)
 }
 
 /* With the lock held, around calls of the driver that give or take memory. */
-static void driver_alloc_go_to_driver(wi_single *s)
+static void driver_alloc_go_to_driver(driver_alloc *s)
 {
     s->working++;
 }
 
-static void driver_alloc_come_back(wi_single *s)
+static void driver_alloc_come_back(driver_alloc *s)
 {
     s->working--;
     s->turns++;
@@ -68,7 +146,7 @@ static void driver_alloc_come_back(wi_single *s)
 /* Getting a piece -------------------------------------------------------------------------------------------------- */
 
 /* What could be had, and what would have to be held for such a piece. With the lock held. */
-static void driver_alloc_look_around(wi_single *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
+static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
     uint64_t room = (now.budget - now.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
@@ -77,8 +155,9 @@ static void driver_alloc_look_around(wi_single *s, uint64_t bytes, uint64_t alig
     shortage->held = now.held - wi_min(s->kept, bytes + lost) + bytes + lost;
 }
 
-/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are *fresh. */
-static bool driver_alloc_hold(wi_single *s, uint64_t bytes, uint64_t *fresh)
+/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are
+ * *fresh. */
+static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
     if (got < missing) {
@@ -91,7 +170,7 @@ static bool driver_alloc_hold(wi_single *s, uint64_t bytes, uint64_t *fresh)
     return true;
 }
 
-static weir_status ask_driver(wi_single *s, uint64_t bytes, void *native, void **address)
+static weir_status ask_driver(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     wi_resource *r = &s->resource;
     uint64_t ignored;
@@ -104,12 +183,12 @@ static weir_status ask_driver(wi_single *s, uint64_t bytes, void *native, void *
 }
 
 /* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
-static void put_into_index(wi_single *s, wi_piece *new)
+static void put_into_index(driver_alloc *s, driver_piece *new)
 {
     wi_range *range;
     pthread_mutex_lock(&s->addresses);
     while ((range = wi_index_find(&s->index, new->range.start, new->range.end))) {
-        wi_piece *older = piece_with(range);
+        driver_piece *older = piece_with(range);
         wi_assert(older->returning || older->returned);
         wi_index_remove(&s->index, range);
         older->displaced = true;
@@ -123,7 +202,7 @@ static void put_into_index(wi_single *s, wi_piece *new)
     pthread_mutex_unlock(&s->addresses);
 }
 
-static weir_status driver_alloc_obtain(wi_single *s, wi_placement *p, wi_piece *new, wi_shortage *shortage)
+static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_piece *new, wi_shortage *shortage)
 {
     wi_ledger *ledger = s->resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
@@ -160,7 +239,7 @@ static weir_status driver_alloc_obtain(wi_single *s, wi_placement *p, wi_piece *
 }
 
 /* For tools that watch the device's memory. */
-static void driver_alloc_mark(const wi_single *s, wi_piece *p)
+static void driver_alloc_mark(const driver_alloc *s, driver_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
         wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
@@ -168,8 +247,8 @@ static void driver_alloc_mark(const wi_single *s, wi_piece *p)
 
 static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_single *s = driver_alloc_of(resource);
-    wi_piece *new = calloc(1, sizeof *new);
+    driver_alloc *s = driver_alloc_of(resource);
+    driver_piece *new = calloc(1, sizeof *new);
     if (!new)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
     weir_status status = driver_alloc_obtain(s, p, new, shortage);
@@ -179,13 +258,13 @@ static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p,
     } else {
         free(new);
     }
-    wi_single_follow_pool(s);
+    driver_alloc_follow_pool(s);
     return status;
 }
 
 static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     driver_alloc_lock(s);
     wi_ledger_commit(resource->ledger, block);
     driver_alloc_unlock(s);
@@ -194,7 +273,7 @@ static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 /* Giving it back --------------------------------------------------------------------------------------------------- */
 
 /* To the driver, on the stream if there is one. When it refuses, everything is as before. */
-static weir_status driver_alloc_give(wi_single *s, wi_piece *p, void *native)
+static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *native)
 {
     const wi_driver *driver = s->resource.driver;
     wi_device *device = s->resource.device;
@@ -216,9 +295,9 @@ static weir_status driver_alloc_give(wi_single *s, wi_piece *p, void *native)
     return status;
 }
 
-/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record goes,
- * too. */
-static void driver_alloc_drop(wi_single *s, wi_piece *p)
+/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record
+ * goes, too. */
+static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 {
     uint64_t bytes = size_of(p);
     if (p->displaced) {
@@ -244,7 +323,7 @@ static void driver_alloc_drop(wi_single *s, wi_piece *p)
 
 static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     (void)native, (void)past; /* the driver has to be called all the same */
     driver_alloc_lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
@@ -255,8 +334,8 @@ static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_str
 
 static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
 {
-    wi_single *s = driver_alloc_of(resource);
-    wi_piece *p = piece_of(block);
+    driver_alloc *s = driver_alloc_of(resource);
+    driver_piece *p = piece_of(block);
     uintptr_t start = (uintptr_t)block->pointer;
     weir_status status = p->returned ? WEIR_OK : driver_alloc_give(s, p, NULL);
     if (status != WEIR_OK)
@@ -266,7 +345,7 @@ static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
     driver_alloc_drop(s, p);
     wi_index_freed(&s->index, start);
     driver_alloc_unlock(s);
-    wi_single_follow_pool(s);
+    driver_alloc_follow_pool(s);
     return WEIR_OK;
 }
 
@@ -276,7 +355,7 @@ static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block
 }
 
 /* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
-static bool driver_alloc_give_up(wi_single *s, wi_block *block, void *native)
+static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
 {
     wi_resource *r = &s->resource;
     if (!r->driver->passed(r->device, block->freed) || driver_alloc_give(s, piece_of(block), native) != WEIR_OK)
@@ -284,11 +363,11 @@ static bool driver_alloc_give_up(wi_single *s, wi_block *block, void *native)
     driver_alloc_lock(s);
     driver_alloc_drop(s, piece_of(block));
     driver_alloc_unlock(s);
-    wi_single_follow_pool(s);
+    driver_alloc_follow_pool(s);
     return true;
 }
 
-static void keep_unwanted(wi_single *s, wi_block *block)
+static void keep_unwanted(driver_alloc *s, wi_block *block)
 {
     driver_alloc_lock(s);
     block->pending_next = s->unwanted;
@@ -299,7 +378,7 @@ static void keep_unwanted(wi_single *s, wi_block *block)
 /* Something may have been queued on the stream for the block. A pool takes it back in that order. */
 static void driver_alloc_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     if (p->native && !s->pooled)
         (void)resource->driver->record(resource->device, p->native, &block->freed);
     if (!driver_alloc_give_up(s, block, p->native))
@@ -308,7 +387,7 @@ static void driver_alloc_discard(wi_resource *resource, wi_block *block, const w
 
 static uint64_t driver_alloc_release_kept(wi_resource *resource)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     uint64_t bytes = 0;
     driver_alloc_lock(s);
     wi_block *list = s->unwanted;
@@ -329,7 +408,7 @@ static uint64_t driver_alloc_trim(wi_resource *resource, uint64_t keep)
 {
     uint64_t given = 0;
     if (driver_alloc_of(resource)->pooled)
-        (void)wi_single_follow(driver_alloc_of(resource), true, keep, &given);
+        (void)driver_alloc_follow(driver_alloc_of(resource), true, keep, &given);
     return given;
 }
 
@@ -346,7 +425,7 @@ static void driver_alloc_measure(wi_resource *resource, wi_placement *p)
     p->charged = driver_alloc_charge(resource, p->before + p->bytes + p->after);
 }
 
-static void set_length(wi_single *s, wi_block *block, uint64_t bytes, uint64_t charged)
+static void set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
     block->bytes = bytes;
@@ -357,7 +436,7 @@ static void set_length(wi_single *s, wi_block *block, uint64_t bytes, uint64_t c
 static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
                                        wi_block **tail)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     (void)native;
     *tail = NULL;
     driver_alloc_lock(s);
@@ -371,7 +450,7 @@ static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, u
 static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                      wi_shortage *shortage)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     uint64_t charged = driver_alloc_charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
     (void)may_wait;
     (void)shortage;
@@ -394,7 +473,7 @@ static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uin
 static void driver_alloc_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                               wi_shortage *shortage)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     (void)memory_class;
     driver_alloc_lock(s);
     driver_alloc_look_around(s, charged, alignment, shortage);
@@ -404,7 +483,7 @@ static void driver_alloc_look(wi_resource *resource, weir_class memory_class, ui
 /* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
 static bool driver_alloc_owns(wi_resource *resource, const void *pointer)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     pthread_mutex_lock(&s->addresses);
     bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
     pthread_mutex_unlock(&s->addresses);
@@ -442,14 +521,14 @@ static void visit_range(wi_range *range, void *user)
 
 static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     wi_index_each(&s->index, visit_range, &(visit){fn, user});
-    for (wi_piece *p = s->displaced; p; p = p->next)
+    for (driver_piece *p = s->displaced; p; p = p->next)
         fn(&p->block, user);
 }
 
 /* A piece goes back whole: what is around the block, or was cut off it, stays with it. */
-static void tell_piece(wi_layout *layout, const wi_piece *p)
+static void tell_piece(wi_layout *layout, const driver_piece *p)
 {
     uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
     wi_layout_segment(layout, (const void *)p->range.start, size_of(p));
@@ -465,9 +544,9 @@ static void tell_range(wi_range *range, void *user)
 
 static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     wi_index_each(&s->index, tell_range, layout);
-    for (const wi_piece *p = s->displaced; p; p = p->next)
+    for (const driver_piece *p = s->displaced; p; p = p->next)
         tell_piece(layout, p);
     if (s->kept > 0) { /* the pool does not tell where it lies */
         wi_layout_segment(layout, NULL, s->kept);
@@ -479,7 +558,7 @@ static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 
 static void driver_alloc_destroy(wi_resource *resource)
 {
-    wi_single *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(resource);
     if (resource->ledger) {
         (void)driver_alloc_release_kept(resource);
         (void)driver_alloc_trim(resource, 0);
@@ -516,7 +595,7 @@ static const wi_resource_table async = {
 static weir_status driver_alloc_create(const wi_resource_table *table, const wi_driver *driver, wi_device *device,
                                        weir_kind kind, wi_resource **out)
 {
-    wi_single *s = calloc(1, sizeof *s);
+    driver_alloc *s = calloc(1, sizeof *s);
     if (!s)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_resource_init(&s->resource, table, driver, device, NULL);

@@ -1,4 +1,4 @@
-/* Walking a stack of resources. */
+/* Resources: the calls that walk a stack, outermost first. */
 #include "memory/resource.h"
 
 #include <stdio.h>

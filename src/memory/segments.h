@@ -1,17 +1,18 @@
-/* The resource "segments", for drivers without virtual-memory management: pieces of the driver's, each a space of its own that
- * is cut into blocks. segments.c makes and frees blocks; segments_pool.c gets segments and gives them back.
+/* The resource "segments", for drivers without virtual-memory management: each segment is one driver allocation and a
+ * region that is split into blocks.
  *
- *   request            counts as          comes from a segment of             what is left behind it is an extent from
- *   <= 1 MiB           multiple of 512    2 MiB                               512 bytes
+ *   request            charged as         from a segment of                   split off if the rest is
+ *   <= 1 MiB           multiple of 512    2 MiB                               at least 512 bytes
  *   < 10 MiB           multiple of 512    20 MiB                              more than 1 MiB
  *   more               multiple of 512    its own, a multiple of 2 MiB        more than 1 MiB
  *
- * Small and large blocks have segments of their own kind, in which the best fit by size and address serves. Where the budget
- * or the device has no more of that length, segments that are wholly free go back first, as many as it takes; then the
- * memory of the other kind serves, or a shorter segment, before a request is refused.
+ * Small and large blocks have segments of their own kind, with best fit by size, then address. When the budget or the
+ * device has no room for a segment of that length, free segments go back to the driver first. Then memory of the other
+ * kind serves, then a shorter segment, before a request is refused.
  *
- * Invariants: the ledger holds, for this resource, `held` and what threads have in the driver; a segment is idle (chunk.h) if and
- * only if nothing of it is in use; what has the addresses of a segment is in the index until the driver has them. */
+ * Invariants: the ledger holds, for this resource, `held` and what threads have in the driver; a segment is idle
+ * (chunks.h) if and only if nothing of it is in use; what has the addresses of a segment is in the index until the
+ * driver has them. */
 #ifndef WI_SEGMENTS_H
 #define WI_SEGMENTS_H
 
@@ -19,7 +20,7 @@
 #include "memory/space/stream_order.h"
 #include "memory/stack.h"
 
-enum { WI_LARGE_BLOCKS = 0, WI_SMALL_BLOCKS = 1 }; /* the numbers of their spaces */
+enum { WI_LARGE_BLOCKS = 0, WI_SMALL_BLOCKS = 1 }; /* the numbers of their regions */
 
 enum {
     WI_SEGMENT_ROUND = 512,                      /* what charges are multiples of */
@@ -58,27 +59,27 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
 weir_status wi_segments_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
                              wi_resource **out);
 
-/* The rules; segments_pool.c. Lengths that no number can tell are the largest multiple of 512 that one can. */
+/* The rules. Lengths that overflow become the largest multiple of 512. */
 
 uint64_t wi_segment_charge(uint64_t bytes);
 unsigned wi_segment_kind(uint64_t charged);
-/* How long a segment for the block is by the rules; `alignment` is what the driver may miss, besides. */
+/* The length of a segment for the block; `alignment` is what the driver's address may miss. */
 uint64_t wi_segment_length(uint64_t charged, uint64_t alignment);
-/* The next shorter one that still serves, where there is none of `bytes`; 0: there is none. */
+/* The next shorter length that still serves; 0: none. */
 uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment);
 
 /* With the lock held, which is released while the driver works. */
 
-/* A new segment of the kind, all of which is *busy; records for one change are reserved. WEIR_ERR_NO_ROOM: the budget has no place
- * for it; WEIR_ERR_OUT_OF_MEMORY: the device has not. */
+/* A new segment of the kind, all of it *busy; records for one change are reserved. WEIR_ERR_NO_ROOM: the budget has
+ * no room for it; WEIR_ERR_OUT_OF_MEMORY: the device has none. */
 weir_status wi_segments_obtain(wi_segments *segments, unsigned kind, uint64_t bytes, wi_extent **busy);
-/* Gives wholly free segments back, the longest idle first, until they are `bytes`; answers how many they were. */
+/* Gives free segments back to the driver, longest idle first, until they are `bytes`; returns the bytes. */
 uint64_t wi_segments_give_back(wi_segments *segments, uint64_t bytes);
-/* What wholly free segments have; `later`: also those that the device is not past. */
+/* Bytes of free segments; `later`: including those that the device is not past. */
 uint64_t wi_segments_idle(const wi_segments *segments, bool later);
-/* Whether another try is worth it after waiting for threads in the driver; false at last, by *waits, which begins at 0. */
+/* Whether to try again after waiting for threads in the driver. *waits, which begins at 0, ends that. */
 bool wi_segments_synchronize(wi_segments *segments, unsigned *waits);
-/* Ends what the driver does not take. */
+/* Drops the records of segments that the driver does not take back. */
 void wi_segments_drop_all(wi_segments *segments);
 
 #endif

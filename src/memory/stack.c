@@ -1,3 +1,4 @@
+/* Stacks of resources: parses their text form and makes them. */
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/adaptors/budget.h"

@@ -15,15 +15,16 @@ typedef struct wi_arguments {
 
 /* The value of the argument `name` ("" is the one without a name); NULL when it is not given. */
 const char *wi_argument(const wi_arguments *arguments, const char *name);
-/* Reads it as a size of `least` or more; *out stays as it is when it is not given. WEIR_ERR_INVALID names the part and the
- * argument. */
+/* Reads it as a size of `least` or more; *out stays as it is when it is not given. WEIR_ERR_INVALID names the part and
+ * the argument. */
 weir_status wi_argument_size(const wi_arguments *arguments, const char *name, uint64_t least, uint64_t *out);
-/* WEIR_ERR_INVALID for arguments other than those of `known`, a list that ends with NULL, and for one that is given twice. */
+/* WEIR_ERR_INVALID for arguments other than those of `known`, a list that ends with NULL, and for one that is given
+ * twice. */
 weir_status wi_arguments_check(const wi_arguments *arguments, const char *const *known);
 
-/* Whether the text could be a stack: its grammar and its names. WEIR_ERR_INVALID or WEIR_ERR_NOT_FOUND say what is wrong. */
+/* Checks grammar and names. WEIR_ERR_INVALID or WEIR_ERR_NOT_FOUND say what is wrong. */
 weir_status wi_stack_check(const char *text);
-/* Makes it; a budget is put around it if it has none. */
+/* Makes the stack, with a budget around it if it has none. */
 weir_status wi_stack_create(const char *text, const wi_driver *driver, wi_device *device, wi_resource **out);
 
 #endif

@@ -40,8 +40,8 @@ static uint64_t scrubbed_bytes(const wi_block *block)
     return block->before + block->after == 0 ? block->charged : block->bytes;
 }
 
-/* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. What no device has seen
- * the host zeroes itself, as not every driver reaches it. */
+/* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. What no device has
+ * seen the host zeroes itself, as not every driver reaches it. */
 static weir_status alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
                                void *native)
 {
@@ -54,8 +54,8 @@ static weir_status alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_blo
     return status;
 }
 
-/* Where others cannot ask later for the point behind what was queued for the taken block, it is noted now. If that fails,
- * this thread alone can free the block, or whoever ends the capture. */
+/* Where others cannot ask later for the point behind what was queued for the taken block, it is noted now. If that
+ * fails, this thread alone can free the block, or whoever ends the capture. */
 static void note_point(weir_runtime *runtime, wi_block *block, void *native)
 {
     wi_event event;
@@ -97,9 +97,9 @@ static void empty_parking(weir_client *client, wi_placement *p)
     wi_ledger_note_emptied(&client->runtime->ledger, bytes);
 }
 
-/* Large blocks are parked from one allocation to the next: one of the same size finds them, any other one finds the free memory
- * in as large pieces as it can be. In steady state, and for other clients and streams, they stay until one for which more memory would
- * be needed. */
+/* Large blocks are thread-cached from one allocation to the next: one of the same size finds them, any other one finds
+ * the free memory in as large pieces as it can be. In steady state, and for other clients and streams, they stay until
+ * one for which more memory would be needed. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_tcaches *caches = &client->runtime->caches;
@@ -109,12 +109,12 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
         (void)wi_tcache_empty_large(client, p->stream, false);
         thread_cached.here = false;
     }
-    p->no_grow = thread_cached.here || thread_cached.elsewhere;
-    weir_status status = p->no_grow ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
+    p->growth = thread_cached.here || thread_cached.elsewhere ? WI_GROWTH_NONE : WI_GROWTH_NORMAL;
+    weir_status status = p->growth == WI_GROWTH_NONE ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
     if (status == WEIR_ERR_NO_ROOM) {
-        if (p->no_grow)
+        if (p->growth == WI_GROWTH_NONE)
             empty_parking(client, p);
-        p->no_grow = false;
+        p->growth = WI_GROWTH_NORMAL;
         status = wi_allocate(stack, p, out, &ignored);
     }
     wi_tcaches_note(caches, status != WEIR_OK || p->hit ? 0 : p->handles, thread_cached.hits);
@@ -330,13 +330,14 @@ static weir_status wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir
 typedef struct fence {
     wi_past past;
     bool
-        behind_all; /* WI_IN_ORDER of all work, not of the stream: the block's own stream is gone, and has no point now */
+        /* WI_IN_ORDER of all work, not of the stream: the block's own stream is gone, and has no point now */
+        behind_all;
     void *native;   /* the stream's */
     wi_event event; /* WI_UNPASSED: the point behind which the block is nobody's, besides its declared uses */
 } fence;
 
-/* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On the
- * default stream of one thread others could record nothing later. */
+/* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On
+ * the default stream of one thread others could record nothing later. */
 static bool alloc_follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
                           const wi_stream_facts *at)
 {
@@ -520,8 +521,8 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
         block->pointer, (unsigned long long)block->stream.id, runtime->name);
 }
 
-/* The zeros of a growth are on the block's own stream like those of an allocation, if nothing was declared elsewhere that
- * they might come behind; else they are there at return. */
+/* The zeros of a growth are on the block's own stream like those of an allocation, if nothing was declared elsewhere
+ * that they might come behind; else they are there at return. */
 static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from,
                                 weir_stream stream, void *native)
 {

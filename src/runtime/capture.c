@@ -1,4 +1,4 @@
-/* Streams that are being captured into a graph: nothing on them tells about now. */
+/* Captures: streams that are being captured, on which no event tells about now. */
 #include "runtime/runtime.h"
 
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call)
@@ -44,7 +44,8 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* With the lock held: of the streams that the place has had, one that ended without a word came after this one, or was it. */
+/* With the lock held: of the streams that the place has had, one that ended without a word came after this one, or was
+ * it. */
 static bool was_abandoned(const wi_streams *streams, weir_stream stream)
 {
     uint32_t index = (uint32_t)(stream.id & 0xffff), generation = (uint32_t)(stream.id >> 16);

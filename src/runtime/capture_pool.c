@@ -1,4 +1,4 @@
-/* Graphs: private pools of memory for captures. */
+/* Capture pools: private memory of captured graphs. */
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
@@ -207,7 +207,8 @@ weir_status wi_graph_note(wi_block *block, wi_event event)
     return status;
 }
 
-/* Zeros that a growth has queued since the capture are behind it in no stream's order that a later capture would know. */
+/* Zeros that a growth has queued since the capture are behind it in no stream's order that a later capture would
+ * know. */
 static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
 {
     wi_event event;
@@ -221,7 +222,8 @@ static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
     return status;
 }
 
-/* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in order. */
+/* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in
+ * order. */
 static weir_status note_free(const weir_graph *graph, wi_block *block, weir_stream stream, void **native)
 {
     weir_runtime *runtime = runtime_of(graph);

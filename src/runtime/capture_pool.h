@@ -1,10 +1,13 @@
-/* Graphs, inside: pools of what was freed in captures, and is still in what they captured.
+/* Capture pools, inside: private memory of captured graphs. Blocks that are freed in a capture are held, since the
+ * graph still uses them.
  *
- * Invariants: a held block has the phase WI_PENDING, counts as pending and as kept in the ledger, is in its graph's list and not in
- * that of pending blocks, and has its free among its marks where that was on a stream of its own time. A graph that is closed
- * holds nothing. Its record lives while it is open, allocations for it are under way, or blocks of its pool are live.
+ * Invariants: a held block has the phase WI_PENDING; it counts as pending and as kept in the ledger; it is in its
+ * pool's list and not in that of deferred frees; its free is among its stream uses if it was on a stream outside of
+ * the capture. A closed pool holds nothing. Its record lives while the pool is open, allocations for it are under
+ * way, or blocks of it are live.
  *
- * A graph's lock comes before those of streams, resources and the ledger. Of drivers, `passed` alone is called with it. */
+ * A pool's lock comes before those of streams, resources and the ledger. Of drivers, only `passed` is called with
+ * it. */
 #ifndef WI_CAPTURE_POOL_H
 #define WI_CAPTURE_POOL_H
 
@@ -12,24 +15,24 @@
 
 #include <weir/graph.h>
 
-/* One more who has it in hand, or one less. */
+/* Reference count. */
 void wi_graph_hold(weir_graph *graph);
 void wi_graph_drop(weir_graph *graph);
 const weir_client *wi_graph_client(const weir_graph *graph);
 weir_status wi_graph_check_runtime(const weir_graph *graph, const weir_runtime *runtime, weir_stream stream,
                                    const char *call);
-/* WEIR_ERR_BUSY while the client has an open one, which it names. */
+/* WEIR_ERR_BUSY while the client has an open pool, which it names. */
 weir_status wi_graphs_check_none(const weir_client *client);
 
-/* From what the graph holds. WEIR_ERR_NO_ROOM: nothing of it fits. *out is as from wi_allocate. */
+/* Allocates from what the pool holds; *out as from wi_allocate. WEIR_ERR_NO_ROOM: nothing fits. */
 weir_status wi_graph_allocate(weir_graph *graph, wi_resource *stack, wi_placement *placement, wi_block **out);
-/* The block in hand is of its pool from now on, unless it was closed. */
+/* The claimed block belongs to the pool from now on, unless the pool was closed. */
 void wi_graph_adopt(weir_graph *graph, wi_block *block);
-/* Ends a taken block of its pool, or of what was its pool; a failure leaves it in hand. */
+/* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
 weir_status wi_graph_free(weir_graph *graph, wi_resource *stack, wi_block *block, weir_stream stream);
-/* The taken block is used until the event; before wi_graph_keep of what is cut off it. */
+/* The claimed block is used until the event; to be called before wi_graph_keep of its tail. */
 weir_status wi_graph_note(wi_block *block, wi_event event);
-/* Holds a tail, pending and in hand, of a live block of its pool. False: it was closed, and the tail is nobody's. */
+/* Holds the pending tail of a live block of the pool. False: the pool was closed, and the tail is free. */
 bool wi_graph_keep(weir_graph *graph, wi_resource *stack, wi_block *tail);
 
 #endif

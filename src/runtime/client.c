@@ -1,7 +1,7 @@
-/* Clients: accounts that are opened and closed. */
-#include "runtime/runtime.h"
+/* Clients: accounts that are opened and closed, and reservations. */
 #include "base/intern.h"
 #include "memory/adaptors/guard.h"
+#include "runtime/runtime.h"
 
 #include <weir/options.h>
 
@@ -186,8 +186,8 @@ weir_status weir_client_close(weir_client *client)
     status = wi_graphs_check_none(client);
     if (status != WEIR_OK)
         return status;
-    /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they may
-     * still give back. */
+    /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they
+     * may still give back. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return client_check(client, "weir_client_close", false);
@@ -252,5 +252,78 @@ weir_status weir_client_snapshot(weir_client *client, weir_client_stats *out)
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
     wi_copy_out(out, out->struct_size, &stats, sizeof stats);
+    return WEIR_OK;
+}
+
+/* Reservations ----------------------------------------------------------------------------------------------------- */
+
+/* Reservations: bytes that are promised to a client before it has blocks for them. */
+
+static weir_status reservation_check(uint64_t bytes, uint32_t flags)
+{
+    if (bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_reserve: no bytes; reserve the sum of what the blocks will be charged");
+    if (bytes > UINT64_MAX / 4)
+        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: %llu bytes is no size a device could have",
+                         (unsigned long long)bytes);
+    if (flags & ~(uint32_t)WEIR_ALLOC_NO_WAIT)
+        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: flags %x; it knows WEIR_ALLOC_NO_WAIT alone", flags);
+    return WEIR_OK;
+}
+
+/* The client's, which is counted already. */
+static weir_status reservation_claim(weir_client *client, uint64_t total, bool may_wait, weir_reservation **out)
+{
+    weir_status status = wi_client_check(client, "weir_reserve"); /* a close looks at the count after it has closed */
+    if (status != WEIR_OK)
+        return status;
+    weir_reservation *reservation = malloc(sizeof *reservation);
+    if (!reservation)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a reservation");
+    wi_request request = {.bytes = total, .charged = total, .tag = ""};
+    status = wi_budget_reserve(client->runtime->resource, &client->account, &request, may_wait);
+    if (status != WEIR_OK) {
+        free(reservation);
+        return status;
+    }
+    *reservation = (weir_reservation){{&client->account, total, total}, client};
+    *out = reservation;
+    return WEIR_OK;
+}
+
+weir_status weir_reserve(weir_client *client, uint64_t bytes, uint32_t flags, weir_reservation **out)
+{
+    weir_status status = wi_client_check(client, "weir_reserve");
+    if (status != WEIR_OK)
+        return status;
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_reserve: no place for the result");
+    *out = NULL;
+    status = reservation_check(bytes, flags);
+    if (status != WEIR_OK)
+        return status;
+    atomic_fetch_add(&client->reservations, 1);
+    status = reservation_claim(client, wi_round_up(bytes, WI_UNIT), !(flags & WEIR_ALLOC_NO_WAIT), out);
+    if (status != WEIR_OK)
+        atomic_fetch_sub(&client->reservations, 1);
+    return status;
+}
+
+uint64_t weir_reservation_left(const weir_reservation *reservation)
+{
+    return reservation ? atomic_load(&reservation->claim.left) : 0;
+}
+
+weir_status weir_reservation_release(weir_reservation *reservation)
+{
+    WI_ENTER();
+    if (!reservation)
+        return WEIR_OK;
+    weir_client *client = reservation->client;
+    uint64_t left = atomic_load(&reservation->claim.left);
+    wi_ledger_cancel(&client->runtime->ledger, &client->account, left);
+    free(reservation);
+    atomic_fetch_sub(&client->reservations, 1); /* the client may be closed from here on */
     return WEIR_OK;
 }

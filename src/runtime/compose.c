@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Laws, true whenever the lock is free: a device's `made` counts the pools and resources of it that there are; a part is
- * taken exactly while a runtime has it or is being made of it, and then so is its device. */
+/* Invariants, true whenever the lock is free: a device's `made` counts the pools and resources of it that there are; a
+ * part is taken exactly while a runtime has it or is being made of it, and then so is its device. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct part {

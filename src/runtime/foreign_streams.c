@@ -1,4 +1,4 @@
-/* Streams that somebody else made: known to the runtime from register to unregister. */
+/* Foreign streams: streams of other libraries, known from register to unregister. */
 #include "base/system.h"
 #include "base/window.h"
 #include "runtime/runtime.h"
@@ -31,8 +31,8 @@ static bool is_own(weir_runtime *runtime, const void *native)
     return own;
 }
 
-/* With the lock held: the stream that had that address before, which has ended without a word; NULL: there is none. Waits for
- * whoever is about such a one. */
+/* With the lock held: the stream that had that address before, which has ended without a word; NULL: there is none.
+ * Waits for whoever is about such a one. */
 static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place *content)
 {
     for (;;) {
@@ -45,8 +45,9 @@ static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place 
     }
 }
 
-/* With the lock held, released meanwhile. What threads park in the order of the stream is freed in that order, while it still
- * has its id; then nobody finds it any more, and what waits for it does so by itself, before another stream has its place. */
+/* With the lock held, released meanwhile. What threads cache in the order of the stream is freed in that order, while
+ * it still has its id; then nobody finds it any more, and what waits for it does so by itself, before another stream
+ * has its place. */
 static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
 {
     wi_streams *streams = &runtime->streams;
@@ -66,8 +67,8 @@ static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
     pthread_cond_broadcast(&streams->left);
 }
 
-/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the driver's
- * record that is not needed then. */
+/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the
+ * driver's record that is not needed then. */
 static weir_status foreign_settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out,
                                      void **spare)
 {

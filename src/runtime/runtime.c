@@ -20,8 +20,8 @@ static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
     return &by_device[wi_driver_number(driver)][ordinal];
 }
 
-/* Making one takes its device's lock: a start may take seconds, which are no other device's. What drivers share they lock
- * themselves. */
+/* Making one takes its device's lock: a start may take seconds, which are no other device's. What drivers share they
+ * lock themselves. */
 static pthread_mutex_t start_locks[WI_DRIVERS][WI_ORDINALS];
 
 static void make_start_locks(void)
@@ -409,8 +409,8 @@ static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
-    /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and the
-     * next try, hence more than one. */
+    /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and
+     * the next try, hence more than one. */
     for (int tries = 0;; tries++) {
         bool held;
         weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);

@@ -7,7 +7,7 @@
 #include "memory/ledger/members.h"
 #include "runtime/thread_cache/thread_cache.h"
 #include "runtime/capture_pool.h"
-#include "runtime/recording.h"
+#include "runtime/trace.h"
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
@@ -15,7 +15,7 @@
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */
     weir_runtime *runtime;
-    char own_name[64]; /* where it is not kept for longer */
+    char own_name[64]; /* used where the name is not interned */
     wi_account account;
     wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
     atomic_bool host_open;
@@ -31,11 +31,12 @@ struct weir_reservation {
     weir_client *client;
 };
 
-/* CLOSING: its frees are waited for; it gets nothing any more, may give back, and is open again if the close is refused. */
+/* States of a client. CLOSING: the close waits for its frees; it allocates nothing, may free, and is open again if
+ * the close is refused. */
 enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSING = 0x656e6473, WI_CLIENT_CLOSED = 0x73687574 };
 
-/* Records of closed clients are kept this long before they serve again, so that a late call finds a closed client rather
- * than somebody else's. */
+/* So many records of closed clients are kept before they are reused, so that a late call finds a closed client
+ * rather than another one. */
 enum { WI_CLOSED_KEPT = 64 };
 
 enum { WI_NAME_BYTES = 16, WI_STACK_BYTES = 256 };
@@ -70,7 +71,7 @@ struct weir_runtime {
 weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                    weir_runtime **out);
 
-/* What a runtime is given rather than makes itself; all members may be 0. */
+/* The parts of a composed runtime; all members may be 0. */
 typedef struct wi_runtime_parts {
     wi_device *device;
     wi_resource *resource; /* with a budget, and attached to no ledger */
@@ -80,7 +81,7 @@ typedef struct wi_runtime_parts {
     weir_parts of;
 } wi_runtime_parts;
 
-/* The same of parts that are there already, and that stay the caller's on failure. */
+/* The same from existing parts, which stay the caller's on failure. */
 weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                  const wi_runtime_parts *parts, weir_runtime **out);
 /* Writes WI_NAME_BYTES: "host", "cuda:0". */
@@ -89,14 +90,15 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
 weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
 /* weir_device_open over a driver that need not be in the list. */
 weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
-/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its parts. */
+/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its
+ * parts. */
 weir_status wi_parts_check_end(const weir_runtime *runtime);
 void wi_parts_end(const weir_parts *parts);
 
-/* The process's runtime on a device, if it has one by now: none is made. NULL otherwise. */
+/* The process's runtime of a device if it exists, or NULL; never made here. */
 weir_runtime *wi_runtime_there(const char *device);
 
-/* The runtime whose memory holds `pointer`, kept from being destroyed until wi_runtimes_unlock; NULL if none. */
+/* The runtime whose memory contains `pointer`, protected from destruction until wi_runtimes_unlock; NULL: none. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);
 /* The runtime that hands out streams under this number; NULL if none. */
@@ -107,40 +109,39 @@ weir_status wi_client_check(const weir_client *client, const char *call);
 /* The same for a call that takes nothing for the client, such as a free or a look: it may be being closed. */
 weir_status wi_client_check_giving(const weir_client *client, const char *call);
 
-/* Keeps the client's record what it is until it is let go, also beyond its close. False: it is closed, and nothing's. */
+/* Keeps the client's record from being reused until it is let go, even after its close. False: it is closed. */
 bool wi_client_hold(weir_client *client);
 void wi_client_let_go(weir_client *client);
 
-/* Kinds of memory; kinds.c. WEIR_ERR_INVALID when `host` is none. */
+/* Kinds of memory; host_memory.c. WEIR_ERR_INVALID: `host` is not a runtime of the host. */
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);
 void wi_kinds_destroy(weir_runtime *runtime);
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* of the device's memory */
-/* The stack that serves memory of the kind, and the client's account there. Each is made when it is first asked for. */
+/* The stack that serves memory of the kind, and the client's account there; both are made on first use. */
 weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
 weir_status wi_kinds_close_account(weir_client *client);
-/* The adaptor that has the host give up what it has free. */
+/* The adaptor "guest", which has the host trim cached memory. */
 weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
 /* The stack whose memory `pointer` lies in, and its kind; NULL if none's. */
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
-/* The same for a pointer that is said to be the runtime's: the device's stack, which refuses it, when it is none's. */
+/* The same for a pointer that the caller says is the runtime's: if no stack has it, the device's, which refuses it. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
-/* Allocation, for thread caches; alloc.c. Both end a block that is in hand, or fail and leave it there. The former frees it on the
- * stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
+/* Allocation, for thread caches; alloc.c. Both end a block that is in hand, or fail and leave it there. The former
+ * frees it on the stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
 weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
-/* Frees a list of blocks, linked by pending_next, that were parked in the order of the stream; false: nothing has changed, and
- * each is to be freed by itself. */
+/* Frees a list of blocks that were thread-cached on the stream, linked by pending_next; false: nothing has changed,
+ * and each is to be freed by itself. */
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);
 
-/* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how many bytes
- * that were. */
+/* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how
+ * many bytes that were. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
 /* weir_runtime_trim_idle; answers the bytes. trim.c. */
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime);
-/* Frees what is pending and passed until nothing of `account`, which is a client's of this runtime, is pending, waiting for
- * it. */
+/* Reaps until nothing of `account`, a client of this runtime, is pending, and waits for that. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
 
 #endif

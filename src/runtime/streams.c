@@ -5,8 +5,8 @@
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-/* Those that runtimes have, a bit each. Of the others the one is given that was given longest ago, so that stale ids are told
- * for as long as can be. */
+/* Those that runtimes have, a bit each. Of the others the one is given that was given longest ago, so that stale ids
+ * are told for as long as can be. */
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers_taken[(UINT16_MAX + 1) / 64];
 static uint16_t last_number;
@@ -220,8 +220,8 @@ void *weir_stream_native(weir_stream stream)
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */
 
-/* With the lock held. An idle stream, else *made, which is NULL afterwards: while there are idle ones no other is added, so
- * that all own streams would have a place. False: no place, or no stream for it. */
+/* With the lock held. An idle stream, else *made, which is NULL afterwards: while there are idle ones no other is
+ * added, so that all own streams would have a place. False: no place, or no stream for it. */
 static bool take_own(wi_streams *streams, void **made, weir_stream *out)
 {
     wi_stream_place *place = wi_streams_free_place(streams);

@@ -1,10 +1,11 @@
-/* A runtime's streams: its own, a pool of the driver's, and those of others that were made known to it; all under ids that
- * are never given twice.
+/* Streams of a runtime: its own, a pool of the driver's, and those of others that were registered; all under ids
+ * that are never given twice.
  *
- * An id is the runtime's number (16 bits, from 1; no two have the same at once), a generation (32 bits) and a place in the
- * table (16 bits).
- * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is leaving has no
- * users and takes none. */
+ * An id is the runtime's number (16 bits, from 1, unique at a time), a generation (32 bits) and a place in the table
+ * (16 bits).
+ *
+ * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is
+ * leaving has no users and takes none. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -29,8 +30,8 @@ typedef struct wi_stream_place {
     void *native; /* of an adopted one: what it was registered as, and what tells it from an earlier one there */
     uint64_t identity;
     uint64_t thread;    /* whose default stream it is; 0: any thread may use it */
-    bool leaving;       /* the stream has ended without a word; another one is about to have the place */
-    uint32_t abandoned; /* generation of the last stream here that ended so */
+    bool leaving;       /* the stream has ended without notice; another stream is about to get the place */
+    uint32_t abandoned; /* generation of the last stream here that ended without notice */
     bool captured;      /* as weir_capture_begin said */
     bool bounded;       /* while captured: the point before the capture is known */
     wi_event before;
@@ -40,17 +41,17 @@ typedef struct wi_stream_place {
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
-    pthread_cond_t left; /* a place is leaving no longer */
+    pthread_cond_t left; /* a place has been left */
     uint16_t pool;       /* the runtime's number */
     uint32_t used;       /* places from there on never had a stream */
-    uint32_t pooled;     /* own streams there are, when no others are to be made; 0: they are made as they are wanted */
-    uint32_t idle_used;  /* own streams that nobody has: they wait for the next who acquires one */
+    uint32_t pooled;     /* own streams, when no more are to be made; 0: they are made on demand */
+    uint32_t idle_used;  /* own streams that are not acquired */
     void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
-/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all numbers are
- * those of runtimes. */
+/* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all
+ * numbers are those of runtimes. */
 weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
 /* Undoes that; the streams stay the driver's. */
 void wi_streams_end(wi_streams *streams);
@@ -66,7 +67,8 @@ typedef struct wi_stream_facts {
 
 /* WEIR_ERR_STREAM_MISUSE for a stream that is not known here, or that is another thread's. */
 weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
-/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for one that is not known here. */
+/* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for one that is not known
+ * here. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
 bool wi_streams_knows(wi_streams *streams, weir_stream stream);
@@ -74,24 +76,24 @@ bool wi_streams_knows(wi_streams *streams, weir_stream stream);
 bool wi_streams_ended(wi_streams *streams, weir_stream stream);
 /* Whether any thread may ask for points on it, now and later: it is known, not captured, and not one thread's own. */
 bool wi_streams_stays(wi_streams *streams, weir_stream stream);
-/* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which others
- * can record nothing, or a capture of it has begun meanwhile. */
+/* Whether the point behind what was just queued cannot be had later: it is the default stream of one thread, on which
+ * others can record nothing, or a capture of it has begun meanwhile. */
 bool wi_streams_wants_point(wi_streams *streams, weir_stream stream);
 
 /* Whether the stream is being captured into a graph, as it was declared or as the driver sees it. Never blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
 bool wi_streams_declared(wi_streams *streams, weir_stream stream); /* the former alone: costs no driver call */
-/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_ERR_STREAM_MISUSE besides while it
- * is being captured. */
+/* wi_streams_resolve for `call`, which needs to know when the stream's work is done: WEIR_ERR_STREAM_MISUSE besides
+ * while it is being captured. */
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 /* The same for a call that goes on to record an event, which the driver refuses where it sees a capture. */
 weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
-/* The point behind what weir itself has queued on the stream so far. It is passed when the stream was released, which waited
- * for it, behind all work of the device when it ended without a word (WEIR_ERR_STREAM_MISUSE while a stream is captured), and when
- * it is captured, before the capture: weir queues nothing during one. */
+/* The point behind what weir itself has queued on the stream so far. It is passed when the stream was released, which
+ * waited for it, behind all work of the device when it ended without a word (WEIR_ERR_STREAM_MISUSE while a stream is
+ * captured), and when it is captured, before the capture: weir queues nothing during one. */
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
 
-/* Among the files of this room --------------------------------------------------------------------------------------- */
+/* Among the files of this room ------------------------------------------------------------------------------------- */
 
 /* The id under which the driver's stream is known; WEIR_STREAM_HOST: none. */
 weir_stream wi_streams_named(wi_streams *streams, const void *stream);

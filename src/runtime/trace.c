@@ -1,9 +1,184 @@
-/* Traces: opening, reading, closing. */
+/* Traces: recorded calls, sinks, opening and closing, and notes of the program. */
 #include "runtime/trace.h"
+#include "base/intern.h"
 #include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 
 #include <weir/log.h>
+
+#include <stdio.h>
+
+/* Recorded calls --------------------------------------------------------------------------------------------------- */
+
+void wi_recorder_init(weir_runtime *runtime)
+{
+    pthread_mutex_init(&runtime->recorder.drain, NULL);
+    const char *lasting = wi_intern_as(WI_DEVICE_NAME, runtime->name, sizeof runtime->name);
+    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory: there are few such names */
+}
+
+weir_status wi_recorder_check_end(const weir_runtime *runtime)
+{
+    if (wi_sinks_inside())
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s cannot be destroyed inside a sink", runtime->name);
+    if (wi_trace_exit_closes(runtime))
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s cannot be destroyed while the exit closes its trace",
+                         runtime->name);
+    if (atomic_load(&runtime->recorder.traces[WI_TRACE_OPENED]))
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being traced; close the trace first", runtime->name);
+    return WEIR_OK;
+}
+
+void wi_recorder_end(weir_runtime *runtime)
+{
+    wi_trace_option_end(runtime);
+    pthread_mutex_destroy(&runtime->recorder.drain);
+}
+
+weir_status wi_record_call(weir_runtime *runtime, weir_status status, const weir_event *event)
+{
+    weir_event recorded = *event;
+    recorded.result = status;
+    wi_record(&runtime->ledger, recorded, NULL);
+    wi_trace_hand_out(runtime);
+    return status;
+}
+
+weir_status wi_record_copy(weir_runtime *runtime, weir_status status, void *to, const void *from, uint64_t bytes,
+                           weir_stream stream)
+{
+    static atomic_uint_fast64_t last;
+    weir_event event = {
+        .action = WEIR_ACTION_COPY, .stream = stream, .bytes = bytes, .object = atomic_fetch_add(&last, 1) + 1};
+    event.pointer = (void *)(uintptr_t)from;
+    event.access = WEIR_ACCESS_READ;
+    event.result = status;
+    wi_record(&runtime->ledger, event, NULL);
+    event.pointer = to;
+    event.access = WEIR_ACCESS_WRITE;
+    return wi_record_call(runtime, status, &event);
+}
+
+weir_status wi_record_failure(weir_runtime *runtime, weir_status status, weir_action action, const void *pointer,
+                              uint64_t bytes, weir_stream stream)
+{
+    if (status != WEIR_OK && status != WEIR_ERR_OUT_OF_MEMORY)
+        return wi_record_call(runtime, status,
+                              &(weir_event){.action = WEIR_ACTION_FAIL,
+                                            .object = (uint64_t)action,
+                                            .pointer = (void *)(uintptr_t)pointer,
+                                            .bytes = bytes,
+                                            .stream = stream});
+    wi_trace_hand_out(runtime);
+    return status;
+}
+
+/* Sinks ------------------------------------------------------------------------------------------------------------ */
+
+static _Thread_local bool inside;
+
+bool wi_sinks_inside(void)
+{
+    return inside;
+}
+
+/* Counts what a sink answered. Answers the failure that came first of `status` and this one. */
+static weir_status sinks_heard(weir_trace *trace, wi_sink *o, weir_status answer, weir_status status)
+{
+    if (answer == WEIR_OK)
+        return status;
+    atomic_fetch_add(&trace->failed, 1);
+    if (!o->failed) {
+        o->failed = true;
+        o->status = answer;
+        snprintf(o->detail, sizeof o->detail, "%s", weir_detail());
+    }
+    return status != WEIR_OK ? status : answer;
+}
+
+static size_t sinks_waiting(weir_trace *trace)
+{
+    wi_ledger *ledger = &trace->runtime->ledger;
+    pthread_mutex_lock(&ledger->lock);
+    size_t count = wi_events_count(trace->events);
+    pthread_mutex_unlock(&ledger->lock);
+    return count;
+}
+
+static size_t sinks_take(weir_trace *trace, size_t most)
+{
+    wi_ledger *ledger = &trace->runtime->ledger;
+    pthread_mutex_lock(&ledger->lock);
+    size_t count = wi_events_take(trace->events, (char *)trace->batch, sizeof trace->batch[0], most);
+    pthread_mutex_unlock(&ledger->lock);
+    return count;
+}
+
+weir_status wi_sinks_drain(weir_trace *trace)
+{
+    weir_status status = WEIR_OK;
+    size_t left = sinks_waiting(trace), count;
+    inside = true;
+    for (; left > 0 && (count = sinks_take(trace, wi_min(left, WI_TRACE_BATCH))) > 0; left -= count)
+        for (wi_sink *o = trace->sinks; o; o = o->next)
+            status = sinks_heard(trace, o, o->sink.write(o->sink.user, trace->batch, count), status);
+    inside = false;
+    return status;
+}
+
+weir_status wi_sinks_flush(weir_trace *trace)
+{
+    weir_status status = wi_sinks_drain(trace);
+    inside = true;
+    for (wi_sink *o = trace->sinks; o; o = o->next)
+        if (o->sink.flush)
+            status = sinks_heard(trace, o, o->sink.flush(o->sink.user), status);
+    inside = false;
+    return status;
+}
+
+void wi_sinks_close(weir_trace *trace)
+{
+    uint64_t lost = wi_events_lost(trace->events);
+    inside = true;
+    for (wi_sink *o = trace->sinks; o; o = o->next) {
+        if (o->sink.lost)
+            o->sink.lost(o->sink.user, lost);
+        if (o->sink.close)
+            (void)sinks_heard(trace, o, o->sink.close(o->sink.user), WEIR_OK);
+    }
+    inside = false;
+}
+
+weir_status wi_sinks_add(weir_trace *trace, const weir_sink *sink)
+{
+    wi_ledger *ledger = &trace->runtime->ledger;
+    wi_sink *o = calloc(1, sizeof *o), **end = &trace->sinks;
+    if (!o)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");
+    o->sink = *sink;
+    while (*end)
+        end = &(*end)->next;
+    *end = o;
+    pthread_mutex_lock(&ledger->lock);
+    wi_events_call(trace->events);
+    pthread_mutex_unlock(&ledger->lock);
+    return WEIR_OK;
+}
+
+bool wi_sinks_untold(weir_trace *trace, char text[WI_UNTOLD])
+{
+    for (wi_sink *o = trace->sinks; o; o = o->next)
+        if (o->failed && !o->told) {
+            o->told = true;
+            snprintf(text, WI_UNTOLD, "a sink of the trace of %s failed, and what it was given may be lost: %s%s%s",
+                     trace->runtime->name, weir_status_name(o->status), o->detail[0] ? ", " : "", o->detail);
+            return true;
+        }
+    return false;
+}
+
+/* Traces ----------------------------------------------------------------------------------------------------------- */
 
 const char *weir_action_name(weir_action action)
 {
@@ -272,4 +447,58 @@ void wi_trace_log_start(weir_runtime *runtime)
 weir_trace *weir_runtime_log(weir_runtime *runtime)
 {
     return runtime && !atomic_load(&wi_forked) ? atomic_load(&runtime->recorder.traces[WI_TRACE_OF_LOG]) : NULL;
+}
+
+/* Notes ------------------------------------------------------------------------------------------------------------ */
+
+/* Notes: what a program says of work that weir does not see. */
+
+static weir_status notes_note(weir_runtime *runtime, weir_event event)
+{
+    void *ignored;
+    weir_status status = wi_streams_resolve(&runtime->streams, event.stream, runtime->name, &ignored);
+    return wi_record_call(runtime, status, &event);
+}
+
+/* Nobody listens. */
+static bool notes_idle(const weir_runtime *runtime)
+{
+    return runtime && wi_likely(wi_recording(&runtime->ledger) == 0);
+}
+
+weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream)
+{
+    WI_ENTER();
+    if (notes_idle(runtime))
+        return WEIR_OK;
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_record: NULL");
+    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_RECORD, .object = event, .stream = stream});
+}
+
+weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream)
+{
+    WI_ENTER();
+    if (notes_idle(runtime))
+        return WEIR_OK;
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_wait: NULL");
+    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_WAIT, .object = event, .stream = stream});
+}
+
+weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
+                          weir_access access)
+{
+    WI_ENTER();
+    if (notes_idle(runtime))
+        return WEIR_OK;
+    if (!runtime || !pointer || bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: NULL, or no bytes");
+    if (access < WEIR_ACCESS_READ || access > WEIR_ACCESS_READ_WRITE)
+        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: %d is no access; see weir_access", (int)access);
+    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_USE,
+                                            .pointer = (void *)(uintptr_t)pointer,
+                                            .bytes = bytes,
+                                            .stream = stream,
+                                            .access = access});
 }

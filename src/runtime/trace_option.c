@@ -1,4 +1,4 @@
-/* The option `trace`: every runtime that is made records into a file. And the end of all files when the process exits. */
+/* The option `trace`: every runtime records into a file; all files are closed when the process exits. */
 #include "base/options.h"
 #include "runtime/runtime.h"
 #include "runtime/trace.h"
@@ -84,8 +84,8 @@ static weir_runtime *take_watched(void)
     return runtime;
 }
 
-/* Files are finished when the process exits in order; no driver is called. Sinks and the log's function, which are called
- * without the lock, may make runtimes; those have their turn, too, if they come to an end. */
+/* Files are finished when the process exits in order; no driver is called. Sinks and the log's function, which are
+ * called without the lock, may make runtimes; those have their turn, too, if they come to an end. */
 static void at_exit(void)
 {
     if (atomic_load(&wi_forked) || wi_sinks_inside())

@@ -1,7 +1,7 @@
-/* Memory that goes back to the driver, and the report on what stays. */
+/* Trim and drain: memory goes back to the driver, with a report on what stays; and pressure callbacks. */
 #include "memory/space/layout.h"
-#include "runtime/thread_cache/thread_cache.h"
 #include "runtime/runtime.h"
+#include "runtime/thread_cache/thread_cache.h"
 
 /* The report ------------------------------------------------------------------------------------------------------- */
 
@@ -96,7 +96,7 @@ static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_tr
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* Everything that is nobody's by now is known to be so, whatever threads go on to free and park. */
+/* Everything that is nobody's by now is known to be so, whatever threads go on to free and cache. */
 static void trim_settle(weir_runtime *runtime)
 {
     (void)wi_members_bound(&runtime->ledger);
@@ -155,4 +155,58 @@ weir_status weir_runtime_trim_idle(weir_runtime *runtime, weir_trim_report *out)
     weir_status status = trim_check(runtime, out, "weir_runtime_trim_idle");
     uint64_t released = status == WEIR_OK ? wi_runtime_trim_idle(runtime) : 0;
     return status == WEIR_OK && out ? trim_report(runtime, released, out) : status;
+}
+
+/* Draining --------------------------------------------------------------------------------------------------------- */
+
+/* Frees that are made final: whatever keeps what has passed from being anyone's is gone through once. */
+
+/* This thread's, then all others', then what those have in hand. They may cache anew for ever, which is not waited
+ * for. */
+static void hand_in_parked(weir_runtime *runtime)
+{
+    enum { MOST = 8 };
+    const wi_tcache_hooks *hooks = &runtime->ledger.tcache_hooks;
+    for (int i = 0; i < MOST && hooks->flush && hooks->flush(hooks->user) > 0; i++)
+        ;
+}
+
+weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_drain: NULL");
+    wi_ledger *ledger = &runtime->ledger;
+    uint64_t ordered;
+    hand_in_parked(runtime);
+    (void)wi_members_pass(ledger, &ordered); /* records what the second one looks at */
+    (void)wi_runtime_reap(runtime);
+    wi_pending_finish(&runtime->pending);
+    wi_members_finish(ledger, &runtime->pending);
+    (void)wi_release_kept(runtime->resource);
+    (void)wi_members_pass(ledger, &ordered);
+    wi_standing now = wi_ledger_look(ledger);
+    if (left)
+        *left = now.pending - now.kept + ordered;
+    return WEIR_OK;
+}
+
+/* Pressure callbacks ----------------------------------------------------------------------------------------------- */
+
+/* weir/pressure.h: callbacks belong to the ledger that they can make room in. */
+
+weir_status weir_pressure_add(weir_runtime *runtime, int priority, weir_pressure_fn fn, void *user, uint64_t *id)
+{
+    WI_ENTER();
+    if (!runtime || !fn || !id)
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_add: NULL");
+    return wi_pressures_add(&runtime->ledger.pressures, priority, fn, user, id);
+}
+
+weir_status weir_pressure_remove(weir_runtime *runtime, uint64_t id)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_remove: NULL");
+    return wi_pressures_remove(&runtime->ledger.pressures, id, false);
 }

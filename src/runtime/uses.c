@@ -1,5 +1,5 @@
-/* Launches: tickets on the blocks they use, the waits before them and the event behind them. */
-#include "base/plant.h"
+/* Launches: tickets on the blocks they use, waits before them and one event behind them. */
+#include "base/seeded_bug.h"
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
@@ -91,7 +91,7 @@ static weir_status open_ticket(wi_block *block, void *user)
 static weir_status close_ticket(wi_block *block, void *user)
 {
     const visit *v = user;
-    bool lost = wi_plant == WI_PLANT_LOST_READER && v->use->access == WEIR_ACCESS_READ;
+    bool lost = wi_has_bug(WI_BUG_LOST_READER) && v->use->access == WEIR_ACCESS_READ;
     wi_stream_uses_close(block->stream_uses, v->use->access, lost ? NULL : v->event);
     return WEIR_OK;
 }
@@ -251,7 +251,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
         memcpy(launch->uses, uses, count * sizeof *uses);
     waits w = {0};
     status = uses_open_tickets(launch, without_duplicates(launch->uses, count), &w);
-    if (status == WEIR_OK && wi_plant != WI_PLANT_DROP_WAIT)
+    if (status == WEIR_OK && !wi_has_bug(WI_BUG_DROP_WAIT))
         status = queue_waits(runtime, native, &w);
     free(w.events);
     if (status != WEIR_OK) {

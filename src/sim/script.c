@@ -9,7 +9,7 @@
 
 enum { LINE = 1024, RESOURCE = 256 };
 
-char *script_write(const world_options *options, wi_defect plant, const step *steps, size_t count)
+char *script_write(const world_options *options, wi_bug plant, const step *steps, size_t count)
 {
     char *text = NULL;
     size_t size;
@@ -43,12 +43,12 @@ static bool read_number(const char *text, uint64_t *out)
 }
 
 /* One "name=value" of the world's line. */
-static bool read_world_word(const char *name, const char *value, world_options *options, wi_defect *plant)
+static bool read_world_word(const char *name, const char *value, world_options *options, wi_bug *plant)
 {
     uint64_t number;
     if (strcmp(name, "plant") == 0) {
         *plant = defect_called(value);
-        return *plant != WI_DEFECTS;
+        return *plant != WI_BUGS;
     }
     if (strcmp(name, "resource") == 0) { /* the runtime knows which there are */
         options->resource = wi_intern(value, RESOURCE - 1);
@@ -82,7 +82,7 @@ static bool read_step_word(const char *name, const char *value, step *s)
 }
 
 /* Fills in the world or the step of one line; NULL, or the word that is wrong. */
-static const char *read_line(char *line, bool first_line, world_options *options, wi_defect *plant, step *s)
+static const char *read_line(char *line, bool first_line, world_options *options, wi_bug *plant, step *s)
 {
     size_t depth = strspn(line, " ") / 2;
     char *rest, *word = strtok_r(line, " \t\r", &rest), *start = word;
@@ -108,7 +108,7 @@ static const char *read_line(char *line, bool first_line, world_options *options
     return NULL;
 }
 
-bool script_read(const char *text, world_options *options, wi_defect *plant, step **steps, size_t *count, char *error,
+bool script_read(const char *text, world_options *options, wi_bug *plant, step **steps, size_t *count, char *error,
                  size_t capacity)
 {
     bool first_line = true;

@@ -3,20 +3,20 @@
 #include <stdio.h>
 #include <time.h>
 
-static const char *const defects[WI_DEFECTS] = {"nothing",         "early-reuse", "drop-wait",
-                                                "unmap-under-use", "lost-reader", "free-under-use"};
+static const char *const defects[WI_BUGS] = {"nothing",         "early-reuse", "drop-wait",
+                                             "unmap-under-use", "lost-reader", "free-under-use"};
 
-const char *defect_name(wi_defect defect)
+const char *defect_name(wi_bug defect)
 {
-    return defect < WI_DEFECTS ? defects[defect] : "?";
+    return defect < WI_BUGS ? defects[defect] : "?";
 }
 
-wi_defect defect_called(const char *name)
+wi_bug defect_called(const char *name)
 {
-    for (unsigned i = 1; i < WI_DEFECTS; i++)
+    for (unsigned i = 1; i < WI_BUGS; i++)
         if (strcmp(defects[i], name) == 0)
-            return (wi_defect)i;
-    return WI_DEFECTS;
+            return (wi_bug)i;
+    return WI_BUGS;
 }
 
 const simulate_names simulate_words = {defect_name,    defect_called,    ladder_name,
@@ -205,7 +205,7 @@ static bool run_script(const simulate_options *options, simulate_result *out)
     }
     world_end(w);
     world_destroy(w);
-    wi_plant = out->plant;
+    wi_seeded_bug = out->plant;
     bool ran = run_steps(&given, steps, count, &outcome);
     free(steps);
     if (ran)
@@ -217,9 +217,9 @@ bool simulate(const simulate_options *options, simulate_result *out)
 {
     *out = (simulate_result){.plant = options->plant};
     double start = seconds_now();
-    wi_plant = options->plant;
+    wi_seeded_bug = options->plant;
     bool ran = options->script ? run_script(options, out) : run_random(options, out);
     out->seconds = seconds_now() - start;
-    wi_plant = WI_PLANT_NOTHING;
+    wi_seeded_bug = WI_BUG_NONE;
     return ran;
 }

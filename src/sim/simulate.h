@@ -2,7 +2,7 @@
 #ifndef SIM_SIMULATE_H
 #define SIM_SIMULATE_H
 
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "sim/world.h"
 
 /* A world for each of these stacks of resources, where none is named. */
@@ -11,7 +11,7 @@ enum { SIMULATE_STACKS = 12 };
 typedef struct simulate_options {
     world_options world; /* resource NULL: the steps are divided over all */
     uint64_t steps;
-    wi_defect plant;
+    wi_bug plant;
     const char *script;    /* its text, instead of random steps; its first line has the world */
     double shrink_seconds; /* at most this long for the shortest script */
 } simulate_options;
@@ -27,7 +27,7 @@ typedef struct simulate_result {
     size_t part_count;
     oracle_findings found;
     uint64_t ladder[LADDER_RUNGS], reuse[ORACLE_REUSES], done[256], faults;
-    wi_defect plant;
+    wi_bug plant;
     double seconds;
     char *script; /* NULL: nothing was found; for free() */
     size_t script_steps;
@@ -36,8 +36,8 @@ typedef struct simulate_result {
 
 /* What the command calls things. An operation past the last is "?". */
 typedef struct simulate_names {
-    const char *(*defect)(wi_defect defect);
-    wi_defect (*defect_called)(const char *name);
+    const char *(*defect)(wi_bug defect);
+    wi_bug (*defect_called)(const char *name);
     const char *(*rung)(ladder_rung rung);
     const char *(*operation)(unsigned operation);
     const char *(*finding)(oracle_kind kind);
@@ -48,12 +48,12 @@ extern const simulate_names simulate_words;
 void simulate_defaults(simulate_options *options);
 /* False: `error` says why nothing ran. */
 bool simulate(const simulate_options *options, simulate_result *out);
-const char *defect_name(wi_defect defect);
-wi_defect defect_called(const char *name); /* WI_DEFECTS: none */
+const char *defect_name(wi_bug defect);
+wi_bug defect_called(const char *name); /* WI_BUGS: none */
 
 /* Scripts: a line for the world, then one per step. */
-char *script_write(const world_options *options, wi_defect plant, const step *steps, size_t count);
-bool script_read(const char *text, world_options *options, wi_defect *plant, step **steps, size_t *count, char *error,
+char *script_write(const world_options *options, wi_bug plant, const step *steps, size_t count);
+bool script_read(const char *text, world_options *options, wi_bug *plant, step **steps, size_t *count, char *error,
                  size_t capacity);
 
 /* The stack of number `index`, from 0; NULL past the last. */

@@ -1,5 +1,5 @@
 /* How a world moves: steps from a script or by chance, and others within them. */
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "base/window.h"
 #include "sim/between.h"
 #include "sim/world.h"
@@ -91,7 +91,7 @@ static void choose_next(world *w)
 static void interrupt(void *user)
 {
     world *w = user;
-    if (w->depth == 0 || w->depth > WORLD_DEPTH || wi_plant == WI_PLANT_UNMAP_UNDER_USE) /* which keeps its locks */
+    if (w->depth == 0 || w->depth > WORLD_DEPTH || wi_has_bug(WI_BUG_UNMAP_UNDER_USE)) /* which keeps its locks */
         return;
     if (w->choosing)
         choose_next(w);

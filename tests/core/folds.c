@@ -100,8 +100,8 @@ static int start(void **state)
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     client = open_client(runtime, "one", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
-    real_fold = runtime->ledger.parking.fold;
-    runtime->ledger.parking.fold = count_fold;
+    real_fold = runtime->ledger.tcache_hooks.merge;
+    runtime->ledger.tcache_hooks.merge = count_fold;
     return real_fold == NULL;
 }
 

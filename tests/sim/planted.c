@@ -7,7 +7,7 @@ enum { LONG_SCRIPT = 30, LONG_ELSEWHERE = 60 }; /* the driver's pool may have to
 
 /* Answers whether the script is long although it was made shorter: where a finding takes steps within steps, few of them can
  * go. */
-static bool find_with_seed(wi_defect defect, const char *resource, uint64_t seed, bool shrunk)
+static bool find_with_seed(wi_bug defect, const char *resource, uint64_t seed, bool shrunk)
 {
     simulate_options o;
     simulate_result r, again;
@@ -34,12 +34,12 @@ static bool find_with_seed(wi_defect defect, const char *resource, uint64_t seed
 }
 
 /* Memory is unmapped by "mapped" alone. A guard takes a block that is resized for its own, which the freed ones are not. */
-static bool applies(wi_defect defect, const char *resource)
+static bool applies(wi_bug defect, const char *resource)
 {
-    return defect != WI_PLANT_UNMAP_UNDER_USE && (defect != WI_PLANT_FREE_UNDER_USE || !strstr(resource, "guard"));
+    return defect != WI_BUG_UNMAP_UNDER_USE && (defect != WI_BUG_FREE_UNDER_USE || !strstr(resource, "guard"));
 }
 
-static void find_planted(wi_defect defect)
+static void find_planted(wi_bug defect)
 {
     unsigned long_ones = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
@@ -53,31 +53,31 @@ static void find_planted(wi_defect defect)
 static void early_reuse(void **state)
 {
     (void)state;
-    find_planted(WI_PLANT_EARLY_REUSE);
+    find_planted(WI_BUG_EARLY_REUSE);
 }
 
 static void drop_wait(void **state)
 {
     (void)state;
-    find_planted(WI_PLANT_DROP_WAIT);
+    find_planted(WI_BUG_DROP_WAIT);
 }
 
 static void unmap_under_use(void **state)
 {
     (void)state;
-    find_planted(WI_PLANT_UNMAP_UNDER_USE);
+    find_planted(WI_BUG_UNMAP_UNDER_USE);
 }
 
 static void lost_reader(void **state)
 {
     (void)state;
-    find_planted(WI_PLANT_LOST_READER);
+    find_planted(WI_BUG_LOST_READER);
 }
 
 static void free_under_use(void **state)
 {
     (void)state;
-    find_planted(WI_PLANT_FREE_UNDER_USE);
+    find_planted(WI_BUG_FREE_UNDER_USE);
 }
 
 int main(void)

@@ -84,14 +84,14 @@ static void scripts_are_read_as_written(void **state)
         assert_true(world_advance(w, &drawn));
     world_end(w);
     assert_true(w->nested > 100);
-    char *text = script_write(&o.world, WI_PLANT_DROP_WAIT, drawn.list, drawn.count), error[128];
+    char *text = script_write(&o.world, WI_BUG_DROP_WAIT, drawn.list, drawn.count), error[128];
     world_options read = {0};
-    wi_defect plant;
+    wi_bug plant;
     step *again;
     size_t count;
     assert_true(script_read(text, &read, &plant, &again, &count, error, sizeof error));
     assert_int_equal(count, drawn.count);
-    assert_int_equal(plant, WI_PLANT_DROP_WAIT);
+    assert_int_equal(plant, WI_BUG_DROP_WAIT);
     assert_memory_equal(again, drawn.list, count * sizeof *again);
     assert_int_equal(read.budget, o.world.budget);
     assert_string_equal(read.resource, "mapped");

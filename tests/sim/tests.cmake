@@ -1,9 +1,9 @@
 # The simulated device, the oracle by hand-written schedules, and the runtime under both.
 foreach(part driver single graph oracle simulate planted faults ends)
-  weir_test(sim-${part} sim/${part}.c $<TARGET_OBJECTS:weir_sim> INTERNAL TIMEOUT 400 LABELS sim)
+  weir_test(sim-${part} sim/${part}.c SIMULATOR TIMEOUT 400 LABELS sim)
 endforeach()
 foreach(part long pairs)
-  weir_test(sim-${part} sim/${part}.c $<TARGET_OBJECTS:weir_sim> INTERNAL LONG TIMEOUT 1800 LABELS sim)
+  weir_test(sim-${part} sim/${part}.c SIMULATOR LONG TIMEOUT 1800 LABELS sim)
 endforeach()
 
 find_package(Python3 COMPONENTS Interpreter)

@@ -3,7 +3,6 @@
 #include "bench.h"
 
 #include "cli/replay/replay.h"
-#include "cli/replay/replay.h"
 #include "cli/text.h"
 
 #include <weir/weir.h>

@@ -1,6 +1,5 @@
 /* measure.c: what the process took outside weir. */
 #include "measure.h"
-#include "measure.h"
 
 #include "cli/cuda_find.h"
 

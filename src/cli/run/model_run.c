@@ -210,13 +210,13 @@ static bool failed_at(model_run *m, weir_status status, const char *stage)
     return status != WEIR_OK;
 }
 
-static void prepare_inputs(model_run *m, input_arg *given, size_t arg_count)
+static void prepare_inputs(model_run *m, input_arg *args, size_t arg_count)
 {
     weir_model_info info = WEIR_INIT(weir_model_info);
     weir_status status = weir_model_info_get(m->model, &info);
     if (status == WEIR_OK) {
         note_info(m, &info);
-        status = inputs_make(&info, m->index, given, arg_count, &m->in);
+        status = inputs_make(&info, m->index, args, arg_count, &m->in);
     }
     failed_at(m, status, "inputs");
 }
@@ -230,7 +230,7 @@ static void open_engine(model_run *m)
     m->outside_once = measured && measure_now(m->runtime, &after) ? measure_outside(&before, &after) : 0;
 }
 
-void model_run_load(model_run *m, input_arg *given, size_t arg_count)
+void model_run_load(model_run *m, input_arg *args, size_t arg_count)
 {
     measure span[4];
     if (!m->args->selects)
@@ -240,7 +240,7 @@ void model_run_load(model_run *m, input_arg *given, size_t arg_count)
         return;
     selected_model_follow(m);
     m->measured = measure_now(m->runtime, &span[1]) && m->measured;
-    prepare_inputs(m, given, arg_count);
+    prepare_inputs(m, args, arg_count);
     if (m->failed.status != WEIR_OK)
         return;
     m->measured = measure_now(m->runtime, &span[2]) && m->measured;

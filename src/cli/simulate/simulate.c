@@ -154,7 +154,7 @@ static int read_plant(const arg *option, const char *value, void *to)
     simulate_args *args = to;
     (void)option;
     args->options.plant = simulate_words.defect_called(value);
-    return args->options.plant != WI_DEFECTS ? -1 : cli_usage("simulate", "--plant %s: there is no such bug", value);
+    return args->options.plant != WI_BUGS ? -1 : cli_usage("simulate", "--plant %s: there is no such bug", value);
 }
 
 #define AT(member) .at = offsetof(simulate_args, member)
@@ -299,7 +299,7 @@ static int answer(const simulate_args *args, simulate_result *r)
     bool found = r->found.violations + r->found.count[ORACLE_USER] > 0;
     int status = args->json ? cli_print_json(answer_json(args, r)) : (print_answer(r), cli_flush(CLI_OK));
     free(r->script);
-    if (status != CLI_OK || found == (r->plant != WI_PLANT_NOTHING))
+    if (status != CLI_OK || found == (r->plant != WI_BUG_NONE))
         return status;
     return found ? cli_fail("%s", r->found.first)
                  : cli_fail("the planted bug %s was not found", simulate_words.defect(r->plant));

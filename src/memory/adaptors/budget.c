@@ -1,4 +1,4 @@
-/* Claiming before placing, and the ladder between a shortage and a refusal. */
+/* The adaptor "budget": claims bytes before memory is looked for, and climbs the reclaim ladder before a refusal. */
 #include "memory/adaptors/budget.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -11,15 +11,17 @@ typedef struct budget {
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
-/* The oldest pending block of a list is waited for, which may stand behind somebody's long work while others are past, there
- * or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest: nanoseconds. */
+/* The oldest pending block of a list is waited for, which may stand behind somebody's long work while others are past,
+ * there or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest:
+ * nanoseconds. */
 enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
-/* Others may come and go for ever, and a refusal must not wait for all of them: what they leave is looked at so often, and, from
- * the third look on, until the deadline alone, which is now for a request that does not wait. */
+/* Others may come and go for ever, and a refusal must not wait for all of them: what they leave is looked at so often,
+ * and, from the third look on, until the deadline alone, which is now for a request that does not wait. */
 enum { MOST_LOOKS = 64, LOOKS_AT_ONCE = 2 };
 
-/* What a request has tried so far. Each rung is climbed once or as long as it helps, and no longer than one deadline for all. */
+/* What a request has tried so far. Each rung is climbed once or as long as it helps, and no longer than one deadline
+ * for all. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
@@ -33,7 +35,7 @@ typedef struct ladder {
     uint64_t deadline; /* 0: not climbed yet */
     uint64_t pause;
     unsigned emptied, passed,
-        looks;         /* how often each was tried: parked blocks, what has passed, what others have released */
+        looks;         /* how often each was tried: thread-cached blocks, what has passed, what others have released */
     uint64_t released; /* how much all threads had released when this one last looked */
     wi_pressure_turn turn;
 } ladder;
@@ -97,9 +99,11 @@ static bool relieve_adaptors(ladder *l)
 static bool allow_any_price(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->last_resort || !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
+    if (!p || p->growth == WI_GROWTH_LAST_RESORT ||
+        !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
-    return p->last_resort = true;
+    p->growth = WI_GROWTH_LAST_RESORT;
+    return true;
 }
 
 /* From now on the base may take what is free in the order of other streams. */
@@ -107,13 +111,15 @@ static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
-    if (!p || p->behind || !l->native || p->captured || p->thread_bound || budget_captured(l) || !base->table->follow)
+    if (!p || p->allow_stream_wait || !l->native || p->captured || p->thread_bound || budget_captured(l) ||
+        !base->table->follow)
         return false;
-    return p->behind = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
+    p->allow_stream_wait = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
+    return p->allow_stream_wait;
 }
 
-/* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all frees and
- * threads have given up what they park. */
+/* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all
+ * frees and threads have given up what they cache. */
 typedef struct room {
     uint64_t account, device;
 } room;
@@ -228,7 +234,7 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
             return weir_fail(WEIR_ERR_INVALID, "the client %s was closed meanwhile", l->account->name);
         if (budget_climb(l, could))
             continue;
-        bool pending = could && any_pending(resource->ledger); /* else others have it, and may park it now and then */
+        bool pending = could && any_pending(resource->ledger); /* else others have it, and may cache it now and then */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
@@ -239,11 +245,12 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* The bytes come from what was reserved, if that is where they shall come from. Who is modest takes no rung for them. */
+/* The bytes come from what was reserved, if that is where they shall come from. A request that must not grow climbs no
+ * rung for them. */
 static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
-    if (!p->reservation && p->no_grow)
+    if (!p->reservation && p->growth == WI_GROWTH_NONE)
         return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return budget_claim(l, p->alignment);

@@ -2,10 +2,85 @@
 #include "memory/adaptors/guard.h"
 #include "base/options.h"
 #include "base/system.h"
-#include "memory/space/stream_uses.h"
 #include "memory/adaptors/nvtx.h"
+#include "memory/space/stream_uses.h"
 
 #include <stdio.h>
+
+/* Records by address ----------------------------------------------------------------------------------------------- */
+
+/* The guard's records in the order of addresses. A sorted array: moving its end is nothing beside filling a block. */
+
+/* The first record that does not begin before `start`. */
+static size_t guard_place_of(const wi_guard *guard, const char *start)
+{
+    size_t low = 0, high = guard->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (guard->set[middle]->start < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+weir_status wi_guard_set_reserve(wi_guard *guard)
+{
+    if (guard->count < guard->capacity)
+        return WEIR_OK;
+    size_t capacity = wi_max(64, 2 * guard->capacity);
+    wi_guarded **set = realloc(guard->set, capacity * sizeof(wi_guarded *));
+    if (!set)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of a guard");
+    guard->set = set;
+    guard->capacity = capacity;
+    return WEIR_OK;
+}
+
+/* What is leaving may stand where the next one begins: the base gives it back before the record ends. */
+static bool guard_overlap(const wi_guarded *a, const wi_guarded *b)
+{
+    return a->state != WI_GUARDED_LEAVING && a->start < b->end && b->start < a->end;
+}
+
+void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under)
+{
+    size_t at = guard_place_of(guard, record->start);
+    *under = NULL;
+    for (size_t i = at; i < guard->count && guard->set[i]->start < record->end && !*under; i++)
+        if (guard_overlap(guard->set[i], record))
+            *under = guard->set[i];
+    for (size_t i = at; i > 0 && !*under; i--)
+        if (guard->set[i - 1]->state != WI_GUARDED_LEAVING) {
+            if (guard_overlap(guard->set[i - 1], record))
+                *under = guard->set[i - 1];
+            break;
+        }
+    memmove(guard->set + at + 1, guard->set + at, (guard->count - at) * sizeof(wi_guarded *));
+    guard->set[at] = record;
+    guard->count++;
+}
+
+void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record)
+{
+    size_t at = guard_place_of(guard, record->start);
+    while (guard->set[at] != record)
+        at++;
+    guard->count--;
+    memmove(guard->set + at, guard->set + at + 1, (guard->count - at) * sizeof(wi_guarded *));
+}
+
+wi_guarded *wi_guard_set_find(wi_guard *guard, const wi_block *block)
+{
+    const char *start = (const char *)block->pointer - block->before;
+    for (size_t at = guard_place_of(guard, start); at < guard->count && guard->set[at]->start == start; at++)
+        if (guard->set[at]->generation == wi_block_generation(block))
+            return guard->set[at];
+    return NULL;
+}
+
+/* The adaptor ------------------------------------------------------------------------------------------------------ */
 
 static wi_guard *guard_of(wi_resource *resource)
 {
@@ -68,7 +143,7 @@ static void guard_measure(wi_resource *resource, wi_placement *p)
     const wi_guard *guard = guard_of(resource);
     p->before += wi_round_up(guard->zone, p->alignment);
     p->after += guard->unmapped ? 0 : guard->zone;
-    p->apart |= guard->unmapped;
+    p->guard_page |= guard->unmapped;
 }
 
 static wi_guarded record_of(wi_block *block, const wi_placement *p)
@@ -214,7 +289,8 @@ static weir_status guard_inspect(wi_guard *guard, wi_guarded *record, wi_guard_n
     return status;
 }
 
-/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays pinned. */
+/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays
+ * pinned. */
 static weir_status guard_let_go(wi_guard *guard, wi_guarded *record)
 {
     wi_guarded_state before = record->state;
@@ -344,8 +420,8 @@ static weir_status guard_repaint(const wi_guard *guard, const wi_guarded *record
                                  : guard_fill(guard, now, then, guard->poison, native);
 }
 
-/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that it
- * loses. Without a stream that has to be waited for. */
+/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that
+ * it loses. Without a stream that has to be waited for. */
 static weir_status guard_order(const wi_guard *guard, const wi_block *block, void *native)
 {
     const wi_resource *r = &guard->resource;
@@ -494,7 +570,7 @@ static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
 {
     if (wi_guard_in(inner))
         return weir_fail(WEIR_ERR_INVALID, "a guard within a guard; one is enough");
-    if (guard->unmapped && !inner->base->table->places_apart)
+    if (guard->unmapped && !inner->base->table->places_guard_pages)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "the resource %s cannot leave addresses unmapped behind a block; use guard(unmapped, mapped), "
                          "or a guard without it",

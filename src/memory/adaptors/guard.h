@@ -1,10 +1,11 @@
-/* The adaptor "guard", inside: what it knows of each block, and where it keeps blocks back. guard.c is the adaptor;
- * guard_set.c finds records by address; guard_check.c reads memory back and reports; guard_look.c tells what is there.
+/* The adaptor "guard", inside: what it knows of each block, and its quarantine. guard.c is the adaptor, with the
+ * records by address; guard_check.c reads memory back and reports.
  *
- * The life of a record:   new -> live -> freed -> kept -> leaving -> gone
- * Laws, under the guard's own lock, which is the last of all locks: the set holds the record of each block between its
- * allocation and its release, in the order of addresses; `kept` is the sum over the quarantine. A record that is pinned is
- * read, changed and ended by the thread that pinned it alone. */
+ *   the life of a record:   new -> live -> freed -> kept -> leaving -> gone
+ *
+ * Invariants, under the guard's own lock, which is the last of all locks: the set holds the record of each block
+ * from its allocation to its release, by address; `kept` is the sum over the quarantine. A pinned record is read,
+ * changed and ended by the thread that pinned it alone. */
 #ifndef WI_GUARD_H
 #define WI_GUARD_H
 
@@ -22,12 +23,12 @@ typedef enum wi_guarded_state {
     WI_GUARDED_LEAVING
 } wi_guarded_state;
 
-/* A block as the guard knows it. */
+/* What the guard knows of a block. */
 typedef struct wi_guarded {
     wi_block *block;
-    char *start, *end; /* margins included; the zone behind it begins at its last byte and reaches to `end` */
+    char *start, *end; /* margins included; the zone behind the block begins at its last byte and ends at `end` */
     char *pointer;
-    uint64_t bytes, room; /* its size, and the most that it may be */
+    uint64_t bytes, room; /* its size, and the most that it can become */
     uint64_t charged, generation;
     const weir_client *client;
     const char *client_name, *tag; /* interned */
@@ -35,8 +36,8 @@ typedef struct wi_guarded {
     weir_stream allocated, freed;
     wi_guarded_state state;
     bool pinned;
-    bool blank;              /* nothing was written into it: it overlaps another */
-    unsigned told;           /* kinds of damage that were reported, as bits */
+    bool blank;              /* it overlaps another block: nothing was written into it */
+    unsigned told;           /* kinds of damage that were reported: a bit each */
     struct wi_guarded *next; /* in the quarantine */
 } wi_guarded;
 
@@ -52,7 +53,7 @@ typedef struct wi_guard {
     wi_guarded *first, *last; /* the quarantine, oldest first */
     uint64_t kept;            /* bytes charged to it */
     uint64_t given_up;        /* bytes that left it, ever */
-    size_t leaving;           /* threads that have a block in hand which has left it */
+    size_t leaving;           /* threads that release a block which has left it */
     weir_guard_report reports[WI_GUARD_KEPT_REPORTS];
     size_t reported;
 } wi_guard;
@@ -61,7 +62,7 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
 /* The guard of a stack; NULL if it has none. */
 wi_guard *wi_guard_in(wi_resource *top);
 
-/* The set, with the lock held. insert needs room, which reserve makes; *under is a block that it overlaps, or NULL. */
+/* The set, with the lock held. insert needs room, which reserve makes; *under: a block that it overlaps, or NULL. */
 weir_status wi_guard_set_reserve(wi_guard *guard);
 void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under);
 void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record);
@@ -78,8 +79,7 @@ typedef struct wi_damage {
     uint8_t expected, found;
 } wi_damage;
 
-/* Reads the zones of a pinned block back (or, of one that is `kept`, all of it) and answers what it finds, at most two
- * damages, in the order of addresses. May block. */
+/* Reads the zones of a pinned block back, or all of a `kept` one. At most two damages, by address. May block. */
 weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kept, wi_damage damages[2]);
 
 /* What is to be logged. */
@@ -88,10 +88,10 @@ typedef struct wi_guard_news {
     size_t count;
 } wi_guard_news;
 
-/* With the lock held: notes the damage of a record, if it was not told before. */
+/* With the lock held: notes the damage of a record, unless it was reported before. */
 void wi_guard_note(wi_guard *guard, wi_guarded *record, const wi_damage *damage, const wi_guarded *other,
                    wi_guard_news *news);
-/* Writes what was noted into the log: without a lock, and without a pin. */
+/* Logs what was noted. No lock is held, and no record is pinned. */
 void wi_guard_tell(const wi_guard_news *news);
 void wi_guard_words(const weir_guard_report *report, char *text, size_t capacity);
 weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other);
@@ -102,7 +102,7 @@ weir_status wi_guard_check(wi_guard *guard);
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count);
 weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capacity, size_t *count);
 weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_t capacity, size_t *count);
-/* Writes what the client has live into the log; nothing without a guard. */
+/* Logs the client's live blocks; does nothing without a guard. */
 void wi_guard_log_leaks(wi_resource *top, const weir_client *client);
 
 #endif

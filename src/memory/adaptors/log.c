@@ -1,5 +1,6 @@
+/* The adaptor "log": records what reaches it, in the order in which it happened. */
 #include "memory/adaptors/log.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
-/* The adaptor "log": what reaches it, and how that went, in the order in which it happened.
+/* The adaptor "log": records what reaches it and how that ended, in the order in which it happened.
  *
- * Its events go into a ring that the runtime gives it, under the ledger's lock, as those of traces do. A free is recorded
- * before the resource below hears of it and an allocation before anybody else can, so that a free never stands behind the
- * reuse of its address. */
+ * Events go into a ring of the runtime, under the ledger's lock, like those of traces. A free is recorded before the
+ * resource below hears of it, an allocation before another thread can know of it, so that a free never comes after
+ * the reuse of its address. */
 #ifndef WI_LOG_H
 #define WI_LOG_H
 

@@ -1,6 +1,6 @@
-/* NVTX's memory extension, as far as it is needed. A tool names a library in NVTX_INJECTION64_PATH; it has a function that
- * fills in a table of calls, and everything goes through that table. What is declared here is NVTX 3's interface of binaries:
- * github.com/NVIDIA/NVTX, c/include/nvtx3/nvToolsExtMem.h (descriptions, numbers of calls) and
+/* NVTX's memory extension, as far as it is needed. A tool names a library in NVTX_INJECTION64_PATH; it has a function
+ * that fills in a table of calls, and everything goes through that table. What is declared here is NVTX 3's interface
+ * of binaries: github.com/NVIDIA/NVTX, c/include/nvtx3/nvToolsExtMem.h (descriptions, numbers of calls) and
  * nvtxDetail/nvtxExtTypes.h, nvtxExtInit.h, nvtxExtImplMem_v1.h (the table, how a tool is found). */
 #include "memory/adaptors/nvtx.h"
 

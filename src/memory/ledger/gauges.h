@@ -1,5 +1,5 @@
-/* Gauges: how much of something there is, and how much came and went; for the statistics in PyTorch's names. What is known
- * too late, after a fold (ledger.h), may read as less than none for a while, which is no peak. */
+/* Gauges: how much of something there is, and how much came and went, for the statistics under PyTorch's names. A
+ * gauge may read below zero until thread-local deltas are merged (ledger.h); that is never a peak. */
 #ifndef WI_GAUGES_H
 #define WI_GAUGES_H
 

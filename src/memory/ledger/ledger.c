@@ -1,7 +1,6 @@
-/* The ledger's steps. Snapshots are in stats.c, refusals in refusal.c. */
+/* The ledger: each step checks and books as a whole. Snapshots are in snapshot.c, refusals in refusal.c. */
 #include "memory/ledger/ledger.h"
 #include "memory/ledger/gauges.h"
-#include "memory/ledger/record.h"
 
 static uint64_t ledger_used(const wi_account *account)
 {
@@ -67,20 +66,20 @@ void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint
 {
     *ledger = (wi_ledger){.device = device, .budget = budget, .granule = granule};
     pthread_mutex_init(&ledger->lock, NULL);
-    pthread_mutex_init(&ledger->holders_lock, NULL);
+    pthread_mutex_init(&ledger->members_lock, NULL);
     wi_pressures_init(&ledger->pressures);
 }
 
 void wi_ledger_destroy(wi_ledger *ledger)
 {
-    wi_assert(!ledger->first_holder);
+    wi_assert(!ledger->first_member);
     wi_pressures_destroy(&ledger->pressures);
-    pthread_mutex_destroy(&ledger->holders_lock);
+    pthread_mutex_destroy(&ledger->members_lock);
     pthread_mutex_destroy(&ledger->lock);
 }
 
-/* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which makes
- * "add the negative" right. */
+/* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which
+ * makes "add the negative" right. */
 static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
 {
     uint64_t before = ledger_commitment(account);
@@ -93,7 +92,7 @@ static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, 
     ledger->committed += ledger_commitment(account) - before;
 }
 
-/* Before a fold they may be wrong, or less than none, which is no peak. */
+/* Before a merge they may be wrong, or less than none, which is no peak. */
 static bool classes_known(const wi_account *account)
 {
     bool known = true;
@@ -502,18 +501,18 @@ void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
 
 void wi_ledger_merge_all(wi_ledger *ledger)
 {
-    if (!ledger->parking.fold)
+    if (!ledger->tcache_hooks.merge)
         return;
-    ledger->parking.fold(ledger->parking.user);
+    ledger->tcache_hooks.merge(ledger->tcache_hooks.user);
     for (wi_account *a = ledger->first; a; a = a->next)
         raise_peaks(ledger, a, 0, NULL);
 }
 
 uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger)
 {
-    if (!ledger->parking.empty)
+    if (!ledger->tcache_hooks.flush)
         return 0;
-    uint64_t bytes = ledger->parking.empty(ledger->parking.user);
+    uint64_t bytes = ledger->tcache_hooks.flush(ledger->tcache_hooks.user);
     wi_ledger_note_emptied(ledger, bytes);
     return bytes;
 }

@@ -1,3 +1,4 @@
+/* Members of a ledger: calls over all resources whose blocks count in it. */
 #include "memory/ledger/members.h"
 #include "base/system.h"
 
@@ -5,11 +6,11 @@ void wi_members_add(wi_member *member, wi_resource *stack, wi_pending *pending)
 {
     wi_ledger *ledger = stack->ledger;
     *member = (wi_member){.ledger = ledger, .base = stack->base, .pending = pending};
-    pthread_mutex_lock(&ledger->holders_lock);
-    member->previous = ledger->last_holder;
-    *(ledger->last_holder ? &ledger->last_holder->next : &ledger->first_holder) = member;
-    ledger->last_holder = member;
-    pthread_mutex_unlock(&ledger->holders_lock);
+    pthread_mutex_lock(&ledger->members_lock);
+    member->previous = ledger->last_member;
+    *(ledger->last_member ? &ledger->last_member->next : &ledger->first_member) = member;
+    ledger->last_member = member;
+    pthread_mutex_unlock(&ledger->members_lock);
 }
 
 void wi_members_remove(wi_member *member)
@@ -17,13 +18,13 @@ void wi_members_remove(wi_member *member)
     wi_ledger *ledger = member->ledger;
     bool used = true;
     for (unsigned turn = 0; used; turn++) {
-        pthread_mutex_lock(&ledger->holders_lock);
+        pthread_mutex_lock(&ledger->members_lock);
         used = member->users > 0; /* new ones need the lock */
         if (!used) {
-            *(member->previous ? &member->previous->next : &ledger->first_holder) = member->next;
-            *(member->next ? &member->next->previous : &ledger->last_holder) = member->previous;
+            *(member->previous ? &member->previous->next : &ledger->first_member) = member->next;
+            *(member->next ? &member->next->previous : &ledger->last_member) = member->previous;
         }
-        pthread_mutex_unlock(&ledger->holders_lock);
+        pthread_mutex_unlock(&ledger->members_lock);
         if (used)
             wi_pause(turn);
     }
@@ -32,13 +33,13 @@ void wi_members_remove(wi_member *member)
 /* The holder behind `last`, which is let go; the first one for NULL. */
 static wi_member *members_look_at(wi_ledger *ledger, wi_member *last)
 {
-    pthread_mutex_lock(&ledger->holders_lock);
-    wi_member *member = last ? last->next : ledger->first_holder;
+    pthread_mutex_lock(&ledger->members_lock);
+    wi_member *member = last ? last->next : ledger->first_member;
     if (member)
         member->users++;
     if (last)
         last->users--;
-    pthread_mutex_unlock(&ledger->holders_lock);
+    pthread_mutex_unlock(&ledger->members_lock);
     return member;
 }
 
@@ -116,20 +117,20 @@ bool wi_members_await(wi_ledger *ledger, uint64_t deadline)
 
 void wi_members_lock(wi_ledger *ledger)
 {
-    pthread_mutex_lock(&ledger->holders_lock);
-    for (wi_member *member = ledger->first_holder; member; member = member->next)
+    pthread_mutex_lock(&ledger->members_lock);
+    for (wi_member *member = ledger->first_member; member; member = member->next)
         wi_resource_lock(member->base);
 }
 
 void wi_members_unlock(wi_ledger *ledger)
 {
-    for (wi_member *member = ledger->last_holder; member; member = member->previous)
+    for (wi_member *member = ledger->last_member; member; member = member->previous)
         wi_resource_unlock(member->base);
-    pthread_mutex_unlock(&ledger->holders_lock);
+    pthread_mutex_unlock(&ledger->members_lock);
 }
 
 void wi_members_each(wi_ledger *ledger, void (*fn)(wi_block *block, void *user), void *user)
 {
-    for (wi_member *member = ledger->first_holder; member; member = member->next)
+    for (wi_member *member = ledger->first_member; member; member = member->next)
         member->base->table->each(member->base, fn, user);
 }

@@ -1,8 +1,9 @@
-/* The members of a ledger: where the blocks lie that count in it. A device's own runtime is one; the ledger of the host's
- * runtime has the pinned and the pageable memory of other runtimes besides, whose frees are pending there.
+/* Members of a ledger: the resources whose blocks count in it. The resource of a device's own runtime is one. The
+ * ledger of the host's runtime also has the pinned and the pageable memory of other runtimes, whose deferred frees
+ * wait in their lists.
  *
- * A ledger's lock on its members comes before those of bases; no driver is called with it held. A holder that is being
- * looked at is not lost: who takes it out waits. */
+ * The lock on the members comes before the locks of bases. No driver is called with it held. A member that a thread
+ * looks at cannot go: its removal waits. */
 #ifndef WI_MEMBERS_H
 #define WI_MEMBERS_H
 
@@ -16,11 +17,11 @@ typedef struct wi_member {
     struct wi_member *previous, *next;
 } wi_member;
 
-/* A stack that a ledger is attached to. The holder is the caller's memory until it is taken out. */
+/* Adds a stack that a ledger is attached to. The record is the caller's memory until it is removed. */
 void wi_members_add(wi_member *member, wi_resource *stack, wi_pending *pending);
 void wi_members_remove(wi_member *member);
 
-/* The calls of pending.h over all that counts in the ledger. `whole`: a list all of which is reaped, or NULL. */
+/* The calls of deferred.h for all members. `whole`: a list that is reaped completely, or NULL. */
 uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole);
 uint64_t wi_members_released(wi_ledger *ledger);
 bool wi_members_drain(wi_ledger *ledger);
@@ -31,7 +32,7 @@ bool wi_members_wait(wi_ledger *ledger, uint64_t deadline);
 
 /* What was freed in the order of streams: resource.h, pass and await. *left: the bytes that have not passed. */
 uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left);
-/* Points for what ended streams have left are had where that is possible; whether any was. */
+/* Records points behind what ended streams have freed, where that is possible; whether there were any. */
 bool wi_members_bound(wi_ledger *ledger);
 bool wi_members_await(wi_ledger *ledger, uint64_t deadline);
 

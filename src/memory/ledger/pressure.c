@@ -1,3 +1,4 @@
+/* Pressure callbacks: the list, in the order of priority, and its calls. */
 #include "memory/ledger/pressure.h"
 
 #include <limits.h>
@@ -56,7 +57,8 @@ weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressur
     return WEIR_OK;
 }
 
-/* With the lock held. Whoever is inside a callback does not wait, unless it is known that the other one does not wait for him. */
+/* With the lock held. Whoever is inside a callback does not wait, unless it is known that the other one does not wait
+ * for him. */
 static void pressure_end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
 {
     entry->removed = true;

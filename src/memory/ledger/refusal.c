@@ -1,5 +1,5 @@
-/* Why there was no memory: the numbers are gathered under the ledger's lock, the words are made after it. */
-#include "memory/ledger/record.h"
+/* Refusals: why there was no memory. The numbers are read under the ledger's lock, the text is made after it. */
+#include "memory/ledger/ledger.h"
 #include "base/options.h"
 #include "base/own.h"
 

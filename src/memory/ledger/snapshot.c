@@ -1,6 +1,12 @@
-/* Snapshots of the ledger. */
+/* Snapshots of the ledger, and the names of classes and rungs. */
 #include "memory/ledger/gauges.h"
 #include "memory/ledger/ledger.h"
+
+const char *weir_class_name(weir_class memory_class)
+{
+    static const char *const names[WEIR_CLASS_COUNT] = {"other", "weights", "activations", "scratch", "kv"};
+    return (unsigned)memory_class < WEIR_CLASS_COUNT ? names[memory_class] : "?";
+}
 
 const char *weir_rung_name(weir_rung rung)
 {

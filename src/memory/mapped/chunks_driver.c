@@ -1,15 +1,31 @@
-/* The driver's work on handles: making them, moving them from where nothing lies on them to where memory is wanted, giving
- * them back. What a thread works on is busy or in its hands, so that the lock is free meanwhile. */
-#include "memory/mapped/chunks_driver.h"
+/* The driver's work on chunks: creates, moves, splits and destroys them. The lock is released meanwhile: what a
+ * thread works on is busy, or in its hands alone. */
 #include "base/system.h"
+#include "memory/mapped/mapped.h"
 
-void wi_chunks_go_to_driver(wi_mapped *mapped)
+static inline uint64_t chunk_bytes(const wi_chunk *chunk, const wi_mapped *mapped)
+{
+    return chunk->count * mapped->granule;
+}
+
+static inline uint64_t chunk_start(const wi_chunk *chunk)
+{
+    return chunk->first * chunk->region->granule;
+}
+
+static inline char *chunk_address(const wi_chunk *chunk)
+{
+    return chunk->region->base + chunk_start(chunk);
+}
+
+/* The driver is called between these two, with the lock released. */
+static void chunks_go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
     pthread_mutex_unlock(&mapped->resource.lock);
 }
 
-void wi_chunks_come_back(wi_mapped *mapped)
+static void chunks_come_back(wi_mapped *mapped)
 {
     pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
@@ -41,8 +57,8 @@ bool wi_chunks_movable(const wi_chunk *b)
 {
     if (b->region->shared->in_order == 0) /* which spares a search in the table of blocks */
         return true;
-    uint64_t end = wi_chunk_start(b) + b->count * b->region->granule;
-    for (const wi_extent *e = wi_region_at(b->region, wi_chunk_start(b)); e && e->offset < end; e = e->next)
+    uint64_t end = chunk_start(b) + b->count * b->region->granule;
+    for (const wi_extent *e = wi_region_at(b->region, chunk_start(b)); e && e->offset < end; e = e->next)
         if (e->stream_list)
             return false;
     return true;
@@ -58,7 +74,7 @@ uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later)
 
 /* In hand ---------------------------------------------------------------------------------------------------------- */
 
-/* Handles in the hands of a thread, in order. */
+/* Chunks in the hands of a thread, in order. */
 typedef struct cargo {
     wi_chunk *first, **end;
     uint64_t last; /* whose bytes they hold */
@@ -83,10 +99,12 @@ static void keep_spare(wi_mapped *mapped, cargo *c)
     *c = (cargo){.end = &c->first};
 }
 
-wi_extent *wi_chunks_seize(const wi_chunk *b, const wi_extent *before)
+/* An idle chunk and what lies on it become busy; records have been reserved, WI_RECORDS_PER_CHANGE for one. *before,
+ * which may be NULL: a seized one that it may lie directly behind, which spares a search. */
+static wi_extent *chunks_seize(const wi_chunk *b, const wi_extent *before)
 {
     wi_region *region = b->region;
-    uint64_t start = wi_chunk_start(b), end = start + b->count * region->granule;
+    uint64_t start = chunk_start(b), end = start + b->count * region->granule;
     bool adjoins = before && before->region == region && before->offset + before->bytes == start;
     wi_extent *extent = adjoins ? before->next : wi_region_at(region, start);
     if (extent->offset < start)
@@ -119,10 +137,12 @@ static void chunks_leave(wi_mapped *mapped, wi_chunk *b)
     wi_chunk_leave(b);
 }
 
-void wi_chunks_vacate(wi_mapped *mapped, wi_chunk *b, wi_extent *busy, uint64_t *last)
+/* A seized chunk was unmapped: its addresses are a hole, and it is in the ledger's spare bytes. *last: whose bytes it
+ * holds as well. */
+static void chunks_vacate(wi_mapped *mapped, wi_chunk *b, wi_extent *busy, uint64_t *last)
 {
     chunks_leave(mapped, b);
-    wi_ledger_unmapped(mapped->resource.ledger, wi_chunk_bytes(b, mapped));
+    wi_ledger_unmapped(mapped->resource.ledger, chunk_bytes(b, mapped));
     *last = wi_owners_mix(*last, busy->last);
     busy->last = WI_CLEAN;
     wi_region_set(busy->region, busy, WI_HOLE);
@@ -156,7 +176,7 @@ typedef struct job {
     wi_mapped *mapped;
     const wi_map_plan *plan;
     wi_extent *target;
-    wi_extent **seized; /* the extents of the handles to be moved, in their order */
+    wi_extent **seized; /* the extents of the chunks to be moved, in their order */
     size_t vacated;     /* so many are unmapped */
     cargo new, moved;   /* in hand, and mapped nowhere */
     uint64_t created, mapped_granules;
@@ -169,7 +189,7 @@ static weir_status chunks_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
 }
 
-/* Records for the handles to be created: as many of the usual length as fit, then one of the rest. */
+/* Records for the chunks to be created: as many of the usual length as fit, then one of the rest. */
 static weir_status prepare_fresh(job *j, uint64_t granules)
 {
     uint64_t usual = j->plan->region->number == WI_SMALL ? 1 : wi_map_plan_chunk(j->mapped, granules);
@@ -225,7 +245,7 @@ static weir_status chunks_begin(job *j)
         m->spare_last = WI_CLEAN;
     size_t i = 0;
     for (const wi_chunk *b = g->taken; b; b = b->chosen, i++)
-        j->seized[i] = wi_chunks_seize(b, i ? j->seized[i - 1] : NULL);
+        j->seized[i] = chunks_seize(b, i ? j->seized[i - 1] : NULL);
     return WEIR_OK;
 }
 
@@ -252,7 +272,7 @@ static weir_status create_run(job *j, wi_chunk *first, size_t count)
     const wi_resource *r = &j->mapped->resource;
     wi_handle *handles = malloc(count * sizeof *handles);
     weir_status status =
-        handles ? r->driver->create(r->device, wi_chunk_bytes(first, j->mapped), count, handles) : chunks_no_memory();
+        handles ? r->driver->create(r->device, chunk_bytes(first, j->mapped), count, handles) : chunks_no_memory();
     j->calls++;
     for (size_t i = 0; i < count && status == WEIR_OK; i++, first = first->next) {
         first->handle = handles[i];
@@ -300,8 +320,7 @@ static weir_status unmap_all(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     for (wi_chunk *b = j->plan->taken; b; b = b->chosen, j->vacated++) {
-        weir_status status =
-            r->driver->unmap(r->device, wi_chunk_address(b), wi_chunk_bytes(b, j->mapped), 1, &b->handle);
+        weir_status status = r->driver->unmap(r->device, chunk_address(b), chunk_bytes(b, j->mapped), 1, &b->handle);
         j->calls++;
         if (status != WEIR_OK)
             return status;
@@ -309,14 +328,14 @@ static weir_status unmap_all(job *j)
     return WEIR_OK;
 }
 
-/* Back under the lock: what became of the handles that were to move. Those that were unmapped are in hand. */
+/* Back under the lock: what became of the chunks that were to move. Those that were unmapped are in hand. */
 static void take_stock(job *j)
 {
     size_t i = 0;
     for (wi_chunk *b = j->plan->taken, *next; b; b = next, i++) {
         next = b->chosen;
         if (i < j->vacated) {
-            wi_chunks_vacate(j->mapped, b, j->seized[i], &j->moved.last);
+            chunks_vacate(j->mapped, b, j->seized[i], &j->moved.last);
             chunks_load(&j->moved, b);
         } else {
             wi_region_set(b->region, j->seized[i], WI_FREE);
@@ -335,7 +354,7 @@ static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granu
     for (size_t i = 0; i < count; i++, b = b->next)
         handles[i] = b->handle;
     char *address = j->plan->region->base + granule * j->mapped->granule;
-    weir_status status = r->driver->map(r->device, address, wi_chunk_bytes(first, j->mapped), count, handles);
+    weir_status status = r->driver->map(r->device, address, chunk_bytes(first, j->mapped), count, handles);
     j->calls++;
     for (size_t i = 0; i < count; i++, first = first->next)
         first->handle = handles[i];
@@ -369,19 +388,18 @@ static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
         wi_chunk *b = c->first;
         c->first = b->next;
         chunks_enter(m, b, j->plan->region, *granule);
-        wi_ledger_mapped(m->resource.ledger, wi_chunk_bytes(b, m));
+        wi_ledger_mapped(m->resource.ledger, chunk_bytes(b, m));
         *granule += b->count;
     }
     if (!c->first)
         c->end = &c->first;
 }
 
-/* The device has less than the budget would allow: others have it. As far as it knows how much; else half of what was asked
- * for, until that can be had. WEIR_ERR_BUSY: with this known, another plan may do. */
+/* The device has less than the budget would allow: others have it. WEIR_ERR_BUSY: with this known, another plan may
+ * do. */
 static weir_status learn_limit(job *j, uint64_t available)
 {
-    uint64_t missing = j->plan->fresh - j->created, there = available / j->mapped->granule;
-    j->mapped->device_has = there < missing ? there : missing / 2;
+    j->mapped->device_has = wi_growth_device_has(available / j->mapped->granule, j->plan->fresh - j->created);
     return WEIR_ERR_BUSY;
 }
 
@@ -390,14 +408,14 @@ static weir_status chunks_gather(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     uint64_t available = 0, total;
-    wi_chunks_go_to_driver(j->mapped);
+    chunks_go_to_driver(j->mapped);
     weir_status status = unmap_all(j);
     if (status == WEIR_OK)
         status = create_all(j);
     else
         free_records(j->new.first);
     bool lacking = status == WEIR_ERR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
-    wi_chunks_come_back(j->mapped);
+    chunks_come_back(j->mapped);
     j->mapped->device_oom_seen |= status == WEIR_ERR_OUT_OF_MEMORY;
     if (lacking)
         status = learn_limit(j, available);
@@ -410,11 +428,11 @@ static weir_status chunks_gather(job *j)
 
 static weir_status map_cargo(job *j)
 {
-    wi_chunks_go_to_driver(j->mapped);
+    chunks_go_to_driver(j->mapped);
     weir_status status = map_all(j, j->moved.first);
     if (status == WEIR_OK)
         status = map_all(j, j->new.first);
-    wi_chunks_come_back(j->mapped);
+    chunks_come_back(j->mapped);
     return status;
 }
 
@@ -458,23 +476,22 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
 
 /* Cutting ---------------------------------------------------------------------------------------------------------- */
 
-/* Makes two handles of which the first is `first` granules long, in the place of the old one, that is unmapped. What could be
- * had of it is in b and rest, whose counts tell. */
+/* Makes two chunks of which the first is `first` granules long, in the place of the old one, that is unmapped. What
+ * could be had of it is in b and rest, whose counts tell. */
 static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
 {
     const wi_resource *r = &m->resource;
     wi_chunk *parts[2] = {b, rest};
-    r->driver->destroy(r->device, wi_chunk_bytes(b, m), 1, &b->handle);
+    r->driver->destroy(r->device, chunk_bytes(b, m), 1, &b->handle);
     rest->count = b->count - first;
     rest->first = b->first + first;
     b->count = first;
     for (int i = 0; i < 2; i++) {
-        weir_status status = r->driver->create(r->device, wi_chunk_bytes(parts[i], m), 1, &parts[i]->handle);
+        weir_status status = r->driver->create(r->device, chunk_bytes(parts[i], m), 1, &parts[i]->handle);
         if (status == WEIR_OK) {
-            status = r->driver->map(r->device, wi_chunk_address(parts[i]), wi_chunk_bytes(parts[i], m), 1,
-                                    &parts[i]->handle);
+            status = r->driver->map(r->device, chunk_address(parts[i]), chunk_bytes(parts[i], m), 1, &parts[i]->handle);
             if (status != WEIR_OK)
-                r->driver->destroy(r->device, wi_chunk_bytes(parts[i], m), 1, &parts[i]->handle);
+                r->driver->destroy(r->device, chunk_bytes(parts[i], m), 1, &parts[i]->handle);
         }
         if (status != WEIR_OK) {
             for (int k = i; k < 2; k++)
@@ -496,13 +513,13 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
         return status;
     }
     *rest = (wi_chunk){.region = b->region};
-    wi_extent *busy = wi_chunks_seize(b, NULL);
-    wi_chunks_go_to_driver(mapped);
-    status = r->driver->unmap(r->device, wi_chunk_address(b), wi_chunk_bytes(b, mapped), 1, &b->handle);
+    wi_extent *busy = chunks_seize(b, NULL);
+    chunks_go_to_driver(mapped);
+    status = r->driver->unmap(r->device, chunk_address(b), chunk_bytes(b, mapped), 1, &b->handle);
     bool remade = status == WEIR_OK;
     if (remade)
         status = chunks_remake(mapped, b, rest, first);
-    wi_chunks_come_back(mapped);
+    chunks_come_back(mapped);
     wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
         uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
@@ -524,4 +541,144 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
         free(rest);
     wi_chunks_dissolve(mapped, busy);
     return status;
+}
+
+/* Trimming --------------------------------------------------------------------------------------------------------- */
+
+/* Chunks that go back to the driver: those that lie side by side in one call, with the lock released. */
+
+enum { MOST_AT_ONCE = 64 };
+
+/* Chunks of one length in the hands of a thread; those that were mapped lie side by side. */
+typedef struct batch {
+    wi_chunk *of[MOST_AT_ONCE];
+    wi_extent *busy[MOST_AT_ONCE];
+    wi_handle handles[MOST_AT_ONCE];
+    size_t count;
+} batch;
+
+static void chunks_add(batch *b, wi_chunk *chunk)
+{
+    b->handles[b->count] = chunk->handle;
+    b->of[b->count++] = chunk;
+}
+
+static bool chunks_enough(const wi_mapped *mapped, const wi_chunk *like, size_t count, uint64_t wanted)
+{
+    return count == MOST_AT_ONCE || count * chunk_bytes(like, mapped) >= wanted;
+}
+
+/* The chunk is the driver's again; answers the bytes. */
+static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t each = chunk_bytes(b->of[0], mapped), bytes = b->count * each;
+    chunks_go_to_driver(mapped);
+    r->driver->destroy(r->device, each, b->count, b->handles);
+    wi_ledger_driver_call(r->ledger);
+    wi_ledger_release(r->ledger, bytes);
+    wi_ledger_segments(r->ledger, 0, b->count);
+    chunks_come_back(mapped);
+    if (mapped->device_has != UINT64_MAX)
+        mapped->device_has += bytes / mapped->granule;
+    for (size_t i = 0; i < b->count; i++)
+        free(b->of[i]);
+    return bytes;
+}
+
+static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
+{
+    batch b = {.count = 0};
+    do {
+        wi_chunk *spare = mapped->spare;
+        mapped->spare = spare->next;
+        mapped->spare_granules -= spare->count;
+        chunks_add(&b, spare);
+    } while (mapped->spare && mapped->spare->count == b.of[0]->count &&
+             !chunks_enough(mapped, b.of[0], b.count, wanted));
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, mapped->spare_last);
+    return chunks_destroy(mapped, &b);
+}
+
+void wi_chunks_drop_spare(wi_mapped *mapped)
+{
+    (void)destroy_spare(mapped, 1);
+}
+
+/* The chunk there, if it can be had as well as `like` and is as long. */
+static wi_chunk *chunks_neighbour(const wi_chunk *like, uint64_t granule)
+{
+    wi_region *region = like->region;
+    wi_chunk *b = granule < region->bytes / region->granule ? region->chunks[granule] : NULL;
+    return b && b->occupied == 0 && b->count == like->count && wi_chunks_movable(b) ? b : NULL;
+}
+
+/* The longest idle chunk that can be had, and as many beside it as are wanted, busy now; false: there is none. */
+static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
+{
+    wi_chunk *first = mapped->shared.idle.first, *more;
+    size_t count = 1;
+    out->count = 0;
+    while (first && !wi_chunks_movable(first))
+        first = first->next;
+    if (!first || wi_extent_pool_reserve(&mapped->shared.pool, MOST_AT_ONCE * (size_t)WI_RECORDS_PER_CHANGE) != WEIR_OK)
+        return false;
+    for (; !chunks_enough(mapped, first, count, wanted) && (more = chunks_neighbour(first, first->first - 1)); count++)
+        first = more;
+    for (more = first; more && !chunks_enough(mapped, first, out->count, wanted);
+         more = chunks_neighbour(more, more->first + more->count))
+        chunks_add(out, more);
+    for (size_t i = 0; i < out->count; i++)
+        out->busy[i] = chunks_seize(out->of[i], i ? out->busy[i - 1] : NULL);
+    return out->count > 0;
+}
+
+/* 0: none can be had, or the driver keeps them. */
+static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
+{
+    wi_resource *r = &mapped->resource;
+    uint64_t last = WI_CLEAN;
+    batch b = {0};
+    if (!chunks_collect(mapped, wanted, &b))
+        return 0;
+    chunks_go_to_driver(mapped);
+    weir_status status =
+        r->driver->unmap(r->device, chunk_address(b.of[0]), chunk_bytes(b.of[0], mapped), b.count, b.handles);
+    wi_ledger_driver_call(r->ledger);
+    chunks_come_back(mapped);
+    for (size_t i = 0; i < b.count; i++)
+        if (status == WEIR_OK)
+            chunks_vacate(mapped, b.of[i], b.busy[i], &last);
+        else
+            wi_chunks_dissolve(mapped, b.busy[i]);
+    mapped->fresh_last = wi_owners_mix(mapped->fresh_last, last);
+    return status == WEIR_OK ? chunks_destroy(mapped, &b) : 0;
+}
+
+static uint64_t chunks_give(wi_mapped *mapped, uint64_t there, uint64_t keep)
+{
+    return there <= keep ? 0 : mapped->spare ? destroy_spare(mapped, there - keep) : destroy_idle(mapped, there - keep);
+}
+
+uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
+{
+    uint64_t released = 0, given;
+    do {
+        uint64_t there = mapped->spare_granules * mapped->granule;
+        for (int region_number = 0; region_number < WI_REGIONS; region_number++)
+            there += mapped->regions[region_number].free_bytes;
+        given = chunks_give(mapped, there, keep);
+        released += given;
+    } while (given > 0);
+    return released;
+}
+
+uint64_t wi_chunks_trim_idle(wi_mapped *mapped, uint64_t keep)
+{
+    uint64_t released = 0, given;
+    do {
+        given = chunks_give(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
+        released += given;
+    } while (given > 0);
+    return released;
 }

@@ -1,97 +1,44 @@
-/* Where a block that fits nowhere can stand, and what has to be put there: the base is chosen so that the least memory is
- * missing, and the means so that as few handles as possible are moved.
+/* Map plans: where a block that fits nowhere can stand, and which memory is mapped there.
  *
- * A base is free memory with a hole beside it: extending what is there keeps the memory in one piece, which is worth more
- * than anything else here. New handles are made as far as the budget allows. Beyond it, idle handles are moved from
- * elsewhere, the longest idle first; but one that covers all that is missing, and the smallest such one, before several. */
+ * A candidate is free memory with a hole beside it. Extending free memory keeps it in one piece, which matters most
+ * here. The candidate that lacks the least memory is chosen. New chunks are created as far as the growth policy
+ * allows. Beyond that, idle chunks are moved, the longest idle first; but the smallest one that covers all that is
+ * missing before several. */
 #include "memory/mapped/mapped.h"
 
-/* The length of handles: each block that shares one with a neighbour strands half of it, so that handles of a fixed share of
- * the budget bound the waste (half of ten of them, at 1/512, is a hundredth), while longer ones mean fewer moves and calls of
- * the driver, whose cost does not depend on the length (measured on an H200, up to 64 MiB: creating 8 to 11 us, mapping 22 to
- * 30, unmapping 14 to 19, releasing 10 to 25). The more blocks share handles, the shorter they are made, but up to that share
- * not so short that what is put somewhere at once is made of more than so many parts. Where the budget is far away, what is
- * stranded matters little. */
-enum { SHARE = 512, SHARED_SHARE = 35, SHARED_BY_ORDERS = 50, FAR_SHARE = 64, PARTS = 64 };
-#define LONGEST (64 * WI_MIB)
-
-/* Where the budget is far away, more is created only up to a little above what was ever in use; then idle handles are moved
- * as long as that is rare: each allocation earns a little credit, and a batch of moves costs some, in 1/2000 of a batch. Where
- * it is not, more is created up to a bound; and beyond it, a percent for each 1024 of strain, where as many as one allocation in
- * 16 moves, as there each of them would, forever. */
-enum {
-    FAR = 4,
-    SLACK_PERCENT = 3,
-    MOST_PERCENT = 9,
-    EARNED = 1,
-    COST = 2000,
-    FIRST_CREDIT = 48000,
-    MOST_CREDIT = 256000,
-    STRAINED = 16,
-    STRAIN_OF_A_PERCENT = 1024,
-    MOST_STRAIN = 100 * STRAIN_OF_A_PERCENT
-};
-
-static uint64_t plan_reach(const wi_mapped *m, uint64_t bytes, uint64_t held)
+/* What the growth policy looks at. */
+static wi_growth_view plan_view(wi_mapped *m)
 {
-    return wi_max(held, wi_max(m->shared.peak_in_use, m->shared.in_use + bytes));
-}
-
-static uint64_t budget_of(wi_mapped *m, uint64_t *held)
-{
-    uint64_t creatable = wi_chunks_creatable(m, held);
-    return *held + creatable * m->granule;
+    wi_growth_view view = {.granule = m->granule,
+                           .in_use = m->shared.in_use,
+                           .peak_in_use = m->shared.peak_in_use,
+                           .most_partly = m->shared.idle.most_partly,
+                           .stream_lists = m->shared.stream_lists};
+    view.creatable = wi_chunks_creatable(m, &view.held);
+    return view;
 }
 
 uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
 {
-    wi_mapped *m = (wi_mapped *)mapped;
-    bool thread_bound = m->shared.stream_lists <= 1; /* else what is stranded is often stranded for one order alone */
-    uint64_t held, budget = budget_of(m, &held), most = plan_reach(m, 0, held),
-                   bytes = most / (thread_bound ? FAR_SHARE : SHARE);
-    if (budget < FAR * most) { /* it counts, and the more blocks share handles, the more of it they strand */
-        uint64_t share = thread_bound ? SHARED_SHARE : SHARED_BY_ORDERS;
-        bytes = wi_min(budget / SHARE, budget / (share * (1 + m->shared.idle.most_partly)));
-    }
-    if (thread_bound)
-        bytes = wi_max(bytes, wi_min(fresh * m->granule / PARTS, budget / SHARE));
-    return wi_max(wi_min(bytes, LONGEST) / m->granule, 1);
-}
-
-void wi_map_plan_begin(wi_mapped *mapped)
-{
-    mapped->move_tokens = FIRST_CREDIT;
+    wi_growth_view view = plan_view((wi_mapped *)mapped);
+    return wi_growth_chunk(&view, fresh);
 }
 
 static void plan_earn(wi_mapped *m)
 {
     uint64_t held, allocations;
     (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
-    uint64_t since = allocations - m->credited;
-    m->move_tokens = wi_min(m->move_tokens + EARNED * since, MOST_CREDIT);
-    m->excess_moves -= wi_min(m->excess_moves, since);
-    m->credited = allocations;
+    wi_growth_earn(&m->policy, allocations);
 }
 
-/* Granules that may be created for the request without a thought. */
-static uint64_t plan_allowed(wi_mapped *m, uint64_t bytes)
-{
-    uint64_t held, creatable = wi_chunks_creatable(m, &held), basis = plan_reach(m, bytes, 0);
-    if (held + creatable * m->granule < FAR * wi_max(basis, held))
-        return creatable;
-    uint64_t percent = m->move_tokens < COST ? MOST_PERCENT + m->excess_moves / STRAIN_OF_A_PERCENT : SLACK_PERCENT;
-    uint64_t most = basis + basis * percent / 100;
-    return most > held ? wi_min(creatable, (most - held + m->granule - 1) / m->granule) : 0;
-}
+/* Candidates ------------------------------------------------------------------------------------------------------- */
 
-/* Bases ------------------------------------------------------------------------------------------------------------ */
-
-typedef struct bases {
+typedef struct candidates {
     wi_map_plan *at;
     size_t count;
-} bases;
+} candidates;
 
-/* A hole, and the free memory on both sides of it that the stream list may have. */
+/* A hole, and the free memory on both sides that the stream list may use. */
 typedef struct gap {
     wi_extent *first; /* the leftmost extent of all that */
     wi_extent *hole;
@@ -111,7 +58,7 @@ static gap gap_at(wi_extent *hole, const wi_stream_list *stream_list)
     return g;
 }
 
-static wi_map_plan plan_base_of(const wi_mapped *m, wi_region *region, const gap *g, uint64_t start, uint64_t bytes)
+static wi_map_plan plan_candidate(const wi_mapped *m, wi_region *region, const gap *g, uint64_t start, uint64_t bytes)
 {
     (void)m;
     return (wi_map_plan){.region = region,
@@ -123,14 +70,14 @@ static wi_map_plan plan_base_of(const wi_mapped *m, wi_region *region, const gap
                          .run_high = g->high};
 }
 
-/* From the free memory on the left into the hole, and where the hole is filled by that, into what lies behind. */
+/* From the free memory on the left into the hole; if the block fills the hole, on into the free memory behind it. */
 static bool plan_rightward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                            wi_map_plan *out)
 {
     uint64_t granule = m->granule, start = wi_round_up(g->low, want->alignment), end = start + want->bytes;
     if (start >= g->hole_high || end > g->high || end <= g->hole_low)
         return false;
-    *out = plan_base_of(m, region, g, start, want->bytes);
+    *out = plan_candidate(m, region, g, start, want->bytes);
     out->hole = wi_max(g->hole_low, start & ~(granule - 1));
     out->low = wi_min(start, out->hole);
     out->exact = end > g->hole_high;
@@ -150,7 +97,7 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
     uint64_t start = (g->high - want->bytes) & ~(want->alignment - 1);
     if (start < g->hole_low || start >= g->hole_high || start + want->bytes <= g->hole_high)
         return false;
-    *out = plan_base_of(m, region, g, start, want->bytes);
+    *out = plan_candidate(m, region, g, start, want->bytes);
     out->leftward = true;
     out->first = g->hole;
     out->hole = start & ~(granule - 1);
@@ -160,9 +107,10 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
     return true;
 }
 
-/* A block that ends where memory ends, with a granule behind it, and before it unless it is the first, that stay without. */
-static bool plan_apart(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
-                       wi_map_plan *out)
+/* A block with a guard page: it ends where memory ends. A granule behind it stays unmapped, and one before it unless
+ * it is the first. */
+static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
+                            wi_map_plan *out)
 {
     uint64_t granule = m->granule, before = g->hole->previous ? granule : 0;
     uint64_t start = wi_round_up(g->hole_low + before, want->alignment),
@@ -171,9 +119,9 @@ static bool plan_apart(const wi_mapped *m, wi_region *region, const gap *g, cons
         return false;
     start =
         (high - want->bytes) & ~(want->alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
-    gap thread_bound = *g;
-    thread_bound.first = g->hole;
-    *out = plan_base_of(m, region, &thread_bound, start, want->bytes);
+    gap hole_alone = *g;
+    hole_alone.first = g->hole;
+    *out = plan_candidate(m, region, &hole_alone, start, want->bytes);
     out->low = out->hole = start & ~(granule - 1);
     out->high = high;
     out->missing = out->room = (high - out->hole) / granule;
@@ -181,7 +129,7 @@ static bool plan_apart(const wi_mapped *m, wi_region *region, const gap *g, cons
     return true;
 }
 
-/* The least that is missing first; then what extends memory before what begins anew; then the lowest. */
+/* Least missing memory first; then extension of free memory before a new run; then the lowest address. */
 static int plan_better(const void *a, const void *b)
 {
     const wi_map_plan *x = a, *y = b;
@@ -193,32 +141,33 @@ static int plan_better(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-static weir_status find_bases(const wi_mapped *m, wi_region *region, const wi_fit_request *want, bases *out)
+static weir_status plan_find_candidates(const wi_mapped *m, wi_region *region, const wi_fit_request *want,
+                                        candidates *out)
 {
     size_t holes = 0;
     for (const wi_extent *hole = region->holes.first; hole; hole = hole->list_next)
         holes++;
-    *out = (bases){malloc((2 * holes + 1) * sizeof *out->at), 0};
+    *out = (candidates){malloc((2 * holes + 1) * sizeof *out->at), 0};
     if (!out->at)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
     for (wi_extent *hole = region->holes.first; hole; hole = hole->list_next) {
         gap g = gap_at(hole, want->stream_list);
-        if (want->apart) {
-            out->count += plan_apart(m, region, &g, want, &out->at[out->count]);
+        if (want->guard_page) {
+            out->count += plan_guard_page(m, region, &g, want, &out->at[out->count]);
             continue;
         }
         out->count += plan_rightward(m, region, &g, want, &out->at[out->count]);
         out->count += plan_leftward(m, region, &g, want, &out->at[out->count]);
     }
     for (size_t i = 0; i < out->count && region->number == WI_SMALL; i++) {
-        out->at[i].room = out->at[i].missing; /* no long handle is spent on small blocks */
+        out->at[i].room = out->at[i].missing; /* no long chunk is spent on small blocks */
         out->at[i].exact = true;
     }
     qsort(out->at, out->count, sizeof *out->at, plan_better);
     return WEIR_OK;
 }
 
-/* Means ------------------------------------------------------------------------------------------------------------ */
+/* Memory for a plan ------------------------------------------------------------------------------------------------ */
 
 static bool plan_beside(const wi_chunk *b, const wi_map_plan *g)
 {
@@ -226,7 +175,7 @@ static bool plan_beside(const wi_chunk *b, const wi_map_plan *g)
     return b->region == g->region && b->first * granule < g->run_high && (b->first + b->count) * granule > g->run_low;
 }
 
-/* A search that has one answer as long as nothing is moved. */
+/* Cached, since the answer is the same until something is moved. */
 static bool plan_movable(const wi_mapped *m, wi_chunk *b)
 {
     if (b->looked != m->looks)
@@ -240,8 +189,8 @@ static bool plan_choosable(const wi_mapped *m, wi_chunk *b, const wi_map_plan *g
     return b->plan != m->plans && !plan_beside(b, g) && plan_movable(m, b);
 }
 
-/* What to move next when `rest` is missing and there is room for `room`: NULL, nothing that fits. */
-static wi_chunk *next_handle(const wi_mapped *m, const wi_map_plan *g, uint64_t rest, uint64_t room)
+/* The chunk to move next when `rest` granules are missing and there is room for `room`; NULL: none fits. */
+static wi_chunk *plan_next_chunk(const wi_mapped *m, const wi_map_plan *g, uint64_t rest, uint64_t room)
 {
     wi_chunk *covering = NULL, *oldest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next) {
@@ -256,8 +205,8 @@ static wi_chunk *next_handle(const wi_mapped *m, const wi_map_plan *g, uint64_t 
     return covering ? covering : oldest;
 }
 
-/* The smallest one that is too long. */
-static wi_chunk *handle_to_cut(const wi_mapped *m, const wi_map_plan *g, uint64_t rest)
+/* The smallest chunk longer than that, to be split. */
+static wi_chunk *plan_chunk_to_split(const wi_mapped *m, const wi_map_plan *g, uint64_t rest)
 {
     wi_chunk *smallest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next)
@@ -288,8 +237,8 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
     g->fresh = wi_min(freely, g->missing - wi_min(had, g->missing));
     had += g->fresh;
     while (had < g->missing) {
-        wi_chunk *b = next_handle(m, g, g->missing - had, g->room - had);
-        if (!b && may_cut && (g->cut = handle_to_cut(m, g, g->missing - had))) {
+        wi_chunk *b = plan_next_chunk(m, g, g->missing - had, g->room - had);
+        if (!b && may_cut && (g->cut = plan_chunk_to_split(m, g, g->missing - had))) {
             g->cut_at = g->missing - had;
             return true;
         }
@@ -301,9 +250,9 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
             g->fresh += g->missing - had;
         had = b ? had + b->count : g->missing;
     }
-    uint64_t over_soft_limit = wi_min(had - g->missing, g->fresh);
-    g->fresh -= over_soft_limit;
-    had -= over_soft_limit;
+    uint64_t surplus = wi_min(had - g->missing, g->fresh);
+    g->fresh -= surplus;
+    had -= surplus;
     if (g->leftward)
         g->low = g->hole = g->hole - (had - g->missing) * m->granule;
     else
@@ -312,8 +261,8 @@ bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t 
     return true;
 }
 
-/* The first base for which `creatable` new granules are enough. */
-static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool may_cut, wi_map_plan *out)
+/* The first candidate for which `creatable` new granules are enough. */
+static bool plan_try_candidates(wi_mapped *m, const candidates *all, uint64_t creatable, bool may_cut, wi_map_plan *out)
 {
     for (size_t i = 0; i < all->count; i++) {
         *out = all->at[i];
@@ -323,8 +272,8 @@ static bool try_bases(wi_mapped *m, const bases *all, uint64_t creatable, bool m
     return false;
 }
 
-/* The base for which the fewest have to be created beyond what may be freely, when everything else is moved. */
-static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uint64_t most, wi_map_plan *out)
+/* The candidate that needs the fewest new granules beyond `freely`, when idle chunks are moved as far as possible. */
+static bool plan_find_fewest_new(wi_mapped *m, const candidates *all, uint64_t freely, uint64_t most, wi_map_plan *out)
 {
     uint64_t fewest = UINT64_MAX;
     size_t best = 0;
@@ -338,33 +287,32 @@ static bool find_thriftiest(wi_mapped *m, const bases *all, uint64_t freely, uin
     if (fewest == UINT64_MAX)
         return false;
     *out = all->at[best];
-    return wi_map_plan_supply(m, out, freely, most, false); /* again: the handles are marked for the last plan alone */
+    return wi_map_plan_supply(m, out, freely, most, false); /* again: the chunks are marked for the last plan alone */
 }
 
-static bool plan_find(wi_mapped *m, const bases *all, const wi_fit_request *want, wi_map_plan *out)
+static bool plan_find(wi_mapped *m, const candidates *all, const wi_fit_request *want, wi_map_plan *out)
 {
     m->looks++;
     uint64_t creatable = wi_chunks_creatable(m, NULL);
-    uint64_t freely = wi_min(plan_allowed(m, want->bytes), creatable);
-    bool found = try_bases(m, all, freely, false, out) ||
-                 (freely < creatable && find_thriftiest(m, all, freely, creatable, out)) ||
-                 try_bases(m, all, creatable, true, out);
+    wi_growth_view view = plan_view(m);
+    uint64_t freely = wi_min(wi_growth_soft_limit(&m->policy, &view, want->bytes), creatable);
+    bool found = plan_try_candidates(m, all, freely, false, out) ||
+                 (freely < creatable && plan_find_fewest_new(m, all, freely, creatable, out)) ||
+                 plan_try_candidates(m, all, creatable, true, out);
     out->over_soft_limit = found && !out->cut && out->fresh > freely;
     return found;
 }
 
 static void plan_pay(wi_mapped *m, const wi_map_plan *g)
 {
-    if (g->taken_count == 0)
-        return;
-    m->move_tokens -= wi_min(m->move_tokens, COST);
-    m->excess_moves = wi_min(m->excess_moves + STRAINED, MOST_STRAIN);
+    if (g->taken_count > 0)
+        wi_growth_pay(&m->policy);
 }
 
 weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *out)
 {
-    bases all;
-    weir_status status = find_bases(mapped, region, want, &all);
+    candidates all;
+    weir_status status = plan_find_candidates(mapped, region, want, &all);
     plan_earn(mapped);
     if (status == WEIR_OK && !plan_find(mapped, &all, want, out))
         status = WEIR_ERR_NO_ROOM;
@@ -386,7 +334,7 @@ weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more
     if (!base)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look for a place");
     weir_status status = plan_rightward(mapped, used->region, &g, &want, base) ? WEIR_OK : WEIR_ERR_NO_ROOM;
-    if (status == WEIR_OK && !plan_find(mapped, &(bases){base, 1}, &want, out))
+    if (status == WEIR_OK && !plan_find(mapped, &(candidates){base, 1}, &want, out))
         status = WEIR_ERR_OUT_OF_MEMORY;
     free(base);
     return status;

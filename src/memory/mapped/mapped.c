@@ -1,10 +1,48 @@
-/* The resource "mapped": places blocks in free memory by best fit, has memory put where they can stand when there is none, and
- * makes them longer. How they are freed, in the order of streams or when the device is past them, is in ordered.c. */
+/* The resource "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees, in stream order or
+ * after events, are in space/stream_order.c. */
 #include "memory/mapped/mapped.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "memory/space/layout.h"
 
 #include <weir/trim.h>
+
+/* Layout ----------------------------------------------------------------------------------------------------------- */
+
+/* Writes the layout, chunk by chunk. */
+
+/* A busy extent may have no memory yet, or no longer. */
+static void add_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
+{
+    const wi_region *region = e->region;
+    uint64_t end = e->offset + e->bytes;
+    for (uint64_t at = e->offset, next; at < end; at = next) {
+        const wi_chunk *b = region->chunks[at / region->granule];
+        next = wi_min(end, (b ? b->first + b->count : at / region->granule + 1) * region->granule);
+        if (b && b != *current)
+            wi_layout_segment(layout, region->base + b->first * region->granule, b->count * region->granule);
+        *current = b;
+        if (b)
+            wi_layout_extent(layout, e, at, next - at);
+    }
+}
+
+void wi_mapped_walk(wi_resource *resource, wi_layout *layout)
+{
+    const wi_mapped *mapped = (const wi_mapped *)resource;
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
+        const wi_chunk *current = NULL;
+        for (const wi_extent *e = mapped->regions[region_number].first; e; e = e->next)
+            if (e->kind != WI_HOLE)
+                add_extent(layout, e, &current);
+    }
+    for (const wi_chunk *b = mapped->spare; b; b = b->next) {
+        wi_layout_segment(layout, NULL, b->count * mapped->granule);
+        wi_layout_span(layout, WEIR_SPAN_SPARE, NULL, b->count * mapped->granule);
+    }
+}
+
+/* Regions ---------------------------------------------------------------------------------------------------------- */
 
 static wi_mapped *mapped_of(wi_resource *resource)
 {
@@ -17,20 +55,6 @@ static wi_region *space_of(wi_mapped *mapped, const void *pointer)
         if (wi_region_holds(&mapped->regions[region_number], pointer))
             return &mapped->regions[region_number];
     return NULL;
-}
-
-/* Small blocks live in handles of their own: up to 16 KiB the traces of models behaved well, above 32 KiB worse, and their
- * bytes are few. */
-enum { SMALL = 16 * WI_KIB };
-
-static unsigned side_for(weir_class memory_class, uint64_t charged)
-{
-    return memory_class == WEIR_CLASS_WEIGHTS ? WI_LONG_LIVED : charged <= SMALL ? WI_SMALL : WI_SHORT_LIVED;
-}
-
-static unsigned side_of(const wi_placement *p)
-{
-    return p->apart ? WI_SHORT_LIVED : side_for(p->memory_class, p->charged);
 }
 
 static void mapped_lock(wi_mapped *mapped)
@@ -51,30 +75,30 @@ static void mapped_check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* How many the driver moves and makes. */
+/* How many chunks the driver moves or creates for the plan. */
 static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
 {
     uint64_t usual = plan->fresh > 0 ? wi_map_plan_chunk(mapped, plan->fresh) : 1;
     return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
 }
 
-/* Puts memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no means. WEIR_ERR_BUSY: one
- * more try. */
+/* Maps memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no memory for
+ * it. WEIR_ERR_BUSY: try again. */
 static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
-    const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->apart,
-                                 p->soft_limit};
+    const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
+                                 p->growth == WI_GROWTH_SOFT_LIMIT};
     weir_status status = wi_map_plan_make(mapped, region, &want, g);
-    if (status == WEIR_ERR_NO_ROOM && p->last_resort && !p->apart) {
-        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new handles: it went through everything */
+    if (status == WEIR_ERR_NO_ROOM && p->growth == WI_GROWTH_LAST_RESORT && !p->guard_page) {
+        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new chunks: it went through everything */
         return wi_compact(mapped, region, &want, &g->start, busy);
     }
-    if (status == WEIR_OK && p->soft_limit && g->over_soft_limit) {
+    if (status == WEIR_OK && p->growth == WI_GROWTH_SOFT_LIMIT && g->over_soft_limit) {
         p->over_soft_limit = true;
         return WEIR_ERR_NO_ROOM;
     }
     weir_status filled =
-        status == WEIR_OK && !p->apart ? wi_compact_fill(mapped, region, &want, g, busy) : WEIR_ERR_NO_ROOM;
+        status == WEIR_OK && !p->guard_page ? wi_compact_fill(mapped, region, &want, g, busy) : WEIR_ERR_NO_ROOM;
     if (status != WEIR_OK || filled != WEIR_ERR_NO_ROOM)
         return status != WEIR_OK ? status : filled;
     if (!g->cut)
@@ -97,7 +121,7 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placeme
     return WEIR_OK;
 }
 
-/* What a try to get memory has come to: whether there is to be another one. */
+/* Whether to try again after an attempt to map memory. */
 static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
     if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
@@ -108,7 +132,7 @@ static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *w
     return false;
 }
 
-/* `own`: the space is that of its kind. What passes while other spaces are looked at is first looked for there, later. */
+/* `own`: the region is the block's own. Only there, memory that has passed meanwhile is looked for first. */
 static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
@@ -116,7 +140,7 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
         if (status != WEIR_OK)
             return status;
         const wi_stream_list *stream_list = wi_ordered_list(&mapped->resource, p);
-        wi_extent *extent = p->apart ? NULL : wi_region_best(region, stream_list, p->charged, p->alignment);
+        wi_extent *extent = p->guard_page ? NULL : wi_region_best(region, stream_list, p->charged, p->alignment);
         if (extent) {
             p->hit = waits == 0;
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
@@ -127,7 +151,7 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
-        if (p->no_grow)
+        if (p->growth == WI_GROWTH_NONE)
             return WEIR_ERR_NO_ROOM;
         status = grow_and_use(mapped, region, p, out);
         if (p->over_soft_limit || !mapped_once_more(mapped, &status, &waits))
@@ -140,41 +164,28 @@ static bool mapped_is_shortage(weir_status status)
     return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
-/* Spaces are kept apart as long as nothing has to be refused for it; what is small may lie among the large before that. */
-static unsigned spaces_for(const wi_placement *p, const unsigned **out)
-{
-    static const unsigned regions_to_try[WI_REGIONS][WI_REGIONS] = {
-        [WI_LONG_LIVED] = {WI_LONG_LIVED, WI_SHORT_LIVED, WI_SMALL},
-        [WI_SHORT_LIVED] = {WI_SHORT_LIVED, WI_LONG_LIVED, WI_SMALL},
-        [WI_SMALL] = {WI_SMALL, WI_SHORT_LIVED, WI_LONG_LIVED},
-    };
-    unsigned own = side_of(p);
-    *out = regions_to_try[own];
-    return p->last_resort && !p->apart ? WI_REGIONS : own == WI_SMALL ? 2 : 1;
-}
-
-static weir_status find_in_spaces(wi_mapped *mapped, wi_placement *p, wi_block **out)
+static weir_status mapped_find_in_regions(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
     const unsigned *regions_to_try;
-    unsigned count = spaces_for(p, &regions_to_try);
+    unsigned count = wi_growth_regions(p, &regions_to_try);
     weir_status status = WEIR_ERR_NO_ROOM;
     for (unsigned i = 0; i < count && mapped_is_shortage(status) && !p->over_soft_limit; i++)
         status = mapped_find_room(mapped, &mapped->regions[regions_to_try[i]], p, i == 0, out);
     return status;
 }
 
-/* What is free in the order of another stream. */
+/* Uses memory that is free in the order of another stream. */
 static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
 {
     const unsigned *regions_to_try;
-    unsigned count = spaces_for(p, &regions_to_try);
+    unsigned count = wi_growth_regions(p, &regions_to_try);
     wi_block *block = NULL;
     for (unsigned i = 0; i < count && !block; i++)
         block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, regions_to_try[i], p, 0);
     return block;
 }
 
-/* Others on the device want memory: they get what is idle here beyond a little. */
+/* Other processes want memory of the device: gives back what is idle beyond a little. */
 static uint64_t give_back_idle(wi_mapped *mapped)
 {
     bool device_oom_seen = mapped->device_oom_seen;
@@ -182,20 +193,49 @@ static uint64_t give_back_idle(wi_mapped *mapped)
     return device_oom_seen ? wi_chunks_trim_idle(mapped, WEIR_IDLE_KEPT) : 0;
 }
 
-/* As long as there is hope without holding more than is liked, and then at any rate; then no wait is what served it. */
-static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block **out)
+static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
 {
-    const weir_rung before = p->rung;
+    unsigned lists = mapped->shared.stream_lists, own = wi_stream_lists_find(&mapped->stream_lists, p->stream) ? 1 : 0;
+    return wi_growth_may_wait(p, lists > own ? lists - own : 0);
+}
+
+/* Waits for some frees of other streams, until *deadline, which begins at 0. True: some memory has passed. The lock
+ * is released meanwhile. */
+static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
+{
+    wi_resource *resource = &mapped->resource;
+    uint64_t start = wi_now();
+    wi_event event;
+    wi_growth_earn_wait(&mapped->policy, start);
+    if (*deadline == 0)
+        *deadline = wi_growth_wait_until(&mapped->policy, start, wi_option_wait());
+    if (start >= *deadline || !wi_stream_lists_oldest(&mapped->stream_lists, p->stream, &event))
+        return false;
+    wi_resource_unlock(resource);
+    bool waits = !resource->driver->stream_capturing(resource->device, p->native); /* undeclared: its work is not now */
+    weir_status status = waits ? resource->driver->wait(resource->device, event, *deadline) : WEIR_OK;
+    wi_resource_lock(resource);
+    wi_growth_pay_wait(&mapped->policy, wi_now() - start);
+    return waits && status == WEIR_OK && wi_stream_lists_renew(&mapped->stream_lists) > 0;
+}
+
+/* Stays below the soft limit while a wait for other streams helps, then goes beyond it; a wait that did not help is
+ * not the rung that served the request. */
+static weir_status mapped_find_with_waits(wi_mapped *mapped, wi_placement *p, wi_block **out)
+{
+    const weir_rung rung = p->rung;
+    const wi_growth growth = p->growth;
     uint64_t deadline = 0;
-    p->soft_limit = wi_reuse_wait_has(mapped, p);
-    for (;;) {
+    for (bool waits = mapped_may_wait(mapped, p);;) {
+        p->growth = waits ? WI_GROWTH_SOFT_LIMIT : growth;
         p->over_soft_limit = false;
-        weir_status status = find_in_spaces(mapped, p, out);
+        weir_status status = mapped_find_in_regions(mapped, p, out);
+        p->growth = growth;
         if (!p->over_soft_limit)
             return status;
-        p->soft_limit = wi_reuse_wait_wait(mapped, p, &deadline);
-        p->rung = before;
-        if (p->soft_limit)
+        waits = mapped_wait_for_others(mapped, p, &deadline);
+        p->rung = rung;
+        if (waits)
             wi_climbed(p, WEIR_RUNG_WAIT);
     }
 }
@@ -203,14 +243,14 @@ static weir_status find_thriftily(wi_mapped *mapped, wi_placement *p, wi_block *
 static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     wi_mapped *mapped = mapped_of(resource);
-    const wi_region *region = &mapped->regions[side_of(p)];
+    const wi_region *region = &mapped->regions[wi_growth_region(p)];
     mapped_lock(mapped);
-    weir_status status = find_thriftily(mapped, p, out);
-    if (mapped_is_shortage(status) && p->behind && !p->apart && (*out = mapped_find_behind(mapped, p)))
+    weir_status status = mapped_find_with_waits(mapped, p, out);
+    if (mapped_is_shortage(status) && p->allow_stream_wait && !p->guard_page && (*out = mapped_find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
         (void)give_back_idle(mapped);
-    } else if (mapped_is_shortage(status) && !p->no_grow) {
+    } else if (mapped_is_shortage(status) && p->growth != WI_GROWTH_NONE) {
         shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
                                                                     : WEIR_CAUSE_OTHER_PROCESS;
@@ -249,7 +289,7 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
 }
 
-/* Puts memory behind the extent and gives it `more` bytes of it. WEIR_ERR_OUT_OF_MEMORY: there are too few handles. */
+/* Maps memory behind the extent and gives it `more` bytes. WEIR_ERR_OUT_OF_MEMORY: there are too few chunks. */
 static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
@@ -367,7 +407,7 @@ static void mapped_destroy(wi_resource *resource)
 
 static const wi_resource_table table = {
     .name = "mapped",
-    .places_apart = true,
+    .places_guard_pages = true,
     .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
                 WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
@@ -387,8 +427,8 @@ static const wi_resource_table table = {
     .check = mapped_check,
 };
 
-/* Addresses cost nothing but the tables for them: four times the device per side leaves room for large blocks between
- * scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
+/* Addresses cost nothing but the tables for them. Four times the device's memory per region leaves room for large
+ * blocks between scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
 static weir_status reserve_sides(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;
@@ -426,8 +466,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     wi_stream_lists_init(&mapped->stream_lists, &mapped->resource, &mapped->shared.stream_lists);
     mapped->resource.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
-    wi_map_plan_begin(mapped);
-    wi_reuse_wait_begin(&mapped->reuse_wait);
+    wi_growth_begin(&mapped->policy, wi_option_reuse_wait(), wi_now());
     pthread_cond_init(&mapped->settled, NULL);
     weir_status status = reserve_sides(mapped);
     if (status != WEIR_OK) {

@@ -1,4 +1,4 @@
-/* A block: one allocation, as every resource records it. Records lie outside device memory. */
+/* Blocks: the record of one allocation, the same in every resource. Records lie outside device memory. */
 #ifndef WI_BLOCK_H
 #define WI_BLOCK_H
 
@@ -11,32 +11,34 @@ struct weir_graph;
 struct wi_stream_uses;
 struct wi_resource;
 
-enum { WI_LINE = 64 };  /* bytes of the processor's cache that come together */
-enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why 256 */
+enum { WI_LINE = 64 };  /* bytes of a cache line */
+enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why */
 
-/* Whose bytes some free memory held last: an account's serial number, or one of these; with WI_SECRET when they must not be
- * read by another. */
+/* Owner of bytes: the account that had the memory last, by its serial number, or one of these. With WI_SECRET, other
+ * accounts must not read them. */
 #define WI_CLEAN  UINT64_C(0)
-#define WI_MIXED  (UINT64_MAX >> 1) /* several accounts', or unknown */
+#define WI_MIXED  (UINT64_MAX >> 1) /* several accounts, or unknown */
 #define WI_SECRET (UINT64_C(1) << 63)
 
-/* What a block is at a moment. A thread that finds it LIVE takes it by one compare-and-swap; every other change is made by
- * the thread that has it in hand, or under the lock of its base. */
+/* The phase of a block. A thread claims a LIVE block by one compare-and-swap. Every other change is made by the thread
+ * that has claimed it, or under the lock of its base. */
 typedef enum wi_block_phase {
-    WI_BLANK = 0,        /* a thread's own: allocated and not yet published */
-    WI_LIVE = 1,         /* its client's */
-    WI_CLAIMED = 2,      /* the same, while a thread frees or resizes it */
-    WI_PENDING = 3,      /* freed; the device is not past it, or a graph holds it */
-    WI_THREAD_CACHED = 4 /* freed, and kept for the same client and stream; thread cache.h */
+    WI_BLANK = 0,        /* allocated by a thread, not yet published */
+    WI_LIVE = 1,         /* its client has it */
+    WI_CLAIMED = 2,      /* a thread frees or resizes it */
+    WI_PENDING = 3,      /* freed; the device is not past it, or a capture pool holds it */
+    WI_THREAD_CACHED = 4 /* freed, and cached for the same client and stream; thread_cache.h */
 } wi_block_phase;
 
 /* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
 typedef atomic_uint_fast64_t wi_block_word;
-#define WI_TRACKED          UINT64_C(8) /* it has marks, zeros on their way or a graph: its free must look at them */
+/* it has stream uses, queued zeros or a capture pool, which its free must look at */
+#define WI_TRACKED          UINT64_C(8)
 #define WI_GENERATION_SHIFT 4
 
-/* What is looked at without the lock, and so read and written by these: pointer, bytes, charged, account, stream.id,
- * memory_class, ordered, taker; and tag, which a thread cache writes. Such a look is of one block if the word is the same before and after. */
+/* Members that are read without the lock, and so are read and written by these: pointer, bytes, charged, account,
+ * stream.id, memory_class, ordered, owner_tag; and tag, which a thread cache writes. They belong together if the word
+ * was the same before and after. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
 
@@ -44,48 +46,48 @@ typedef atomic_uint_fast64_t wi_block_word;
 enum { WI_LENT_CLIENT = 1, WI_LENT_STREAM = 2 };
 
 typedef struct wi_block {
-    /* What a thread cache needs, in one line of the processor's cache. */
+    /* What a thread cache needs, in one cache line. */
     void *pointer;
     uint64_t bytes;   /* as requested; Invariants: before + bytes + after <= charged */
     uint64_t charged; /* as the ledger counts it */
     wi_block_word word;
     wi_account *account;
     weir_stream stream;
-    struct wi_block *pending_next; /* while it is pending (pending.h) or parked; a graph links what it holds by it */
+    struct wi_block *pending_next; /* while pending (deferred.h), thread-cached or held by a capture pool */
     weir_class memory_class;
     bool tagged;  /* tag is not empty */
-    bool zeroing; /* work was queued on `stream` at the allocation, and no other stream is ordered behind it */
-    bool ordered; /* the same of work on the stream that may still use the bytes, which were freed in its order */
-    uint8_t rung; /* how it was come by: weir_rung */
+    bool zeroing; /* zeros were queued on `stream`, and no other stream is ordered behind them */
+    bool ordered; /* the same for earlier work on `stream`, in whose order the bytes were freed */
+    uint8_t rung; /* how it was obtained: weir_rung */
 
-    uint64_t owner_tag; /* who knows it again, for this generation alone: wi_owner_tag */
+    uint64_t owner_tag; /* of this generation; wi_owner_tag */
 
     uint64_t before, after;             /* margins; the memory begins at pointer - before */
     const char *tag;                    /* interned */
-    struct wi_stream_uses *stream_uses; /* where streams used it; NULL: nowhere that was declared */
-    uint8_t lent;                       /* who had its memory before, when no call of the driver was needed */
-    uint64_t previous;                  /* whose bytes these were */
-    bool shrunk;                        /* bytes that it had stay behind it, and may still be in use */
-    bool slack;                         /* others do since its allocation, and are as ordered on its stream as it was */
-    bool untouched;                     /* they still are: the account never had them to itself */
-    void *heap;                         /* a tool's handle of the block's piece; NULL: it has none; nvtx.h */
-    bool marked;                        /* the tool has the block, too */
-    struct weir_graph *graph;           /* of whose pool it is; NULL: of none; runtime/graph.h */
+    struct wi_stream_uses *stream_uses; /* declared uses on streams; NULL: none */
+    uint8_t lent;                       /* who had the memory before, when no driver call was needed */
+    uint64_t previous;                  /* owner of the bytes before */
+    bool shrunk;                        /* it was cut; the bytes behind it may still be in use */
+    bool slack;                         /* its extent is longer than its charge; the rest is ordered as it was */
+    bool untouched;                     /* the account never had those bytes */
+    void *heap;                         /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
+    bool marked;                        /* the tool knows the block, too */
+    struct weir_graph *graph;           /* the capture pool that it belongs to, or NULL; runtime/capture_pool.h */
 
-    /* While it is pending; pending.h. */
+    /* While it is pending; deferred.h. */
     struct wi_resource *stack;
     wi_event freed;
     struct wi_block *pending_previous;
-    bool refused; /* the driver did not take it back when it was last asked */
+    bool refused; /* the driver failed to take it back */
 } wi_block;
 
-/* Whether other streams, before they use the block or take it back, have to come behind a point on its stream. */
+/* Whether other streams must be ordered behind a point on the block's stream before they use or free it. */
 static inline bool wi_block_is_behind(const wi_block *block)
 {
     return block->zeroing || wi_load(block->ordered);
 }
 
-/* They do from now on. */
+/* They are from now on. */
 static inline void wi_block_came_behind(wi_block *block)
 {
     block->zeroing = false;
@@ -108,13 +110,13 @@ static inline bool wi_block_is_live(const wi_block *block)
     return phase == WI_LIVE || phase == WI_CLAIMED;
 }
 
-static inline bool wi_block_is_charged(const wi_block *block) /* to its client, as live or pending bytes */
+static inline bool wi_block_is_charged(const wi_block *block) /* as live or pending bytes */
 {
     return wi_block_is_live(block) || wi_block_phase_of(block) == WI_PENDING;
 }
 
-/* Writes all of a record. Others may look at it meanwhile, by an address that is no longer a block's; they believe what they
- * saw only if the word is still the same. */
+/* Writes a whole record. Other threads may read it meanwhile, by an old address; they discard what they read if the
+ * word has changed. */
 static inline void wi_block_set(wi_block *block, const wi_block *value)
 {
     const size_t rest = offsetof(wi_block, before);
@@ -134,7 +136,7 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
 
-/* Of a block in hand. Not by a plain copy: whoever is too late to claim it may be at its word. */
+/* Copies a claimed block. Not a plain copy, since a thread that claims too late may access the word. */
 static inline wi_block wi_block_copy(const wi_block *block)
 {
     wi_block copy;
@@ -142,7 +144,7 @@ static inline wi_block wi_block_copy(const wi_block *block)
     return copy;
 }
 
-/* The two below are of a block in hand. */
+/* These two are for a claimed block. */
 static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_store(block->bytes, bytes);
@@ -157,13 +159,13 @@ static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
                           memory_order_release);
 }
 
-/* The live block whose word was `word` becomes this thread's, taken or parked; false when another one has been faster. */
+/* Claims the live block whose word was `word`, as WI_CLAIMED or WI_THREAD_CACHED. False: another thread was faster. */
 static inline bool wi_block_claim(wi_block *block, uint64_t word, wi_block_phase phase)
 {
     return (word & 7) == WI_LIVE && atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | phase);
 }
 
-/* The live block whose word was `word` has marks from now on; under the lock of its base. False when a thread has taken it. */
+/* Marks the live block whose word was `word` as tracked; under the lock of its base. False: a thread has claimed it. */
 static inline bool wi_block_track(wi_block *block, uint64_t word)
 {
     return (word & 7) == WI_LIVE &&

@@ -1,6 +1,8 @@
-/* Taking blocks by their address, once for all bases: who holds a taken block alone may free or resize it. */
-#include "memory/space/stream_uses.h"
+/* Claims: a block is found by its address and claimed for a free or a resize, once for all bases. And reuse of a
+ * pending block. */
+#include "memory/adaptors/nvtx.h"
 #include "memory/resource.h"
+#include "memory/space/stream_uses.h"
 
 uint64_t wi_new_generations(void)
 {
@@ -210,8 +212,8 @@ static void claim_add_point(const wi_resource *base, wi_event event, wi_points *
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not ours to look
- * at; with the lock held nobody takes one that is tracked. */
+/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not
+ * ours to look at; with the lock held nobody takes one that is tracked. */
 static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
@@ -270,4 +272,45 @@ void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *ou
     wi_resource_lock(base);
     base->table->each(base, claim_compare, &(search){account, out});
     wi_resource_unlock(base);
+}
+
+/* Reuse ------------------------------------------------------------------------------------------------------------ */
+
+/* A block that was freed serves again where it is, without the bytes having been anyone's in between. */
+
+/* Still pending: it is live when it is published. With the lock held. */
+static void reuse_renew(wi_block *block, const wi_placement *p)
+{
+    wi_stream_uses_free(block->stream_uses);
+    block->stream_uses = NULL;
+    block->rung = WEIR_RUNG_FIT;
+    block->lent = 0;
+    block->previous = wi_account_owner(block->account);
+    wi_block_came_behind(block);
+    wi_store(block->bytes, p->bytes);
+    wi_store(block->tag, p->tag);
+    wi_store(block->memory_class, p->memory_class);
+    wi_store(block->stream.id, p->stream.id);
+    atomic_store_explicit(&block->word, wi_new_generation() << WI_GENERATION_SHIFT | WI_PENDING, memory_order_release);
+}
+
+weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
+{
+    wi_block *block = p->held;
+    weir_status status = WEIR_OK;
+    wi_assert(block->account == p->account && p->before + p->after == 0 && block->before + block->after == 0);
+    wi_assert(block->charged == p->charged || (base->table->join && block->charged > p->charged));
+    p->rest = NULL;
+    if (block->charged > p->charged)
+        status = base->table->shrink(base, block, p->bytes, p->native, &p->rest);
+    if (status != WEIR_OK)
+        return status;
+    wi_ledger_let_go(base->ledger, block, p->memory_class);
+    wi_resource_lock(base);
+    reuse_renew(block, p);
+    wi_resource_unlock(base);
+    wi_nvtx_resize(base, block);
+    p->hit = true;
+    *out = block;
+    return WEIR_OK;
 }

@@ -1,5 +1,6 @@
+/* Deferred frees: the list of pending blocks, reaping and waiting. */
 #include "memory/space/deferred.h"
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
 
@@ -53,15 +54,15 @@ static _Thread_local size_t in_hand;
 static unsigned begin_work(wi_pending *pending)
 {
     pending->working++;
-    pending->at_work[pending->region_number]++;
+    pending->at_work[pending->side]++;
     in_hand++;
-    return pending->region_number;
+    return pending->side;
 }
 
-static void end_work(wi_pending *pending, unsigned region_number)
+static void end_work(wi_pending *pending, unsigned side)
 {
     in_hand--;
-    pending->at_work[region_number]--;
+    pending->at_work[side]--;
     pending->working--;
     pending->turns++;
     pthread_cond_broadcast(&pending->settled);
@@ -72,7 +73,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
 {
     uint64_t bytes = 0;
     wi_block *refused = NULL;
-    unsigned region_number = begin_work(pending);
+    unsigned side = begin_work(pending);
     pthread_mutex_unlock(&pending->lock);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
@@ -93,7 +94,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         pending_append(pending, block);
     }
     pending->released += bytes;
-    end_work(pending, region_number);
+    end_work(pending, side);
     return bytes;
 }
 
@@ -110,7 +111,8 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
     pthread_mutex_unlock(&pending->lock);
 }
 
-/* Nothing but the order of the stream that it is freed on stands before the block, and its base can make use of that. */
+/* Nothing but the order of the stream that it is freed on stands before the block, and its base can make use of
+ * that. */
 static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *block)
 {
     wi_event ignored;
@@ -119,16 +121,16 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
            wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
 }
 
-/* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes before
- * that of the free. With the lock held, released meanwhile. */
+/* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes
+ * before that of the free. With the lock held, released meanwhile. */
 static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;
-    unsigned region_number = begin_work(pending);
+    unsigned side = begin_work(pending);
     pthread_mutex_unlock(&pending->lock);
     (void)!base->table->hand_over(base, block, native);
     pthread_mutex_lock(&pending->lock);
-    end_work(pending, region_number);
+    end_work(pending, side);
 }
 
 void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
@@ -163,7 +165,7 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
     for (wi_block *block = pending->first, *next; block; block = next) {
         next = block->pending_next;
         if (!pending_is_of(block, base) ||
-            (!pending_is_past(pending, block, &ignored) && wi_plant != WI_PLANT_EARLY_REUSE))
+            (!pending_is_past(pending, block, &ignored) && !wi_has_bug(WI_BUG_EARLY_REUSE)))
             continue;
         pending_take_out(pending, block);
         block->pending_next = NULL;
@@ -211,11 +213,11 @@ void wi_pending_finish(wi_pending *pending)
     bool others = in_hand == 0 && !wi_alone;
     while (others && pending->finishing)
         pthread_cond_wait(&pending->settled, &pending->lock);
-    unsigned region_number = pending->region_number;
-    if (others && pending->at_work[region_number] > 0) {
+    unsigned side = pending->side;
+    if (others && pending->at_work[side] > 0) {
         pending->finishing = true;
-        pending->region_number = !region_number; /* who comes now is waited for by the next */
-        while (pending->at_work[region_number] > 0)
+        pending->side = !side; /* who comes now is waited for by the next */
+        while (pending->at_work[side] > 0)
             pthread_cond_wait(&pending->settled, &pending->lock);
         pending->finishing = false;
         pthread_cond_broadcast(&pending->settled);

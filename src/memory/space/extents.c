@@ -1,3 +1,4 @@
+/* Extents: split, coalesce, find by size and by address. */
 #include "memory/space/extents.h"
 #include "memory/space/stream_lists.h"
 #include "memory/space/stream_uses.h"
@@ -87,7 +88,7 @@ static void drop_record(wi_extent_pool *pool, wi_extent *extent)
     pool->unused_count++;
 }
 
-/* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------ */
+/* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------- */
 
 static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
 {
@@ -133,19 +134,19 @@ static void enter_lane(wi_stream_list *stream_list, wi_extent *extent)
 {
     wi_extent *before = stream_list->last;
     while (before && before->epoch > extent->epoch)
-        before = before->lane_previous;
+        before = before->stream_previous;
     stream_list->bytes += extent->bytes;
-    extent->lane_previous = before;
-    extent->lane_next = before ? before->lane_next : stream_list->first;
-    *(before ? &before->lane_next : &stream_list->first) = extent;
-    *(extent->lane_next ? &extent->lane_next->lane_previous : &stream_list->last) = extent;
+    extent->stream_previous = before;
+    extent->stream_next = before ? before->stream_next : stream_list->first;
+    *(before ? &before->stream_next : &stream_list->first) = extent;
+    *(extent->stream_next ? &extent->stream_next->stream_previous : &stream_list->last) = extent;
 }
 
 static void leave_lane(wi_stream_list *stream_list, wi_extent *extent)
 {
-    *(extent->lane_previous ? &extent->lane_previous->lane_next : &stream_list->first) = extent->lane_next;
-    *(extent->lane_next ? &extent->lane_next->lane_previous : &stream_list->last) = extent->lane_previous;
-    extent->lane_previous = extent->lane_next = NULL;
+    *(extent->stream_previous ? &extent->stream_previous->stream_next : &stream_list->first) = extent->stream_next;
+    *(extent->stream_next ? &extent->stream_next->stream_previous : &stream_list->last) = extent->stream_previous;
+    extent->stream_previous = extent->stream_next = NULL;
     stream_list->bytes -= extent->bytes;
 }
 
@@ -327,9 +328,9 @@ static bool region_alike(const wi_extent *a, const wi_extent *b)
 
 enum { SPREAD = 16 };
 
-/* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which keeps memory in
- * one piece; but not for much more than was freed, as others would have to wait for that; nor does the order of a stream that
- * is gone, which serves nobody. */
+/* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which
+ * keeps memory in one piece; but not for much more than was freed, as others would have to wait for that; nor does the
+ * order of a stream that is gone, which serves nobody. */
 static bool region_joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
 {
     if (region_alike(a, b))
@@ -498,7 +499,7 @@ wi_extent *wi_region_at(wi_region *region, uint64_t offset)
     return extent;
 }
 
-/* The space -------------------------------------------------------------------------------------------------------- */
+/* The region ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t granules_of(const wi_region *region)
 {

@@ -1,11 +1,17 @@
-/* A space: a reserved range of addresses, cut without gaps into extents.
+/* Extents: a region is a reserved range of addresses, cut without gaps into extents.
  *
- *   hole   addresses without memory                  free   mapped memory that is nobody's
- *   used   a block, live or pending                  busy   being mapped or unmapped by one thread, outside the lock
+ *   hole   addresses without memory        free   mapped memory that no block has
+ *   used   a block, live or pending        busy   being mapped or unmapped by one thread, outside the lock
  *
- * Invariants: extents cover the range in address order; no two holes, and no two free extents of one stream list, are
- * neighbours; holes begin and end on granules; the bins hold exactly the free extents and the list of holes exactly the holes; slots[offset / unit] names a used extent if and only if one
- * begins there; starts[granule] counts them, and a bit of started says that it is not 0. Pure bookkeeping: no locks, no driver. The caller holds the lock of the resource. */
+ * Invariants:
+ *   extents cover the region in address order
+ *   no two neighbours are both holes, or both free in the order of the same stream list
+ *   holes begin and end on granules
+ *   size indexes hold exactly the free extents; the list of holes holds exactly the holes
+ *   slots[offset / unit] names a used extent if and only if one begins there
+ *   starts[granule] counts those that begin in it; its bit in `started` says that there are any
+ *
+ * Bookkeeping alone: no locks, no driver. The caller holds the lock of the resource. */
 #ifndef WI_EXTENTS_H
 #define WI_EXTENTS_H
 
@@ -21,16 +27,16 @@ typedef struct wi_extent {
     _Alignas(WI_LINE) wi_block block; /* when used */
     uint64_t offset, bytes;
     wi_extent_kind kind;
-    uint32_t index;    /* of this record in the pool */
-    uint64_t last;     /* whose bytes these were, when free or busy; of a used one, those behind its charge; block.h */
-    uint64_t freed_on; /* the stream in whose order they were freed last: wi_stream_list_number; mixed as owners are */
-    wi_stream_list
-        *stream_list; /* when free or busy: in whose order alone it may be used; NULL: anyone's; stream lists.h */
-    uint64_t epoch;   /* of that stream list */
+    uint32_t index; /* of this record in the pool */
+    /* owner of the bytes before: of a free or busy extent; of a used one, behind its charge; block.h */
+    uint64_t last;
+    uint64_t freed_on;           /* the stream of the last free: wi_stream_list_number; mixed as owners are */
+    wi_stream_list *stream_list; /* when free or busy: only this stream may use it yet; NULL: any may; stream_lists.h */
+    uint64_t epoch;              /* of that stream list */
     wi_region *region;
-    struct wi_extent *lane_previous, *lane_next; /* when free: in the stream list's list */
-    struct wi_extent *previous, *next;           /* by address */
-    struct wi_extent *list_previous, *list_next; /* in a bin, the holes, or a list of the resource's */
+    struct wi_extent *stream_previous, *stream_next; /* when free: in the stream list's list */
+    struct wi_extent *previous, *next;               /* by address */
+    struct wi_extent *list_previous, *list_next;     /* in a bin, the holes, or a list of the resource's */
 } wi_extent;
 
 typedef struct wi_extent_list {
@@ -46,11 +52,12 @@ typedef struct wi_size_index {
     uint64_t column_bits[WI_BIN_ROWS];
 } wi_size_index;
 
-enum { WI_SIZE_INDEXES = 3 }; /* of a stream list: one for each space of a resource */
+enum { WI_SIZE_INDEXES = 3 }; /* of a stream list: one for each region of a resource */
 
 enum { WI_EXTENT_SLAB = 1024 };
 
-/* Records in chunks that never move, nor does the list of chunks, so that an index finds one for ever and without a lock. */
+/* Records of extents in slabs. Neither slabs nor their list ever move, so that an index finds a record without a
+ * lock. */
 typedef struct wi_extent_pool {
     wi_extent **chunks; /* lazily backed: as many as indices can name */
     size_t chunk_count;
@@ -58,13 +65,13 @@ typedef struct wi_extent_pool {
     size_t unused_count;
 } wi_extent_pool;
 
-/* What the spaces of a resource share. */
+/* What the regions of a resource share. */
 typedef struct wi_shared {
     wi_extent_pool pool;
     wi_idle idle;
-    wi_size_index size_indexes[WI_SIZE_INDEXES]; /* what is free and in no stream list, by the number of its space */
+    wi_size_index size_indexes[WI_SIZE_INDEXES]; /* what is free and in no stream list, by the number of its region */
     bool by_address;                             /* of free extents of one size the lowest serves */
-    unsigned stream_lists;                       /* that have a stream; stream lists.h */
+    unsigned stream_lists;                       /* that have a stream; stream_lists.h */
     size_t in_order;                             /* free extents that are in one of them */
     uint64_t in_use, peak_in_use;                /* bytes of used extents */
 } wi_shared;
@@ -74,7 +81,7 @@ struct wi_region {
     uint64_t bytes, granule;
     wi_shared *shared;
     wi_extent *first;
-    unsigned number;     /* which size indexes its free extents are on; several spaces may have one */
+    unsigned number;     /* which size indexes its free extents are on; several regions may have one */
     uint64_t most_slack; /* bytes behind a block's charge that are not worth an extent: 0, unless set */
     wi_extent_list holes;
     uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
@@ -87,8 +94,8 @@ struct wi_region {
 
 #define WI_SLOT_FREED UINT32_C(0x80000000)
 
-/* The tables lie in lazily backed memory; `base` is a reserved range, or a piece that begins with a granule and may end in
- * one. WEIR_ERR_SYSTEM when there is none. */
+/* The tables lie in lazily backed memory; `base` is a reserved range, or a piece that begins with a granule and may
+ * end in one. WEIR_ERR_SYSTEM when there is none. */
 weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint64_t bytes, uint64_t granule,
                            wi_shared *shared);
 void wi_region_destroy(wi_region *region);
@@ -99,50 +106,50 @@ static inline wi_extent *wi_record_at(const wi_extent_pool *pool, uint32_t index
     return &pool->chunks[index / WI_EXTENT_SLAB][index % WI_EXTENT_SLAB];
 }
 
-/* Makes sure that the next `count` splits find their records. */
+/* Reserves the records for the next `count` splits. */
 weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
 
-/* The smallest free extent that holds `bytes` at `alignment` and is the stream list's or anyone's; NULL if none does. */
+/* Best fit: the smallest free extent that holds `bytes` at `alignment` and that the stream may use; NULL: none does. */
 wi_extent *wi_region_best(wi_region *region, const wi_stream_list *stream_list, uint64_t bytes, uint64_t alignment);
-/* The same in all spaces of the number. */
+/* The same in all regions of that number. */
 wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list, uint64_t bytes,
                           uint64_t alignment);
-/* The smallest one of the stream list alone; stream list NULL: of those that are anyone's. */
+/* Best fit in the stream list alone; NULL: among the extents that any stream may use. */
 wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list,
                              uint64_t bytes, uint64_t alignment);
 
-/* Cuts the extent at `offset` (of the space); the rest, which is returned, is of the same kind. */
+/* Splits the extent at `offset` of the region. Returns the rest, which is of the same kind. */
 wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset);
-/* Changes what it is, without merging. */
+/* Changes the kind without coalescing. */
 void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind);
-/* Joins a hole or a free extent with neighbours of its kind; returns the joined extent. */
+/* Coalesces a hole or a free extent with its neighbours; returns the joined extent. */
 wi_extent *wi_region_join(wi_region *region, wi_extent *extent);
-/* A used extent takes in the used one behind it, whose block is no more. */
+/* A used extent absorbs the used extent behind it, whose block has ended. */
 void wi_region_unite(wi_region *region, wi_extent *extent);
-/* A busy extent takes in the busy one behind it, of the same thread. */
+/* A busy extent absorbs the busy extent behind it, of the same thread. */
 void wi_region_merge_busy(wi_region *region, wi_extent *extent);
-/* A used extent takes `bytes` from the front of the busy one behind it; the rest of that becomes free. */
+/* A used extent gets `bytes` from the front of the busy extent behind it, whose rest becomes free. */
 void wi_region_give(wi_region *region, wi_extent *busy, wi_extent *used, uint64_t bytes);
 
-/* Where the first address of the alignment in it is, of the space. */
+/* The first aligned offset in the extent, from the start of the region. */
 uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment);
-/* [offset, offset + bytes) of a free or busy extent is a block's, the rest becomes free; but no more than `slack` bytes stay
- * behind the block, whose extent is then longer than its charge. */
+/* [offset, offset + bytes) of a free or busy extent is a block's, the rest becomes free; but no more than `slack`
+ * bytes stay behind the block, whose extent is then longer than its charge. */
 wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack);
-/* A used extent becomes free in the order of the stream list (NULL: for anyone), and its bytes are `last`'s; its slot remembers
- * that a block was freed there. */
+/* A used extent becomes free in the order of the stream list (NULL: for anyone), and its bytes are `last`'s; its slot
+ * remembers that a block was freed there. */
 wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list);
-/* A free extent of a stream list becomes anyone's. */
+/* A free extent leaves its stream list: any stream may use it now. */
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent);
 
-/* A used extent begins at `offset` from now on, or no longer. */
+/* Notes that a used extent begins at `offset`, or no longer. */
 void wi_region_note_start(wi_region *region, uint64_t offset, bool begins);
 /* The extent that covers `offset`, of whatever kind. */
 wi_extent *wi_region_at(wi_region *region, uint64_t offset);
 /* The used extent that begins at `offset` or covers it; NULL if none. *freed: a block that was freed began there. */
 wi_extent *wi_region_find(wi_region *region, uint64_t offset, bool *freed);
 
-/* Whose bytes those of both are, together. Clean ones are anybody's. */
+/* The owner of joined bytes; WI_CLEAN mixes with any. */
 uint64_t wi_owners_mix(uint64_t a, uint64_t b);
 
 uint64_t wi_region_largest_free(const wi_region *region);

@@ -1,3 +1,4 @@
+/* Layout: a copy of where memory lies, written by bases. */
 #include "memory/space/layout.h"
 
 /* A place behind the last element; NULL: there is no host memory for one. */

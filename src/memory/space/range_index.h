@@ -1,4 +1,5 @@
-/* Which addresses belong to what, for a resource whose addresses the driver chooses; and which ones were freed lately.
+/* Range index: which address ranges belong to what, for a resource whose addresses the driver chooses; and which
+ * addresses were freed lately.
  *
  * Invariants: no two ranges overlap. No locks: the caller has one. */
 #ifndef WI_RANGE_INDEX_H
@@ -22,20 +23,20 @@ typedef struct wi_index {
     uint64_t changes; /* for the invariant checker */
 } wi_index;
 
-/* Puts in a range that overlaps with none, with start and end set. */
+/* Inserts a range, whose start and end are set and which overlaps no other. */
 void wi_index_insert(wi_index *index, wi_range *range);
 void wi_index_remove(wi_index *index, wi_range *range);
-/* The lowest range that has an address of [start, end); NULL: none has. */
+/* The lowest range that overlaps [start, end); NULL: none. */
 wi_range *wi_index_find(const wi_index *index, uintptr_t start, uintptr_t end);
-/* Calls fn for all, by address; fn changes nothing. */
+/* Calls fn for all ranges by address; fn must not change the index. */
 void wi_index_each(const wi_index *index, void (*fn)(wi_range *range, void *user), void *user);
 
-/* Remembers an address, unless it lies in a range: it serves again. The oldest one is forgotten for it. */
+/* Remembers a freed address, unless it lies in a range and so serves again. The oldest one is forgotten for it. */
 void wi_index_freed(wi_index *index, uintptr_t address);
-/* One of the addresses remembered last, and it does not serve again. */
+/* Whether the address was freed lately and does not serve again. */
 bool wi_index_was_freed(const wi_index *index, uintptr_t address);
 
-/* Executes the invariant; nothing in builds without WEIR_INVARIANTS. */
+/* Checks the invariant; does nothing in builds without WEIR_INVARIANTS. */
 void wi_index_check(wi_index *index);
 
 #endif

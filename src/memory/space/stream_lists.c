@@ -1,10 +1,12 @@
+/* Stream lists: epochs, events, and which memory has passed. */
 #include "memory/space/stream_lists.h"
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 #include "base/system.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 
 /* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
- * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200; docs/benchmarks.md). */
+ * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200;
+ * docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
 void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, unsigned *count)
@@ -97,9 +99,9 @@ static uint64_t release_up_to(wi_stream_lists *stream_lists, wi_stream_list *str
 
 static void add_mark(wi_stream_list *stream_list, wi_epoch mark)
 {
-    if (stream_list->mark_count == WI_EPOCHS) /* the newest stands for what it stood for as well */
-        stream_list->mark_count--;
-    stream_list->stream_uses[(stream_list->first_mark + stream_list->mark_count++) % WI_EPOCHS] = mark;
+    if (stream_list->epoch_count == WI_EPOCHS) /* the newest stands for what it stood for as well */
+        stream_list->epoch_count--;
+    stream_list->epochs[(stream_list->first_epoch + stream_list->epoch_count++) % WI_EPOCHS] = mark;
 }
 
 /* Something was freed since the last event; nobody is about one. */
@@ -130,8 +132,8 @@ static void end_mark(wi_stream_list *stream_list, const wi_epoch *mark, bool goo
     add_mark(stream_list, *mark);
 }
 
-/* What cannot be recorded now, on a stream that is being captured, stays for the next time. An event of a stream that has
- * ended meanwhile may be on another one, whose record the driver has made of its own. */
+/* What cannot be recorded now, on a stream that is being captured, stays for the next time. An event of a stream that
+ * has ended meanwhile may be on another one, whose record the driver has made of its own. */
 static void close_epoch(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     weir_stream stream = stream_list->stream;
@@ -160,16 +162,16 @@ void wi_stream_lists_returned(wi_stream_list *stream_list, uint64_t bytes)
 static uint64_t stream_list_pass(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     uint64_t passed = stream_list->passed;
-    if (wi_plant == WI_PLANT_EARLY_REUSE)
+    if (wi_has_bug(WI_BUG_EARLY_REUSE))
         return release_up_to(stream_lists, stream_list, stream_list->open - 1);
-    while (stream_list->mark_count > 0) {
-        const wi_epoch *mark = &stream_list->stream_uses[stream_list->first_mark];
+    while (stream_list->epoch_count > 0) {
+        const wi_epoch *mark = &stream_list->epochs[stream_list->first_epoch];
         if (!has_passed(stream_lists, mark->event))
             break;
         passed = mark->epoch;
         stream_list->freed_passed = mark->freed;
-        stream_list->first_mark = (stream_list->first_mark + 1) % WI_EPOCHS;
-        stream_list->mark_count--;
+        stream_list->first_epoch = (stream_list->first_epoch + 1) % WI_EPOCHS;
+        stream_list->epoch_count--;
     }
     return passed > stream_list->passed ? release_up_to(stream_lists, stream_list, passed) : 0;
 }
@@ -255,14 +257,14 @@ uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream strea
     stream_list->recorded = stream_list->open++;
     stream_list->freed_passed = stream_list->freed;
     stream_list->frees = 0;
-    stream_list->mark_count = 0;
+    stream_list->epoch_count = 0;
     stream_list->stream.id = 0;
     --*stream_lists->count;
     return bytes;
 }
 
-/* Extents that are busy keep the stream list, and what was freed since the last event waits for more than its events: the next stream
- * gets another one. */
+/* Extents that are busy keep the stream list, and what was freed since the last event waits for more than its events:
+ * the next stream gets another one. */
 void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
 {
     wi_stream_list *stream_list = wi_stream_lists_find(stream_lists, stream);
@@ -278,7 +280,8 @@ void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
     --*stream_lists->count;
 }
 
-/* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have passed. */
+/* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have
+ * passed. */
 static void collect_spent(wi_stream_lists *stream_lists)
 {
     for (wi_stream_list **link = &stream_lists->gone, *stream_list;
@@ -340,16 +343,16 @@ void wi_stream_lists_drain(wi_stream_lists *stream_lists)
     if (any_wants_bound(stream_lists) && r->driver->settle)
         (void)r->driver->settle(r->device);
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));) {
-        if (stream_list->first && stream_list->mark_count > 0) {
+        if (stream_list->first && stream_list->epoch_count > 0) {
             const wi_epoch *last =
-                &stream_list->stream_uses[(stream_list->first_mark + stream_list->mark_count - 1) % WI_EPOCHS];
+                &stream_list->epochs[(stream_list->first_epoch + stream_list->epoch_count - 1) % WI_EPOCHS];
             (void)r->driver->wait(r->device, last->event, UINT64_MAX);
         }
         (void)release_up_to(stream_lists, stream_list, stream_list->open);
     }
 }
 
-/* All stream lists -------------------------------------------------------------------------------------------------------- */
+/* All stream lists ------------------------------------------------------------------------------------------------- */
 
 uint64_t wi_stream_lists_renew(wi_stream_lists *stream_lists)
 {
@@ -381,20 +384,20 @@ bool wi_stream_lists_oldest(const wi_stream_lists *stream_lists, weir_stream but
     const wi_stream_list *most = NULL;
     for (const wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));) {
         bool waits =
-            stream_list->first && stream_list->mark_count > 0 && (but.id == 0 || stream_list->stream.id != but.id);
+            stream_list->first && stream_list->epoch_count > 0 && (but.id == 0 || stream_list->stream.id != but.id);
         if (waits && (!most || stream_list->bytes > most->bytes))
             most = stream_list;
     }
     if (most)
-        *out = most->stream_uses[most->first_mark].event;
+        *out = most->epochs[most->first_epoch].event;
     return most != NULL;
 }
 
 bool wi_stream_lists_point(const wi_extent *extent, wi_event *out)
 {
     const wi_stream_list *stream_list = extent->stream_list;
-    for (unsigned i = 0; i < stream_list->mark_count; i++) {
-        const wi_epoch *mark = &stream_list->stream_uses[(stream_list->first_mark + i) % WI_EPOCHS];
+    for (unsigned i = 0; i < stream_list->epoch_count; i++) {
+        const wi_epoch *mark = &stream_list->epochs[(stream_list->first_epoch + i) % WI_EPOCHS];
         if (mark->epoch >= extent->epoch) {
             *out = mark->event;
             return true;

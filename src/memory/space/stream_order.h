@@ -1,15 +1,16 @@
-/* What bases share whose blocks are extents and whose frees follow the order of streams: `mapped` and `segments`.
+/* Stream order: what the bases "mapped" and "segments" share, whose blocks are extents and whose frees follow the
+ * order of streams.
  *
- * Such a base has its stream lists in resource->stream lists, and resizes through table->charge. The functions are those of
- * wi_resource_table; a table takes them all with WI_ORDERED. */
+ * Such a base sets resource->stream_lists, and resizes through table->charge. The functions are those of
+ * wi_resource_table; a table takes all of them with WI_ORDERED. */
 #ifndef WI_STREAM_ORDER_H
 #define WI_STREAM_ORDER_H
 
 #include "memory/space/stream_lists.h"
 
 enum {
-    WI_RECORDS_PER_CHANGE = 8, /* more than any one change of the extents cuts */
-    WI_MOST_RENEWALS = 8       /* that one request makes use of: others may free and use again for ever */
+    WI_RECORDS_PER_CHANGE = 8, /* more than any one change of the extents splits off */
+    WI_MOST_RENEWALS = 8       /* that help one request: other threads may free and allocate for ever */
 };
 
 /* The block is the first member of its extent. */
@@ -41,19 +42,20 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 
 /* With the lock held: */
 
-/* In whose order the request may take what is not yet anyone's; NULL: in none. */
+/* The stream list from which the request may take memory; NULL: none. */
 const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *placement);
-/* The free or busy extent serves the request, which is measured. `slack`, as far as the space allows it, may stay behind. */
+/* The free or busy extent serves the measured request. At most `slack` bytes, where the region allows it, stay unused
+ * behind the block. */
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
-/* The same of free memory in the order of another stream, in spaces of the number: the placement's stream is ordered behind
- * what may still use it. NULL: there is none. The lock is released while the driver works; behind.c. */
+/* The same with free memory in the order of other streams, in the regions of that number. The placement's stream is
+ * made to wait for them. NULL: there is none. The lock is released while the driver works. */
 wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,
                                 uint64_t slack);
-/* The free memory behind a used extent that is anyone's becomes busy; NULL where there are not `more` bytes of it. */
+/* `more` bytes of free memory behind a used extent become busy; NULL: there are fewer that any stream may use. */
 wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
-/* Why nothing could be put behind it: WEIR_ERR_NO_ROOM. */
+/* WEIR_ERR_NO_ROOM, with the reason why nothing could be put behind the extent. */
 weir_status wi_ordered_no_room(const wi_extent *extent);
-/* The bytes that a block gains are in the ledger's books from here on. */
+/* The block has grown; the ledger is told. */
 void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
 
 #endif

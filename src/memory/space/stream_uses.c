@@ -1,5 +1,6 @@
+/* Stream uses: the last write and the reads since, and open tickets. */
 #include "memory/space/stream_uses.h"
-#include "base/plant.h"
+#include "base/seeded_bug.h"
 
 static weir_status stream_uses_no_memory(void)
 {
@@ -75,7 +76,7 @@ weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event ev
 
 bool wi_stream_uses_held(const wi_stream_uses *stream_uses)
 {
-    return stream_uses && (stream_uses->writer || stream_uses->readers > 0) && wi_plant != WI_PLANT_FREE_UNDER_USE;
+    return stream_uses && (stream_uses->writer || stream_uses->readers > 0) && !wi_has_bug(WI_BUG_FREE_UNDER_USE);
 }
 
 bool wi_stream_uses_point(const wi_stream_uses *stream_uses, weir_access access, uint32_t index, wi_event *out)

@@ -1,8 +1,8 @@
-/* Where a block was used on streams: what its free and its next uses must wait for.
+/* Stream uses: where a block was used on streams, for which its free and its next uses must wait.
  *
- * Invariants: at most one read per stream; reads are later than the last write; a writer excludes everyone: writer implies
- * readers = 0. A NULL pointer stands for a block that was never used. Pure bookkeeping under the resource's lock, but for
- * `passed`, which the driver answers without blocking. */
+ * Invariants: at most one read per stream; reads are later than the last write; a writer excludes readers and other
+ * writers. NULL stands for a block without uses. Bookkeeping alone, under the resource's lock, except that `passed`
+ * asks the driver, which does not block. */
 #ifndef WI_STREAM_USES_H
 #define WI_STREAM_USES_H
 
@@ -18,21 +18,21 @@ typedef struct wi_stream_uses {
     bool writer;
 } wi_stream_uses;
 
-/* Opens a ticket; false when another ticket conflicts. WEIR_ERR_SYSTEM without host memory. What the use must wait for is then
- * the first wi_stream_uses_points of wi_stream_uses_point. */
+/* Opens a ticket; *opened false: another ticket conflicts. WEIR_ERR_SYSTEM: no host memory. The use must wait for
+ * all points of wi_stream_uses_point. */
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
-/* Gives a ticket back. `event`, if there is one, becomes the point of that use. */
+/* Closes a ticket. *event, unless NULL, becomes the point of that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
-bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* any ticket open */
+bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* whether a ticket is open */
 
-/* `event` stands behind what was done to the block before any declared use: it is the last write, unless there is one,
- * which came later. WEIR_ERR_SYSTEM without host memory. */
+/* `event` is behind everything done to the block before its first declared use: it becomes the last write, unless
+ * there is a later one. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event event);
 
-/* The points that a use of this kind waits for: number `index` of them; false past the last. */
+/* Point number `index` that a use of this kind waits for; false: there are no more. */
 bool wi_stream_uses_point(const wi_stream_uses *stream_uses, weir_access access, uint32_t index, wi_event *out);
 
-/* Is everything passed? If not, *waiting is one point that is not. */
+/* Whether the device is past all uses; else *waiting is one that it is not past. */
 bool wi_stream_uses_passed(const wi_stream_uses *stream_uses, const wi_driver *driver, wi_device *device,
                            wi_event *waiting);
 

@@ -1,4 +1,5 @@
-/* Taking blocks: one, a run, or many; waiting for pending ones; refusing with numbers; clearing on change of owner. */
+/* Block pools, allocation: one block, a run or many; waits for pending blocks, refuses with numbers, clears on a
+ * change of owner. */
 #include "runtime/block_pool/block_pool.h"
 #include "base/options.h"
 #include "base/system.h"

@@ -1,13 +1,14 @@
-/* Pools of equal blocks, inside.
+/* Block pools: equal blocks over one allocation, as pages of a KV cache need; inside.
  *
- * Laws, true whenever the lock is free:
- *   a block is free, by its bit in `free`; or held, by its bit in `held`; or, with neither bit, pending or on its way to
- *   a taker whose zeros are being queued.  While it is held, owners[] has its holder's slot
- *   for each member  used = held + pending <= min(peak, cap);  over the members  used adds up to count - free.free, and
- *   pending to the pool's pending
- *   the runs of the waiting entries are exactly the pending blocks; the event of a stream's later entry
- *   does not pass before that of an earlier one, or the earlier one is freed late
- * Under the lock no driver is called but `passed`, which never blocks, and no host allocator. */
+ * Invariants, while the lock is free:
+ *   a block is free (its bit in `free`), held (its bit in `held`), or neither: pending, or being zeroed for its holder
+ *   while a block is held, owners[] has the slot of its member
+ *   for each member   used = held + pending <= min(peak, cap)
+ *   over the members  used adds up to count - free.free, and pending to the pool's pending
+ *   the runs of the waiting entries are exactly the pending blocks
+ *   of a stream's entries, a later one does not pass before an earlier one, or the earlier one is freed late
+ *
+ * With the lock held, of drivers only `passed` is called, which never blocks, and no host memory is allocated. */
 #ifndef WI_BLOCK_POOL_H
 #define WI_BLOCK_POOL_H
 
@@ -16,8 +17,8 @@
 
 #include <weir/blocks.h>
 
-/* A lock for a few nanoseconds of work: one atomic operation to take and none to release. Waiters give the processor up
- * rather than queue, so that a holder who lost it gets it back. */
+/* A lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield the
+ * processor rather than queue, so that an owner that was preempted gets it back. */
 typedef struct wi_light_lock {
     atomic_uint taken;
 } wi_light_lock;
@@ -38,7 +39,7 @@ typedef struct wi_block_run {
     uint32_t first, count;
 } wi_block_run;
 
-/* Blocks that were given together and wait for an event. The first entry of each stream is in the pool's list, the later
+/* Blocks that were freed together and wait for an event. The first entry of each stream is in the pool's list; later
  * ones hang on it in order. */
 typedef struct wi_waiting {
     struct wi_waiting *next;      /* on the same stream; or in a list of done ones */
@@ -66,7 +67,7 @@ struct weir_blocks {
     wi_light_lock lock;
     uint32_t count, pending, least_free;
     uint64_t *held;
-    uint16_t *owners;  /* the slot of the last holder, which the next taker compares with its own; 0: nobody's */
+    uint16_t *owners;  /* the slot of the last holder, which the next one compares with its own; 0: none */
     uint32_t *takings; /* how often each was taken; NULL without WEIR_BLOCKS_NAMED */
     wi_bitmap free;
     uint64_t taken; /* by members that have left */
@@ -101,12 +102,12 @@ static inline void wi_blocks_unlock(weir_blocks *pool)
 
 /* The next ones with the lock held. */
 
-/* Frees what streams are past and puts the entries on *done, to be freed by wi_waiting_free without the lock. Returns the
- * number of blocks. */
+/* Reaps: frees blocks that streams are past. Their entries go to *done, for wi_waiting_free without the lock.
+ * Returns the number of blocks. */
 uint32_t wi_blocks_reap(weir_blocks *pool, wi_waiting **done);
-/* The blocks of `runs`, which are not held any more, become free; or, with an entry whose event is set, pending. */
+/* The blocks of `runs`, no longer held, become free, or pending if there is an entry with its event set. */
 void wi_blocks_put(weir_blocks_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
-/* The entry that waits longest; NULL when none does. */
+/* The oldest entry; NULL: none. */
 const wi_waiting *wi_blocks_oldest(const weir_blocks *pool);
 /* The member that has a block, held or pending. */
 weir_blocks_member *wi_blocks_owner(const weir_blocks *pool, uint32_t index);

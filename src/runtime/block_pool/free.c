@@ -1,4 +1,4 @@
-/* Giving blocks back: checked as a whole, free at once or when the device is past it. */
+/* Block pools, free: checked as a whole; final at once, or when the device is past it. */
 #include "runtime/block_pool/block_pool.h"
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
@@ -316,8 +316,8 @@ weir_status weir_blocks_give_named(weir_blocks_member *member, uint32_t index, u
     return give_run(member, (wi_block_run){index, 1}, &generation, stream);
 }
 
-/* Takes the held bits of all; at a bad one those before it are set again. A block that is named twice is the second time
- * one that is not held. */
+/* Takes the held bits of all; at a bad one those before it are set again. A block that is named twice is the second
+ * time one that is not held. */
 static bool unhold_many(weir_blocks_member *member, const uint32_t *indices, uint32_t count, complaint *wrong)
 {
     uint32_t i = 0;

@@ -1,7 +1,8 @@
-/* Depots: from the front of one thread to that of another.
+/* Depots: magazines that go from the thread cache of one thread to that of another.
  *
- * The frees of what lies here are in the delta of the thread cache that left it. From then on that another takes it they are in
- * that one's, so that of two threads of which one allocates and one frees neither drifts away. */
+ * The delta of the thread cache that put a list there has the frees of its blocks. Once another cache takes the
+ * list, that cache's delta has them, so that with one thread that allocates and one that frees, neither delta drifts
+ * away. */
 #include "runtime/runtime.h"
 
 static void depot_lock(wi_depot *depot)
@@ -199,7 +200,7 @@ void wi_depot_forget(wi_tcache *cache)
     for (uint32_t i = 0; i < depot->count; i++)
         if (depot->lists[i].by == cache)
             depot->lists[i].by = NULL;
-    add_drift(&depot->delta, &cache->returned); /* since it was folded */
+    add_drift(&depot->delta, &cache->returned); /* since it was merged */
     depot_unlock(depot);
     depot->caches--;
 }

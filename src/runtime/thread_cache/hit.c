@@ -1,12 +1,14 @@
-/* Thread caches, where nothing is shared: parking a block and taking it back. */
+/* Thread cache, hit path: allocation and free that need nothing shared. */
 #include "runtime/thread_cache/thread_cache.h"
 #include "base/window.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 
-/* This file is compiled so that the look at it is cheap in a library that was opened late, too: src/CMakeLists.txt. */
+/* Compiled with TLS descriptors, so that this access is cheap in a library that was opened late, too:
+ * src/CMakeLists.txt. */
 _Thread_local wi_tcache_thread *wi_tcache_mine;
 
-/* This thread's thread cache for them, and its own lock entered; NULL: there is none, or it is shut. */
+/* This thread's cache for the client and stream, with the thread's own lock entered; NULL: there is none, or caches
+ * are shut. */
 static inline __attribute__((always_inline)) wi_tcache *tcache_enter(const weir_client *client, weir_stream stream)
 {
     wi_tcache_thread *mine = wi_tcache_mine;
@@ -32,7 +34,7 @@ static void raise_high(wi_delta *delta)
     delta->high_blocks = delta->hits - delta->frees;
 }
 
-/* The thread cache's block, of that charge, becomes its client's again, as if it were new. */
+/* The cached block becomes live again, with a new generation. */
 static inline uint64_t tcache_revive(wi_tcache *cache, wi_block *block, uint64_t charged, uint64_t bytes,
                                      weir_class memory_class)
 {
@@ -78,7 +80,7 @@ void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, w
     return pointer;
 }
 
-/* Whether the live block is what `pointer` names, and one that the thread cache may park. */
+/* Whether `pointer` names the live block, and the cache may take it. */
 static inline bool tcache_suits(const wi_tcache *cache, const wi_block *block, uint64_t word, const void *pointer,
                                 uint64_t generation)
 {
@@ -88,7 +90,7 @@ static inline bool tcache_suits(const wi_tcache *cache, const wi_block *block, u
            (!wi_load(block->ordered) || wi_load(block->stream.id) == cache->stream.id);
 }
 
-/* The bin for one more block of that charge; NULL: there is no room, but in the depot for what is in the bin. */
+/* The bin for one more block of that charge; NULL: the bin is full (the depot may have room), or the cache is. */
 static inline wi_tcache_bin *bin_with_room(wi_tcache *cache, uint64_t charged)
 {
     wi_tcache_bin *bin = wi_tcache_bin_of(cache, charged);
@@ -96,7 +98,7 @@ static inline wi_tcache_bin *bin_with_room(wi_tcache *cache, uint64_t charged)
     return wi_likely(room) || wi_depot_put(cache, charged) ? bin : NULL;
 }
 
-/* The block has the phase already, which keeps others from it. */
+/* The block has its phase already, which keeps other threads from it. */
 static inline void tcache_park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
 {
     uint64_t charged = bin->charged;
@@ -116,7 +118,7 @@ static inline void tcache_park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *b
     cache->delta.live -= (int64_t)charged;
 }
 
-/* The block may be another thread's, or none any more: the word tells. */
+/* The record may be of another thread's block, or of none: the word tells. */
 static inline bool park_claimed(wi_tcache *cache, wi_block *block, const void *pointer, uint64_t generation)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire), charged = wi_load(block->charged);

@@ -1,23 +1,25 @@
-/* Thread caches, where others have a say: making and dropping them, and giving up what they park. */
+/* Thread caches, off the hit path: making, refilling, flushing and ending them, for this thread and for others;
+ * steady state. */
 #include "base/intern.h"
 #include "base/options.h"
 #include "base/system.h"
-#include "memory/ledger/record.h"
+#include "memory/ledger/ledger.h"
 #include "runtime/runtime.h"
+#include "runtime/thread_cache/thread_cache.h"
 
-/* Behind a ledger's lock. Whoever holds it claims threads' own locks. */
+/* The lock of all thread caches; after a ledger's lock. Its holder may claim threads' own locks. */
 static pthread_mutex_t lists = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_key_t thread_key;
 static _Thread_local unsigned in_turn; /* turns that this thread has begun */
 
-/* What a thread cache may park: enough for a loop's working set, little of a budget even when there are some threads. */
+/* The most bytes in one cache: enough for a loop's working set, and little of a budget with several threads. */
 enum { BUDGET_PARTS = 64 };
 static const uint64_t least_room = 256 * WI_KIB, most_room = 256 * WI_MIB;
 
 /* Claiming --------------------------------------------------------------------------------------------------------- */
 
-/* Which fronts of a runtime are meant; members NULL: all. */
+/* A selection of a runtime's caches; members NULL: all. */
 typedef struct selection {
     const weir_client *client;
     const weir_stream *stream;
@@ -26,15 +28,15 @@ typedef struct selection {
     bool drop;      /* the thread caches go, too */
 } selection;
 
-/* What a thread cache parks that is large is its thread's to know: who asks for large blocks alone asks its own thread. A thread may
- * have many thread caches, few of which park any. */
+/* Only the thread itself knows its large blocks, so that a flush of large blocks selects this thread's caches alone.
+ * A thread may have many caches, few of which have any. */
 static bool tcache_selects(const selection *s, const wi_tcache *cache)
 {
     return (!s->client || s->client == cache->client) && (!s->stream || s->stream->id == cache->stream.id) &&
            (!s->thread || s->thread == cache->thread) && (s->above < WI_TCACHE_SMALL || cache->large > 0);
 }
 
-/* With both locks held: those thread caches are the caller's until let_go; linked by `picked`. */
+/* With both locks held: claims the selected caches, linked by `picked`, until let_go. */
 static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
 {
     wi_tcache *picked = NULL;
@@ -53,7 +55,7 @@ static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
     return picked;
 }
 
-/* Those behind it move up, so that no place between a thread cache and where it belongs is empty. */
+/* Removes a cache from the table. Entries behind it move up, so that no empty place lies before where one belongs. */
 static void leave_table(wi_tcache_thread *thread, const wi_tcache *cache)
 {
     uint64_t mask = UINT64_MAX >> thread->shift;
@@ -80,7 +82,7 @@ static void enter_table(wi_tcache_thread *thread, wi_tcache *cache)
     thread->table[i] = cache;
 }
 
-/* Room for one more thread cache; false: no memory. */
+/* Makes room for one more cache; false: no host memory. */
 static bool tcache_grow_table(wi_tcache_thread *thread)
 {
     uint64_t places = UINT64_C(1) << (64 - thread->shift);
@@ -135,16 +137,16 @@ static void tcache_let_go(wi_tcaches *caches, wi_tcache *picked, bool drop)
     }
 }
 
-/* Taking out ------------------------------------------------------------------------------------------------------- */
+/* Flushing --------------------------------------------------------------------------------------------------------- */
 
-/* Blocks up to so large are no disappointment when they are given up: of those which others may want, too, it is not known
- * which thread cache would have had them. */
+/* Blocks up to this size do not lower the score when they are flushed unused: other caches may want them too, and it
+ * is not known which would have had the hits. */
 static uint64_t tcache_forgiven(const wi_tcache *cache)
 {
     return cache->depot->caches > 1 ? WI_TCACHE_HANDED : WI_TCACHE_SMALL;
 }
 
-/* A bin's blocks but the `keep` last ones go in front of the list. */
+/* Moves all but the newest `keep` blocks of the bin to the front of the list. */
 static void empty_bin(wi_tcache *cache, wi_tcache_bin *bin, uint32_t keep, wi_block **list)
 {
     wi_block **link = &bin->first;
@@ -189,7 +191,7 @@ static void unlock_lists(weir_runtime *runtime)
     pthread_mutex_unlock(&runtime->ledger.lock);
 }
 
-/* Those that the selection means, or that are nobody's. What one thread is asked to give up is in its thread caches. */
+/* Flushes depots and refused blocks, too, unless one thread's caches are meant. */
 static void empty_depots(wi_tcaches *caches, const selection *s, wi_block **list)
 {
     for (wi_depot *depot = caches->depots, *next; depot; depot = next) {
@@ -226,7 +228,7 @@ static void end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
     pthread_mutex_unlock(&lists);
 }
 
-/* The blocks that the selection means; where there are some, the caller's turn is begun, and free_all ends it. */
+/* Takes the selected blocks out. If there are any, the caller's turn has begun; free_all ends it. */
 static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_tcache_turn *turn)
 {
     wi_tcaches *caches = &runtime->caches;
@@ -249,7 +251,7 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
     return list;
 }
 
-/* Whether a turn that was begun by then may have blocks of the client's, or of the stream's; NULL: of any. */
+/* Whether a turn that had begun by then may have blocks of the client, or of the stream; NULL: any. */
 static bool any_at_work(const wi_tcaches *caches, uint64_t last, const weir_client *client, const weir_stream *stream)
 {
     const wi_tcache_turn *turn = caches->first_turn;
@@ -259,7 +261,7 @@ static bool any_at_work(const wi_tcaches *caches, uint64_t last, const weir_clie
     return turn && turn->number <= last;
 }
 
-/* Waits for those who are at work on such blocks now; true if there were any. Nobody waits who is in a turn himself: a pressure
+/* Waits for turns on such blocks; true: there were some. A thread in a turn waits for nobody, since a pressure
  * callback or the log's function may have called. */
 static bool wait_for_others(weir_runtime *runtime, const weir_client *client, const weir_stream *stream)
 {
@@ -274,9 +276,10 @@ static bool wait_for_others(weir_runtime *runtime, const weir_client *client, co
     return waited;
 }
 
-/* Freeing what was taken out --------------------------------------------------------------------------------------- */
+/* Freeing flushed blocks ------------------------------------------------------------------------------------------- */
 
-/* The free that was put off. The stream may be gone or captured by now, which were told when that was so. */
+/* The free that the cache has deferred. The stream may be gone or captured by now; whoever ended or captured it was
+ * told then. */
 static weir_status free_now(weir_runtime *runtime, wi_block *block)
 {
     wi_kept_detail kept;
@@ -310,7 +313,7 @@ static uint64_t free_each(weir_runtime *runtime, wi_block *list)
     return bytes;
 }
 
-/* The blocks in front of the list that were parked on one stream, which is cut behind them. */
+/* Cuts the first blocks of one stream off the list. */
 static wi_block *cut_run(wi_block *list, uint64_t *bytes)
 {
     wi_block *last = list;
@@ -337,7 +340,7 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_
     return bytes;
 }
 
-/* What the driver would not take when it was asked before. */
+/* Blocks that the driver failed to take before. */
 static uint64_t tcache_retry(weir_runtime *runtime)
 {
     wi_tcaches *caches = &runtime->caches;
@@ -383,7 +386,7 @@ static void tcache_end_thread(void *user)
     free(mine);
 }
 
-/* The thread that goes on in the child finds its lock claimed, and asks what is the matter. */
+/* After a fork the child finds its lock claimed, which sends it to the slow path. */
 static void tcache_in_child(void)
 {
     if (wi_tcache_mine)
@@ -455,7 +458,7 @@ static wi_tcache *tcache_make(wi_tcache_thread *mine, weir_client *client, weir_
     return caches->first = cache;
 }
 
-/* Half of them for whoever shares the depot; what lies there of other charges goes first. */
+/* Puts half of the bin into the depot; lists of other charges make room. */
 static bool leave_some(wi_tcache *cache, uint64_t charged, wi_block **list)
 {
     return wi_depot_put(cache, charged) ||
@@ -483,8 +486,8 @@ static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list
     }
 }
 
-/* With both locks held, released meanwhile: where the thread has as many thread caches as it may have, the one that it made first makes
- * way. The turn keeps that one's runtime, which may be another. */
+/* With both locks held, released meanwhile: a thread that has the most caches it may have ends its oldest one. The
+ * turn names that cache's runtime, which may be another. */
 static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
 {
     wi_tcache_turn turn = {0};
@@ -500,7 +503,7 @@ static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
     lock_lists(runtime);
 }
 
-/* Prepares this thread's thread cache for a block of that charge; false: it will not have it. */
+/* Prepares this thread's cache for a block of that charge; false: it declines. */
 static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list,
                            wi_tcache_turn *turn)
 {
@@ -524,7 +527,7 @@ static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t cha
     return cache;
 }
 
-/* A thread cache for a thread that has none there, if the depot may have blocks of that charge. */
+/* Makes a cache for a thread that has none there, if the depot may have blocks of that charge. */
 static bool tcache_join(weir_client *client, weir_stream stream, uint64_t charged)
 {
     weir_runtime *runtime = client->runtime;
@@ -540,7 +543,7 @@ static bool tcache_join(weir_client *client, weir_stream stream, uint64_t charge
     return cache;
 }
 
-/* Whether there is a thread cache that would not have a block of that charge. */
+/* Whether there is a cache that declines a block of that charge. */
 static bool is_declined(const weir_client *client, weir_stream stream, uint64_t charged)
 {
     wi_tcache_thread *mine = wi_tcache_mine;
@@ -590,7 +593,7 @@ static bool has_drifted(const wi_tcache *f, const weir_client *client)
     return f->client == client && f->delta.hits + f->delta.frees > 0;
 }
 
-/* Claimers hold these locks: with them, nobody else is about this thread's thread caches. */
+/* Claimers hold these locks: with them held, no other thread touches this thread's caches. */
 void wi_tcache_flush(weir_client *client)
 {
     wi_tcache_thread *mine = wi_tcache_mine;
@@ -659,7 +662,7 @@ uint64_t wi_tcaches_empty(weir_runtime *runtime)
     return bytes;
 }
 
-/* This thread's own before those of others. What others have in hand is as good as free. */
+/* Flushes this thread's caches, then those of others. Blocks that other threads are flushing count as free. */
 static uint64_t tcache_give_up(void *user)
 {
     weir_runtime *runtime = user;
@@ -674,7 +677,7 @@ static uint64_t tcache_give_up(void *user)
 }
 
 /* With the ledger's lock held. */
-static void fold_all(void *user)
+static void merge_all_deltas(void *user)
 {
     weir_runtime *runtime = user;
     if (!runtime->caches.first)
@@ -709,10 +712,10 @@ void wi_tcaches_init(weir_runtime *runtime)
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
-    runtime->caches = (wi_tcaches){.usable = usable, .room = room, .reuse_wait = wi_option_steady()};
+    runtime->caches = (wi_tcaches){.usable = usable, .room = room, .steady_after = wi_option_steady()};
     pthread_cond_init(&runtime->caches.turn_over, NULL);
     if (runtime->caches.usable)
-        runtime->ledger.parking = (wi_tcache_hooks){fold_all, tcache_give_up, runtime};
+        runtime->ledger.tcache_hooks = (wi_tcache_hooks){merge_all_deltas, tcache_give_up, runtime};
 }
 
 void wi_tcaches_end(weir_runtime *runtime)
@@ -720,4 +723,42 @@ void wi_tcaches_end(weir_runtime *runtime)
     (void)wait_for_others(runtime, NULL, NULL);
     pthread_cond_destroy(&runtime->caches.turn_over);
     wi_assert(!runtime->caches.first && !runtime->caches.refused && !runtime->caches.depots);
+}
+
+/* Steady state ----------------------------------------------------------------------------------------------------- */
+
+/* Whether memory has not grown for so long that large blocks may stay cached, and whether that pays. */
+
+/* Updates race, and may be lost: the count is an estimate, and later updates correct it. */
+static void tcache_set(atomic_uint *number, unsigned value)
+{
+    atomic_store_explicit(number, value, memory_order_relaxed);
+}
+
+static unsigned tcache_get(const atomic_uint *number)
+{
+    return atomic_load_explicit(number, memory_order_relaxed);
+}
+
+static void note_in_calm(wi_tcaches *caches, uint32_t handles, uint32_t hits)
+{
+    unsigned most = WI_STEADY_SAVED * WI_STEADY_WORTH,
+             earned = wi_min(tcache_get(&caches->steady_credit) + wi_min(hits, most), most);
+    unsigned cost = wi_min(handles, UINT32_MAX / WI_STEADY_WORTH) * WI_STEADY_WORTH;
+    tcache_set(&caches->steady_credit, earned - wi_min(cost, earned));
+    if (earned >= cost)
+        return;
+    tcache_set(&caches->steady_for, 0);
+    tcache_set(&caches->steady_after, wi_min(tcache_get(&caches->steady_after), UINT32_MAX / 32) * 16);
+}
+
+void wi_tcaches_note(wi_tcaches *caches, uint32_t handles, uint32_t hits)
+{
+    unsigned quiet = tcache_get(&caches->steady_for);
+    if (wi_tcaches_are_steady(caches)) {
+        note_in_calm(caches, handles, hits);
+        return;
+    }
+    tcache_set(&caches->steady_for, handles > 0 ? quiet - wi_min(quiet, WI_STEADY_GROWTH) : quiet + 1);
+    tcache_set(&caches->steady_credit, WI_STEADY_ALLOWED * WI_STEADY_WORTH);
 }

@@ -1,15 +1,20 @@
-/* Thread caches: what stands between a thread and the shared locks. A thread cache belongs to one thread, one client and one stream, and
- * keeps blocks that the thread freed on that stream *parked*, for its next allocations for that client there: no lock, no
- * driver call, no event. Behind the fronts of a client and a stream stands their depot: what one thread frees and another
- * allocates goes through it by the list.
+/* Thread cache: a thread's own free blocks for one client and one stream, as magazines (Bonwick) or tcmalloc's caches.
+ * A block that the thread frees there is *thread-cached* and serves its next allocation there: without a lock, a
+ * driver call or an event. Behind the thread caches of a client and a stream stands their depot, through which lists
+ * of blocks go from the thread that frees them to the thread that allocates.
  *
- * Invariants: a parked block has the phase WI_THREAD_CACHED, is in exactly one bin or list of a depot (or in the hands of a thread that
- * empties one), belongs to the thread cache's client, whose maximum it counts against, was freed in the order of the thread cache's stream,
- * and has no marks and no zeros on their way. A thread cache is in the list of its runtime and in that of its thread. Stacks with
- * adaptors, which must see every call, have no thread caches; while a trace records, nothing is parked or taken.
+ *   hit.c      allocation and free that the cache serves
+ *   refill.c   all else: making, filling and flushing caches; steady state
+ *   depot.c    lists of blocks between threads
  *
- * Locks: the ledger's, then that of all thread caches (front_lists.c), then a thread's own (base/biased.h), whose claimers hold the
- * former two, then a depot's. No driver is called with any of them. */
+ * Invariants: a thread-cached block has the phase WI_THREAD_CACHED; it is in exactly one bin or depot list, or in the
+ * hands of a thread that flushes one; it counts against the maximum of the cache's client; it was freed in the order
+ * of the cache's stream; it has no stream uses and no queued zeros. A thread cache is linked in its runtime and in its
+ * thread. Stacks with adaptors, which must see every call, have no thread caches. While a trace records, the caches
+ * take and give nothing.
+ *
+ * Locks, outermost first: the ledger's, that of all thread caches (refill.c), a thread's own (base/biased.h), whose
+ * claimers hold the first two, a depot's. No driver is called with any of them. */
 #ifndef WI_THREAD_CACHE_H
 #define WI_THREAD_CACHE_H
 
@@ -19,83 +24,82 @@
 typedef struct wi_tcache wi_tcache;
 typedef struct wi_depot wi_depot;
 
-/* A thread that has parked blocks in hand, or that ends; on its stack. They are linked in the order in which they came, so that
- * whoever waits for those that were at work waits for nobody who came since. */
+/* A thread that flushes thread-cached blocks, or that ends; on its stack. Turns are linked in the order in which they
+ * began, so that a thread that waits for earlier turns does not wait for later ones. */
 typedef struct wi_tcache_turn {
     struct wi_tcache_turn *previous, *next;
     uint64_t number;
-    const weir_client
-        *client; /* whose blocks those are, and on which stream they were parked; NULL: anyone's, and on any */
+    const weir_client *client; /* the client and the stream of those blocks; NULL: any, and any */
     weir_stream stream;
 } wi_tcache_turn;
 
-/* Of a runtime. */
+/* The thread caches of a runtime. */
 typedef struct wi_tcaches {
-    bool usable;       /* the stack has none but a budget around a base that can peek */
-    uint64_t room;     /* the most bytes that one thread cache parks; 0: the option says none */
-    wi_tcache *first;  /* under the lock of the ledger and that of all thread caches */
-    wi_depot *depots;  /* the same; each has a thread cache */
-    atomic_uint lists; /* in all of them */
-    wi_block *refused; /* blocks that were parked and that the driver did not take when they were freed; linked */
+    bool usable;                            /* the stack is a budget around a base that can peek */
+    uint64_t room;                          /* the most bytes in one cache; 0: the option says none */
+    wi_tcache *first;                       /* under the lock of the ledger and that of all thread caches */
+    wi_depot *depots;                       /* the same; each has a cache */
+    atomic_uint lists;                      /* in all depots */
+    wi_block *refused;                      /* flushed blocks that the driver failed to take; linked */
     wi_tcache_turn *first_turn, *last_turn; /* under the lock of all thread caches */
-    uint64_t turns;                         /* that were begun */
+    uint64_t turns;                         /* begun so far */
     pthread_cond_t turn_over;
-    /* Calm: memory has not grown for so long that large blocks may stay parked until their thread would need more. That has to
-     * pay: where growth comes too often in it, it ends, and does not come back as soon, unless the option asks for it from the
-     * start. */
-    atomic_uint quiet;      /* large blocks that found memory, less what growth has taken off */
-    atomic_uint reuse_wait; /* so many make it steady state: at first as the option says */
-    atomic_uint earned;     /* in steady state: hits of large blocks, less what growth has cost */
+    /* Steady state: memory has not grown for so long that large blocks may stay thread-cached until their thread would
+     * need more. That has to pay: if memory grows too often, steady state ends, and takes longer to return, unless the
+     * option asks for it from the start. */
+    atomic_uint steady_for;    /* allocations of large blocks without growth, less what growth has cost */
+    atomic_uint steady_after;  /* so many make it steady; at first as the option says */
+    atomic_uint steady_credit; /* hits of large blocks in steady state, less what growth has cost */
 } wi_tcaches;
 
-/* Of a runtime whose stack and ledger are there. */
+/* Of a runtime that has its stack and ledger. */
 void wi_tcaches_init(weir_runtime *runtime);
-/* No client has a thread cache any more: waits for threads that are about to end. */
+/* After the last client. Waits for threads that are about to end. */
 void wi_tcaches_end(weir_runtime *runtime);
 
-/* Serves the request from what is parked; NULL: it cannot. All arguments may be wrong, and *generation is written on success
- * alone. The charge is exactly the request's. */
+/* A hit: serves the request from the cache, with exactly its charge; NULL: no hit. All arguments may be wrong.
+ * *generation is written on success alone. */
 void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
                       uint64_t *generation);
-/* The same for an open client, of a thread that has no thread cache there yet, while others have left something. */
+/* The same for an open client and a thread that has no cache there yet: from the depot. */
 bool wi_tcache_alloc_slow(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
                           weir_block *out);
-/* Parks the block that begins there; generation 0 fits any. False: it cannot, and the ordinary free does it or says why. */
+/* Caches the block that begins at `pointer`; generation 0 fits any. False: the ordinary free does it, or says what is
+ * wrong. */
 bool wi_tcache_free(weir_client *client, void *pointer, uint64_t generation, weir_stream stream);
-/* The same for an open client, with more trouble: makes a thread cache, or room in it. */
+/* The same for an open client; makes a cache, or room in it. */
 bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation, weir_stream stream);
 
-/* What this thread has done for the client without the ledger is written down there; before the ledger is told of more. */
+/* Merges what this thread has done for the client into the ledger, before the ledger is told of more. */
 void wi_tcache_flush(weir_client *client);
-/* Whether this thread parks large blocks, which keep free memory in pieces, in the thread cache there and in others of the runtime's;
- * and how many served there since this was last asked. */
+/* Whether this thread caches large blocks, which split free memory, in the cache of that client and stream and in its
+ * other caches of the runtime; and how many of them were hits since the last look. */
 typedef struct wi_tcache_large {
     bool here, elsewhere;
     uint32_t hits;
 } wi_tcache_large;
 wi_tcache_large wi_tcache_look_large(const weir_client *client, weir_stream stream);
-/* Gives up what this thread parks of large blocks there, or in all fronts of the runtime's; answers the bytes. */
+/* Frees the large blocks that this thread caches there, or in all its caches of the runtime; returns the bytes. */
 uint64_t wi_tcache_empty_large(weir_client *client, weir_stream stream, bool everywhere);
-/* A large block was allocated: the driver had to work on so many handles for it, and before it so many were served from what
- * was parked. */
+/* A large block was allocated, for which the driver worked on so many chunks, after so many hits. */
 void wi_tcaches_note(wi_tcaches *caches, uint32_t handles, uint32_t hits);
 
-/* Nothing is parked for the client, or on the stream, and no thread cache is there for them. The stream is captured or gone by now,
- * or the client closing, so that no other is made. Waits for threads that had some of it in hand by then, and for nobody else:
- * they may still ask the driver about the stream. */
+/* Ends all thread caches of the client, or of the stream, which is captured or gone by now, so that no cache is made
+ * again. Waits for threads that are flushing such blocks, as they may ask the driver about the stream, and for no
+ * others. */
 void wi_tcaches_drop_client(weir_client *client);
 void wi_tcaches_drop_stream(weir_runtime *runtime, weir_stream stream);
-/* Gives up all that is parked, and waits for those who had some of it in hand; answers how many bytes. */
+/* Flushes all thread caches, and waits for threads that are flushing; returns the bytes. */
 uint64_t wi_tcaches_empty(weir_runtime *runtime);
-/* Around the opening of a trace: nothing is parked, and nothing will be. */
+/* Around the opening of a trace: flushes all thread caches and keeps them empty. */
 void wi_tcaches_shut(weir_runtime *runtime);
 void wi_tcaches_open(weir_runtime *runtime);
 
-/* Among the files of thread caches ------------------------------------------------------------------------------------------ */
+/* Inside this folder ----------------------------------------------------------------------------------------------- */
 
-/* Up to 16 KiB each charge has its bin; above, charges share bins by twos, each of which keeps those of one at a time. Of small
- * blocks many are worth keeping, of large ones two, which is what a loop over two buffers needs, or many in steady state. Up to 64 KiB
- * they go from hand to hand, half a bin at a time, which is what makes the depot's lock cheap. */
+/* Size classes. Up to 16 KiB each charge has its own bin. Above, a charge hashes to a pair of bins, each of which
+ * keeps one charge at a time. Bins keep many small blocks; of large blocks two, as a loop over two buffers needs, or
+ * many in steady state. Blocks up to 64 KiB go through the depot, half a bin at a time, which makes its lock cheap. */
 enum {
     WI_TCACHE_SMALL = 16 << 10,
     WI_TCACHE_SMALL_BINS = WI_TCACHE_SMALL / WI_UNIT,
@@ -113,37 +117,39 @@ enum {
     WI_TCACHE_TRIAL = 64
 };
 
-/* When it is steady state, and what it may cost. A handle that is moved or made costs as much time as some 256 hits save: 30 to 50
- * microseconds on an H200 against a few hundred nanoseconds each, of those that would not have been hits without. */
+/* Steady state: when it begins, and what it may cost. A chunk that is moved or created costs as much time as some 256
+ * hits save: 30 to 50 us on an H200, against a few hundred ns for each hit that would have been a miss. */
 enum {
-    WI_STEADY_GROWTH = 1024, /* what one takes off, before it is steady state */
-    WI_STEADY_WORTH = 256,   /* hits, of a handle */
-    WI_STEADY_ALLOWED = 32,  /* handles at first, when memory takes the form that suits what is parked */
-    WI_STEADY_SAVED = 256    /* handles at once, at the most, however many hits there were */
+    WI_STEADY_GROWTH = 1024, /* what a chunk takes off, before steady state */
+    WI_STEADY_WORTH = 256,   /* hits that a chunk costs */
+    WI_STEADY_ALLOWED = 32,  /* chunks at first, while memory takes a form that suits the caches */
+    WI_STEADY_SAVED = 256    /* chunks at most, however many hits there were */
 };
 
 typedef struct wi_tcache_bin {
-    wi_block *first; /* the last that came; linked by pending_next */
+    wi_block *first; /* the newest; linked by pending_next */
     uint64_t charged;
     uint32_t count, most;
 } wi_tcache_bin;
 
-/* A thread has at most so many thread caches, some 5 KiB each: who works for more pairs of client and stream loses the oldest. */
+/* A thread has at most so many thread caches, some 5 KiB each. With more pairs of client and stream it loses the
+ * oldest. */
 enum { WI_TCACHE_TABLE_BITS = 6, WI_TCACHE_MOST = 1024 };
 
-/* Invariants: the table is at most half full; a thread cache is at its place there, or behind it with no empty place between. */
+/* What a thread has. Invariants: the table is at most half full; a cache is at its place there, or behind it without
+ * an empty place between (open addressing). */
 typedef struct wi_tcache_thread {
     wi_biased lock;
     uint32_t shift; /* 64 less the bits of a place in the table */
     uint32_t count; /* of thread caches */
     wi_tcache **table;
-    uint64_t generation;                          /* that it gave a block last */
+    uint64_t generation;                          /* of the last block it allocated */
     wi_tcache *caches, *oldest;                   /* all of them, the newest first */
     wi_tcache *places[1 << WI_TCACHE_TABLE_BITS]; /* the table, before it grows */
     wi_block *recent
-        [1 << WI_TCACHE_RECENT_BITS]; /* guesses: records of blocks that it gave out, by their address; of runtimes
-                                                  * in which it has thread caches */
-    bool stale;                       /* of one in which it may have none: the guesses are to be forgotten */
+        [1 << WI_TCACHE_RECENT_BITS]; /* guesses: records of blocks it allocated, by address; only of runtimes in which
+                                       * it has thread caches */
+    bool stale;                       /* some may be of another runtime: the guesses are to be dropped */
 } wi_tcache_thread;
 
 struct wi_tcache {
@@ -154,31 +160,31 @@ struct wi_tcache {
     wi_resource *base;
     wi_account *account;
     const char *no_tag;
-    uint64_t room;  /* bytes that may still be parked */
-    uint32_t large; /* parked blocks of more than WI_TCACHE_SMALL */
-    /* Whether those are worth parking: a hit raises it, one that was given up unused lowers it. At 0 they are not, but for one
-     * in so many frees, which is to see whether that has changed. */
+    uint64_t room;  /* bytes that may still be cached */
+    uint32_t large; /* cached blocks above WI_TCACHE_SMALL */
+    /* Whether large blocks are worth caching. A hit raises the score, a block flushed unused lowers it. At 0 none is
+     * cached, except one in WI_TCACHE_TRIAL frees, which tests whether that has changed. */
     int32_t score;
     uint32_t declined;
-    uint32_t large_hits, told, scored; /* in all; of those, what somebody was told, and what hope was raised by */
+    uint32_t large_hits, told, scored; /* hits of them: in all, last reported, last scored */
     wi_delta delta;
-    /* What others have had of its lists is their delta and no longer its own; under the depot's lock. */
+    /* Frees of its lists that other threads have taken over, to be subtracted; under the depot's lock. */
     wi_delta returned;
     wi_depot *depot;
     wi_tcache_thread *thread;
     wi_tcache *newer, *next_of_thread;
     wi_tcache *previous, *next, *picked;
-    uint32_t hand; /* the bin that makes room next */
+    uint32_t hand; /* the bin that makes room next (clock hand) */
     wi_tcache_bin bins[WI_TCACHE_BINS];
 };
 
-/* Blocks of one charge that a thread cache has left; linked by pending_next. */
+/* A magazine: blocks of one charge that a thread cache has put there; linked by pending_next. */
 typedef struct wi_depot_list {
     wi_block *first;
     uint64_t charged;
-    uint64_t requested; /* as they were asked for last */
+    uint64_t requested; /* as last requested */
     uint32_t count, of_class[WEIR_CLASS_COUNT];
-    wi_tcache *by; /* whose delta has their frees; NULL: the ledger's, or the depot's */
+    wi_tcache *by; /* the cache whose delta has their frees; NULL: the ledger or the depot has them */
 } wi_depot_list;
 
 enum { WI_DEPOT_LISTS = 64 };
@@ -189,7 +195,7 @@ struct wi_depot {
     wi_tcaches *of;
     wi_depot *next;
     uint32_t caches;            /* under the lock of all thread caches */
-    atomic_uint_fast64_t there; /* a bit for each charge that there may be lists of */
+    atomic_uint_fast64_t there; /* a Bloom filter of the charges in its lists */
     pthread_mutex_t lock;       /* of what follows */
     uint64_t room;
     uint32_t count;
@@ -210,7 +216,7 @@ static inline bool wi_tcache_is_for(const wi_tcache *cache, const weir_client *c
     return cache->client == client && cache->stream.id == stream.id;
 }
 
-/* The owner's look, entered or with the claimers' lock. */
+/* By the owner, entered, or with the claimers' lock. */
 static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
 {
     uint64_t place = wi_tcache_place(mine, client, stream);
@@ -222,8 +228,8 @@ static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir
     return cache;
 }
 
-/* Sizes come in any order, so that what depends on one is no branch here. Of 0, which a look at a record that is being written may
- * find, a bin that takes nothing. */
+/* The bin of a charge. Sizes come in any order, so that nothing branches on them here. The bin of 0, which a racing
+ * look may find, takes nothing. */
 static inline wi_tcache_bin *wi_tcache_bin_of(wi_tcache *cache, uint64_t charged)
 {
     uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_TCACHE_SHARED_BITS);
@@ -253,7 +259,7 @@ static inline void wi_tcache_lose(wi_tcache *cache, uint64_t charged)
     cache->large -= charged > WI_TCACHE_SMALL;
 }
 
-/* The hits since it was asked last. */
+/* Adds the hits since the last time. */
 static inline void wi_tcache_update_score(wi_tcache *cache)
 {
     uint64_t score = (uint64_t)cache->score + 2 * (uint64_t)(cache->large_hits - cache->scored);
@@ -276,8 +282,8 @@ static inline bool wi_tcache_declines(wi_tcache *cache, uint64_t charged)
 
 static inline bool wi_tcaches_are_steady(const wi_tcaches *caches)
 {
-    return atomic_load_explicit(&caches->quiet, memory_order_relaxed) >=
-           atomic_load_explicit(&caches->reuse_wait, memory_order_relaxed);
+    return atomic_load_explicit(&caches->steady_for, memory_order_relaxed) >=
+           atomic_load_explicit(&caches->steady_after, memory_order_relaxed);
 }
 
 static inline uint32_t wi_tcache_most(const wi_tcaches *caches, uint64_t charged)
@@ -294,7 +300,7 @@ static inline uint64_t wi_depot_bit(uint64_t charged)
     return UINT64_C(1) << (charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
-/* Whether it is worth asking the thread cache's depot for blocks of that charge. */
+/* Whether the depot may have blocks of that charge. */
 static inline bool wi_depot_may_have(const wi_depot *depot, uint64_t charged)
 {
     return charged <= WI_TCACHE_HANDED &&
@@ -303,25 +309,25 @@ static inline bool wi_depot_may_have(const wi_depot *depot, uint64_t charged)
 
 /* depot.c. Of a thread cache that its thread has entered, or that is claimed. */
 
-/* Leaves half of what the thread cache parks of that charge in its depot; false: there is no room, or too little is parked. */
+/* Puts half of the bin of that charge into the depot; false: the depot is full, or the bin has too few. */
 bool wi_depot_put(wi_tcache *cache, uint64_t charged);
-/* The other way: the thread cache's bin, which is empty, gets a list. False: none is there, or the thread cache has no room. */
+/* Refills the empty bin of that charge from the depot; false: it has none, or the cache has no room. */
 bool wi_depot_take(wi_tcache *cache, uint64_t charged);
-/* The oldest list of another charge goes in front of the caller's. False: there is none. */
+/* Takes the oldest list of another charge out, in front of *list; false: there is none. */
 bool wi_depot_push_out(wi_depot *depot, uint64_t charged, wi_block **list);
-/* What others have had of the thread cache's lists is no part of its delta from here on. */
+/* Subtracts `returned` from the cache's delta. */
 void wi_depot_merge_returned(wi_tcache *cache);
 
 /* With the lock of all thread caches held. */
 wi_depot *wi_depot_find(const wi_tcaches *caches, const weir_client *client, weir_stream stream);
 wi_depot *wi_depot_make(weir_client *client, weir_stream stream);
-/* The thread cache goes; its lists stay. */
+/* The cache ends; its lists stay. */
 void wi_depot_forget(wi_tcache *cache);
-/* All lists of a larger charge go in front of the caller's. */
+/* Takes all lists of a charge larger than `above` out, in front of *list. */
 void wi_depot_empty(wi_depot *depot, uint64_t above, wi_block **list);
-/* What it holds of drifts goes into the ledger, whose lock is held. */
+/* Merges its delta into the ledger, whose lock is held. */
 void wi_depot_merge(wi_depot *depot);
-/* Nobody has a thread cache there any more, and it is empty. */
+/* The depot is empty, and no cache uses it. */
 void wi_depot_end(wi_depot *depot);
 
 #endif

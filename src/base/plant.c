@@ -1,3 +1,0 @@
-#include "base/plant.h"
-
-wi_defect wi_plant = WI_PLANT_NOTHING;

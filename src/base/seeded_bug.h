@@ -1,0 +1,31 @@
+/* Seeded bugs: how the simulator shows that it sees what it is there for.
+ *
+ * The core asks for one where it makes a decision of that kind. Only the simulator's copy of the core is compiled with an
+ * answer (WEIR_SEEDED_BUGS); in libweir there are none, and the questions cost nothing. */
+#ifndef WI_SEEDED_BUG_H
+#define WI_SEEDED_BUG_H
+
+#include <stdbool.h>
+
+typedef enum wi_bug {
+    WI_BUG_NONE = 0,
+    WI_BUG_EARLY_REUSE = 1,     /* a pending free is taken for passed */
+    WI_BUG_DROP_WAIT = 2,       /* a launch does not wait for the uses before it */
+    WI_BUG_UNMAP_UNDER_USE = 3, /* pending memory is unmapped like free memory */
+    WI_BUG_LOST_READER = 4,     /* a read that has ended is forgotten */
+    WI_BUG_FREE_UNDER_USE = 5,  /* a block is freed while a launch uses it */
+    WI_BUGS
+} wi_bug;
+
+#ifdef WEIR_SEEDED_BUGS
+extern wi_bug wi_seeded_bug; /* src/sim/seeded_bug.c */
+#else
+enum { wi_seeded_bug = WI_BUG_NONE };
+#endif
+
+static inline bool wi_has_bug(wi_bug bug)
+{
+    return (int)wi_seeded_bug == (int)bug;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* Growth policy of "mapped": when more memory is mapped rather than chunks are moved or frees of other streams are
+ * waited for, how long chunks are, and in which region a block stands.
+ *
+ * All decisions and their numbers are in growth_policy.c. They are arithmetic on what the caller has seen: nothing
+ * here takes a lock, calls the driver, or reads the clock. tests/core/growth_policy.c has a test for each rule.
+ *
+ * Invariants: move_tokens and wait_left never exceed their caps. */
+#ifndef WI_GROWTH_POLICY_H
+#define WI_GROWTH_POLICY_H
+
+#include "memory/resource.h"
+#include "memory/space/extents.h"
+
+/* Long-lived blocks stand apart from short-lived ones, so that these leave whole chunks behind. Small blocks have
+ * chunks of their own, so that they do not keep large chunks in use. */
+enum { WI_LONG_LIVED = 0, WI_SHORT_LIVED = 1, WI_SMALL = 2, WI_REGIONS = WI_SIZE_INDEXES };
+
+/* What the policy remembers. */
+typedef struct wi_growth_policy {
+    uint64_t move_tokens;  /* a token bucket: allocations earn tokens, moves cost some */
+    uint64_t excess_moves; /* strain: how much more was moved lately than is worth it */
+    uint64_t allocations;  /* up to which tokens have been earned */
+    unsigned wait_percent; /* of the time may be spent on waits for other streams; 0: none */
+    uint64_t wait_left;    /* nanoseconds of that, saved up */
+    uint64_t wait_at;      /* when that was so */
+} wi_growth_policy;
+
+/* What the policy looks at; bytes where nothing else is said. */
+typedef struct wi_growth_view {
+    uint64_t granule;
+    uint64_t held, creatable; /* by the ledger; granules that the budget and the device leave */
+    uint64_t in_use, peak_in_use;
+    uint64_t most_partly;  /* chunks that were partly in use at a time, at the most */
+    unsigned stream_lists; /* streams in whose order memory is free */
+} wi_growth_view;
+
+void wi_growth_begin(wi_growth_policy *policy, unsigned wait_percent, uint64_t now);
+
+/* Regions. The block's own, and all that it may stand in: their count, and the list, own first. */
+unsigned wi_growth_region(const wi_placement *placement);
+unsigned wi_growth_regions(const wi_placement *placement, const unsigned **list);
+
+/* Chunks. How long new ones are where so many granules are created at once, in granules. */
+uint64_t wi_growth_chunk(const wi_growth_view *view, uint64_t fresh);
+
+/* Moves. How many granules may be created for a request of so many bytes before a move of idle chunks is preferred. */
+uint64_t wi_growth_soft_limit(const wi_growth_policy *policy, const wi_growth_view *view, uint64_t bytes);
+/* The ledger has counted so many allocations by now: they earn tokens, and excess is forgotten. */
+void wi_growth_earn(wi_growth_policy *policy, uint64_t allocations);
+/* A batch of chunks is moved for one block. */
+void wi_growth_pay(wi_growth_policy *policy);
+/* How many granules a place over several holes may lack instead of a plan that lacks `missing`. */
+uint64_t wi_growth_fill(uint64_t missing);
+
+/* Waits. Whether the request may wait for what `others` more streams have freed. */
+bool wi_growth_may_wait(const wi_placement *placement, unsigned others);
+/* Time has passed, of which a share may be spent on waits. */
+void wi_growth_earn_wait(wi_growth_policy *policy, uint64_t now);
+/* Until when a request waits that begins now, and that waits for `most` nanoseconds in any case. */
+uint64_t wi_growth_wait_until(const wi_growth_policy *policy, uint64_t now, uint64_t most);
+void wi_growth_pay_wait(wi_growth_policy *policy, uint64_t nanoseconds);
+
+/* The device. It refused `missing` granules and says that it has `available`: what is believed until the request is
+ * over. */
+uint64_t wi_growth_device_has(uint64_t available, uint64_t missing);
+
+#endif

@@ -1,0 +1,186 @@
+/* Inspection: where memory lies, statistics under PyTorch's names, what the guard found. */
+#include "memory/adaptors/guard.h"
+#include "memory/ledger/gauges.h"
+#include "memory/space/chunks.h"
+#include "memory/space/layout.h"
+#include "runtime/runtime.h"
+
+const char *weir_span_state_name(weir_span_state state)
+{
+    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "parked", "promised", "free",
+                                                       "ordered", "kept",    "spare",  "busy"};
+    return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
+}
+
+/* The ledger is read within the same moment. */
+static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
+{
+    wi_members_lock(&runtime->ledger);
+    for (wi_member *h = runtime->ledger.first_member; h; h = h->next)
+        wi_layout_add(layout, h->base);
+    *held = wi_ledger_look(&runtime->ledger).held;
+    wi_members_unlock(&runtime->ledger);
+}
+
+static weir_layout_totals inspect_add_up(const wi_layout *layout, uint64_t held)
+{
+    weir_layout_totals t = {
+        .struct_size = sizeof t, .held = held, .segments = layout->segment_count, .spans = layout->span_count};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < layout->span_count; i++) {
+        t.bytes[layout->spans[i].state] += layout->spans[i].bytes;
+        sum += layout->spans[i].bytes;
+    }
+    wi_assert(sum <= held);
+    t.in_hand = held - sum;
+    return t;
+}
+
+static void inspect_tell(const wi_layout *layout, weir_layout_fn fn, void *user)
+{
+    const weir_span *span = layout->spans;
+    for (size_t i = 0; i < layout->segment_count; i++)
+        for (uint32_t k = 0; k < layout->segments[i].spans; k++)
+            fn(&layout->segments[i], span++, user);
+}
+
+weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *user, weir_layout_totals *out)
+{
+    WI_ENTER();
+    if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
+        return weir_fail(WEIR_ERR_INVALID, "weir_layout_walk: NULL, or member struct_size is not set");
+    wi_layout layout = {0};
+    uint64_t held;
+    (void)wi_runtime_reap(runtime);
+    copy_all(runtime, &layout, &held);
+    weir_status status =
+        layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name)
+                      : WEIR_OK;
+    if (status == WEIR_OK && out) {
+        weir_layout_totals totals = inspect_add_up(&layout, held);
+        wi_copy_out(out, out->struct_size, &totals, sizeof totals);
+    }
+    if (status == WEIR_OK && fn)
+        inspect_tell(&layout, fn, user);
+    wi_layout_clear(&layout);
+    return status;
+}
+
+/* Statistics ------------------------------------------------------------------------------------------------------- */
+
+/* Statistics in PyTorch's names: the ledger's gauges, and those of the resource that cuts segments. */
+
+/* Calls fn for those of the resource; they are under its lock. */
+static void each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
+{
+    wi_resource *base = runtime->resource->base;
+    if (!base->idle)
+        return;
+    wi_resource_lock(base);
+    fn(&base->idle->split);
+    fn(&base->idle->split_segments);
+    wi_resource_unlock(base);
+}
+
+weir_status weir_memory_stats_read(weir_runtime *runtime, weir_memory_stats *out)
+{
+    WI_ENTER();
+    if (!runtime || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_memory_stats_read: NULL, or member struct_size is not set");
+    weir_memory_stats stats = {.struct_size = sizeof stats};
+    wi_resource *base = runtime->resource->base;
+    (void)wi_runtime_reap(runtime);
+    wi_resource_lock(base); /* one moment for both */
+    wi_ledger_gauges(&runtime->ledger, &stats);
+    if (base->idle) {
+        stats.inactive_split_bytes = base->idle->split;
+        stats.inactive_split = base->idle->split_segments;
+    }
+    wi_resource_unlock(base);
+    wi_copy_out(out, out->struct_size, &stats, sizeof stats);
+    return WEIR_OK;
+}
+
+weir_status weir_reset_peaks(weir_runtime *runtime)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_reset_peaks: NULL");
+    wi_ledger_reset_peaks(&runtime->ledger);
+    each_split(runtime, wi_gauge_forget_peak);
+    return WEIR_OK;
+}
+
+weir_status weir_reset_accumulated(weir_runtime *runtime)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_reset_accumulated: NULL");
+    wi_ledger_reset_accumulated(&runtime->ledger);
+    each_split(runtime, wi_gauge_forget_past);
+    return WEIR_OK;
+}
+
+/* Guards ----------------------------------------------------------------------------------------------------------- */
+
+/* weir/guard.h: finds the guard in a runtime's stack, and asks it. */
+
+static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard **out)
+{
+    WI_ENTER();
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+    *out = wi_guard_in(runtime->resource);
+    if (*out)
+        return WEIR_OK;
+    char stack[200];
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "%s has no guard in its stack %s; WEIR_POISON=1 or WEIR_RESOURCE=guard(mapped) adds it",
+                     runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
+}
+
+/* An array whose first element says how long each is. */
+static weir_status check_array(const char *call, const size_t *first, size_t capacity)
+{
+    if (capacity == 0 || (first && *first >= 2 * sizeof(size_t)))
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_INVALID, "%s: NULL, or member struct_size is not set", call);
+}
+
+weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports, size_t capacity, size_t *count)
+{
+    wi_guard *guard;
+    weir_status status = find_guard(runtime, "weir_guard_reports", &guard);
+    if (status == WEIR_OK)
+        status = check_array("weir_guard_reports", (const size_t *)reports, capacity);
+    if (status == WEIR_OK) {
+        (void)wi_runtime_reap(runtime); /* what the device is past has been looked at then */
+        wi_guard_reports(guard, reports, capacity, count);
+    }
+    return status;
+}
+
+weir_status weir_guard_check(weir_runtime *runtime)
+{
+    wi_guard *guard;
+    weir_status status = find_guard(runtime, "weir_guard_check", &guard);
+    return status == WEIR_OK ? wi_guard_check(guard) : status;
+}
+
+weir_status weir_guard_leaks(weir_runtime *runtime, weir_guard_leak *leaks, size_t capacity, size_t *count)
+{
+    wi_guard *guard;
+    weir_status status = find_guard(runtime, "weir_guard_leaks", &guard);
+    if (status == WEIR_OK)
+        status = check_array("weir_guard_leaks", (const size_t *)leaks, capacity);
+    return status == WEIR_OK ? wi_guard_leaks(guard, leaks, capacity, count) : status;
+}
+
+weir_status weir_guard_leak_sums(weir_runtime *runtime, weir_guard_leak_sum *sums, size_t capacity, size_t *count)
+{
+    wi_guard *guard;
+    weir_status status = find_guard(runtime, "weir_guard_leak_sums", &guard);
+    if (status == WEIR_OK)
+        status = check_array("weir_guard_leak_sums", (const size_t *)sums, capacity);
+    return status == WEIR_OK ? wi_guard_leak_sums(guard, sums, capacity, count) : status;
+}
