@@ -119,10 +119,10 @@ static weir_status allocate_weights(weir_engine_model *model)
     request.bytes = model->weight_bytes;
     request.memory_class = WEIR_CLASS_WEIGHTS;
     if (model->reserved_bytes > 0)
-        status = weir_reserve(model->client, model->reserved_bytes, 0, &request.reservation);
+        status = weir_reservation_create(model->client, model->reserved_bytes, 0, &request.reservation);
     if (status == WEIR_OK)
         status = weir_alloc_with(model->client, &request, &block);
-    weir_status released = weir_reservation_release(request.reservation);
+    weir_status released = weir_reservation_destroy(request.reservation);
     model->weights = block.pointer;
     return status == WEIR_OK ? released : status;
 }
