@@ -180,7 +180,7 @@ static struct option *getopt_table(const arg *options, size_t count)
     return table;
 }
 
-/* An option whose meaning depends on others, or on the words. */
+/* An option whose meaning depends on others, or on the operands. */
 typedef struct late {
     const arg *option;
     const char *value;
@@ -222,8 +222,8 @@ int args_read(const args_table *all, int argc, char **argv, void *to, uint64_t *
     int status = read_options(all, argc, argv, to, &kept, &given);
     if (seen != NULL)
         *seen = given;
-    if (status < 0 && all->read_words != NULL)
-        status = all->read_words(argv + optind, (size_t)(argc - optind), to);
+    if (status < 0 && all->read_operands != NULL)
+        status = all->read_operands(argv + optind, (size_t)(argc - optind), to);
     else if (status < 0 && optind < argc)
         status = cli_usage(all->verb, "%s takes no word '%s'", all->verb, argv[optind]);
     for (size_t i = 0; status < 0 && i < kept.count; i++)

@@ -16,7 +16,7 @@ typedef enum arg_type {
     ARG_NUMBER, /* a uint64_t from arg.least to arg.most */
     ARG_COUNT,  /* an unsigned from arg.least to arg.most */
     ARG_CALL,   /* whatever arg.read does */
-    ARG_LATE    /* the same, once all options and words have been read */
+    ARG_LATE    /* the same, once all options and operands have been read */
 } arg_type;
 
 typedef struct arg arg;
@@ -37,8 +37,8 @@ typedef struct args_table {
     const char *about; /* in the help before the options, and after them; may be NULL */
     const arg *options;
     const char *notes;
-    /* Reads the words that are no options; NULL: there may be none. Answers as arg.read. */
-    int (*read_words)(char **words, size_t count, void *to);
+    /* Reads the operands, which are no options; NULL: there may be none. Answers as arg.read. */
+    int (*read_operands)(char **operands, size_t count, void *to);
 } args_table;
 
 /* Reads the arguments into the verb's structure, which has its defaults. *seen, unless NULL, gets a bit for each option

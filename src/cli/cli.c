@@ -36,17 +36,17 @@ int cli_fail(const char *format, ...)
 }
 
 /* As getopt_long reads it; no verb has another option that begins so. */
-static bool asks_for_json(char **words)
+static bool asks_for_json(char **argv)
 {
-    for (; *words != NULL && strcmp(*words, "--") != 0; words++)
-        if (strlen(*words) > 2 && strncmp(*words, "--json", strlen(*words)) == 0)
+    for (; *argv != NULL && strcmp(*argv, "--") != 0; argv++)
+        if (strlen(*argv) > 2 && strncmp(*argv, "--json", strlen(*argv)) == 0)
             return true;
     return false;
 }
 
-int cli_end(int status, char **words)
+int cli_end(int status, char **argv)
 {
-    if (status == CLI_FAILED && !has_answered && last_failure != NULL && asks_for_json(words))
+    if (status == CLI_FAILED && !has_answered && last_failure != NULL && asks_for_json(argv))
         (void)cli_print_json(json_pack("{s:{s:o}}", "error", "detail", text_json(last_failure)));
     free(last_failure);
     last_failure = NULL;

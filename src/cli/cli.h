@@ -36,9 +36,9 @@ int cli_usage(const char *verb, const char *format, ...) WEIR_PRINTF(2, 3);
 /* Writes one JSON object on standard output and takes the reference. Answers CLI_OK, or CLI_FAILED with its line. */
 int cli_print_json(json_t *object);
 
-/* Ends a verb that was called with these words, up to a NULL. If it failed without an answer though --json was given,
- * the answer is {error: {detail}} with the last text of cli_fail. Answers `status`. */
-int cli_end(int status, char **words);
+/* Ends a verb that was called with these arguments, up to a NULL. If it failed without an answer though --json was
+ * given, the answer is {error: {detail}} with the last text of cli_fail. Answers `status`. */
+int cli_end(int status, char **argv);
 
 /* Flushes standard output; output that cannot be written is a failure. */
 int cli_flush(int status);

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_ERR_SYSTEM says why not. */
+/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_ERR_SYSTEM says why
+ * not. */
 weir_status output_file_check(const char *path, const char *what);
 
 /* `what` is for the detail: "the trace", "the report"; "" for none. NULL with WEIR_ERR_SYSTEM set in the detail. */

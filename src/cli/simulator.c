@@ -22,30 +22,30 @@ static char *find(void)
 }
 
 /* Its path, then the arguments. The caller frees the list. */
-static char **words_of(char *path, const char *const *argv)
+static char **command_of(char *path, const char *const *argv)
 {
     size_t count = 0;
     while (argv[count] != NULL)
         count++;
-    char **words = text_zeroed(count + 2, sizeof *words);
-    words[0] = path;
-    memcpy(words + 1, argv, count * sizeof *words);
-    return words;
+    char **command = text_zeroed(count + 2, sizeof *command);
+    command[0] = path;
+    memcpy(command + 1, argv, count * sizeof *command);
+    return command;
 }
 
 int simulator_become(char **argv)
 {
-    char *path = find(), **words = words_of(path, (const char *const *)argv);
-    execv(path, words);
+    char *path = find(), **command = command_of(path, (const char *const *)argv);
+    execv(path, command);
     int status =
         cli_fail("the simulated device is the program weir-sim's, and %s cannot be run: %s", path, strerror(errno));
-    free(words);
+    free(command);
     free(path);
     return status;
 }
 
 /* Standard output into a pipe, whose other end is the answer; -1: it could not be started. */
-static int start(const char *path, char **words, pid_t *child)
+static int start(const char *path, char **command, pid_t *child)
 {
     int ends[2], error = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
     if (error == 0) {
@@ -53,7 +53,7 @@ static int start(const char *path, char **words, pid_t *child)
         posix_spawn_file_actions_init(&files);
         posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
         posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-        error = posix_spawn(child, path, &files, NULL, words, environ);
+        error = posix_spawn(child, path, &files, NULL, command, environ);
         posix_spawn_file_actions_destroy(&files);
         close(ends[1]);
         if (error != 0)
@@ -80,8 +80,8 @@ static json_t *judge(json_t *answer)
 json_t *simulator_call(const char *const *argv)
 {
     pid_t child;
-    char *path = find(), **words = words_of(path, argv);
-    int output = start(path, words, &child);
+    char *path = find(), **command = command_of(path, argv);
+    int output = start(path, command, &child);
     FILE *file = output >= 0 ? fdopen(output, "r") : NULL;
     json_t *answer = file != NULL ? json_loadf(file, 0, NULL) : NULL;
     if (file != NULL)
@@ -90,7 +90,7 @@ json_t *simulator_call(const char *const *argv)
         close(output);
     if (output >= 0)
         waitpid(child, NULL, 0);
-    free(words);
+    free(command);
     free(path);
     return output >= 0 ? judge(answer) : NULL;
 }

@@ -58,8 +58,9 @@ static bool has_any(const weir_engine *engine)
 static void remark_missing(check_engine *out, const weir_engine *engine)
 {
     weir_engine_provider provider;
-    bool told = find_provider(engine, "cpu", &provider) || engine_provider_at(engine, 0, &provider) == WEIR_OK;
-    remark(out, "the engine %s cannot run a model here: %s", out->name, told ? provider.missing : "it has no provider");
+    bool known = find_provider(engine, "cpu", &provider) || engine_provider_at(engine, 0, &provider) == WEIR_OK;
+    remark(out, "the engine %s cannot run a model here: %s", out->name,
+           known ? provider.missing : "it has no provider");
 }
 
 /* Remarks on a provider that the manifest names and that is not here. */
@@ -319,14 +320,14 @@ typedef struct check_args {
     bool clears, json;
 } check_args;
 
-static int read_path(char **words, size_t count, void *to)
+static int read_path(char **operands, size_t count, void *to)
 {
     check_args *args = to;
     if (args->clears)
         return count == 0 ? -1 : cli_usage("check", "--clear takes no manifest");
     if (count != 1)
         return cli_usage("check", count == 0 ? "which manifest?" : "one manifest at a time");
-    args->path = words[0];
+    args->path = operands[0];
     return args->path[0] != '\0' ? -1 : cli_usage("check", "'' is no manifest or model");
 }
 
@@ -349,7 +350,7 @@ static const args_table arguments = {
         "('weir options') bound what stays by itself.",
     .options = option_list,
     .notes = "Exit status: 0 it is good; 1 it has problems, or cannot be read; 2 bad usage.",
-    .read_words = read_path};
+    .read_operands = read_path};
 
 int verb_check(int argc, char **argv)
 {

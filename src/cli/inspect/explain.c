@@ -195,12 +195,12 @@ typedef struct explain_args {
     bool json;
 } explain_args;
 
-static int read_model(char **words, size_t count, void *to)
+static int read_model(char **operands, size_t count, void *to)
 {
     explain_args *args = to;
     if (count != 1)
         return cli_usage("explain", count == 0 ? "which manifest or model?" : "one manifest or model at a time");
-    args->model = words[0];
+    args->model = operands[0];
     return args->model[0] != '\0' ? -1 : cli_usage("explain", "'' is no manifest or model");
 }
 
@@ -224,7 +224,7 @@ static const args_table arguments = {
         "MODEL is a file, or the name of one in the store's models/. Defaults of --policy and --order: WEIR_POLICY "
         "and WEIR_PROVIDERS.\n\n"
         "Exit status: 0; 1 nothing is accepted, or the model cannot be looked at; 2 bad usage.",
-    .read_words = read_model};
+    .read_operands = read_model};
 
 /* The model could not be looked at; the detail says why. */
 static int fail(const explain_args *args)

@@ -81,7 +81,7 @@ static int read_seconds(const arg *option, const char *value, void *to)
     return cli_usage("plan", "--seconds %s: a number above 0 is wanted", value);
 }
 
-static int read_file_name(char **words, size_t count, void *to)
+static int read_file_name(char **operands, size_t count, void *to)
 {
     plan_args *args = to;
     if (args->csv && args->json)
@@ -90,8 +90,8 @@ static int read_file_name(char **words, size_t count, void *to)
         return cli_usage("plan", "--places belongs to --json");
     if (count != 1)
         return count == 0 ? cli_usage("plan", "which file?")
-                          : cli_usage("plan", "one file at a time: %s", words[count - 1]);
-    args->file = engine_file_named(words[0]);
+                          : cli_usage("plan", "one file at a time: %s", operands[count - 1]);
+    args->file = engine_file_named(operands[0]);
     return -1;
 }
 
@@ -130,7 +130,7 @@ static const args_table arguments = {
         "  a plan that was saved: it is checked, and shown as it is.",
     .options = option_list,
     .notes = "Exit status: 0; 1 it failed, with one line on standard error; 2 bad usage.",
-    .read_words = read_file_name};
+    .read_operands = read_file_name};
 
 static void clear_args(plan_args *args)
 {

@@ -80,8 +80,8 @@ static weir_status read_held(const char *path, uint64_t *held)
 /* The most that weir's allocator holds for the same trace, on the simulated device without a budget. */
 static weir_status replay(const char *path, uint64_t *held)
 {
-    const char *const words[] = {"replay", "--json", "--", path, NULL};
-    json_t *answer = simulator_call(words);
+    const char *const command[] = {"replay", "--json", "--", path, NULL};
+    json_t *answer = simulator_call(command);
     if (answer == NULL)
         return WEIR_ERR_SYSTEM;
     *held = (uint64_t)json_integer_value(json_object_get(answer, "peak_reserved"));

@@ -374,10 +374,10 @@ typedef struct replay_args {
     bool min_cap, json;
 } replay_args;
 
-static int read_traces(char **words, size_t count, void *to)
+static int read_traces(char **operands, size_t count, void *to)
 {
     replay_args *args = to;
-    args->traces = words;
+    args->traces = operands;
     args->count = count;
     return count > 0 ? -1 : cli_usage("replay", "which trace?");
 }
@@ -432,7 +432,7 @@ static const args_table arguments = {
         "Each stream of the trace is a stream of its own; nothing is put on the streams but what --lag puts there.",
     .options = option_list,
     .notes = "Exit status: 0; 1 also where an allocation was refused, or no cap was found; 2 bad usage.",
-    .read_words = read_traces};
+    .read_operands = read_traces};
 
 /* Replays ---------------------------------------------------------------------------------------------------------- */
 

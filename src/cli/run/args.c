@@ -312,7 +312,7 @@ static const args_table arguments = {
         "model is its file's name; the second of the same name is NAME#2.\n\n"
         "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
         "docs/guide/run.md has examples.",
-    .read_words = read_models};
+    .read_operands = read_models};
 
 int run_args_read(int argc, char **argv, run_args *out)
 {

@@ -83,8 +83,8 @@ static bool predict_total(const model_run *m, uint64_t *total)
     load.place_count = 1;
     load.settings = m->args->settings;
     load.setting_count = m->args->setting_count;
-    bool told = engine->plan(&load, &plan) == WEIR_OK, exact = told;
-    for (int i = 0; told && i < WEIR_CLASS_COUNT; i++) {
+    bool predicted = engine->plan(&load, &plan) == WEIR_OK, exact = predicted;
+    for (int i = 0; predicted && i < WEIR_CLASS_COUNT; i++) {
         exact = exact && plan.exact[i];
         *total += plan.bytes[i];
     }

@@ -22,10 +22,10 @@ bool measure_device_taken(weir_runtime *runtime, uint64_t *taken)
     void *ignored;
     if (!cuda_find(wanted, sizeof wanted / sizeof wanted[0]) || push(weir_runtime_native(runtime)) != 0)
         return false;
-    bool told = info(&available, &total) == 0;
+    bool known = info(&available, &total) == 0;
     pop(&ignored);
     *taken = total - available;
-    return told;
+    return known;
 }
 
 bool measure_is_device(const weir_runtime *runtime)

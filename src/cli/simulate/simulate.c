@@ -52,7 +52,7 @@ static json_t *finding_json(const race_finding *f)
                      text_json(f->text));
 }
 
-/* As other findings are told: the kind, then the text. */
+/* As other findings are reported: the kind, then the text. */
 static json_t *first_json(const race_finding *f)
 {
     char *text = text_print("%s: %s", race_kind_name(f->kind), f->text);
