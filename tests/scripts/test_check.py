@@ -100,6 +100,18 @@ class Preparing(unittest.TestCase):
         self.assertEqual((failed, len(called)), (1, 1))
 
 
+class Patterns(unittest.TestCase):
+    def test_ctest_takes_those_of_every_suite(self):
+        for name, suite in check.SUITES.items():
+            for long in (False, True):
+                check.pattern_left_out(name, suite, long)
+
+    def test_one_of_too_many_groups_is_refused(self):
+        suite = check.Suite("", "debug", names="|".join(["(a)"] * 10))
+        with self.assertRaisesRegex(ValueError, "groups"):
+            check.pattern_left_out("some", suite, False)
+
+
 class Fixtures(unittest.TestCase):
     def of(self, *tests):
         listing = json.dumps({"tests": [{"name": name, "properties": [{"name": key, "value": value}]}
