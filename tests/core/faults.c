@@ -185,7 +185,7 @@ static void run_round(scenario *s)
     wait_for(s, 1);
     take_block(s, 0, 12 * GRANULE, 0, WEIR_CLASS_WEIGHTS, WEIR_ALLOC_ZEROED);
     resize_block(s, s->count - 1, 14 * GRANULE, 0);
-    uint64_t released;
+    uint64_t released = 0;
     done(s, trim_keeping(s->runtime, 2 * GRANULE, &released));
     weir_trim_report report = WEIR_INIT(weir_trim_report);
     weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
@@ -382,7 +382,7 @@ static void spare_handles(void **state)
     fault.fail_at = fault.calls + 1; /* after the create comes the map */
     fails(WEIR_ERR_DRIVER, weir_alloc(client, 9 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p));
     assert_int_equal(take_snapshot(runtime).device.spare, 9 * GRANULE);
-    uint64_t released;
+    uint64_t released = 0;
     ok(trim_keeping(runtime, 5 * GRANULE + 1, &released));
     assert_int_equal(released, 4 * GRANULE);
     assert_int_equal(take_snapshot(runtime).device.spare, 5 * GRANULE);
@@ -397,7 +397,7 @@ static void spare_handles(void **state)
 
 static void *trim_all(void *user)
 {
-    uint64_t released;
+    uint64_t released = 0;
     return trim_keeping(user, 0, &released) == WEIR_OK ? NULL : user;
 }
 
@@ -474,7 +474,7 @@ static void destroying_waits_for_work_on_its_memory(void **state)
 static void *use_all_of_it(void *user)
 {
     for (int i = 0; i < 200; i++) {
-        uint64_t released;
+        uint64_t released = 0;
         void *p;
         if (weir_alloc(user, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) != WEIR_OK ||
             weir_free(user, p, WEIR_STREAM_HOST) != WEIR_OK ||

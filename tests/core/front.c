@@ -447,7 +447,7 @@ static void another_threads_blocks_are_given_up(void **state)
     end_turn(&t, thread);
     assert_int_equal(thread_cached(f), 0); /* the thread has ended */
     begin_turn(&t, f, &thread);
-    uint64_t released;
+    uint64_t released = 0;
     ok(trim_keeping(f->runtime, 0, &released));
     assert_int_equal(take_snapshot(f->runtime).device.held, 0);
     end_turn(&t, thread);

@@ -79,7 +79,7 @@ static void look_around(uint64_t *random)
     }
     expect(count == stats.clients && count < 20 && live == stats.live && pending == stats.pending);
     expect(stats.held == stats.live + stats.pending + stats.cached + stats.spare && stats.held <= stats.budget);
-    uint64_t released;
+    uint64_t released = 0;
     if (next_random(random) % 4 == 0)
         expect(trim_keeping(runtime, next_random(random) % (4 * MIB), &released) == WEIR_OK);
     weir_status status = weir_runtime_set_budget(runtime, (8 + next_random(random) % 8) * MIB);

@@ -280,7 +280,7 @@ static void what_the_device_is_not_past_stays(void **state)
 static void what_the_driver_does_not_take_back(void **state)
 {
     (void)state;
-    uint64_t released;
+    uint64_t released = 0;
     fixture f = start(128 * MIB);
     char *p = take(&f, 4096);
     give(&f, p);

@@ -194,7 +194,7 @@ static void nobody_else_gets_them(void **state)
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, 2 * BLOCK, f->b, WEIR_CLASS_KV, &none));
     ok(weir_capture_end(f->b));
     ok(weir_option_set("wait", NULL));
-    uint64_t released;
+    uint64_t released = 0;
     ok(trim_keeping(f->runtime, 0, &released));
     assert_int_equal(pending(f), BUDGET - BLOCK);
 }

@@ -249,17 +249,17 @@ static weir_status chunks_begin(job *j)
     return WEIR_OK;
 }
 
-wi_extent *wi_chunks_make_busy(const wi_map_plan *g)
+wi_extent *wi_chunks_make_busy(const wi_map_plan *plan)
 {
-    wi_region *region = g->region;
-    wi_extent *extent = g->first;
-    while (extent->offset + extent->bytes <= g->low)
+    wi_region *region = plan->region;
+    wi_extent *extent = plan->first;
+    while (extent->offset + extent->bytes <= plan->low)
         extent = extent->next;
-    if (g->low > extent->offset)
-        extent = wi_region_cut(region, extent, g->low);
-    for (wi_extent *e = extent; e && e->offset < g->high; e = extent->next) {
-        if (e->offset + e->bytes > g->high)
-            wi_region_cut(region, e, g->high);
+    if (plan->low > extent->offset)
+        extent = wi_region_cut(region, extent, plan->low);
+    for (wi_extent *e = extent; e && e->offset < plan->high; e = extent->next) {
+        if (e->offset + e->bytes > plan->high)
+            wi_region_cut(region, e, plan->high);
         wi_region_set(region, e, WI_BUSY);
         if (e != extent)
             wi_region_merge_busy(region, extent);
@@ -502,38 +502,38 @@ static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint
     return WEIR_OK;
 }
 
-weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *b, uint64_t first)
+weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 {
     wi_resource *r = &mapped->resource;
-    wi_chunk *rest = wi_chunk_new(), old = *b;
+    wi_chunk *rest = wi_chunk_new(), old = *chunk;
     weir_status status =
         rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : chunks_no_memory();
     if (status != WEIR_OK) {
         free(rest);
         return status;
     }
-    *rest = (wi_chunk){.region = b->region};
-    wi_extent *busy = chunks_seize(b, NULL);
+    *rest = (wi_chunk){.region = chunk->region};
+    wi_extent *busy = chunks_seize(chunk, NULL);
     chunks_go_to_driver(mapped);
-    status = r->driver->unmap(r->device, chunk_address(b), chunk_bytes(b, mapped), 1, &b->handle);
+    status = r->driver->unmap(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
     bool remade = status == WEIR_OK;
     if (remade)
-        status = chunks_remake(mapped, b, rest, first);
+        status = chunks_remake(mapped, chunk, rest, first);
     chunks_come_back(mapped);
     wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
-        uint64_t lost = (old.count - b->count - rest->count) * mapped->granule;
+        uint64_t lost = (old.count - chunk->count - rest->count) * mapped->granule;
         old.occupied = 1;
-        old.before = b->before; /* which may have changed meanwhile */
-        old.behind = b->behind;
+        old.before = chunk->before; /* which may have changed meanwhile */
+        old.behind = chunk->behind;
         chunks_leave(mapped, &old);
         wi_ledger_unmapped(r->ledger, lost);
         wi_ledger_release(r->ledger, lost);
-        wi_ledger_segments(r->ledger, (b->count > 0) + (rest->count > 0), 1);
-        if (b->count > 0)
-            chunks_enter(mapped, b, old.region, old.first);
+        wi_ledger_segments(r->ledger, (chunk->count > 0) + (rest->count > 0), 1);
+        if (chunk->count > 0)
+            chunks_enter(mapped, chunk, old.region, old.first);
         else
-            free(b);
+            free(chunk);
         if (rest->count > 0)
             chunks_enter(mapped, rest, old.region, rest->first);
     }

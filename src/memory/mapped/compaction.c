@@ -353,7 +353,7 @@ static weir_status carry_out(wi_mapped *m, wi_region *region, const wi_place *p,
 weir_status wi_compact(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, uint64_t *start,
                        wi_extent **busy)
 {
-    wi_place place;
+    wi_place place = {0};
     if (!wi_place_find(region, want, compact_obtainable(mapped), &place))
         return WEIR_ERR_NO_ROOM;
     *start = place.start;
@@ -365,7 +365,7 @@ weir_status wi_compact_fill(wi_mapped *mapped, wi_region *region, const wi_fit_r
 {
     uint64_t most = wi_growth_fill(plan->missing);
     bool moves = plan->taken_count > 0 || plan->cut, short_of = wi_chunks_creatable(mapped, NULL) < plan->missing;
-    wi_place place;
+    wi_place place = {0};
     if (!moves || !short_of || !wi_place_fill(region, want, most, &place) || place.cost > compact_obtainable(mapped))
         return WEIR_ERR_NO_ROOM;
     weir_status status = carry_out(mapped, region, &place, busy);
