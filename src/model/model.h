@@ -138,10 +138,10 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference);
 
 /* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
 wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered);
-const weir_model_details *wi_info_copy_get(const wi_info_copy *about);
+const weir_model_details *wi_info_copy_get(const wi_info_copy *copy);
 /* In a list; NULL: not there. */
 const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, bool answered);
-void wi_info_copy_add(wi_info_copy **list, wi_info_copy *about);
+void wi_info_copy_add(wi_info_copy **list, wi_info_copy *copy);
 void wi_info_copy_free(wi_info_copy *list);
 
 #endif
