@@ -19,9 +19,10 @@
 
 WEIR_BEGIN
 
-/* Raised when a member is added at the end; weir accepts a table whose abi is at most its own, and leaves alone what
- * lies beyond the table's `struct_size`. */
-enum { WEIR_ENGINE_ABI = 2 };
+/* Raised when the table gets a member at the end, or a structure here changes. weir takes tables from
+ * WEIR_ENGINE_ABI_OLDEST on, the last version at which plug-ins and weir understood a structure differently (3: places
+ * by class in weir_engine_plan), up to its own, and leaves alone what lies beyond a table's `struct_size`. */
+enum { WEIR_ENGINE_ABI = 3, WEIR_ENGINE_ABI_OLDEST = 3 };
 
 typedef struct weir_engine_model weir_engine_model; /* the engine's own */
 

@@ -1,7 +1,7 @@
 /* weir/manifest.h: what a model is and what it wants, as plain data.
  *
  * A manifest is written by hand (fill the structure), or read from a JSON file, a package or a model file by
- * libweir-manifest (weir/manifest.h). Every member but `version` is enforced by the choice (weir/select.h) or the
+ * libweir-manifest. Every member but `version` is enforced by the choice (weir/select.h) or the
  * load; what weir cannot enforce is refused where the manifest is read. */
 #ifndef WEIR_MANIFEST_H
 #define WEIR_MANIFEST_H
@@ -53,7 +53,7 @@ typedef struct weir_manifest {
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* Manifests, packages and model files, read into the plain data of weir/manifest.h.
+/* Manifests, packages and model files, read into the plain data above.
  *
  * These functions are in a library of their own, libweir-manifest (pkg-config weir-manifest, CMake
  * weir::weir_manifest), so that libweir needs no reader of JSON. What can be read:

@@ -1,4 +1,4 @@
-/* weir/memory.h: allocation and free, in stream order.
+/* weir/memory.h: allocation, free and resizing in stream order; what a block is; why a request was refused.
  *
  * A block allocated on a stream may be used by work put on that stream afterwards. A free is ordered on its stream:
  * work queued there before it still finds the block. The next block on the same stream may have the bytes at once, as
@@ -55,11 +55,11 @@ typedef struct weir_request {
 } weir_request;
 
 /* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL
- * and nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir/memory.h has the numbers), WEIR_ERR_INVALID (a class
+ * and nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir_refusal_last has the numbers), WEIR_ERR_INVALID (a class
  * or client that is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER,
  * WEIR_ERR_FORKED. May block while the driver maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to
  * the option `wait` (default 1 s) before it would be refused; and 10 ms at most, where other streams have freed
- * something, before more memory would be held than was in use (the option `patience`: percent of the time). Any
+ * something, before more memory would be held than was in use (the option `reuse_wait`: percent of the time). Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
@@ -99,8 +99,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_bl
  * a resource whose memory has no parts keeps the tail for the block (weir/runtime.h, WEIR_FEATURE_SHRINKS). Growing
  * works where the range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there,
  * WEIR_ERR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. What the client's scrub policy asks for is
- * done to the new part alone, on `stream`, or at once where another stream has used the block; if it cannot be, the
- * block keeps its length. Zero bytes is WEIR_ERR_INVALID (free it instead). Other errors as weir_free. */
+ * done to the new part alone: on `stream` where that is the block's own and no other has used it, else at once. If it
+ * cannot be, the block keeps its length: WEIR_ERR_NO_ROOM also where the new part has to be zeroed at once and work
+ * that stands before the block on its own stream may still write it (segments leaves bytes behind a block). Zero bytes is WEIR_ERR_INVALID (free it instead). Other errors as weir_free. */
 WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
 
 typedef enum weir_block_state {

@@ -60,8 +60,8 @@ WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 
 /* A model that was chosen for, and that moves on to the next candidate when one fails.
  *
- * weir_model_create (weir/model.h) loads exactly what it is told. weir_model_create_chosen asks weir/select.h and
- * tries the accepted candidates by rank. A model that it made is used by the functions of weir/model.h as any other.
+ * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and
+ * tries the accepted candidates by rank. A model that it made is used by the functions above as any other.
  * What happens when a run fails:
  *
  *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says

@@ -1,4 +1,5 @@
-/* weir/plan.h: the buffers of a program whose lifetimes are known beforehand: what weir/plan.h places.
+/* weir/plan.h: static plans: buffers whose lifetimes are known beforehand, the offsets that fit them into one arena, and
+ * buffers from the nodes of a graph.
  *
  * Time is counted in steps from 0, in the one order in which the program's pieces of work run (its *serial
  * schedule*): a buffer is live in the steps begin … end - 1, so `begin` is the step that first writes it and `end` is
@@ -111,7 +112,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_buffers_parse_csv(const char *text, siz
 
 /* Offsets for buffers of known lifetimes, so that they fit into one arena as small as can be.
  *
- * A plan gives every buffer of a list (weir/plan.h) a *slot*: bytes [offset, offset + length) of the arena of its
+ * A plan gives every buffer of a list a *slot*: bytes [offset, offset + length) of the arena of its
  * kind of memory. The length is the buffer's size rounded up to the plan's alignment. Slots of buffers that are live
  * in one step, or in conflict, do not overlap, unless one is a view of the other or written in its place.
  *

@@ -1,4 +1,5 @@
-/* weir/pressure.h: callbacks that are asked to give something up before a request for memory waits or is refused.
+/* weir/pressure.h: giving memory up: callbacks that are asked to before a request waits or is refused; and trimming, which
+ * gives cached memory back to the driver.
  *
  * An engine that keeps memory it could do without (cached sequences, a second copy of its weights) registers a
  * function. When a request finds no memory, and nothing that costs nobody anything has helped, the functions are
@@ -47,7 +48,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_pressure_unregister(weir_runtime *runti
 /* Giving memory back to the driver, and what keeps the rest of it.
  *
  * What goes back goes back in segments (weir/stats.h) that are wholly free. Each of these calls first frees what is
- * pending and passed, and gives up what threads keep parked; none waits for work on a stream. */
+ * pending and passed, and empties the thread caches; none waits for work on a stream. */
 
 /* So much wholly free memory is kept when the device is short of it though the budget is not used up, and when the
  * budget is lowered: enough for the small change of engines, little beside a device. */

@@ -63,7 +63,7 @@ WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
 
 /* Makes frees final. At return, what was freed before the call and is known to have passed is nobody's: no thread
- * keeps it parked, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may
+ * keeps it in its cache, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may
  * be NULL) gets the bytes that were freed and are not final, 0 when there are none: so where all work before the
  * frees was waited for beforehand (weir_stream_synchronize) and nobody frees meanwhile. Bytes that were freed and
  * taken again on one stream may count each time. What the driver refuses to take back is tried again here, and is
@@ -72,7 +72,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtim
  * It waits for no work on any stream, and for no free that is made after it has begun; it does wait for threads that
  * at its start are making such frees final themselves, and for what the driver's own calls wait for (cuMemFree: the
  * resource direct, pinned and pageable memory). Inside of the log's function it waits for no thread. Order stays as
- * it was: what threads have parked is freed on its streams, behind the work that is there now. A free that follows
+ * it was: what thread caches have is freed on its streams, behind the work that is there now. A free that follows
  * the order of its stream alone has passed once an event behind it has; where there is none yet one is recorded here,
  * and what the device has not told by the end of the call is left for the next one. Blocks that are given back to
  * pools (weir/block_pool.h) are the pools' matter. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */

@@ -1,6 +1,6 @@
-/* weir/select.h: what this machine has: its processor and its GPUs, with the memory that can be had of each.
+/* weir/select.h: what this machine has, and which engine, provider and device a model gets on it.
  *
- * Asked are the system's own files (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are
+ * The machine: its processor and its GPUs, with the memory that can be had of each. Asked are the system's own files (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are
  * opened when they are there: NVML and CUDA's driver. No command is run, and no context is made on a device. Each
  * source has a time limit of its own: one that is slow or fails hides nothing of the others, and is asked again the
  * next time. */

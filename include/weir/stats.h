@@ -1,10 +1,10 @@
-/* weir/stats.h: the ledger, read in one step: who holds what.
+/* weir/stats.h: who holds what: the ledger read in one step, the same in the names of PyTorch, and where memory lies.
  *
  * Every byte of the device that weir holds is in exactly one state:
  *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
  *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
  * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
- * it; parked bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
+ * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
  * the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
  * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver
  * has given out, and never exceeds the budget. Bytes, all of them. */
@@ -18,11 +18,11 @@ WEIR_BEGIN
 /* How a request for a block came to be served: the rungs of the ladder, cheapest first. */
 typedef enum weir_rung {
     WEIR_RUNG_FIT = 0,           /* memory that was free, whoever had it last, without a call of the driver */
-    WEIR_RUNG_THREAD_CACHED = 1, /* after threads had given up what they parked */
+    WEIR_RUNG_THREAD_CACHED = 1, /* after thread caches had been emptied */
     WEIR_RUNG_COMPLETED = 2,     /* after a look at what was freed and has passed since */
-    WEIR_RUNG_SPARE = 3,         /* a spare handle was mapped */
+    WEIR_RUNG_SPARE = 3,         /* a spare chunk was mapped */
     WEIR_RUNG_CREATE = 4,        /* physical memory was taken from the driver */
-    WEIR_RUNG_REMAP = 5,         /* handles were moved from under free memory */
+    WEIR_RUNG_REMAP = 5,         /* chunks were moved from under free memory */
     WEIR_RUNG_RELIEVED = 6,      /* after an adaptor had given up what it kept back */
     WEIR_RUNG_ORDER = 7,         /* memory freed on another stream, behind which the request's stream was ordered */
     WEIR_RUNG_PRESSURE = 8,      /* after a pressure callback had made room; weir/pressure.h */
@@ -32,7 +32,7 @@ typedef enum weir_rung {
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 
-/* "fit", "parked", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number
+/* "fit", "thread_cached", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number
  * that is none. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
@@ -53,13 +53,13 @@ typedef struct weir_stats {
     /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a moment
      * before the rest. */
     uint64_t ordered;
-    uint64_t created;       /* handles of physical memory ever made, */
+    uint64_t created;       /* chunks of physical memory ever made, */
     uint64_t moved;         /* moved to where a block wanted memory, */
     uint64_t batches;       /* and times that some were moved for one block */
     uint64_t thread_cached; /* of the cached bytes */
-    uint64_t hits;          /* allocations that parked blocks served */
-    uint64_t emptied;       /* parked bytes that were given up for requests which needed them */
-    /* Blocks by the highest rung that led to them; law: hits and these add up to allocations. */
+    uint64_t hits;          /* allocations that thread caches served */
+    uint64_t emptied;       /* thread-cached bytes that were given up for requests which needed them */
+    /* Blocks by the highest rung that led to them; invariant: hits and these add up to allocations. */
     uint64_t ladder[WEIR_RUNG_MOST];
     /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
      * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
@@ -81,15 +81,15 @@ typedef struct weir_client_stats {
     uint64_t allocations, frees, refusals;
     uint64_t outside; /* weir_client_note_outside */
     char outside_method[128];
-    uint64_t thread_cached; /* live + pending + promised + parked <= maximum */
-    uint64_t hits, misses;  /* allocations that parked blocks served, and the others */
+    uint64_t thread_cached; /* live + pending + promised + thread_cached <= maximum */
+    uint64_t hits, misses;  /* allocations that thread caches served, and the others */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
  * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in
  * clients[0].struct_size; `count` (may be NULL) gets how many there are. Exact at every moment: no state is counted
- * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is parked; where several
- * do, a peak may be off by no more than the bytes that were parked for the client at that moment. Any thread. */
+ * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is thread-cached; where several
+ * do, a peak may be off by no more than the client's thread-cached bytes at that moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
@@ -110,7 +110,7 @@ typedef struct weir_gauge {
 /* PyTorch's key "allocated_bytes.all.current" is allocated_bytes.current, and so on. Bytes are as charged. */
 typedef struct weir_memory_stats {
     size_t struct_size;
-    weir_gauge allocated_bytes; /* live: in blocks that are not freed. What threads keep parked is freed */
+    weir_gauge allocated_bytes; /* live: in blocks that are not freed. What thread caches keep is freed */
     weir_gauge
         active_bytes; /* live + pending: also those that are freed and that work of their uses holds up. A free that
                                    follows its stream's order alone is not active any more, as in PyTorch */
@@ -121,7 +121,7 @@ typedef struct weir_memory_stats {
      * 0 with other resources, which do not split. */
     weir_gauge inactive_split_bytes;
     weir_gauge allocation; /* live blocks */
-    weir_gauge segment;    /* segments, as weir/stats.h has them, without what the pool of `async` keeps */
+    weir_gauge segment;    /* segments (weir_layout_walk), without what the pool of `async` keeps */
     weir_gauge active;     /* live and pending blocks; the tail that a resize cut off is one until it has passed */
     weir_gauge
         inactive_split; /* segments of which a part is in blocks and a part is not (PyTorch counts the free parts) */
@@ -130,7 +130,7 @@ typedef struct weir_memory_stats {
 } weir_memory_stats;
 
 /* One moment of it, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the peaks of what several
- * threads park and take back may be off as is said there, and requested_bytes.peak is that of a moment at which some
+ * thread caches keep and serve may be off as is said there, and requested_bytes.peak is that of a moment at which some
  * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out);
 
@@ -141,7 +141,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_reset_accumulated(weir_runtime *runtime
 
 /* Where memory lies: every segment that the driver gave, with the blocks and the free runs in it.
  *
- * A segment is what comes from the driver and goes back to it in one span: a handle with `mapped`, an allocation with
+ * A segment is what comes from the driver and goes back to it in one span: a chunk with `mapped`, an allocation with
  * `direct`, `async` and `segments`. Its spans follow each other without gaps and add up to it. A block
  * that lies over several segments has a span in each. */
 
@@ -202,7 +202,7 @@ typedef void (*weir_layout_fn)(const weir_segment *segment, const weir_span *spa
  * address. `out` (may be NULL) gets the sums. On the host, the pinned and pageable memory of other runtimes is in it.
  *
  * One moment: everything is copied with the resources locked, and told afterwards with no lock held, so that `fn` may
- * call weir, and what it is told may be past. Only what threads park and take back meanwhile (weir/stats.h) is of a
+ * call weir, and what it is told may be past. Only what thread caches keep and serve meanwhile is of a
  * moment a little later. Takes host memory for the copy and, while allocations wait, some 50 ns a span. Errors:
  * WEIR_ERR_INVALID, WEIR_ERR_SYSTEM without host memory, WEIR_ERR_FORKED; nothing was told then. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *user,

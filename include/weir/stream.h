@@ -1,4 +1,4 @@
-/* weir/stream.h: streams, the order in which a device does its work.
+/* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their pools.
  *
  * A stream is an id that carries its runtime, its place and its generation: a stale or foreign one is answered with
  * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does
@@ -71,7 +71,7 @@ WEIR_API void *weir_stream_native(weir_stream stream);
  * WEIR_ERR_STREAM_MISUSE: freeing a block on it, launches (declare them around the launch of the graph),
  * weir_use_record, waiting for it, releasing it, and allocations for which something must be queued (zeros, and all
  * of a resource that allocates in stream order). Other allocations serve without waiting; weir_copy, weir_fill and
- * weir_call become part of the graph, on drivers that capture. weir_capture_pool_begin (weir/stream.h) does the same
+ * weir_call become part of the graph, on drivers that capture. weir_capture_pool_begin does the same
  * and gives the graph memory of its own, which can be freed within. weir also looks itself whether a stream is being
  * captured, where the driver can tell, but not each time for what a thread frees and allocates there again and again;
  * begin says so beforehand, and works on every driver. The caller starts and ends the driver's own capture, inside.
@@ -122,7 +122,7 @@ typedef struct weir_capture_pool weir_capture_pool;
  * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **out);
 
-/* weir_capture_begin (weir/stream.h, which has its errors and what a captured stream refuses), and until
+/* weir_capture_begin (which has its errors and what a captured stream refuses), and until
  * weir_capture_pool_end the client's allocations of device memory on the stream are of the graph's pool. Blocks of
  * the pool may be freed on the stream meanwhile, behind all that was captured so far; other blocks may not. A request
  * with a reservation is met with new memory. Other clients' allocations, and those on other streams that join the

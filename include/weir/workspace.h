@@ -1,6 +1,7 @@
-/* weir/workspace.h: the memory of closed arenas, kept for the next ones.
+/* weir/workspace.h: the device memory of static plans (weir/plan.h): arenas for a plan's tensors, stores of parameters
+ * that arenas share, and pools that keep the memory of closed arenas for the next ones.
  *
- * A process has one pool for each runtime, which arenas (weir/workspace.h) name in their options. What an arena had
+ * A process has one pool for each runtime, which arenas name in their options. What an arena had
  * when it was closed stays live in its client's account, as one block of its real length, and the client's next arena
  * takes the smallest block of the same class that is long enough, unless more of it would lie idle than the bound on
  * waste allows. Memory goes from one client to another by being freed, so that the ledger always says whose it is.
@@ -68,7 +69,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_info(weir_arena_pool *pool, 
  * WEIR_TYPE_BF16) take two bytes an element here and nothing elsewhere, if the plan was made without a slot for them
  * (weir_node.elsewhere).
  *
- * A parameter is found by its name, or one of its names. Arenas (weir/workspace.h) look their tensors up here, so
+ * A parameter is found by its name, or one of its names. Arenas look their tensors up here, so
  * that any number of plans, arenas and engines of one runtime share one copy. Sizes are bytes unless elements are
  * said. */
 
@@ -159,7 +160,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_info(weir_parameters *store,
  * over one block are *buckets*: the same model for other shapes, of which one runs at a time. Tensors are called by
  * bucket and by their index in the plan's list (weir/plan.h); a tensor's address never changes, because blocks only
  * grow in place. What is in a slot belongs to the run: another bucket's run overwrites it, that of persistent buffers
- * too. What has to outlive runs is a parameter (weir/workspace.h), of which arenas share one copy.
+ * too. What has to outlive runs is a parameter, of which arenas share one copy.
  *
  * A plan is for a serial schedule: slots share bytes on the ground that one step is over when the next begins. So a
  * run is declared as a whole, on one stream, between weir_arena_begin and weir_arena_end, and two runs never overlap

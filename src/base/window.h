@@ -13,6 +13,7 @@ typedef enum wi_window_place {
     WI_WINDOW_FREE_LOOKED,    /* a free has looked at its stream, and at nothing else */
     WI_WINDOW_FREE_FENCED,    /* a free knows what it waits for, and the block is not retired */
     WI_WINDOW_BLOCK_CHOSEN,   /* a front has looked at the block that it is given, and has not claimed it */
+    WI_WINDOW_CLAIM_FAILED,   /* a request has found no room in the ledger, and has not looked for any yet */
     WI_WINDOWS
 } wi_window_place;
 

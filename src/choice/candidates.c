@@ -131,10 +131,9 @@ const char *wi_candidate_runtime(const wi_candidate *candidate)
 
 /* What an engine says beforehand ----------------------------------------------------------------------------------- */
 
-/* Since version 2 of the table an engine is asked without a place. */
 static bool can_predict(const weir_engine *table)
 {
-    return table->abi >= 2 && table->plan != NULL;
+    return table->plan != NULL;
 }
 
 static void take(wi_context *context, wi_prediction *prediction, weir_status status)

@@ -96,14 +96,14 @@ static bool good_name(const char *name)
 
 static weir_status check_table(const weir_engine *e, const char *where)
 {
-    const size_t least = offsetof(weir_engine, unload) + sizeof e->unload; /* version 1 ends there */
+    const size_t least = offsetof(weir_engine, unload) + sizeof e->unload; /* what follows is optional */
     if (!e)
         return weir_fail(WEIR_ERR_ENGINE, "%s does not serve the engine table version %d", where, (int)WEIR_ENGINE_ABI);
-    if (e->abi == 0 || e->abi > WEIR_ENGINE_ABI || e->struct_size < least)
+    if (e->abi < WEIR_ENGINE_ABI_OLDEST || e->abi > WEIR_ENGINE_ABI || e->struct_size < least)
         return weir_fail(WEIR_ERR_ENGINE,
-                         "%s has an engine table of version %u and %u bytes; this weir takes up to version %d and "
-                         "from %zu bytes",
-                         where, e->abi, e->struct_size, (int)WEIR_ENGINE_ABI, least);
+                         "%s has an engine table of version %u and %u bytes; this weir takes versions %d to %d and "
+                         "from %zu bytes: build the plug-in with this weir's headers",
+                         where, e->abi, e->struct_size, (int)WEIR_ENGINE_ABI_OLDEST, (int)WEIR_ENGINE_ABI, least);
     if (!good_name(e->name) || !e->probe || !e->load || !e->infer || !e->release_outputs || !e->info || !e->unload)
         return weir_fail(WEIR_ERR_ENGINE,
                          "%s lacks its name or one of probe, load, infer, release_outputs, info, unload", where);

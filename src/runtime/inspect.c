@@ -8,8 +8,8 @@
 
 const char *weir_span_state_name(weir_span_state state)
 {
-    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "parked", "promised", "free",
-                                                       "ordered", "kept",    "spare",  "busy"};
+    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "thread_cached", "promised", "free",
+                                                       "ordered", "kept",    "spare",         "busy"};
     return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
 }
 

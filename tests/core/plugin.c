@@ -41,14 +41,12 @@ static const weir_engine engine = {
 #ifdef NEWER_ABI
     .abi = WEIR_ENGINE_ABI + 1,
 #elif defined OLD_ABI
-    .abi = 1,
+    .abi = WEIR_ENGINE_ABI_OLDEST - 1,
 #else
     .abi = WEIR_ENGINE_ABI,
 #endif
 #ifdef SMALL_TABLE
     .struct_size = offsetof(weir_engine, unload),
-#elif defined OLD_ABI
-    .struct_size = offsetof(weir_engine, unload) + sizeof(void *),
 #else
     .struct_size = sizeof(weir_engine) + 8, /* more than this weir looks at */
 #endif

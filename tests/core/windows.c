@@ -440,6 +440,27 @@ static void a_capture_begins_while_a_block_is_freed(void **state)
     ok(weir_stream_release(a));
 }
 
+/* Requests --------------------------------------------------------------------------------------------------------- */
+
+/* What another thread frees after the request has found no room, and before it looks for any, is room. */
+static void what_is_freed_after_the_claim_is_found(void **state)
+{
+    fixture *f = *state;
+    actor wanting = {.f = f,
+                     .act = act_allocate,
+                     .at = AT_WINDOW,
+                     .window = WI_WINDOW_CLAIM_FAILED,
+                     .bytes = BUDGET,
+                     .flags = WEIR_ALLOC_NO_WAIT};
+    void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    assert_true(begin(&wanting));
+    ok(weir_free(f->client, p, WEIR_STREAM_HOST));
+    let_go_on(&wanting);
+    finish(&wanting);
+    ok(wanting.status);
+    ok(weir_free(f->client, wanting.pointer, WEIR_STREAM_HOST));
+}
+
 #define PLAIN(name) cmocka_unit_test_setup_teardown(name, plain, windows_tear_down)
 #define FRONT(name) cmocka_unit_test_setup_teardown(name, with_fronts, windows_tear_down)
 
@@ -460,6 +481,7 @@ int main(void)
         FRONT(a_starved_request_waits_for_what_others_have_in_hand),
         PLAIN(a_graph_is_closed_while_its_block_is_freed),
         PLAIN(a_capture_begins_while_a_block_is_freed),
+        PLAIN(what_is_freed_after_the_claim_is_found),
     };
     return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ import harness
 STEPS = 1_000_000
 SEED = os.environ.get("WEIR_TEST_SEED", "1")
 EACH = 50  # from this seed
-RUNGS = ("fit", "parked", "completed", "spare", "create", "remap", "order", "pressure", "wait")
+RUNGS = ("fit", "thread_cached", "completed", "spare", "create", "remap", "order", "pressure", "wait")
 BASES = ("mapped", "segments", "direct", "async")
 
 

@@ -146,7 +146,7 @@ static bool takes_settings_somehow(asking *it)
 static weir_status look_at_settings(check_engine *out, const weir_engine *engine, const weir_manifest *manifest)
 {
     asking it = {.out = out, .engine = engine, .manifest = manifest};
-    bool asks = manifest->setting_count > 0 && engine->abi >= 2 && engine->plan != NULL;
+    bool asks = manifest->setting_count > 0 && engine->plan != NULL;
     weir_status status = WEIR_OK;
     if (asks && !takes_settings_somehow(&it))
         status = weir_fail(WEIR_ERR_INVALID, "%s: tuning: %s", manifest->path, it.why ? it.why : "nobody takes it");

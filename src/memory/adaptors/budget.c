@@ -2,6 +2,7 @@
 #include "memory/adaptors/budget.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "base/window.h"
 #include "memory/ledger/members.h"
 
 typedef struct budget {
@@ -232,6 +233,7 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
     while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
         if (!wi_ledger_is_open(resource->ledger, l->account))
             return weir_fail(WEIR_ERR_INVALID, "the client %s was closed meanwhile", l->account->name);
+        wi_window(WI_WINDOW_CLAIM_FAILED);
         if (budget_climb(l, could))
             continue;
         bool pending = could && any_pending(resource->ledger); /* else others have it, and may cache it now and then */

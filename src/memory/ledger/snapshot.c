@@ -10,8 +10,8 @@ const char *weir_class_name(weir_class memory_class)
 
 const char *weir_rung_name(weir_rung rung)
 {
-    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "parked",   "completed", "spare",    "create",
-                                                       "remap", "relieved", "order",     "pressure", "wait"};
+    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "thread_cached", "completed", "spare",    "create",
+                                                       "remap", "relieved",      "order",     "pressure", "wait"};
     return (unsigned)rung < WEIR_RUNG_COUNT ? names[rung] : "?";
 }
 

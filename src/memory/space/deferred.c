@@ -93,7 +93,6 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         atomic_fetch_add(&pending->failures, 1);
         pending_append(pending, block);
     }
-    pending->released += bytes;
     end_work(pending, side);
     return bytes;
 }
@@ -178,24 +177,16 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
     return bytes;
 }
 
-uint64_t wi_pending_released(wi_pending *pending)
-{
-    pthread_mutex_lock(&pending->lock);
-    uint64_t released = pending->released;
-    pthread_mutex_unlock(&pending->lock);
-    return released;
-}
-
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
 
 static bool pending_settle(wi_pending *pending)
 {
-    if (pending->working <= pending->thread_cached + in_hand || wi_alone)
+    if (pending->working <= pending->waiting + in_hand || wi_alone)
         return false;
-    pending->thread_cached += in_hand;
+    pending->waiting += in_hand;
     for (uint64_t turn = pending->turns; turn == pending->turns;)
         pthread_cond_wait(&pending->settled, &pending->lock);
-    pending->thread_cached -= in_hand;
+    pending->waiting -= in_hand;
     return true;
 }
 

@@ -22,10 +22,9 @@ typedef struct wi_pending {
     size_t working;    /* threads that release blocks now */
     size_t at_work[2]; /* the same, by the side on which they began */
     unsigned side;
-    bool finishing;       /* a thread waits until the other side is empty */
-    size_t thread_cached; /* lists of threads that wait for others here */
-    uint64_t turns;       /* how often a thread has finished */
-    uint64_t released;    /* bytes, in all */
+    bool finishing; /* a thread waits until the other side is empty */
+    size_t waiting; /* lists of threads that wait for others here */
+    uint64_t turns; /* how often a thread has finished */
     atomic_uint_fast64_t failures;
 } wi_pending;
 
@@ -42,8 +41,6 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
 
 /* Reaps: releases the blocks of the base (NULL: of all) that the device is past. Returns their bytes. */
 uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
-/* How many bytes all threads have released so far. */
-uint64_t wi_pending_released(wi_pending *pending);
 /* Waits until another thread has released its blocks; false: all of them wait here themselves. */
 bool wi_pending_drain(wi_pending *pending);
 /* Waits for all threads that release blocks now, but not for those that begin later. Does nothing in a thread that is
