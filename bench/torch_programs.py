@@ -3,7 +3,7 @@
 
     bench/torch_programs.py --program gpt2 --allocator weir      one run, a line of JSON
     bench/torch_programs.py --table                              each program with each allocator, and the smallest caps
-    bench/torch_programs.py --compare weir:steady=0 weir:thread_cache=0   these by turns, as often as --rounds says
+    bench/torch_programs.py --compare weir weir:thread_cache=0   these by turns, as often as --rounds says
 
 The programs are gpt2 (training), bert (serving) and llama (generation); bench/torch_models.py says what a step of each
 is. A run is a process of its own, as PyTorch's allocator is chosen once. weir comes in through bench/torch_seam.c:
@@ -13,7 +13,7 @@ cmake --build build/release --target torch-seam. Exit status 3 of one run: an al
 under which the program ran, each a multiple of what it requested at its peak. Several caps are tried at once; times are
 measured alone. --compare does the same steps with each of the variants by turns; of each step it takes the shortest
 time and the median of all rounds, and prints their means. A variant is an allocator, or weir with options:
-weir:steady=0,thread_cache=1MiB."""
+weir:reuse_wait=0,thread_cache=1MiB."""
 
 import argparse
 import concurrent.futures

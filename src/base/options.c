@@ -12,8 +12,8 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_amount, is_bytes, is_count, is_budget, is_stack, is_level, is_duration, is_age, is_switch,
-    is_percent, is_policy, is_anything;
+static check_fn is_size, is_amount, is_bytes, is_budget, is_stack, is_level, is_duration, is_age, is_switch, is_percent,
+    is_policy, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -48,12 +48,6 @@ static struct option {
      .standard = "",
      .help = "bytes of freed blocks that a thread may keep for each client and stream; by default a 64th of the budget",
      .valid = is_amount},
-    {.name = "steady",
-     .environment = "WEIR_STEADY",
-     .standard = "131072",
-     .help =
-         "after so many allocations for which memory did not grow, threads keep large blocks, too; 0: from the start",
-     .valid = is_count},
     {.name = "wait",
      .environment = "WEIR_WAIT",
      .standard = "1s",
@@ -270,12 +264,6 @@ static bool read_count(const char *value, unsigned *out)
     return good;
 }
 
-static bool is_count(const char *value)
-{
-    unsigned ignored;
-    return read_count(value, &ignored);
-}
-
 static bool is_percent(const char *value)
 {
     unsigned percent;
@@ -451,23 +439,13 @@ uint64_t wi_option_thread_cache(void)
     return said ? bytes : UINT64_MAX;
 }
 
-static unsigned count_of(const char *name)
-{
-    weir_option option = {.struct_size = sizeof option};
-    unsigned count = 0;
-    if (weir_option_get(name, &option) == WEIR_OK)
-        (void)read_count(option.value, &count);
-    return count;
-}
-
-unsigned wi_option_steady(void)
-{
-    return count_of("steady");
-}
-
 unsigned wi_option_reuse_wait(void)
 {
-    return count_of("reuse_wait");
+    weir_option option = {.struct_size = sizeof option};
+    unsigned percent = 0;
+    if (weir_option_get("reuse_wait", &option) == WEIR_OK)
+        (void)read_count(option.value, &percent);
+    return percent;
 }
 
 uint64_t wi_option_wait(void)

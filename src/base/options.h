@@ -12,10 +12,8 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes);
 uint64_t wi_option_range(void);
 /* Whether runtimes whose stack has no guard get one. */
 bool wi_option_poison(void);
-/* The most bytes that a front may park; UINT64_MAX: nobody has said. */
+/* The most bytes that a thread cache may keep; UINT64_MAX: nobody has said. */
 uint64_t wi_option_thread_cache(void);
-/* After how many allocations without growth it is calm; runtime/thread_cache/thread_cache.h. */
-unsigned wi_option_steady(void);
 /* Percent of the time that allocations may wait rather than hold more; memory/mapped/growth_policy.c. */
 unsigned wi_option_reuse_wait(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */

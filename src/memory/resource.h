@@ -48,9 +48,7 @@ typedef struct wi_placement {
     bool over_soft_limit;               /* set by the base: the soft limit alone stands in the way */
     bool allow_stream_wait;             /* memory that is free in the order of another stream will do, behind a wait */
     weir_rung rung;                     /* the highest rung so far; the base raises it */
-    bool hit;                           /* set by the base: no driver call was needed */
-    uint32_t handles;                   /* ... else how many chunks the driver worked on, where known */
-    bool ordered;                       /* ... and some bytes are in the order of the stream */
+    bool ordered;                       /* set by the base: some bytes are in the order of the stream */
     struct weir_capture_pool *graph;    /* the capture pool of the block, or NULL; for the runtime */
     wi_block *held;                     /* a pending block that is to serve the request; NULL: none */
     wi_block *rest;                     /* set with `held`: its rest, a pending block, or NULL */

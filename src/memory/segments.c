@@ -81,7 +81,6 @@ static weir_status segments_find_room(wi_segments *s, wi_placement *p, wi_extent
         if (status != WEIR_OK)
             return status;
         *out = find_free(s, p, kind);
-        p->hit = *out && waits == 0;
         if (*out)
             return WEIR_OK;
         if (renewals++ < WI_MOST_RENEWALS &&

@@ -91,35 +91,26 @@ static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_b
     return zeroed ? alloc_clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
 }
 
-static void empty_parking(weir_client *client, wi_placement *p)
-{
-    uint64_t bytes = wi_tcache_empty_large(client, p->stream, true);
-    p->rung = bytes > 0 ? WEIR_RUNG_THREAD_CACHED : WEIR_RUNG_FIT;
-    wi_ledger_note_emptied(&client->runtime->ledger, bytes);
-}
-
-/* Large blocks are thread-cached from one allocation to the next: one of the same size finds them, any other one finds
- * the free memory in as large pieces as it can be. In steady state, and for other clients and streams, they stay until
- * one for which more memory would be needed. */
+/* Large blocks stay thread-cached from one allocation to the next: one of the same size finds them, any other one finds
+ * the free memory in as large pieces as it can be. Those for other clients and streams stay until more memory would be
+ * needed. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
-    wi_tcaches *caches = &client->runtime->caches;
     wi_shortage ignored;
     wi_tcache_large thread_cached = wi_tcache_look_large(client, p->stream);
-    if (thread_cached.here && !wi_tcaches_are_steady(caches)) {
+    if (thread_cached.here)
         (void)wi_tcache_empty_large(client, p->stream, false);
-        thread_cached.here = false;
-    }
-    p->growth = thread_cached.here || thread_cached.elsewhere ? WI_GROWTH_NONE : WI_GROWTH_NORMAL;
-    weir_status status = p->growth == WI_GROWTH_NONE ? wi_allocate(stack, p, out, &ignored) : WEIR_ERR_NO_ROOM;
-    if (status == WEIR_ERR_NO_ROOM) {
-        if (p->growth == WI_GROWTH_NONE)
-            empty_parking(client, p);
-        p->growth = WI_GROWTH_NORMAL;
-        status = wi_allocate(stack, p, out, &ignored);
-    }
-    wi_tcaches_note(caches, status != WEIR_OK || p->hit ? 0 : p->handles, thread_cached.hits);
-    return status;
+    if (!thread_cached.elsewhere)
+        return wi_allocate(stack, p, out, &ignored);
+    p->growth = WI_GROWTH_NONE;
+    weir_status status = wi_allocate(stack, p, out, &ignored);
+    if (status != WEIR_ERR_NO_ROOM)
+        return status;
+    uint64_t bytes = wi_tcache_empty_large(client, p->stream, true);
+    p->rung = bytes > 0 ? WEIR_RUNG_THREAD_CACHED : WEIR_RUNG_FIT;
+    p->growth = WI_GROWTH_NORMAL;
+    wi_ledger_note_emptied(&client->runtime->ledger, bytes);
+    return wi_allocate(stack, p, out, &ignored);
 }
 
 /* What a graph holds serves its captures first. */

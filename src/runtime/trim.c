@@ -149,7 +149,7 @@ weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *op
 
 /* This thread's, then all others', then what those have in hand. They may cache anew for ever, which is not waited
  * for. */
-static void hand_in_parked(weir_runtime *runtime)
+static void drain_tcaches(weir_runtime *runtime)
 {
     enum { MOST = 8 };
     const wi_tcache_hooks *hooks = &runtime->ledger.tcache_hooks;
@@ -164,7 +164,7 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_drain: NULL");
     wi_ledger *ledger = &runtime->ledger;
     uint64_t ordered;
-    hand_in_parked(runtime);
+    drain_tcaches(runtime);
     (void)wi_members_pass(ledger, &ordered); /* records what the second one looks at */
     (void)wi_runtime_reap(runtime);
     wi_pending_finish(&runtime->pending);

@@ -121,10 +121,8 @@ world *world_create(const world_options *options)
     weir_runtime_options o = {.struct_size = sizeof o, .budget = options->budget, .resource = options->resource};
     /* In every second world threads keep nothing, and more of what they free goes through the runtime. */
     (void)ANSWER(w, "weir_option_set", weir_option_set("thread_cache", options->seed % 2 ? NULL : "0"), WEIR_OK);
-    (void)ANSWER(w, "weir_option_set", weir_option_set("steady", options->seed % 4 == 1 ? "0" : NULL), WEIR_OK);
     weir_status status = wi_runtime_create_over(between_driver(), 0, &o, &w->runtime);
     (void)ANSWER(w, "weir_option_set", weir_option_set("thread_cache", NULL), WEIR_OK);
-    (void)ANSWER(w, "weir_option_set", weir_option_set("steady", NULL), WEIR_OK);
     (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
     if (status == WEIR_OK) {
         w->device = w->runtime->device;

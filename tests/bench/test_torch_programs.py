@@ -49,8 +49,8 @@ class Words(Case):
         for words, named in (((), "--program"), (("--program", "gpt5"), "gpt5"),
                              (("--program", "gpt2", "--table"), "not allowed"),
                              (("--program", "gpt2", "--allocator", "malloc"), "malloc"),
-                             (("--program", "gpt2", "--allocator", "weir", "--option", "steady"), "--option steady"),
-                             (("--program", "gpt2", "--option", "steady=0"), "--option is weir's"),
+                             (("--program", "gpt2", "--allocator", "weir", "--option", "reuse_wait"), "--option reuse_wait"),
+                             (("--program", "gpt2", "--option", "reuse_wait=0"), "--option is weir's"),
                              (("--program", "gpt2", "--cap", "0"), "--cap 0"),
                              (("--program", "gpt2", "--device", "cpu", "--cap", "9"), "--cap 9"),
                              (("--program", "gpt2", "--steps", "0"), "--steps"),
@@ -59,9 +59,9 @@ class Words(Case):
                              (("--table", "--programs", "gpt2,x"), "no program x"),
                              (("--table", "--at-once", "0"), "--at-once"),
                              (("--compare", "weird"), "weird is no variant"),
-                             (("--compare", "torch:steady=0"), "torch:steady=0 is no variant"),
+                             (("--compare", "torch:reuse_wait=0"), "torch:reuse_wait=0 is no variant"),
                              (("--compare", "torch", "--rounds", "0"), "--rounds"),
-                             (("--compare", "weir:steady"), "weir:steady: an option")):
+                             (("--compare", "weir:reuse_wait"), "weir:reuse_wait: an option")):
             self.assertIn(named, self.refused(*words), words)
 
 
@@ -86,13 +86,13 @@ class Runs(Case):
             self.call(*words, held)
 
     def test_weirs_options_are_weirs_to_judge(self):
-        run = self.one("--allocator", "weir", "--option", "thread_cache=0", "--option", "steady=0")
-        self.assertEqual(run["options"], {"thread_cache": "0", "steady": "0"})
+        run = self.one("--allocator", "weir", "--option", "thread_cache=0", "--option", "reuse_wait=0")
+        self.assertEqual(run["options"], {"thread_cache": "0", "reuse_wait": "0"})
         self.assertEqual(run["memory"]["hits"], 0)
         self.assertGreater(self.one("--allocator", "weir")["memory"]["hits"], 0)
         words = ("--program", "gpt2", "--seam", SEAM, "--allocator", "weir", "--option")
-        self.assertIn('the nearest is "steady"', self.call(*words, "stedy=0", status=1)[1])
-        self.assertIn("does not take", self.call(*words, "steady=often", status=1)[1])
+        self.assertIn('the nearest is "reuse_wait"', self.call(*words, "reuse_wit=0", status=1)[1])
+        self.assertIn("does not take", self.call(*words, "reuse_wait=often", status=1)[1])
 
     def test_without_a_gpu_nothing_is_measured(self):
         self.assertIn("no GPU", self.call("--program", "bert", status=1, FAKE_GPU="none")[1])
@@ -113,11 +113,11 @@ class Runs(Case):
         self.assertEqual(tried, [None, 18, 21, 19, 20, 20])  # 1.07, 1.3, 1.15, 1.2; then it is timed
 
     def test_variants_run_by_turns(self):
-        said, progress = self.call("--compare", "weir:steady=0", "torch", "--programs", "gpt2", "--rounds", 3, "--steps",
+        said, progress = self.call("--compare", "weir:reuse_wait=0", "torch", "--programs", "gpt2", "--rounds", 3, "--steps",
                                    2, "--seam", SEAM)
         self.assertIn("gpt2: 3 of 3 rounds", said)
         self.assertEqual(re.findall(r"^gpt2 (\S+)", progress, re.M),
-                         ["weir:steady=0", "torch", "torch", "weir:steady=0", "weir:steady=0", "torch"])
+                         ["weir:reuse_wait=0", "torch", "torch", "weir:reuse_wait=0", "weir:reuse_wait=0", "torch"])
         first, second = (line for line in said.splitlines() if re.match(r"\| (weir:|torch )", line))
         self.assertRegex(first, r"\| \S+ \| 1\.0000 \| \S+ \| 1\.0000 \| 1\.0000 to 1\.0000 \| 16 \(1\.000\) \| 0 \|")
         self.assertIn("| 20 (1.250) |", second)

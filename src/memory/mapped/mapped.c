@@ -75,13 +75,6 @@ static void mapped_check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* How many chunks the driver moves or creates for the plan. */
-static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
-{
-    uint64_t usual = plan->fresh > 0 ? wi_map_plan_chunk(mapped, plan->fresh) : 1;
-    return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
-}
-
 /* Maps memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no memory for
  * it. WEIR_ERR_BUSY: try again. */
 static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
@@ -114,7 +107,6 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placeme
     weir_status status = grow_space(mapped, region, p, &plan, &busy);
     if (status != WEIR_OK)
         return status;
-    p->handles = handles_of(mapped, &plan);
     wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
     *out = wi_ordered_use(busy, plan.start, p, 0);
     (*out)->lent = 0; /* it took the driver */
@@ -142,7 +134,6 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
         const wi_stream_list *stream_list = wi_ordered_list(&mapped->resource, p);
         wi_extent *extent = p->guard_page ? NULL : wi_region_best(region, stream_list, p->charged, p->alignment);
         if (extent) {
-            p->hit = waits == 0;
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
             return WEIR_OK;
         }

@@ -310,7 +310,6 @@ weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
     reuse_renew(block, p);
     wi_resource_unlock(base);
     wi_nvtx_resize(base, block);
-    p->hit = true;
     *out = block;
     return WEIR_OK;
 }

@@ -1,8 +1,8 @@
 /* Depots: magazines that go from the thread cache of one thread to that of another.
  *
  * The delta of the thread cache that put a list there has the frees of its blocks. Once another cache takes the
- * list, that cache's delta has them, so that with one thread that allocates and one that frees, neither delta drifts
- * away. */
+ * list, that cache's delta has them, so that with one thread that allocates and one that frees, neither delta grows
+ * without end. */
 #include "runtime/runtime.h"
 
 static void depot_lock(wi_depot *depot)
@@ -25,7 +25,7 @@ static void add_frees(wi_delta *delta, const wi_depot_list *list, int sign)
         delta->live_class[c] -= sign * (int64_t)(list->of_class[c] * list->charged);
 }
 
-static void add_drift(wi_delta *delta, const wi_delta *more)
+static void add_delta(wi_delta *delta, const wi_delta *more)
 {
     delta->frees += more->frees;
     delta->returned += more->returned;
@@ -76,9 +76,9 @@ static wi_depot_list older_half(wi_tcache_bin *bin, uint32_t count, wi_block ***
     return list;
 }
 
-static void depot_settle(wi_tcache *cache)
+static void depot_merge_returned(wi_tcache *cache)
 {
-    add_drift(&cache->delta, &cache->returned);
+    add_delta(&cache->delta, &cache->returned);
     cache->returned = (wi_delta){0};
 }
 
@@ -87,7 +87,7 @@ void wi_depot_merge_returned(wi_tcache *cache)
     if (cache->depot->caches == 1 && cache->returned.frees == 0)
         return; /* nobody else can be about it */
     depot_lock(cache->depot);
-    depot_settle(cache);
+    depot_merge_returned(cache);
     depot_unlock(cache->depot);
 }
 
@@ -103,7 +103,7 @@ bool wi_depot_put(wi_tcache *cache, uint64_t charged)
     uint64_t bytes = list.count * charged;
     list.by = cache;
     depot_lock(depot);
-    depot_settle(cache);
+    depot_merge_returned(cache);
     bool fits = depot->count < WI_DEPOT_LISTS && bytes <= depot->room;
     if (fits) {
         depot->lists[depot->count++] = list;
@@ -122,7 +122,7 @@ bool wi_depot_put(wi_tcache *cache, uint64_t charged)
 }
 
 /* With the lock held: the delta goes with the list. */
-static void hand_drift(wi_depot *depot, const wi_depot_list *list, wi_tcache *to)
+static void hand_delta(wi_depot *depot, const wi_depot_list *list, wi_tcache *to)
 {
     if (list->by == to)
         return;
@@ -143,7 +143,7 @@ bool wi_depot_take(wi_tcache *cache, uint64_t charged)
         i--;
     if (i > 0 && depot->lists[i - 1].count * charged <= cache->room) {
         list = depot_take_out(depot, i - 1);
-        hand_drift(depot, &list, cache);
+        hand_delta(depot, &list, cache);
     }
     depot_unlock(depot);
     if (list.count == 0)
@@ -152,7 +152,7 @@ bool wi_depot_take(wi_tcache *cache, uint64_t charged)
     bin->first = list.first;
     bin->charged = charged;
     bin->count = list.count;
-    bin->most = wi_tcache_most(depot->of, charged);
+    bin->most = wi_tcache_most(charged);
     cache->room -= bytes;
     cache->large += charged > WI_TCACHE_SMALL ? list.count : 0;
     return true;
@@ -200,7 +200,7 @@ void wi_depot_forget(wi_tcache *cache)
     for (uint32_t i = 0; i < depot->count; i++)
         if (depot->lists[i].by == cache)
             depot->lists[i].by = NULL;
-    add_drift(&depot->delta, &cache->returned); /* since it was merged */
+    add_delta(&depot->delta, &cache->returned); /* since it was merged */
     depot_unlock(depot);
     depot->caches--;
 }

@@ -99,7 +99,7 @@ static inline wi_tcache_bin *bin_with_room(wi_tcache *cache, uint64_t charged)
 }
 
 /* The block has its phase already, which keeps other threads from it. */
-static inline void tcache_park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
+static inline void tcache_keep(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
 {
     uint64_t charged = bin->charged;
     wi_store(block->stream.id, cache->stream.id);
@@ -119,7 +119,7 @@ static inline void tcache_park(wi_tcache *cache, wi_tcache_bin *bin, wi_block *b
 }
 
 /* The record may be of another thread's block, or of none: the word tells. */
-static inline bool park_claimed(wi_tcache *cache, wi_block *block, const void *pointer, uint64_t generation)
+static inline bool tcache_keep_claimed(wi_tcache *cache, wi_block *block, const void *pointer, uint64_t generation)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire), charged = wi_load(block->charged);
     wi_tcache_bin *bin = tcache_suits(cache, block, word, pointer, generation) ? bin_with_room(cache, charged) : NULL;
@@ -131,7 +131,7 @@ static inline bool park_claimed(wi_tcache *cache, wi_block *block, const void *p
         wi_block_turn(block, WI_LIVE);
         return false;
     }
-    tcache_park(cache, bin, block);
+    tcache_keep(cache, bin, block);
     return true;
 }
 
@@ -143,7 +143,7 @@ bool wi_tcache_free(weir_client *client, void *pointer, uint64_t generation, wei
     wi_block *block = *wi_tcache_recent(cache, pointer);
     if (wi_unlikely(!block || wi_load(block->pointer) != pointer))
         block = cache->base->table->peek(cache->base, pointer);
-    bool thread_cached = wi_likely(block) && park_claimed(cache, block, pointer, generation);
+    bool thread_cached = wi_likely(block) && tcache_keep_claimed(cache, block, pointer, generation);
     tcache_leave(cache);
     return thread_cached;
 }

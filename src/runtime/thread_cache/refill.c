@@ -1,5 +1,4 @@
-/* Thread caches, off the hit path: making, refilling, flushing and ending them, for this thread and for others;
- * steady state. */
+/* Thread caches, off the hit path: making, refilling, flushing and ending them, for this thread and for others. */
 #include "base/intern.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -166,14 +165,14 @@ static void empty_bin(wi_tcache *cache, wi_tcache_bin *bin, uint32_t keep, wi_bl
     }
 }
 
-static void tcache_fold(wi_tcache *cache)
+static void tcache_merge(wi_tcache *cache)
 {
     wi_depot_merge_returned(cache);
     wi_ledger_merge(&cache->runtime->ledger, cache->account, &cache->delta);
 }
 
 /* After the thread caches. */
-static void fold_depots(weir_runtime *runtime)
+static void merge_depots(weir_runtime *runtime)
 {
     for (wi_depot *d = runtime->caches.depots; d; d = d->next)
         wi_depot_merge(d);
@@ -236,12 +235,10 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
     lock_lists(runtime);
     wi_tcache *picked = tcache_claim(caches, s);
     for (wi_tcache *f = picked; f; f = f->picked) {
-        tcache_fold(f);
+        tcache_merge(f);
         for (size_t i = s->above < WI_TCACHE_SMALL ? 0 : WI_TCACHE_SMALL_BINS; i < WI_TCACHE_BINS; i++)
-            if (f->bins[i].charged > s->above) {
+            if (f->bins[i].charged > s->above)
                 empty_bin(f, &f->bins[i], 0, &list);
-                f->bins[i].most = wi_min(f->bins[i].most, wi_tcache_most(caches, f->bins[i].charged));
-            }
     }
     tcache_let_go(caches, picked, s->drop);
     empty_depots(caches, s, &list);
@@ -470,7 +467,7 @@ static bool leave_some(wi_tcache *cache, uint64_t charged, wi_block **list)
 static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list)
 {
     wi_tcache_bin *bin = wi_tcache_bin_of(cache, charged);
-    uint32_t most = wi_tcache_most(&cache->runtime->caches, charged);
+    uint32_t most = wi_tcache_most(charged);
     bool full = bin->charged == charged && bin->count >= most;
     if (bin->charged != charged)
         empty_bin(cache, bin, 0, list);
@@ -518,7 +515,7 @@ static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t cha
         cache = tcache_make(mine, client, stream);
     }
     if (cache) {
-        tcache_fold(cache);
+        tcache_merge(cache);
         tcache_make_room(cache, charged, list);
         if (*list)
             begin_turn(&runtime->caches, turn, client, &stream);
@@ -588,7 +585,7 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
 
 /* This thread's ---------------------------------------------------------------------------------------------------- */
 
-static bool has_drifted(const wi_tcache *f, const weir_client *client)
+static bool has_delta(const wi_tcache *f, const weir_client *client)
 {
     return f->client == client && f->delta.hits + f->delta.frees > 0;
 }
@@ -597,18 +594,18 @@ static bool has_drifted(const wi_tcache *f, const weir_client *client)
 void wi_tcache_flush(weir_client *client)
 {
     wi_tcache_thread *mine = wi_tcache_mine;
-    bool drifted = false;
-    if (!mine || !wi_biased_enter(&mine->lock)) /* who claims it folds it, or drops it */
+    bool any_delta = false;
+    if (!mine || !wi_biased_enter(&mine->lock)) /* who claims it merges it, or drops it */
         return;
-    for (const wi_tcache *f = mine->caches; f && !drifted; f = f->next_of_thread)
-        drifted = has_drifted(f, client);
+    for (const wi_tcache *f = mine->caches; f && !any_delta; f = f->next_of_thread)
+        any_delta = has_delta(f, client);
     wi_biased_leave(&mine->lock);
-    if (!drifted)
+    if (!any_delta)
         return;
     lock_lists(client->runtime);
     for (wi_tcache *f = mine->caches; f; f = f->next_of_thread)
-        if (has_drifted(f, client))
-            tcache_fold(f);
+        if (has_delta(f, client))
+            tcache_merge(f);
     unlock_lists(client->runtime);
 }
 
@@ -621,10 +618,6 @@ wi_tcache_large wi_tcache_look_large(const weir_client *client, weir_stream stre
     for (wi_tcache *f = mine->caches; f; f = f->next_of_thread) {
         bool here = f->client == client && f->stream.id == stream.id;
         *(here ? &large.here : &large.elsewhere) |= f->runtime == client->runtime && f->large > 0;
-        if (here) {
-            large.hits = f->large_hits - f->told;
-            f->told = f->large_hits;
-        }
     }
     wi_biased_leave(&mine->lock);
     return large;
@@ -685,8 +678,8 @@ static void merge_all_deltas(void *user)
     pthread_mutex_lock(&lists);
     wi_tcache *picked = tcache_claim(&runtime->caches, &(selection){0});
     for (wi_tcache *f = picked; f; f = f->picked)
-        tcache_fold(f);
-    fold_depots(runtime);
+        tcache_merge(f);
+    merge_depots(runtime);
     tcache_let_go(&runtime->caches, picked, false);
     pthread_mutex_unlock(&lists);
 }
@@ -712,7 +705,7 @@ void wi_tcaches_init(weir_runtime *runtime)
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
-    runtime->caches = (wi_tcaches){.usable = usable, .room = room, .steady_after = wi_option_steady()};
+    runtime->caches = (wi_tcaches){.usable = usable, .room = room};
     pthread_cond_init(&runtime->caches.turn_over, NULL);
     if (runtime->caches.usable)
         runtime->ledger.tcache_hooks = (wi_tcache_hooks){merge_all_deltas, tcache_give_up, runtime};
@@ -723,42 +716,4 @@ void wi_tcaches_end(weir_runtime *runtime)
     (void)wait_for_others(runtime, NULL, NULL);
     pthread_cond_destroy(&runtime->caches.turn_over);
     wi_assert(!runtime->caches.first && !runtime->caches.refused && !runtime->caches.depots);
-}
-
-/* Steady state ----------------------------------------------------------------------------------------------------- */
-
-/* Whether memory has not grown for so long that large blocks may stay cached, and whether that pays. */
-
-/* Updates race, and may be lost: the count is an estimate, and later updates correct it. */
-static void tcache_set(atomic_uint *number, unsigned value)
-{
-    atomic_store_explicit(number, value, memory_order_relaxed);
-}
-
-static unsigned tcache_get(const atomic_uint *number)
-{
-    return atomic_load_explicit(number, memory_order_relaxed);
-}
-
-static void note_in_calm(wi_tcaches *caches, uint32_t handles, uint32_t hits)
-{
-    unsigned most = WI_STEADY_SAVED * WI_STEADY_WORTH,
-             earned = wi_min(tcache_get(&caches->steady_credit) + wi_min(hits, most), most);
-    unsigned cost = wi_min(handles, UINT32_MAX / WI_STEADY_WORTH) * WI_STEADY_WORTH;
-    tcache_set(&caches->steady_credit, earned - wi_min(cost, earned));
-    if (earned >= cost)
-        return;
-    tcache_set(&caches->steady_for, 0);
-    tcache_set(&caches->steady_after, wi_min(tcache_get(&caches->steady_after), UINT32_MAX / 32) * 16);
-}
-
-void wi_tcaches_note(wi_tcaches *caches, uint32_t handles, uint32_t hits)
-{
-    unsigned quiet = tcache_get(&caches->steady_for);
-    if (wi_tcaches_are_steady(caches)) {
-        note_in_calm(caches, handles, hits);
-        return;
-    }
-    tcache_set(&caches->steady_for, handles > 0 ? quiet - wi_min(quiet, WI_STEADY_GROWTH) : quiet + 1);
-    tcache_set(&caches->steady_credit, WI_STEADY_ALLOWED * WI_STEADY_WORTH);
 }

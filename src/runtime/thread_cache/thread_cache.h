@@ -4,7 +4,7 @@
  * of blocks go from the thread that frees them to the thread that allocates.
  *
  *   hit.c      allocation and free that the cache serves
- *   refill.c   all else: making, filling and flushing caches; steady state
+ *   refill.c   all else: making, filling and flushing caches
  *   depot.c    lists of blocks between threads
  *
  * Invariants: a thread-cached block has the phase WI_THREAD_CACHED; it is in exactly one bin or depot list, or in the
@@ -44,12 +44,6 @@ typedef struct wi_tcaches {
     wi_tcache_turn *first_turn, *last_turn; /* under the lock of all thread caches */
     uint64_t turns;                         /* begun so far */
     pthread_cond_t turn_over;
-    /* Steady state: memory has not grown for so long that large blocks may stay thread-cached until their thread would
-     * need more. That has to pay: if memory grows too often, steady state ends, and takes longer to return, unless the
-     * option asks for it from the start. */
-    atomic_uint steady_for;    /* allocations of large blocks without growth, less what growth has cost */
-    atomic_uint steady_after;  /* so many make it steady; at first as the option says */
-    atomic_uint steady_credit; /* hits of large blocks in steady state, less what growth has cost */
 } wi_tcaches;
 
 /* Of a runtime that has its stack and ledger. */
@@ -73,16 +67,13 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
 /* Merges what this thread has done for the client into the ledger, before the ledger is told of more. */
 void wi_tcache_flush(weir_client *client);
 /* Whether this thread caches large blocks, which split free memory, in the cache of that client and stream and in its
- * other caches of the runtime; and how many of them were hits since the last look. */
+ * other caches of the runtime. */
 typedef struct wi_tcache_large {
     bool here, elsewhere;
-    uint32_t hits;
 } wi_tcache_large;
 wi_tcache_large wi_tcache_look_large(const weir_client *client, weir_stream stream);
 /* Frees the large blocks that this thread caches there, or in all its caches of the runtime; returns the bytes. */
 uint64_t wi_tcache_empty_large(weir_client *client, weir_stream stream, bool everywhere);
-/* A large block was allocated, for which the driver worked on so many chunks, after so many hits. */
-void wi_tcaches_note(wi_tcaches *caches, uint32_t handles, uint32_t hits);
 
 /* Ends all thread caches of the client, or of the stream, which is captured or gone by now, so that no cache is made
  * again. Waits for threads that are flushing such blocks, as they may ask the driver about the stream, and for no
@@ -98,8 +89,8 @@ void wi_tcaches_open(weir_runtime *runtime);
 /* Inside this folder ----------------------------------------------------------------------------------------------- */
 
 /* Size classes. Up to 16 KiB each charge has its own bin. Above, a charge hashes to a pair of bins, each of which
- * keeps one charge at a time. Bins keep many small blocks; of large blocks two, as a loop over two buffers needs, or
- * many in steady state. Blocks up to 64 KiB go through the depot, half a bin at a time, which makes its lock cheap. */
+ * keeps one charge at a time. Bins keep many small blocks; of large blocks two, as a loop over two buffers needs.
+ * Blocks up to 64 KiB go through the depot, half a bin at a time, which makes its lock cheap. */
 enum {
     WI_TCACHE_SMALL = 16 << 10,
     WI_TCACHE_SMALL_BINS = WI_TCACHE_SMALL / WI_UNIT,
@@ -109,21 +100,11 @@ enum {
     WI_TCACHE_RECENT_BITS = 12,
     WI_TCACHE_MIDDLE = 1 << 20,
     WI_TCACHE_MANY = 64,
-    WI_TCACHE_SEVERAL = 64,
     WI_TCACHE_SOME = 8,
     WI_TCACHE_FEW = 2,
     WI_TCACHE_FIRST_SCORE = 2,
     WI_TCACHE_MOST_SCORE = 16,
     WI_TCACHE_TRIAL = 64
-};
-
-/* Steady state: when it begins, and what it may cost. A chunk that is moved or created costs as much time as some 256
- * hits save: 30 to 50 us on an H200, against a few hundred ns for each hit that would have been a miss. */
-enum {
-    WI_STEADY_GROWTH = 1024, /* what a chunk takes off, before steady state */
-    WI_STEADY_WORTH = 256,   /* hits that a chunk costs */
-    WI_STEADY_ALLOWED = 32,  /* chunks at first, while memory takes a form that suits the caches */
-    WI_STEADY_SAVED = 256    /* chunks at most, however many hits there were */
 };
 
 typedef struct wi_tcache_bin {
@@ -166,7 +147,7 @@ struct wi_tcache {
      * cached, except one in WI_TCACHE_TRIAL frees, which tests whether that has changed. */
     int32_t score;
     uint32_t declined;
-    uint32_t large_hits, told, scored; /* hits of them: in all, last reported, last scored */
+    uint32_t large_hits, scored; /* hits of them: in all, last scored */
     wi_delta delta;
     /* Frees of its lists that other threads have taken over, to be subtracted; under the depot's lock. */
     wi_delta returned;
@@ -280,19 +261,9 @@ static inline bool wi_tcache_declines(wi_tcache *cache, uint64_t charged)
     return false;
 }
 
-static inline bool wi_tcaches_are_steady(const wi_tcaches *caches)
+static inline uint32_t wi_tcache_most(uint64_t charged)
 {
-    return atomic_load_explicit(&caches->steady_for, memory_order_relaxed) >=
-           atomic_load_explicit(&caches->steady_after, memory_order_relaxed);
-}
-
-static inline uint32_t wi_tcache_most(const wi_tcaches *caches, uint64_t charged)
-{
-    return charged <= WI_TCACHE_SMALL      ? WI_TCACHE_MANY
-           : charged <= WI_TCACHE_HANDED   ? WI_TCACHE_SEVERAL
-           : wi_tcaches_are_steady(caches) ? WI_TCACHE_SEVERAL
-           : charged <= WI_TCACHE_MIDDLE   ? WI_TCACHE_SOME
-                                           : WI_TCACHE_FEW;
+    return charged <= WI_TCACHE_HANDED ? WI_TCACHE_MANY : charged <= WI_TCACHE_MIDDLE ? WI_TCACHE_SOME : WI_TCACHE_FEW;
 }
 
 static inline uint64_t wi_depot_bit(uint64_t charged)

@@ -157,7 +157,7 @@ static uint64_t hits(const fixture *f)
 }
 
 /* A thread has no more thread caches than so many: the one that it made first makes way for the newest. */
-static void the_oldest_front_makes_way(void **state)
+static void the_oldest_thread_cache_makes_way(void **state)
 {
     fixture *f = *state;
     enum { STREAMS = 130, CLIENTS = 8 }; /* more than the 1024 that it may have */
@@ -185,7 +185,7 @@ static void the_oldest_front_makes_way(void **state)
 }
 
 /* Half of a thread's streams end: the others' blocks are found as before, for each of the clients. */
-static void when_fronts_go_the_others_are_found(void **state)
+static void when_thread_caches_go_the_others_are_found(void **state)
 {
     fixture *f = *state;
     enum { STREAMS = 31, CLIENTS = 8 }; /* as many as the table takes before it grows: many are not where they belong */
@@ -238,7 +238,7 @@ static void mistakes_are_answered(void **state)
     give(f->client, p, f->stream);
 }
 
-static void a_block_in_use_is_not_parked(void **state)
+static void a_block_in_use_is_not_cached(void **state)
 {
     fixture *f = *state;
     weir_request request = {.struct_size = sizeof request, .bytes = 3000, .stream = f->stream};
@@ -375,7 +375,7 @@ static void the_ledger_is_exact_at_rest(void **state)
 
 /* Taking away ------------------------------------------------------------------------------------------------------ */
 
-static void a_starved_request_gets_what_is_parked(void **state)
+static void a_starved_request_gets_what_is_cached(void **state)
 {
     fixture *f = *state;
     void *p[4];
@@ -405,7 +405,7 @@ typedef struct turn {
     pthread_barrier_t barrier;
 } turn;
 
-static void *park_and_wait(void *user)
+static void *fill_and_wait(void *user)
 {
     turn *t = user;
     void *p = allocate(t->f->client, 300 * KIB, t->f->stream, WEIR_CLASS_KV),
@@ -423,7 +423,7 @@ static void begin_turn(turn *t, fixture *f, pthread_t *thread)
 {
     t->f = f;
     pthread_barrier_init(&t->barrier, NULL, 2);
-    pthread_create(thread, NULL, park_and_wait, t);
+    pthread_create(thread, NULL, fill_and_wait, t);
     pthread_barrier_wait(&t->barrier);
     assert_int_equal(take_snapshot(f->runtime).clients[0].thread_cached, 301 * KIB);
 }
@@ -493,7 +493,7 @@ static void a_stream_takes_its_blocks_along(void **state)
     give(f->client, p, f->stream);
 }
 
-static void a_captured_stream_parks_nothing(void **state)
+static void a_captured_stream_caches_nothing(void **state)
 {
     fixture *f = *state;
     void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV),
@@ -539,7 +539,7 @@ static void a_trace_sees_every_call(void **state)
 /* Large blocks ----------------------------------------------------------------------------------------------------- */
 
 /* A request of another size finds the free memory in one piece. */
-static void large_blocks_are_parked_for_their_size(void **state)
+static void large_blocks_are_cached_for_their_size(void **state)
 {
     enum { LARGE = 100 * KIB };
     fixture *f = *state;
@@ -556,8 +556,8 @@ static void large_blocks_are_parked_for_their_size(void **state)
     give(f->client, other, f->stream);
 }
 
-/* Of sizes that never come again none is parked, but for one free in so many, which finds out when that changes. */
-static void large_blocks_are_parked_where_that_pays(void **state)
+/* Of sizes that never come again none is cached, but for one free in so many, which finds out when that changes. */
+static void large_blocks_are_cached_where_that_pays(void **state)
 {
     enum { FREES = 200, FEW = 12, LARGE = 50 * KIB };
     fixture *f = *state;
@@ -574,9 +574,42 @@ static void large_blocks_are_parked_where_that_pays(void **state)
     assert_true(take_snapshot(f->runtime).device.hits > hits + FREES / 2);
 }
 
+/* What a run of a model allocates, in its order. */
+static void run_model(weir_client *client, weir_stream stream)
+{
+    void *input = allocate(client, 600 * KIB, stream, WEIR_CLASS_ACTIVATIONS);
+    void *values = allocate(client, 2400 * KIB, stream, WEIR_CLASS_ACTIVATIONS);
+    for (int kernel = 0; kernel < 2; kernel++)
+        give(client, allocate(client, 1400 * KIB, stream, WEIR_CLASS_ACTIVATIONS), stream);
+    give(client, values, stream);
+    give(client, input, stream);
+    ok(weir_stream_synchronize(stream));
+}
+
+/* A thread runs two models by turns. Each gets what the thread caches of the other keep, so that both together hold
+ * what one of them takes, and a little more. */
+static void models_in_turn_share_what_is_cached(void **state)
+{
+    enum { ONE = 4400 * KIB, TURNS = 200 };
+    (void)state;
+    weir_runtime *runtime = make_runtime(512 * MIB);
+    weir_client *clients[2] = {open_client(runtime, "one", 0, 0), open_client(runtime, "two", 0, 0)};
+    weir_stream streams[2];
+    for (int i = 0; i < 2; i++)
+        ok(weir_stream_acquire(runtime, &streams[i]));
+    for (int i = 0; i < TURNS; i++)
+        run_model(clients[i % 2], streams[i % 2]);
+    assert_in_range(take_snapshot(runtime).device.held, ONE, ONE * 5 / 4);
+    for (int i = 0; i < 2; i++) {
+        ok(weir_client_destroy(clients[i]));
+        ok(weir_stream_release(streams[i]));
+    }
+    ok(weir_runtime_destroy(runtime));
+}
+
 /* Bounds ----------------------------------------------------------------------------------------------------------- */
 
-static void a_front_is_bounded(void **state)
+static void a_thread_cache_is_bounded(void **state)
 {
     fixture *f = *state;
     enum { MANY = 1000 };
@@ -644,22 +677,23 @@ int main(void)
         test(a_freed_block_serves_the_same_stream_alone),
         test(what_a_request_says_besides_is_not_served),
         test(among_many_streams_each_has_its_own),
-        test(the_oldest_front_makes_way),
-        test(when_fronts_go_the_others_are_found),
+        test(the_oldest_thread_cache_makes_way),
+        test(when_thread_caches_go_the_others_are_found),
         test(mistakes_are_answered),
-        test(a_block_in_use_is_not_parked),
+        test(a_block_in_use_is_not_cached),
         test(peaks_of_one_thread_are_exact),
         test(the_ledger_is_exact_at_rest),
-        test(a_starved_request_gets_what_is_parked),
+        test(a_starved_request_gets_what_is_cached),
         test(another_threads_blocks_are_given_up),
         test(a_closing_client_takes_its_blocks_along),
         test(a_stream_takes_its_blocks_along),
-        test(a_captured_stream_parks_nothing),
+        test(a_captured_stream_caches_nothing),
         test(a_trace_sees_every_call),
-        test(large_blocks_are_parked_for_their_size),
-        test(large_blocks_are_parked_where_that_pays),
-        test(a_front_is_bounded),
+        test(large_blocks_are_cached_for_their_size),
+        test(large_blocks_are_cached_where_that_pays),
+        cmocka_unit_test(models_in_turn_share_what_is_cached),
+        test(a_thread_cache_is_bounded),
         test(threads_leave_nothing),
     };
-    return cmocka_run_group_tests_name("front", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("thread-cache", tests, NULL, NULL);
 }

@@ -8,22 +8,22 @@ enum { BUDGET = 64 << 20, SMALL = 4096 };
 static weir_runtime *runtime;
 static weir_client *client;
 static weir_stream stream;
-static unsigned folds;
-static void (*real_fold)(void *user);
+static unsigned merges;
+static void (*real_merge)(void *user);
 
-static void count_fold(void *user)
+static void count_merge(void *user)
 {
-    folds++;
-    real_fold(user);
+    merges++;
+    real_merge(user);
 }
 
-/* One block is live, and some are parked, which the ledger has not been told of. */
-static void *leave_a_drift(void)
+/* One block is live, and some are thread-cached, which the ledger has not been told of. */
+static void *leave_a_delta(void)
 {
     for (int i = 0; i < 3; i++)
         ok(weir_free(client, allocate(client, SMALL, stream, WEIR_CLASS_KV), stream));
     void *p = allocate(client, SMALL, stream, WEIR_CLASS_KV);
-    folds = 0;
+    merges = 0;
     return p;
 }
 
@@ -31,16 +31,16 @@ static void *leave_a_drift(void)
 static void looks_that_need_none(void **state)
 {
     (void)state;
-    void *p = leave_a_drift();
+    void *p = leave_a_delta();
     weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
     assert_int_equal(weir_runtime_budget(runtime), BUDGET);
     ok(weir_layout_walk(runtime, NULL, NULL, &totals));
     assert_true(totals.bytes[WEIR_SPAN_LIVE] == SMALL && totals.bytes[WEIR_SPAN_THREAD_CACHED] == 0);
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("has 1 open client");
-    assert_int_equal(folds, 0);
+    assert_int_equal(merges, 0);
     snapshot s = take_snapshot(runtime); /* this does */
-    assert_int_equal(folds, 1);
+    assert_int_equal(merges, 1);
     check_sums(&s);
     assert_int_equal(s.device.live, SMALL);
     assert_int_equal(s.device.hits, 3);
@@ -51,18 +51,18 @@ static void looks_that_need_none(void **state)
 static void a_request_that_the_device_refuses(void **state)
 {
     (void)state;
-    void *p = leave_a_drift();
+    void *p = leave_a_delta();
     weir_request request = {
         .struct_size = sizeof request, .bytes = BUDGET / 2, .stream = stream, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block none;
-    folds = 0;
+    merges = 0;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(client, &request, &none));
-    assert_int_equal(folds, 0);
+    assert_int_equal(merges, 0);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS); /* the limits allowed it */
     ok(weir_free(client, p, stream));
 }
 
-/* Of each client, without an adaptor: what its threads' parked blocks served, and what they did not. */
+/* Of each client, without an adaptor: what its thread caches served, and what they did not. */
 static void hits_and_misses_are_told_by_client(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void hits_and_misses_are_told_by_client(void **state)
     weir_client *two = open_client(runtime, "two", 0, 0);
     snapshot before = take_snapshot(runtime);
     weir_request request = {
-        .struct_size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread parks it for that"};
+        .struct_size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread cache serves a tag"};
     weir_block tagged;
     for (int i = 0; i <= HITS; i++)
         ok(weir_free(two, allocate(two, 3 * SMALL, stream, WEIR_CLASS_KV), stream));
@@ -100,9 +100,9 @@ static int start(void **state)
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
     client = open_client(runtime, "one", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
-    real_fold = runtime->ledger.tcache_hooks.merge;
-    runtime->ledger.tcache_hooks.merge = count_fold;
-    return real_fold == NULL;
+    real_merge = runtime->ledger.tcache_hooks.merge;
+    runtime->ledger.tcache_hooks.merge = count_merge;
+    return real_merge == NULL;
 }
 
 static int end(void **state)
@@ -120,5 +120,5 @@ int main(void)
         cmocka_unit_test(a_request_that_the_device_refuses),
         cmocka_unit_test(hits_and_misses_are_told_by_client),
     };
-    return cmocka_run_group_tests_name("folds", tests, start, end);
+    return cmocka_run_group_tests_name("delta-merges", tests, start, end);
 }

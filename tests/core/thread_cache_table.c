@@ -48,7 +48,7 @@ static wi_tcache *find(const pair *p)
     return wi_tcache_find(wi_tcache_mine, p->client, streams[p->stream]);
 }
 
-static void make_front(const pair *p)
+static void make_cache(const pair *p)
 {
     ok(weir_free(p->client, allocate(p->client, 1000, streams[p->stream], WEIR_CLASS_KV), streams[p->stream]));
     assert_non_null(find(p));
@@ -89,12 +89,12 @@ static unsigned taken_places(void)
 static void lose_one(const pair *row, int lost)
 {
     for (int i = 0; i < ROW; i++)
-        make_front(&row[i]);
+        make_cache(&row[i]);
     wi_tcaches_drop_stream(runtime, streams[row[lost].stream]);
     assert_int_equal(taken_places(), ROW - 1);
     for (int i = 0; i < ROW; i++)
         assert_int_equal(find(&row[i]) != NULL, i != lost);
-    make_front(&row[lost]);
+    make_cache(&row[lost]);
     for (int i = 0; i < ROW; i++)
         assert_true(wi_tcache_is_for(find(&row[i]), row[i].client, streams[row[i].stream]));
     for (int i = 0; i < ROW; i++) {
@@ -110,7 +110,7 @@ static void whichever_goes_the_others_are_found(void **state)
     (void)state;
     unsigned tried = 0, around = 0;
     pair row[ROW] = {{clients[0], 0}};
-    make_front(&row[0]); /* the thread has its table */
+    make_cache(&row[0]); /* the thread has its table */
     wi_tcaches_drop_stream(runtime, streams[0]);
     assert_int_equal(wi_tcache_mine->shift, 64 - WI_TCACHE_TABLE_BITS);
     for (uint64_t first = 0; first < PLACES; first++)
@@ -130,5 +130,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(whichever_goes_the_others_are_found, set_up, tear_down),
     };
-    return cmocka_run_group_tests_name("front-table", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("thread-cache-table", tests, NULL, NULL);
 }
