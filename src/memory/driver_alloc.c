@@ -743,7 +743,7 @@ weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, w
     s->own = own;
     s->pooled = (own->flags & WEIR_BASE_STREAM_ORDERED) && native;
     own_describe(s);
-    s->resource.table = &s->table;
+    wi_resource_set_table(&s->resource, &s->table);
     return WEIR_OK;
 }
 

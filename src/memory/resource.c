@@ -3,15 +3,22 @@
 
 #include <stdio.h>
 
+void wi_resource_set_table(wi_resource *resource, const wi_resource_table *table)
+{
+    const wi_resource *inner = resource->inner;
+    resource->table = table;
+    resource->features = ((inner ? inner->features : 0) & ~table->hides) | table->features;
+}
+
 void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,
                       wi_resource *inner)
 {
-    resource->table = table;
     resource->driver = driver;
     resource->device = device;
     resource->ledger = NULL;
     resource->inner = inner;
     resource->base = inner ? inner->base : resource;
+    wi_resource_set_table(resource, table);
     resource->granule = WI_UNIT;
     pthread_mutex_init(&resource->lock, NULL);
 }
@@ -28,12 +35,6 @@ void wi_resource_destroy(wi_resource *top)
         inner = r->inner;
         r->table->destroy(r);
     }
-}
-
-uint32_t wi_resource_features(const wi_resource *top)
-{
-    uint32_t below = top->inner ? wi_resource_features(top->inner) : 0;
-    return (below & ~top->table->hides) | top->table->features;
 }
 
 void wi_resource_describe(const wi_resource *top, char *text, size_t capacity)

@@ -101,6 +101,10 @@ typedef struct wi_resource_table {
 
     /* Of bases alone. */
 
+    /* Allocates and publishes the measured request in one step with the ledger, where memory of its own region is free
+     * for it and nothing has to be zeroed. False: something stands in the way, which allocate is to find out; nothing
+     * has changed. NULL: never. */
+    bool (*place)(wi_resource *resource, wi_placement *placement, weir_block *out);
     bool places_guard_pages; /* the base honours placement->guard_page */
     /* Follows the stream: reuses in its order what is freed on it, and may get WI_IN_ORDER. False: not now, for want
      * of host memory. NULL: never. */
@@ -163,6 +167,7 @@ struct wi_resource {
     wi_device *device;
     wi_ledger *ledger; /* NULL until a runtime takes the stack */
     wi_resource *inner, *base;
+    uint32_t features;                    /* of the stack from here on; weir/runtime.h */
     uint64_t granule;                     /* of a base: memory from the device comes in multiples of it */
     struct wi_idle *idle;                 /* of a base that splits segments into blocks; chunks.h */
     struct wi_stream_lists *stream_lists; /* of a base that follows streams; stream_order.h */
@@ -172,10 +177,11 @@ struct wi_resource {
 /* Initialises the members above. wi_resource_destroy destroys the lock. */
 void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,
                       wi_resource *inner);
+/* Of a base whose table is known later; nothing stands around it yet. */
+void wi_resource_set_table(wi_resource *resource, const wi_resource_table *table);
 /* The whole stack, from the top. */
 void wi_resource_attach(wi_resource *top, wi_ledger *ledger);
 void wi_resource_destroy(wi_resource *top);
-uint32_t wi_resource_features(const wi_resource *top);
 /* "budget(log(async))", cut at the capacity. */
 void wi_resource_describe(const wi_resource *top, char *text, size_t capacity);
 
@@ -185,8 +191,10 @@ static inline void wi_resource_lock(wi_resource *base)
 }
 static inline void wi_resource_unlock(wi_resource *base)
 {
+#ifdef WEIR_INVARIANTS
     if (base->table->check)
         base->table->check(base);
+#endif
     pthread_mutex_unlock(&base->lock);
 }
 
@@ -244,7 +252,8 @@ static inline uint64_t wi_next_generation(uint64_t *last)
         *last = wi_new_generations();
     return ++*last;
 }
-/* What a base writes into every new block. */
+/* What a base writes into every new block; in a record whose block is blank. */
+void wi_block_begin(wi_block *block, const wi_placement *placement, void *start, uint64_t previous);
 wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous);
 
 #endif

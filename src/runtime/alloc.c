@@ -25,15 +25,6 @@ static weir_status check_request(const weir_request *request, uint64_t alignment
     return WEIR_OK;
 }
 
-/* Whether the bytes of the block held what its owner must not read, or others must not. */
-static bool needs_scrubbing(const wi_block *block)
-{
-    uint64_t mine = wi_account_owner(block->account), before = block->previous & ~WI_SECRET;
-    if (before == WI_CLEAN || before == (mine & ~WI_SECRET))
-        return false;
-    return ((mine | block->previous) & WI_SECRET) != 0;
-}
-
 /* How far zeros go, from the start of the block: also over what nobody asked for, which a later resize may give to the
  * user, and which becomes the next owner's. An adaptor that adds margins has written all that lies around the bytes. */
 static uint64_t scrubbed_bytes(const wi_block *block)
@@ -84,7 +75,7 @@ static bool alloc_captured(weir_runtime *runtime, weir_stream stream, const void
 static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block,
                                  const wi_placement *placement, bool zeroed)
 {
-    if (needs_scrubbing(block))
+    if (wi_account_must_scrub(block->account, block->previous))
         return stack == runtime->resource && alloc_captured(runtime, placement->stream, placement->native)
                    ? not_while_captured(runtime, block, placement->stream)
                    : alloc_clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
@@ -124,6 +115,20 @@ static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_
                                                                               : wi_allocate(stack, p, out, &ignored);
 }
 
+/* Places and publishes in one step what asks for nothing but memory that is there. False: alloc_find_place has to look
+ * for it. */
+static bool alloc_at_once(weir_client *client, wi_resource *stack, wi_placement *p, weir_block *out)
+{
+    wi_resource *base = stack->base;
+    if (!base->table->place || stack->inner != base || p->graph || p->reservation)
+        return false;
+    if (p->charged > WI_TCACHE_SMALL && stack == client->runtime->resource &&
+        wi_tcache_look_large(client, p->stream).here)
+        (void)wi_tcache_empty_large(client, p->stream, false);
+    wi_tcache_flush(client);
+    return base->table->place(base, p, out);
+}
+
 /* Places the block in the stack and makes it its client's. */
 static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed,
                                weir_block *out)
@@ -131,6 +136,8 @@ static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_place
     weir_runtime *runtime = client->runtime;
     wi_block *block;
     wi_measure(stack, placement);
+    if (!zeroed && alloc_at_once(client, stack, placement, out))
+        return WEIR_OK;
     weir_status status = alloc_find_place(client, stack, placement, &block);
     if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->trim_idle)
         (void)stack->base->table->trim_idle(stack->base, true);
@@ -166,8 +173,7 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
 static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native)
 {
     bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
-    if ((queues || !(wi_resource_features(stack) & WEIR_FEATURE_CAPTURABLE)) &&
-        alloc_captured(runtime, request->stream, native))
+    if ((queues || !(stack->features & WEIR_FEATURE_CAPTURABLE)) && alloc_captured(runtime, request->stream, native))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
@@ -185,6 +191,17 @@ static weir_capture_pool *graph_for(weir_client *client, const wi_resource *stac
     return NULL;
 }
 
+/* The stack that has memory of the kind, and the client's account there. */
+static weir_status alloc_kind(weir_client *client, weir_kind kind, wi_resource **stack, wi_account **account)
+{
+    *stack = client->runtime->resource;
+    *account = &client->account;
+    if (wi_likely(kind == WEIR_KIND_DEVICE))
+        return WEIR_OK;
+    weir_status status = wi_kinds_stack(client->runtime, kind, stack);
+    return status == WEIR_OK ? wi_kinds_account(client, *stack, account) : status;
+}
+
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
@@ -199,11 +216,9 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
         status = check_reservation(client, request);
     if (status != WEIR_OK || request->bytes == 0)
         return status;
-    status = wi_kinds_stack(runtime, request->kind, &stack);
+    status = alloc_kind(client, request->kind, &stack, &account);
     if (status == WEIR_OK)
         status = check_capture(runtime, stack, request, at.native);
-    if (status == WEIR_OK)
-        status = wi_kinds_account(client, stack, &account);
     if (status != WEIR_OK)
         return status;
     wi_placement placement = {.bytes = request->bytes,
@@ -338,7 +353,8 @@ static bool alloc_follows(weir_runtime *runtime, wi_resource *stack, const wi_bl
 {
     wi_event ignored;
     return at->native && wi_keeps_order(stack) && !at->one_threads &&
-           wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored) &&
+           (!block->stream_uses ||
+            wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored)) &&
            stack->base->table->follow(stack->base, stream, at->native);
 }
 
@@ -535,7 +551,7 @@ static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_bloc
     uint64_t before = block->bytes, from = scrubbed_bytes(block);
     wi_shortage ignored;
     weir_status status = wi_grow(stack, block, bytes, false, &ignored);
-    if (status != WEIR_OK || !needs_scrubbing(block))
+    if (status != WEIR_OK || !wi_account_must_scrub(block->account, block->previous))
         return status;
     status =
         block->shrunk

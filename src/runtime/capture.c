@@ -128,6 +128,7 @@ static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_
     place->captured = true;
     place->graph = graph;
     place->capturer = pthread_self();
+    wi_streams_show(&runtime->streams, place);
     return WEIR_OK;
 }
 
@@ -152,6 +153,7 @@ static weir_status record_point(weir_runtime *runtime, weir_stream stream, void 
         place->captured = place->bounded = status == WEIR_OK;
         place->before = before;
         place->graph = status == WEIR_OK ? place->graph : NULL;
+        wi_streams_show(&runtime->streams, place);
     }
     pthread_mutex_unlock(&runtime->streams.lock);
     return status;
@@ -213,6 +215,7 @@ void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_ca
     if (place && place->graph == graph) {
         place->captured = place->bounded = false;
         place->graph = NULL;
+        wi_streams_show(streams, place);
     }
     pthread_mutex_unlock(&streams->lock);
 }
@@ -227,8 +230,10 @@ weir_status weir_capture_end(weir_stream stream)
     pthread_mutex_lock(&runtime->streams.lock);
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
     bool captured = place && place->captured, directed = captured && place->graph;
-    if (captured && !directed)
+    if (captured && !directed) {
         place->captured = place->bounded = false;
+        wi_streams_show(&runtime->streams, place);
+    }
     pthread_mutex_unlock(&runtime->streams.lock);
     if (directed)
         return weir_fail(

@@ -338,7 +338,7 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
         return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_create: no place for the result");
     *out = NULL;
     weir_runtime *runtime = client->runtime;
-    if (!(wi_resource_features(runtime->resource) & WEIR_FEATURE_CAPTURABLE))
+    if (!(runtime->resource->features & WEIR_FEATURE_CAPTURABLE))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "weir_capture_pool_create: %s of %s allocates nothing in captures; use cache or blocks",
                          weir_runtime_resource(runtime, text, sizeof text), runtime->name);

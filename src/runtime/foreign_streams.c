@@ -60,11 +60,12 @@ static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
     pthread_mutex_lock(&streams->lock);
     place->users = 0;
     place->abandoned = place->generation;
+    wi_streams_show(streams, place);
     pthread_mutex_unlock(&streams->lock);
     wi_streams_abandon(runtime, gone);
     runtime->driver->stream_abandon(runtime->device, record);
     pthread_mutex_lock(&streams->lock);
-    wi_streams_clear(place);
+    wi_streams_clear(streams, place);
     pthread_cond_broadcast(&streams->left);
 }
 
@@ -157,7 +158,7 @@ static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void
         return wi_streams_captured(runtime, stream, "weir_stream_unregister");
     if (--place->users == 0) {
         *spare = place->stream;
-        wi_streams_clear(place);
+        wi_streams_clear(&runtime->streams, place);
     }
     return WEIR_OK;
 }

@@ -229,6 +229,9 @@ wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kin
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
 {
     weir_kind ignored;
+    wi_resource *device_base = runtime->resource->base;
+    if (wi_likely(device_base->table->owns(device_base, pointer)))
+        return runtime->resource;
     wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
     for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* a second free is to be told so */
         wi_resource *stack = atomic_load(&runtime->kinds[k]);

@@ -356,7 +356,7 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool)
 
 uint32_t weir_runtime_features(const weir_runtime *runtime)
 {
-    return runtime ? wi_resource_features(runtime->resource) : 0;
+    return runtime ? runtime->resource->features : 0;
 }
 
 char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)

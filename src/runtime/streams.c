@@ -105,9 +105,30 @@ wi_stream_place *wi_streams_free_place(wi_streams *streams)
     return i < WI_STREAMS ? &streams->places[i] : NULL;
 }
 
-void wi_streams_clear(wi_stream_place *place)
+void wi_streams_show(wi_streams *streams, const wi_stream_place *place)
+{
+    wi_stream_seen *seen = &streams->seen[place - streams->places];
+    bool plain = place->users > 0 && !place->captured && place->thread == 0;
+    atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
+    atomic_store_explicit(&seen->stream, (uintptr_t)place->stream, memory_order_release);
+    atomic_store_explicit(&seen->id, plain ? wi_streams_id(streams, place).id : 0, memory_order_release);
+}
+
+/* The driver's stream, if it is one whose facts are plain. An id is never given twice, so that what was read between
+ * two looks at the same one belongs to it. */
+static void *streams_seen(wi_streams *streams, weir_stream stream)
+{
+    wi_stream_seen *seen = &streams->seen[stream.id % WI_STREAMS];
+    if (atomic_load_explicit(&seen->id, memory_order_acquire) != stream.id)
+        return NULL;
+    uintptr_t found = atomic_load_explicit(&seen->stream, memory_order_acquire);
+    return atomic_load_explicit(&seen->id, memory_order_relaxed) == stream.id ? (void *)found : NULL;
+}
+
+void wi_streams_clear(wi_streams *streams, wi_stream_place *place)
 {
     *place = (wi_stream_place){.generation = place->generation, .abandoned = place->abandoned};
+    wi_streams_show(streams, place);
 }
 
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content)
@@ -119,6 +140,7 @@ weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stre
     *place = content;
     if (place == &streams->places[streams->used])
         streams->used++;
+    wi_streams_show(streams, place);
     return wi_streams_id(streams, place);
 }
 
@@ -173,7 +195,7 @@ bool wi_streams_stays(wi_streams *streams, weir_stream stream)
 weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
 {
     *out = (wi_stream_facts){0};
-    if (stream.id == 0)
+    if (stream.id == 0 || (out->native = streams_seen(streams, stream)))
         return WEIR_OK;
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
@@ -286,7 +308,7 @@ static weir_status give_own(weir_runtime *runtime, weir_stream stream)
         return wi_streams_captured(runtime, stream, "weir_stream_release");
     wi_assert(streams->idle_used < WI_STREAMS);
     streams->idle[streams->idle_used++] = place->stream;
-    wi_streams_clear(place);
+    wi_streams_clear(streams, place);
     return WEIR_OK;
 }
 

@@ -39,6 +39,12 @@ typedef struct wi_stream_place {
     pthread_t capturer;              /* the thread that began it */
 } wi_stream_place;
 
+/* What wi_streams_look finds without the lock. */
+typedef struct wi_stream_seen {
+    atomic_uint_fast64_t id; /* of the stream at that place while it is captured by nobody and any thread's; else 0 */
+    atomic_uintptr_t stream; /* the driver's; written between two stores of the id */
+} wi_stream_seen;
+
 typedef struct wi_streams {
     pthread_mutex_t lock;
     pthread_cond_t left; /* a place has been left */
@@ -48,6 +54,7 @@ typedef struct wi_streams {
     uint32_t idle_used;  /* own streams that are not acquired */
     void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
+    wi_stream_seen seen[WI_STREAMS];
 } wi_streams;
 
 /* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all
@@ -102,7 +109,9 @@ weir_stream wi_streams_named(wi_streams *streams, const void *stream);
 wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream); /* NULL: not known here */
 wi_stream_place *wi_streams_free_place(wi_streams *streams);                /* NULL: all are taken */
 weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_place *place);
-void wi_streams_clear(wi_stream_place *place); /* it has no stream any more */
+void wi_streams_clear(wi_streams *streams, wi_stream_place *place); /* it has no stream any more */
+/* The place has changed, which wi_streams_look is to see. */
+void wi_streams_show(wi_streams *streams, const wi_stream_place *place);
 /* Fills a free place for its first user. */
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content);
 

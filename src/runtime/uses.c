@@ -146,7 +146,7 @@ static weir_status mark_zeroing(wi_block *block, void *user)
 /* A resource that cannot track says so instead of pretending. */
 static weir_status check_tracking(const wi_resource *stack)
 {
-    if (wi_resource_features(stack) & WEIR_FEATURE_TRACKS_USES)
+    if (stack->features & WEIR_FEATURE_TRACKS_USES)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "the resource %s of %s cannot track uses: work on other streams than the block's own is not "

@@ -12,17 +12,14 @@ static void untracked_uses_are_misuse(void **state)
     weir_launch *launch;
     ok(weir_stream_acquire(runtime, &stream));
     weir_use use = {{allocate(client, 1000, stream, WEIR_CLASS_OTHER), 0}, WEIR_ACCESS_READ};
-    wi_resource *base = runtime->resource->base;
-    const wi_resource_table *real = base->table;
-    wi_resource_table without = *real;
-    without.features &= ~(uint32_t)WEIR_FEATURE_TRACKS_USES;
-    base->table = &without;
+    wi_resource *stack = runtime->resource;
+    stack->features &= ~(uint32_t)WEIR_FEATURE_TRACKS_USES;
     assert_false(weir_runtime_features(runtime) & WEIR_FEATURE_TRACKS_USES);
     fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(runtime, stream, &use, 1, &launch));
     detail_names("mapped of host");
     assert_null(launch);
     fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(runtime, use.block.pointer, stream));
-    base->table = real;
+    stack->features |= WEIR_FEATURE_TRACKS_USES;
     ok(weir_launch_begin(runtime, stream, &use, 1, &launch)); /* nothing was left behind */
     ok(weir_launch_end(launch));
     ok(weir_free(client, use.block.pointer, stream));

@@ -353,6 +353,23 @@ static void gauge_drift(weir_memory_stats *g, const wi_delta *d)
     wi_gauge_merge(&g->active, d->hits, d->frees, d->high_blocks);
 }
 
+/* The block's bytes are live, and its account's. */
+static void ledger_publish(wi_ledger *ledger, wi_block *block, gauge_what what)
+{
+    wi_account *account = block->account;
+    account->live_class[block->memory_class] += block->charged;
+    account->blocks++;
+    account->allocations++;
+    ledger->allocations++;
+    ledger->ladder[block->rung]++;
+    ledger->lent_clients += block->lent & WI_LENT_CLIENT ? block->charged : 0;
+    ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
+    gauge_block(ledger, block, what);
+    raise_peaks(ledger, account, 0, NULL);
+    ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
+    wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
+}
+
 void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
 {
     wi_account *account = block->account;
@@ -361,18 +378,22 @@ void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
     ledger_shift(ledger, account, block->charged, again ? -block->charged : 0, again ? 0 : -block->charged);
     if (again)
         account->pending_class[block->memory_class] -= block->charged;
-    account->live_class[block->memory_class] += block->charged;
-    account->blocks++;
-    account->allocations++;
-    ledger->allocations++;
-    ledger->ladder[block->rung]++;
-    ledger->lent_clients += block->lent & WI_LENT_CLIENT ? block->charged : 0;
-    ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
-    gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
-    raise_peaks(ledger, account, 0, NULL);
-    ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
-    wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
+    ledger_publish(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
     ledger_leave(ledger);
+}
+
+bool wi_ledger_place(wi_ledger *ledger, wi_account *account, uint64_t bytes, wi_block *(*make)(void *user), void *user)
+{
+    ledger_enter(ledger);
+    bool fits = account->open && ledger_fits(ledger, account, ledger_used(account), ledger->committed, bytes);
+    if (fits) {
+        wi_block *block = make(user);
+        wi_assert(block->charged == bytes);
+        ledger_shift(ledger, account, bytes, 0, 0);
+        ledger_publish(ledger, block, GAUGE_NEW);
+    }
+    ledger_leave(ledger);
+    return fits;
 }
 
 /* Parked bytes become live, or the other way round. */

@@ -49,6 +49,13 @@ static inline uint64_t wi_account_owner(const wi_account *account)
     return account->serial | (account->secret ? WI_SECRET : 0);
 }
 
+/* Whether bytes that were `previous`'s hold what the account must not read, or what others must not. */
+static inline bool wi_account_must_scrub(const wi_account *account, uint64_t previous)
+{
+    uint64_t mine = wi_account_owner(account), before = previous & ~WI_SECRET;
+    return before != WI_CLEAN && before != (mine & ~WI_SECRET) && ((mine | previous) & WI_SECRET) != 0;
+}
+
 /* What stands between a free and the next owner of the bytes. */
 typedef enum wi_past {
     WI_PASSED,   /* nothing: the device is past it and past every use */
@@ -130,6 +137,9 @@ bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by serial number, when the record may soon serve another account. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
+/* Claims the bytes and commits them in one step to the block that `make` returns, which cannot fail; with the lock
+ * held. False: the limits forbid it, or the account is closed; `make` was not called. */
+bool wi_ledger_place(wi_ledger *ledger, wi_account *account, uint64_t bytes, wi_block *(*make)(void *user), void *user);
 /* Commits claimed bytes to the block, which is live with that. A pending block turns its pending bytes live. */
 void wi_ledger_commit(wi_ledger *ledger, wi_block *block);
 /* The block is freed on `stream`: its bytes are gone, or pending if WI_UNPASSED. A thread-cached block counted as freed

@@ -253,6 +253,22 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
     return status;
 }
 
+/* Most requests that thread caches do not serve end here. What the device was out of may be given back first. */
+static bool mapped_place(wi_resource *resource, wi_placement *p, weir_block *out)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    bool placed = false;
+    mapped_lock(mapped);
+    if (!mapped->device_oom_seen && wi_extent_pool_has(&mapped->shared.pool, WI_RECORDS_PER_CHANGE)) {
+        wi_region *region = &mapped->regions[wi_growth_region(p)];
+        wi_extent *extent = wi_region_best(region, wi_ordered_list(resource, p), p->charged, p->alignment);
+        placed =
+            extent && !wi_account_must_scrub(p->account, extent->last) && wi_ordered_place(resource, extent, p, out);
+    }
+    mapped_unlock(mapped);
+    return placed;
+}
+
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t mapped_charge(wi_resource *resource, uint64_t bytes)
@@ -404,6 +420,7 @@ static const wi_resource_table table = {
     WI_ORDERED,
     .measure = mapped_measure,
     .allocate = mapped_allocate,
+    .place = mapped_place,
     .grow = mapped_grow,
     .destroy = mapped_destroy,
     .charge = mapped_charge,

@@ -16,21 +16,29 @@ uint64_t wi_new_generation(void)
     return wi_next_generation(&last);
 }
 
+void wi_block_begin(wi_block *block, const wi_placement *placement, void *start, uint64_t previous)
+{
+    wi_assert(!block->pointer && !block->account && block->word == 0);
+    wi_store(block->pointer, (char *)start + placement->before);
+    wi_store(block->bytes, placement->bytes);
+    wi_store(block->charged, placement->charged);
+    wi_store(block->account, placement->account);
+    wi_store(block->stream.id, placement->stream.id);
+    wi_store(block->memory_class, placement->memory_class);
+    wi_store(block->tag, placement->tag);
+    block->tagged = placement->tag[0] != '\0';
+    block->before = placement->before;
+    block->after = placement->after;
+    block->rung = (uint8_t)placement->rung;
+    block->previous = previous;
+    atomic_store_explicit(&block->word, wi_new_generation() << WI_GENERATION_SHIFT | WI_BLANK, memory_order_release);
+}
+
 wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t previous)
 {
-    return (wi_block){.pointer = (char *)start + placement->before,
-                      .bytes = placement->bytes,
-                      .before = placement->before,
-                      .after = placement->after,
-                      .charged = placement->charged,
-                      .word = wi_new_generation() << WI_GENERATION_SHIFT | WI_BLANK,
-                      .account = placement->account,
-                      .tag = placement->tag,
-                      .tagged = placement->tag[0] != '\0',
-                      .stream = placement->stream,
-                      .memory_class = placement->memory_class,
-                      .rung = (uint8_t)placement->rung,
-                      .previous = previous};
+    wi_block block = {0};
+    wi_block_begin(&block, placement, start, previous);
+    return block;
 }
 
 static weir_status no_block_there(const void *pointer, bool freed)

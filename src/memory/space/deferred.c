@@ -116,7 +116,7 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
 {
     wi_event ignored;
     return block->freed.stream && block->stack->base->table->hand_over &&
-           (wi_resource_features(block->stack) & WEIR_FEATURE_STREAM_ORDERED) &&
+           (block->stack->features & WEIR_FEATURE_STREAM_ORDERED) &&
            wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
 }
 

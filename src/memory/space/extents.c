@@ -74,7 +74,7 @@ static wi_extent *region_take_record(wi_region *region)
     pool->unused = extent->next;
     pool->unused_count--;
     uint32_t index = extent->index;
-    wi_block_set(&extent->block, &(wi_block){0}); /* a second free may still look at it */
+    wi_assert(!extent->block.pointer && extent->block.word == 0); /* a second free may still look at it */
     memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
     extent->index = index;
     extent->region = region;
@@ -244,11 +244,11 @@ static void region_delist(wi_region *region, wi_extent *extent)
         wi_list_remove(&region->holes, extent);
 }
 
-wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
+/* Splits an extent that is in no list; neither is the rest. */
+static wi_extent *region_split(wi_region *region, wi_extent *extent, uint64_t offset)
 {
     wi_assert(offset > extent->offset && offset < extent->offset + extent->bytes && offset % WI_UNIT == 0);
     wi_extent *rest = region_take_record(region);
-    region_delist(region, extent);
     rest->kind = extent->kind;
     rest->last = extent->last;
     rest->freed_on = extent->freed_on;
@@ -262,6 +262,13 @@ wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
     if (rest->next)
         rest->next->previous = rest;
     extent->next = rest;
+    return rest;
+}
+
+wi_extent *wi_region_cut(wi_region *region, wi_extent *extent, uint64_t offset)
+{
+    region_delist(region, extent);
+    wi_extent *rest = region_split(region, extent, offset);
     region_enlist(region, extent);
     region_enlist(region, rest);
     return rest;
@@ -278,10 +285,10 @@ static void count_use(wi_shared *shared, uint64_t bytes)
     shared->peak_in_use = wi_max(shared->peak_in_use, shared->in_use);
 }
 
-void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
+/* Changes the kind of an extent that is in no list. */
+static void region_turn(wi_region *region, wi_extent *extent, wi_extent_kind kind)
 {
     bool before = region_in_use(extent->kind), after = region_in_use(kind);
-    region_delist(region, extent);
     if (extent->kind == WI_USED)
         region->shared->in_use -= extent->bytes;
     extent->kind = kind;
@@ -290,9 +297,15 @@ void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
     if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
         extent->stream_list = NULL; /* it has passed while this was busy */
-    region_enlist(region, extent);
     if (before != after)
         wi_chunk_use(region, extent->offset, extent->bytes, after);
+}
+
+void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
+{
+    region_delist(region, extent);
+    region_turn(region, extent, kind);
+    region_enlist(region, extent);
 }
 
 uint64_t wi_owners_mix(uint64_t a, uint64_t b)
@@ -301,11 +314,10 @@ uint64_t wi_owners_mix(uint64_t a, uint64_t b)
     return (x == y || y == WI_CLEAN ? x : x == WI_CLEAN ? y : WI_MIXED) | secret;
 }
 
+/* Both are in no list. */
 static void absorb_next(wi_region *region, wi_extent *extent)
 {
     wi_extent *next = extent->next;
-    region_delist(region, extent);
-    region_delist(region, next);
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
     extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
@@ -318,7 +330,6 @@ static void absorb_next(wi_region *region, wi_extent *extent)
     if (extent->next)
         extent->next->previous = extent;
     drop_record(&region->shared->pool, next);
-    region_enlist(region, extent);
 }
 
 static bool region_alike(const wi_extent *a, const wi_extent *b)
@@ -343,16 +354,33 @@ static bool region_joinable(const wi_region *region, const wi_extent *a, const w
     return a->stream_list ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
 }
 
+/* The neighbour that joins the extent; NULL: neither does. */
+static wi_extent *region_partner(const wi_region *region, const wi_extent *extent)
+{
+    if (extent->previous && region_joinable(region, extent->previous, extent))
+        return extent->previous;
+    return extent->next && region_joinable(region, extent->next, extent) ? extent->next : NULL;
+}
+
+/* Joins an extent that is in no list, and enlists it. What joins on one side can change what does on the other. */
+static wi_extent *join_and_enlist(wi_region *region, wi_extent *extent)
+{
+    for (wi_extent *partner; (partner = region_partner(region, extent));) {
+        region_delist(region, partner);
+        extent = partner->next == extent ? partner : extent;
+        absorb_next(region, extent);
+    }
+    region_enlist(region, extent);
+    return extent;
+}
+
 wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_HOLE || extent->kind == WI_FREE);
-    for (;;) { /* what joins on one side can change what does on the other */
-        if (extent->previous && region_joinable(region, extent->previous, extent))
-            extent = extent->previous;
-        else if (!extent->next || !region_joinable(region, extent->next, extent))
-            return extent;
-        absorb_next(region, extent);
-    }
+    if (!region_partner(region, extent))
+        return extent;
+    region_delist(region, extent);
+    return join_and_enlist(region, extent);
 }
 
 void wi_region_merge_busy(wi_region *region, wi_extent *extent)
@@ -396,13 +424,16 @@ void wi_region_note_start(wi_region *region, uint64_t offset, bool begins)
 
 wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
 {
-    wi_extent *cache = offset > extent->offset ? extent : NULL;
-    if (cache)
-        extent = wi_region_cut(region, cache, offset);
-    wi_extent *rest = bytes + slack < extent->bytes ? wi_region_cut(region, extent, offset + bytes) : NULL;
-    wi_region_set(region, extent, WI_USED);
+    wi_extent *before = offset > extent->offset ? extent : NULL;
+    if (before)
+        extent = wi_region_cut(region, before, offset);
+    region_delist(region, extent);
+    wi_extent *rest = bytes + slack < extent->bytes ? region_split(region, extent, offset + bytes) : NULL;
+    if (rest)
+        region_enlist(region, rest);
+    region_turn(region, extent, WI_USED);
     extent->stream_list = NULL;
-    free_rest(region, cache);
+    free_rest(region, before);
     free_rest(region, rest);
     wi_region_set_slot(region, offset, extent->index + 1);
     wi_region_note_start(region, offset, true);
@@ -414,7 +445,8 @@ static void end_block(wi_region *region, wi_extent *extent)
 {
     wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
     wi_region_note_start(region, extent->offset, false);
-    wi_stream_uses_free(extent->block.stream_uses);
+    if (extent->block.stream_uses)
+        wi_stream_uses_free(extent->block.stream_uses);
     wi_block_set(&extent->block, &(wi_block){0});
 }
 
@@ -434,8 +466,8 @@ wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, 
     extent->epoch = stream_list ? stream_list->open : 0;
     extent->freed_on = stream_list ? wi_stream_list_number(stream_list->stream) : WI_CLEAN;
     end_block(region, extent);
-    wi_region_set(region, extent, WI_FREE);
-    return wi_region_join(region, extent);
+    region_turn(region, extent, WI_FREE); /* a used one is in no list */
+    return join_and_enlist(region, extent);
 }
 
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)

@@ -106,6 +106,11 @@ static inline wi_extent *wi_record_at(const wi_extent_pool *pool, uint32_t index
     return &pool->chunks[index / WI_EXTENT_SLAB][index % WI_EXTENT_SLAB];
 }
 
+/* Whether the next `count` splits have their records. */
+static inline bool wi_extent_pool_has(const wi_extent_pool *pool, size_t count)
+{
+    return pool->unused_count >= count;
+}
 /* Reserves the records for the next `count` splits. */
 weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
 
@@ -158,7 +163,7 @@ void wi_region_check(wi_region *region);
 
 static inline bool wi_region_holds(const wi_region *region, const void *pointer)
 {
-    return (const char *)pointer >= region->base && (const char *)pointer < region->base + region->bytes;
+    return (uintptr_t)pointer - (uintptr_t)region->base < region->bytes;
 }
 
 /* Slots are written under the lock of the resource, and wi_region_peek reads them without it. */

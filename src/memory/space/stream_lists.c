@@ -69,6 +69,12 @@ wi_stream_list *wi_stream_lists_find(const wi_stream_lists *stream_lists, weir_s
     return stream.id != 0 && stream_list && stream_list->stream.id == stream.id ? stream_list : NULL;
 }
 
+bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream)
+{
+    const wi_stream_list *stream_list = wi_load(stream_lists->places[stream.id % WI_STREAM_LIST_PLACES]);
+    return stream.id != 0 && stream_list && wi_load(stream_list->stream.id) == stream.id;
+}
+
 void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent *extent, weir_stream other)
 {
     wi_ledger *ledger = stream_lists->resource->ledger;
@@ -218,14 +224,15 @@ wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream s
     if ((stream_list && stream_list->stream.id != 0) || stream_list_has_ended(stream_lists, stream))
         return NULL;
     if (!stream_list) {
-        stream_list = stream_lists->places[place] = new_lane(stream_lists);
+        stream_list = new_lane(stream_lists);
         if (!stream_list)
             return NULL;
         stream_list->place = place;
+        wi_store(stream_lists->places[place], stream_list);
         stream_lists->used = stream_lists->used > place ? stream_lists->used : place + 1;
     }
     ++*stream_lists->count;
-    stream_list->stream = stream;
+    wi_store(stream_list->stream.id, stream.id);
     stream_list->native = native;
     stream_list->refused = false;
     return stream_list;
@@ -259,7 +266,7 @@ uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream strea
     stream_list->freed_passed = stream_list->freed;
     stream_list->frees = 0;
     stream_list->epoch_count = 0;
-    stream_list->stream.id = 0;
+    wi_store(stream_list->stream.id, 0);
     --*stream_lists->count;
     return bytes;
 }
@@ -277,7 +284,7 @@ void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
     stream_list->native = NULL;
     stream_list->next_gone = stream_lists->gone;
     stream_lists->gone = stream_list;
-    stream_lists->places[stream_list->place] = NULL;
+    wi_store(stream_lists->places[stream_list->place], NULL);
     --*stream_lists->count;
 }
 

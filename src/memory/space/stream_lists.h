@@ -73,7 +73,9 @@ void wi_stream_lists_destroy(wi_stream_lists *stream_lists); /* nothing is free 
 
 /* The stream's stream list; NULL when it has none. */
 wi_stream_list *wi_stream_lists_find(const wi_stream_lists *stream_lists, weir_stream stream);
-/* The same, created when there is none. NULL without host memory, for a stream that has ended, and while another
+/* Whether it has one. Needs no lock. */
+bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream);
+/* The stream's list, created when there is none. NULL without host memory, for a stream that has ended, and while another
  * stream has its place. */
 wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream stream, void *native);
 /* The list for frees on a stream that may have ended; for WEIR_STREAM_HOST, for frees behind all work of the device. */

@@ -26,12 +26,33 @@ wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *p, uin
     wi_region *region = extent->region;
     p->ordered = extent->stream_list != NULL;
     extent = wi_region_use(region, extent, start, p->charged, wi_min(slack, region->most_slack));
-    wi_block made = wi_block_make(p, region->base + extent->offset, extent->last);
-    made.ordered = p->ordered;
-    made.lent = ordered_lenders(extent, p);
-    made.slack = extent->bytes > p->charged;
-    wi_block_set(&extent->block, &made);
-    return &extent->block;
+    wi_block *block = &extent->block;
+    wi_block_begin(block, p, region->base + extent->offset, extent->last);
+    wi_store(block->ordered, p->ordered);
+    block->lent = ordered_lenders(extent, p);
+    block->slack = extent->bytes > p->charged;
+    return block;
+}
+
+/* A free extent for a request, and the block that it becomes. */
+typedef struct placing {
+    wi_extent *extent;
+    wi_placement *placement;
+    weir_block *out;
+} placing;
+
+static wi_block *ordered_make(void *user)
+{
+    const placing *at = user;
+    uint64_t start = wi_extent_start(at->extent, at->placement->alignment);
+    wi_block *block = wi_ordered_use(at->extent, start, at->placement, 0);
+    *at->out = (weir_block){block->pointer, wi_block_generation(block)};
+    return block;
+}
+
+bool wi_ordered_place(wi_resource *resource, wi_extent *extent, wi_placement *p, weir_block *out)
+{
+    return wi_ledger_place(resource->ledger, p->account, p->charged, ordered_make, &(placing){extent, p, out});
 }
 
 static void ordered_unuse(wi_block *block, uint64_t last, wi_stream_list *stream_list)
@@ -68,6 +89,8 @@ static void free_for(wi_block *block, wi_stream_list *stream_list)
 
 bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
 {
+    if (wi_stream_lists_has(resource->stream_lists, stream))
+        return true;
     wi_resource_lock(resource);
     bool there = wi_stream_lists_get(resource->stream_lists, stream, native) != NULL;
     wi_resource_unlock(resource);

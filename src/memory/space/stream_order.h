@@ -47,6 +47,8 @@ const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_plac
 /* The free or busy extent serves the measured request. At most `slack` bytes, where the region allows it, stay unused
  * behind the block. */
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
+/* The same in one step with the ledger, whose limits may forbid it: false, and nothing has changed. */
+bool wi_ordered_place(wi_resource *resource, wi_extent *extent, wi_placement *placement, weir_block *out);
 /* The same with free memory in the order of other streams, in the regions of that number. The placement's stream is
  * made to wait for them. NULL: there is none. The lock is released while the driver works. */
 wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,

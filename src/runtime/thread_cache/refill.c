@@ -593,7 +593,7 @@ static bool has_delta(const wi_tcache *f, const weir_client *client)
 /* Claimers hold these locks: with them held, no other thread touches this thread's caches. */
 void wi_tcache_flush(weir_client *client)
 {
-    wi_tcache_thread *mine = wi_tcache_mine;
+    wi_tcache_thread *mine = client->runtime->caches.usable ? wi_tcache_mine : NULL;
     bool any_delta = false;
     if (!mine || !wi_biased_enter(&mine->lock)) /* who claims it merges it, or drops it */
         return;
