@@ -349,7 +349,8 @@ static bool region_joinable(const wi_region *region, const wi_extent *a, const w
     if (a->kind != WI_FREE || b->kind != WI_FREE || region->shared->stream_lists != 1 ||
         (a->stream_list && b->stream_list))
         return false;
-    if ((a->stream_list ? a->stream_list : b->stream_list)->gone)
+    const wi_stream_list *order = a->stream_list ? a->stream_list : b->stream_list;
+    if (!order || order->gone)
         return false;
     return a->stream_list ? b->bytes <= SPREAD * a->bytes : a->bytes <= SPREAD * b->bytes;
 }
