@@ -110,6 +110,7 @@ static void what_another_client_keeps_secret(void **state)
     fixture *f = *state;
     void *p = allocate(f->secret, BYTES, f->stream, WEIR_CLASS_KV); /* with what the first one had there */
     took(0, 1, 1);
+    ok(weir_stream_synchronize(f->stream)); /* zeros are queued there */
     memset(p, 0x55, BYTES);
     ok(weir_free(f->secret, p, f->stream));
     p = allocate(f->client, BYTES, f->stream, WEIR_CLASS_KV);
