@@ -183,9 +183,7 @@ static weir_status wait_for_inputs(wi_run *run, const failure *t)
                          t->how.detail.text, weir_detail());
     if (status != WEIR_OK)
         return status;
-    run->elsewhere = *run->inference;
-    run->elsewhere.stream = WEIR_STREAM_HOST;
-    run->inference = &run->elsewhere;
+    run->asked.stream = WEIR_STREAM_HOST;
     return WEIR_OK;
 }
 
