@@ -1,6 +1,8 @@
 /* Options of callers that were compiled against a newer header: what this library does not know of is 0, or refused. */
 #include "core.h"
 
+#include <weir/adaptor.h>
+#include <weir/driver.h>
 #include <weir/workspace.h>
 #include <weir/trace.h>
 #include <weir/block_pool.h>
@@ -230,6 +232,14 @@ static weir_status of_base(const void *s)
 {
     return weir_base_register(s);
 }
+static weir_status of_adaptor(const void *s)
+{
+    return weir_adaptor_register(s);
+}
+static weir_status of_driver(const void *s)
+{
+    return weir_driver_register(s);
+}
 static weir_status of_inference(const void *s)
 {
     weir_outputs out = WEIR_INIT(weir_outputs);
@@ -297,6 +307,8 @@ static const struct {
     ROW(weir_onnxruntime_options, of_bridge),
     ROW(weir_trim_options, of_trim),
     ROW(weir_base_table, of_base),
+    ROW(weir_adaptor_table, of_adaptor),
+    ROW(weir_driver_table, of_driver),
     ROW(weir_inference, of_inference),
     ROW(weir_outputs, of_outputs),
 };
