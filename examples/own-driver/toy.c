@@ -4,6 +4,8 @@
  * A driver for hardware has the device's own queue in place of the thread, and its events in place of the count. The
  * records of streams stay until the device is closed, so that events of a stream that has ended can still be asked
  * about. */
+#define _POSIX_C_SOURCE 200809L /* for the clock of conditions */
+
 #include "toy.h"
 
 #include <errno.h>

@@ -22,12 +22,15 @@ WI_FREE_AFTER_FORKS(lock)
 
 wi_own_part wi_own_part_called(const char *name)
 {
-    size_t count = atomic_load_explicit(&known, memory_order_acquire);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(parts[i].name, name) == 0)
-            return parts[i].adapts ? (wi_own_part){.adaptor = &parts[i].adaptor}
-                                   : (wi_own_part){.base = &parts[i].base};
-    return (wi_own_part){NULL, NULL};
+    wi_own_part found = {NULL, NULL};
+    size_t count = atomic_load_explicit(&known, memory_order_acquire), i = 0;
+    while (i < count && strcmp(parts[i].name, name) != 0)
+        i++;
+    if (i < count && parts[i].adapts)
+        found.adaptor = &parts[i].adaptor;
+    else if (i < count)
+        found.base = &parts[i].base;
+    return found;
 }
 
 /* Registering ------------------------------------------------------------------------------------------------------ */
