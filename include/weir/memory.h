@@ -176,7 +176,8 @@ typedef struct weir_refusal {
     uint64_t remaining; /* what was left for it under the limit that refused */
     uint64_t limit;     /* that limit: the budget or the maximum */
     uint64_t largest;   /* the largest request that would have been met */
-    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart */
+    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart;
+                           UINT64_MAX: none */
     struct {
         char client[64];
         uint64_t bytes;              /* live + pending, or guaranteed if that is more */

@@ -152,7 +152,8 @@ typedef struct wi_resource_table {
     /* The same for idle memory alone, down to WEIR_IDLE_KEPT bytes. `if_squeezed`: only if the device was out of
      * memory lately although the budget had room. NULL: trim does it, and a device out of memory changes nothing. */
     uint64_t (*trim_idle)(wi_resource *resource, bool if_squeezed);
-    /* What could be placed, and what a request needs; sets *shortage except its cause. */
+    /* What could be placed, and what a request needs; sets *shortage except its cause, but where that is that no
+     * addresses are enough. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
     /* With the lock held: checks the invariants of its books. NULL: there are none. */
