@@ -157,7 +157,8 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
     WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
-    WEIR_CAUSE_COUNT = 9
+    WEIR_CAUSE_ADAPTOR = 9,       /* an adaptor of the program's own (weir/adaptor.h); the detail has its words */
+    WEIR_CAUSE_COUNT = 10
 } weir_refusal_cause;
 
 /* "none", "budget" and so on, as in the command's JSON; "?" for a number that is none. Any thread; static storage. */

@@ -203,9 +203,7 @@ static weir_status wait_for_inputs(wi_run *run)
     weir_status status = weir_stream_synchronize(run->inference->stream);
     if (status != WEIR_OK)
         return weir_fail(status, "elsewhere its inputs' stream is to be waited for, and cannot be: %s", weir_detail());
-    run->elsewhere = *run->inference;
-    run->elsewhere.stream = WEIR_STREAM_HOST;
-    run->inference = &run->elsewhere;
+    run->asked.stream = WEIR_STREAM_HOST;
     return WEIR_OK;
 }
 

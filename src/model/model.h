@@ -36,11 +36,11 @@ typedef struct wi_instance {
 
 /* A call of weir_model_infer, weir_model_infer_stream or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
-    uint64_t id;           /* the inference's, for who cancels it */
-    wi_instance *instance; /* a user of it; NULL: between two. Changed under the model's lock */
-    const weir_inference *inference;
-    weir_inference elsewhere; /* the same, for an instance on another device */
-    weir_piece_fn piece;      /* NULL: the answer comes whole */
+    uint64_t id;                     /* the inference's, for who cancels it */
+    wi_instance *instance;           /* a user of it; NULL: between two. Changed under the model's lock */
+    const weir_inference *inference; /* the caller's, and then `asked` */
+    weir_inference asked;            /* a copy; for an instance on another device without the stream */
+    weir_piece_fn piece;             /* NULL: the answer comes whole */
     void *user;
     weir_outputs *out;
     bool warms;     /* a warm-up: there are no results */

@@ -10,11 +10,32 @@
 
 /* Begin and end ---------------------------------------------------------------------------------------------------- */
 
-static weir_status check(const weir_model *model, const wi_run *run, const char *call)
+/* Engines get structures as this version knows them: a request of a newer caller is understood whole, or refused. */
+static weir_status copy_request(wi_run *run, const char *call)
+{
+    weir_outputs ignored;
+    weir_tensor input;
+    weir_status status = WI_COPY_IN(weir_inference, &run->asked, run->inference, call);
+    if (status == WEIR_OK)
+        status = WI_COPY_IN(weir_outputs, &ignored, run->out, call);
+    run->asked.struct_size = sizeof run->asked;
+    run->inference = &run->asked;
+    size_t count = run->asked.inputs ? run->asked.input_count : 0;
+    size_t stride = count > 0 ? run->asked.inputs->struct_size : 0;
+    for (size_t i = 0; i < count && stride > sizeof input && status == WEIR_OK; i++)
+        status =
+            wi_copy_in(&input, sizeof input, (const char *)run->asked.inputs + i * stride, stride, call, "weir_tensor");
+    return status;
+}
+
+static weir_status check(const weir_model *model, wi_run *run, const char *call)
 {
     WI_ENTER();
     if (!model || !run->inference || !run->out)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+    weir_status status = copy_request(run, call);
+    if (status != WEIR_OK)
+        return status;
     /* Where results may come from several instances, they say from which. */
     if (model->failover && run->out->struct_size < offsetof(weir_outputs, instance) + sizeof run->out->instance)
         return weir_fail(WEIR_ERR_INVALID, "%s: member struct_size of the outputs is not set", call);

@@ -9,7 +9,8 @@
 static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
 
 static const char *const cause_names[WEIR_CAUSE_COUNT] = {
-    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
+    "none",   "budget",        "maximum",       "fragmentation", "pending",
+    "device", "other process", "address range", "reservation",   "adaptor",
 };
 
 const char *weir_refusal_cause_name(weir_refusal_cause cause)
@@ -117,7 +118,7 @@ static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capa
 }
 
 /* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
-static weir_status refusal_explain(const weir_refusal *r)
+static weir_status refusal_explain(const weir_refusal *r, const char *words)
 {
     char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400], remedy[96];
     weir_size_format(r->requested, asked, sizeof asked);
@@ -161,6 +162,9 @@ static weir_status refusal_explain(const weir_refusal *r)
             "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
             "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
             r->client, asked, kind, r->device, limit);
+    case WEIR_CAUSE_ADAPTOR:
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s asked for %s (%s) on %s; an adaptor refused it: %s", r->client,
+                         asked, kind, r->device, words);
     default:
         return weir_fail(
             WEIR_ERR_OUT_OF_MEMORY,
@@ -197,5 +201,5 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))
         memcpy(last, &refusal, sizeof refusal);
-    return refusal_explain(&refusal);
+    return refusal_explain(&refusal, shortage->words);
 }
