@@ -30,10 +30,10 @@ typedef struct failover {
     wi_opening *opening;
     wi_run *run;
     failure last;
-    weir_runtime *home; /* of the instance on which it failed; NULL: there was none */
+    weir_runtime *home; /* of the instance on which it failed; NULL: on none yet */
     size_t rank;        /* of its candidate */
     bool reload;        /* 4: it failed so before, and nothing has worked there since; loaded again it may work */
-    uint32_t statuses;  /* with which the run has failed, a bit each */
+    uint32_t statuses;  /* with which the run was to be tried elsewhere, a bit each */
 
     /* While the run has the turn. */
     wi_instance *old;
@@ -134,9 +134,11 @@ static row read_failure(failover *f, weir_status status)
         f->last.stage = WEIR_STAGE_LATER_RUN;
     pthread_mutex_unlock(&f->model->lock);
     wi_detail_keep(&f->last.detail);
-    f->home = from ? weir_client_runtime(from->client) : NULL;
-    f->rank = from ? from->rank : SIZE_MAX;
-    f->statuses |= wi_status_bit(status);
+    if (from) {
+        f->home = weir_client_runtime(from->client);
+        f->rank = from->rank;
+    }
+    f->statuses |= answer == TRIED ? wi_status_bit(status) : 0;
     f->reload = from && status == WEIR_ERR_ENGINE && unhealthy_again(f->model, from);
     if (answer == LOST)
         lose(f, from);
