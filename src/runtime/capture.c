@@ -1,4 +1,5 @@
-/* Captures: streams that are being captured, on which no event tells about now. */
+/* Graph capture: while a stream is being captured, an event on it would belong to the graph. What weir needs to know
+ * of the stream is a point that was recorded before the capture. */
 #include "runtime/runtime.h"
 
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call)
@@ -44,15 +45,15 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* With the lock held: of the streams that the place has had, one that ended without a word came after this one, or was
- * it. */
+/* Whether this stream, or a later one in its place, ended without being unregistered. The lock is held. */
 static bool was_abandoned(const wi_streams *streams, weir_stream stream)
 {
     uint32_t index = (uint32_t)(stream.id & 0xffff), generation = (uint32_t)(stream.id >> 16);
     return stream.id != 0 && index < streams->used && generation <= streams->places[index].abandoned;
 }
 
-/* Without asking the driver; false: it has to be asked, about all its work where *ended. */
+/* The point of the stream as far as it is known without the driver. False: the caller asks the driver; *ended: about
+ * all work of the device, as the stream itself is gone. */
 static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out, bool *ended)
 {
     *out = (wi_event){0};
@@ -92,7 +93,8 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
     weir_status status = wi_streams_resolve(streams, stream, runtime->name, &native);
     if (status == WEIR_OK)
         status = runtime->driver->record(runtime->device, native, out);
-    /* Another thread may have begun to capture it, or released it, meanwhile; or an event may be another stream's. */
+    /* Meanwhile another thread may have begun a capture of the stream or released it. The event may then be of another
+     * stream. */
     if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_ERR_STREAM_MISUSE)
         return status;
     return known_point(streams, stream, out, &ended) ? WEIR_OK : ended ? point_of_ended(runtime, out) : status;
@@ -100,7 +102,7 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
 
-/* The stream that `call` is about. */
+/* Finds the runtime and the driver's stream for a stream that is to be captured, or whose capture ends. */
 static weir_status capture_named(weir_stream stream, const char *call, weir_runtime **runtime, void **native)
 {
     WI_ENTER();
@@ -116,7 +118,7 @@ static weir_status captured_already(const weir_runtime *runtime, weir_stream str
                      (unsigned long long)stream.id, runtime->name);
 }
 
-/* With the lock held. */
+/* Marks the stream as captured. The lock is held. */
 static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_capture_pool *graph, const char *call)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -140,8 +142,8 @@ static bool is_legacy(weir_runtime *runtime, weir_stream stream)
     return legacy;
 }
 
-/* Records the point, behind which nobody has queued zeros: who does has seen the mark, or notes a point of his own
- * (wi_streams_wants_point). */
+/* Records the point before the capture. No zeros are queued behind it: a thread that queues zeros has seen the mark
+ * before, or records a point of its own behind them (wi_streams_wants_point). */
 static weir_status record_point(weir_runtime *runtime, weir_stream stream, void *native)
 {
     wi_event before = {0};

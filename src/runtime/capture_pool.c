@@ -1,17 +1,19 @@
-/* Capture pools: private memory of captured graphs. */
+/* Capture pools: private memory of captured graphs (PyTorch: graph-private pools). A graph uses its memory at every
+ * launch, so that blocks freed in the capture stay in the pool, and serve allocations of the same capture by best fit.
+ * */
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_capture_pool {
     pthread_mutex_t lock;
-    atomic_uint users; /* the handle, allocations under way, live blocks */
+    atomic_uint users; /* references: the handle, allocations under way, live blocks */
     uint64_t number;
     weir_client *client;
-    weir_capture_pool *next; /* of the client's; under the runtime's clients_lock */
-    weir_stream stream;      /* being captured; WEIR_STREAM_HOST: none */
+    weir_capture_pool *next; /* in the client's list; under the runtime's clients_lock */
+    weir_stream stream;      /* the stream being captured; WEIR_STREAM_HOST: none */
     bool closed;
-    wi_event end;    /* while closed: the launches are done then */
-    wi_block *first; /* what it holds, linked by pending_next */
+    wi_event end;    /* while closed: behind the last launch */
+    wi_block *first; /* the blocks that it keeps, linked by pending_next */
     uint64_t held, held_blocks, live_blocks;
 };
 
@@ -67,7 +69,7 @@ static bool capture_pool_is_past(const wi_block *block)
     return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
 }
 
-/* The second one is no more then. */
+/* Coalesces a kept block with the one behind it, whose record is gone then. False: they cannot be joined. */
 static bool capture_pool_join(wi_block *block, wi_block *next)
 {
     wi_resource *base = block->stack->base;
@@ -89,7 +91,7 @@ static wi_block *capture_pool_take_out(weir_capture_pool *graph, wi_block **link
     return block;
 }
 
-/* Joined with what adjoins it. */
+/* Adds a kept block to the list, and coalesces it with its neighbours. */
 static void capture_pool_put_in(weir_capture_pool *graph, wi_block *block)
 {
     for (wi_block **link = &graph->first; *link;) {
@@ -109,7 +111,7 @@ static void capture_pool_put_in(weir_capture_pool *graph, wi_block *block)
     graph->held_blocks++;
 }
 
-/* What could not be joined when it was freed. */
+/* Coalesces blocks that could not be joined when they were freed. */
 static void capture_pool_join_all(weir_capture_pool *graph)
 {
     wi_block *list = graph->first;
@@ -127,7 +129,7 @@ static bool capture_pool_suits(const wi_block *block, const wi_placement *p, boo
            (uintptr_t)block->pointer % p->alignment == 0;
 }
 
-/* The smallest that will do and that the device is past. NULL: there is none. */
+/* Best fit: takes the smallest block that is large enough and that the device is past. NULL: there is none. */
 static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
 {
     wi_block **best = NULL;
@@ -140,7 +142,7 @@ static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, co
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* The block, which nobody holds any more, is pending like any other, behind `end` and its marks. */
+/* Hands a kept block over to the deferred frees. It is free once the device is past `end` and the block's uses. */
 static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi_event end)
 {
     weir_runtime *runtime = runtime_of(graph);
@@ -152,7 +154,8 @@ static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi
     wi_pending_add(&runtime->pending, block->stack, block, past ? NULL : &end);
 }
 
-/* A block that is pending and in hand, and kept in the ledger. */
+/* Returns a block to the pool after an allocation from it: the rest of a split block, or a block that did not serve.
+ * Its bytes count as pending and kept. */
 static void keep_or_give_back(weir_capture_pool *graph, wi_block *block)
 {
     capture_pool_lock(graph);
@@ -201,14 +204,14 @@ weir_status wi_graph_note(wi_block *block, wi_event event)
 {
     bool opened;
     weir_status status =
-        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* of a taken block nobody has a ticket */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* a claimed block has no open ticket */
     if (opened)
         wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, &event);
     return status;
 }
 
-/* Zeros that a growth has queued since the capture are behind it in no stream's order that a later capture would
- * know. */
+/* Zeros that were queued for a resized block on its stream become its last write. A later capture would not wait for
+ * them otherwise, as it knows nothing of that stream. */
 static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
 {
     wi_event event;
@@ -222,8 +225,8 @@ static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
     return status;
 }
 
-/* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in
- * order. */
+/* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
+ * again. A free in the pool's own capture needs no event: the launches of the graph are in order. */
 static weir_status note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream, void **native)
 {
     weir_runtime *runtime = runtime_of(graph);
@@ -246,7 +249,8 @@ static weir_status note_free(const weir_capture_pool *graph, wi_block *block, we
     return wi_graph_note(block, event);
 }
 
-/* False: it was closed. In one step with the list: who closes it finds the block here. */
+/* Retires the block and adds it to the pool, in one step under the lock, so that a concurrent close finds it. False:
+ * the pool was closed before, and the caller frees the block. */
 static bool capture_pool_retire(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream,
                                 void *native)
 {
@@ -350,7 +354,9 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
     graph->number = atomic_fetch_add(&last_number, 1) + 1;
     graph->client = client;
     capture_pool_enlist(graph);
-    status = wi_client_check(client, "weir_capture_pool_create"); /* a close looks for graphs after it has closed */
+    status = wi_client_check(
+        client,
+        "weir_capture_pool_create"); /* weir_client_close marks the client as closed before it looks for pools */
     if (status == WEIR_OK) {
         *out = graph;
         return WEIR_OK;
@@ -387,7 +393,7 @@ static weir_status capture_pool_capturing(const weir_capture_pool *graph, const 
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
-/* Ends it, unless it captures. *list: what it held. */
+/* Closes the pool unless a capture is open. *list: the blocks that it kept. */
 static weir_status capture_pool_shut(weir_capture_pool *graph, wi_event end, wi_block **list)
 {
     capture_pool_lock(graph);

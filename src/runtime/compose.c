@@ -1,4 +1,5 @@
-/* Devices, pools of streams and resources as parts of their own, and runtimes that are composed of them. */
+/* Composition: devices, pools of streams and resources that are made one by one, and a runtime that is made of them.
+ * */
 #include "runtime/runtime.h"
 #include <weir/experimental/compose.h>
 #include "base/options.h"
@@ -6,8 +7,8 @@
 
 #include <stdio.h>
 
-/* Invariants, true whenever the lock is free: a device's `made` counts the pools and resources of it that there are; a
- * part is taken exactly while a runtime has it or is being made of it, and then so is its device. */
+/* Invariants, while the lock is free: a device's `made` counts its pools and resources; a part is `taken` exactly
+ * while a runtime has it or is being made of it; the device of a taken part is taken, too. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct part {
@@ -38,13 +39,13 @@ struct weir_resource {
     char text[WI_STACK_BYTES];
 };
 
-/* With the lock held. */
+/* Who has the part, for messages. The lock is held. */
 static const char *compose_member(const part *p)
 {
     return p->by[0] ? p->by : "that is being composed";
 }
 
-/* Whether a part may be ended; what of it is left to check is the caller's. With the lock held. */
+/* WEIR_ERR_BUSY while a runtime has the part. The caller checks whatever else may depend on it. The lock is held. */
 static weir_status compose_check_free(const part *p, const char *what, const weir_device *device)
 {
     if (!p->taken)
@@ -103,7 +104,7 @@ weir_status weir_device_destroy(weir_device *device)
     return WEIR_OK;
 }
 
-/* One more is made of the device. */
+/* Counts one more part of the device. */
 static weir_status compose_enter(weir_device *device, const char *call)
 {
     weir_status status = WEIR_OK;
@@ -259,7 +260,7 @@ static weir_status compose_in_use(const part *p, const char *what, const weir_de
                      device->name, compose_member(p));
 }
 
-/* With the lock held. Fills in the device. */
+/* Checks that the parts fit together, and fills in the device. The lock is held. */
 static weir_status check_parts(weir_parts *p, const weir_runtime_options *options)
 {
     weir_device *of_streams = p->streams ? p->streams->device : NULL;
@@ -284,7 +285,7 @@ static weir_status check_parts(weir_parts *p, const weir_runtime_options *option
     return status;
 }
 
-/* With the lock held. */
+/* Marks the parts as taken or free. The lock is held. */
 static void compose_mark(const weir_parts *p, bool taken, const char *by)
 {
     part *parts[] = {&p->device->part, p->streams ? &p->streams->part : NULL, p->resource ? &p->resource->part : NULL};

@@ -1,4 +1,4 @@
-/* Foreign streams: streams of other libraries, known from register to unregister. */
+/* Foreign streams: streams of other libraries, known to weir from register to unregister. */
 #include "base/system.h"
 #include <weir/trace.h>
 #include "base/window.h"
@@ -6,7 +6,7 @@
 
 static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
 
-/* With the lock held: the place of that stream, or of one that had its address. */
+/* The place of that stream, or of an earlier stream at its address. The lock is held. */
 static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *wanted)
 {
     wi_streams *streams = &runtime->streams;
@@ -19,7 +19,8 @@ static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *
     return NULL;
 }
 
-/* With the lock held. Own streams never go, so that the address alone tells. */
+/* Whether the runtime made this stream. Its own streams live as long as it, so that the address identifies them. The
+ * lock is held. */
 static bool is_own(weir_runtime *runtime, const void *native)
 {
     const wi_streams *streams = &runtime->streams;
@@ -32,8 +33,8 @@ static bool is_own(weir_runtime *runtime, const void *native)
     return own;
 }
 
-/* With the lock held: the stream that had that address before, which has ended without a word; NULL: there is none.
- * Waits for whoever is about such a one. */
+/* The earlier stream at that address, which ended without being unregistered; NULL: there is none. Waits while another
+ * thread clears such a place. The lock is held. */
 static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place *content)
 {
     for (;;) {
@@ -46,9 +47,9 @@ static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place 
     }
 }
 
-/* With the lock held, released meanwhile. What threads cache in the order of the stream is freed in that order, while
- * it still has its id; then nobody finds it any more, and what waits for it does so by itself, before another stream
- * has its place. */
+/* Ends a stream that went away without being unregistered. Thread caches are flushed while the stream still has its
+ * id, as their blocks are freed in its order. Then the id is invalid, and the place is free for another stream. The
+ * lock is held, and released meanwhile. */
 static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
 {
     wi_streams *streams = &runtime->streams;
@@ -68,8 +69,8 @@ static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
     pthread_cond_broadcast(&streams->left);
 }
 
-/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the
- * driver's record that is not needed then. */
+/* Gives a stream a place, or one more user if it has one already. *spare: the driver's record, if it is not needed.
+ * The lock is held. */
 static weir_status foreign_settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out,
                                      void **spare)
 {
@@ -143,7 +144,7 @@ weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
-/* With the lock held. *spare is the driver's record when it was the last user. */
+/* Takes one user away. *spare: the driver's record, if that was the last one. The lock is held. */
 static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void **spare)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -171,8 +172,8 @@ static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
     return is;
 }
 
-/* Waits for the stream's work. Another thread's default stream, which may have ended with it, cannot be named here: the
- * driver waits for what was recorded on it, when it forgets it. */
+/* Waits for the stream's work. Another thread's per-thread stream cannot be named here, and may have ended with its
+ * thread: the driver waits for what was recorded on it when it forgets it. */
 static weir_status foreign_settle(weir_stream stream, weir_runtime **runtime)
 {
     const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
@@ -198,7 +199,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     wi_window(WI_WINDOW_STREAM_LEFT);
     if (spare) {
         wi_tcaches_drop_stream(runtime, stream);
-        wi_streams_forget(runtime, stream); /* nobody records on it any more */
+        wi_streams_forget(runtime, stream); /* no thread records on it any more */
         runtime->driver->stream_destroy(runtime->device, spare);
     }
     if (status == WEIR_OK)

@@ -1,4 +1,4 @@
-/* The table of streams, the pool of own ones, and the work that users queue. */
+/* Streams: the table by id, the pool of own streams, and the calls that queue work. */
 #include "runtime/streams.h"
 #include <weir/trace.h>
 #include "base/system.h"
@@ -6,13 +6,13 @@
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-/* Those that runtimes have, a bit each. Of the others the one is given that was given longest ago, so that stale ids
- * are told for as long as can be. */
+/* Numbers of runtimes, a bit each. A new runtime gets the free number that was freed longest ago, so that a stale id
+ * is recognized for as long as possible. */
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers_taken[(UINT16_MAX + 1) / 64];
 static uint16_t last_number;
 
-/* 0: there is none. */
+/* 0: all are in use. */
 static uint16_t streams_take_number(void)
 {
     uint16_t number = 0;
@@ -130,7 +130,7 @@ weir_status wi_streams_all_taken(const weir_runtime *runtime)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-/* The driver's stream, or NULL; whose it is. */
+/* The driver's stream, or NULL. *thread: whose per-thread stream it is. */
 static void *streams_look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
 {
     pthread_mutex_lock(&streams->lock);
@@ -186,7 +186,7 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
                          (unsigned long long)stream.id,
                          stream.id >> 48 == streams->pool ? "released or unregistered" : "another runtime's, or none",
                          runtime);
-    /* The driver takes a per-thread stream for that of whoever calls. */
+    /* The driver takes a per-thread stream for the calling thread's own. */
     if (thread == 0 || thread == wi_thread_number())
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE,
@@ -221,8 +221,8 @@ void *weir_stream_native(weir_stream stream)
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */
 
-/* With the lock held. An idle stream, else *made, which is NULL afterwards: while there are idle ones no other is
- * added, so that all own streams would have a place. False: no place, or no stream for it. */
+/* Gives an idle stream a place; without one, *made, which is NULL afterwards. An idle stream comes first, so that the
+ * number of own streams stays as small as can be. False: no place, or no stream. The lock is held. */
 static bool take_own(wi_streams *streams, void **made, weir_stream *out)
 {
     wi_stream_place *place = wi_streams_free_place(streams);
@@ -269,12 +269,12 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     pthread_mutex_lock(&streams->lock);
     taken = take_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
-    if (made) /* others were quicker, and nothing was ever put on it */
+    if (made) /* other threads released streams meanwhile; no work was ever queued on this one */
         runtime->driver->stream_destroy(runtime->device, made);
     return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
 }
 
-/* With the lock held. */
+/* Returns an own stream to the idle ones. The lock is held. */
 static weir_status give_own(weir_runtime *runtime, weir_stream stream)
 {
     wi_streams *streams = &runtime->streams;

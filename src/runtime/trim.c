@@ -1,14 +1,15 @@
-/* Trim and drain: memory goes back to the driver, with a report on what stays; and pressure callbacks. */
+/* Trim and drain: giving cached memory back to the driver, with a report on what stays; and pressure callbacks. */
 #include "memory/space/layout.h"
 #include "runtime/runtime.h"
 #include "runtime/thread_cache/thread_cache.h"
 
 /* The report ------------------------------------------------------------------------------------------------------- */
 
-/* A block's segments follow each other, so that what it pins is known when another one's turn comes. */
+/* A block may have several parts. They follow one another, so that the sum for a block is complete when the next block
+ * begins. */
 typedef struct tally {
     weir_trim_report *report;
-    const weir_span *pin; /* of the block at hand */
+    const weir_span *pin; /* of the current block */
     uint64_t pinned;
 } tally;
 
@@ -32,7 +33,8 @@ static void end_pin(tally *t)
                             .client = p->client,
                             .memory_class = p->memory_class,
                             .stream = p->stream};
-    memcpy(r->pin[at].client_name, p->client_name, strlen(p->client_name) + 1); /* at most 63, and 47 */
+    memcpy(r->pin[at].client_name, p->client_name,
+           strlen(p->client_name) + 1); /* a tag has at most 63 bytes, a name 47 */
     memcpy(r->pin[at].tag, p->tag, strlen(p->tag) + 1);
 }
 
@@ -96,7 +98,7 @@ static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_tr
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* Everything that is nobody's by now is known to be so, whatever threads go on to free and cache. */
+/* Makes free what the device is past: flushes thread caches, reaps deferred frees, and releases what adaptors keep. */
 static void trim_settle(weir_runtime *runtime)
 {
     (void)wi_members_bound(&runtime->ledger);
@@ -119,7 +121,7 @@ uint64_t wi_runtime_trim_idle(weir_runtime *runtime)
     return base->table->trim_idle ? base->table->trim_idle(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
 }
 
-/* Whether the caller's structure has any member of the layout's, for which it has to be walked. */
+/* Whether the caller's structure is long enough for members that need a walk over the layout. */
 static bool wants_layout(const weir_trim_report *out)
 {
     return out->struct_size > offsetof(weir_trim_report, left);
@@ -145,10 +147,8 @@ weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *op
 
 /* Draining --------------------------------------------------------------------------------------------------------- */
 
-/* Frees that are made final: whatever keeps what has passed from being anyone's is gone through once. */
-
-/* This thread's, then all others', then what those have in hand. They may cache anew for ever, which is not waited
- * for. */
+/* Flushes this thread's caches, then those of all others, then the blocks that threads had in hand. Other threads may
+ * go on caching, so that the number of passes is bounded. */
 static void hand_in_parked(weir_runtime *runtime)
 {
     enum { MOST = 8 };
@@ -165,7 +165,7 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
     wi_ledger *ledger = &runtime->ledger;
     uint64_t ordered;
     hand_in_parked(runtime);
-    (void)wi_members_pass(ledger, &ordered); /* records what the second one looks at */
+    (void)wi_members_pass(ledger, &ordered); /* records events, which the second pass looks at */
     (void)wi_runtime_reap(runtime);
     wi_pending_finish(&runtime->pending);
     wi_members_finish(ledger, &runtime->pending);

@@ -1,4 +1,5 @@
-/* Launches: tickets on the blocks they use, waits before them and one event behind them. */
+/* Stream uses, declared by launches: a launch holds a ticket on each of its blocks, its stream first waits for earlier
+ * uses, and one event behind its work becomes the point of all its uses. */
 #include "base/seeded_bug.h"
 #include <weir/trace.h>
 #include "memory/space/stream_uses.h"
@@ -7,7 +8,7 @@
 struct weir_launch {
     weir_runtime *runtime;
     weir_stream stream;
-    uint64_t number; /* in traces; 0: none was open when it began */
+    uint64_t number; /* in traces; 0: no trace was open when it began */
     size_t count;    /* blocks that hold a ticket of this launch */
     weir_use uses[];
 };
@@ -40,7 +41,7 @@ static uint64_t next_number(void)
     return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* Without a sink being called: tickets may be held. */
+/* Writes into the rings only. Calls no sink, as tickets may be held. */
 static void trace_launch(const weir_launch *launch, weir_action action, weir_status result)
 {
     if (launch->number)
@@ -118,10 +119,11 @@ static int by_pointer(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What an allocation queued on another stream than the launch's, or found there, comes before its use. */
+/* Zeros that an allocation queued on another stream than the launch's, or found queued there. They come before the
+ * block's first use. */
 typedef struct zeroing {
     weir_stream launch, stream; /* `stream` is where the zeros were queued; WEIR_STREAM_HOST: no need to wait */
-    uint64_t generation;        /* of the block: what takes its place meanwhile has zeros of its own */
+    uint64_t generation;        /* of the block: a later block at this address has zeros of its own */
     wi_event event;
 } zeroing;
 
@@ -143,7 +145,8 @@ static weir_status mark_zeroing(wi_block *block, void *user)
     return status;
 }
 
-/* A resource that cannot track says so instead of pretending. */
+/* WEIR_ERR_STREAM_MISUSE for a resource that cannot track uses, so that nobody relies on tracking that does not
+ * happen. */
 static weir_status check_tracking(const wi_resource *stack)
 {
     if (wi_resource_features(stack) & WEIR_FEATURE_TRACKS_USES)
@@ -170,13 +173,15 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* Two names of which at most one is that of the block there now. */
+/* Whether two uses name different generations of one address. At most one of them names the block that is there now.
+ * */
 static bool uses_contradict(const weir_block *a, const weir_block *b)
 {
     return a->generation != 0 && b->generation != 0 && a->generation != b->generation;
 }
 
-/* One entry a block, with both its accesses; a stale name keeps its own, to be told so. */
+/* Merges uses of the same block into one entry with both accesses. An entry with a stale generation stays, so that
+ * visiting its block reports it. */
 static size_t without_duplicates(weir_use *uses, size_t count)
 {
     size_t kept = 0;
@@ -220,7 +225,7 @@ static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w
     return status;
 }
 
-/* Events of the launch's own stream need no wait; the driver knows those that are passed. */
+/* The launch's own stream is ordered without a wait. The driver skips events that have passed. */
 static weir_status queue_waits(weir_runtime *runtime, void *native, const waits *w)
 {
     weir_status status = WEIR_OK;
@@ -348,7 +353,7 @@ static weir_status mark_block(weir_runtime *runtime, weir_block block, weir_stre
 static weir_status use_record(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
 {
     weir_status status = mark_block(runtime, block, stream, call);
-    if (status != WEIR_OK) /* else it was recorded with the block */
+    if (status != WEIR_OK) /* a success was recorded together with the block */
         return wi_recorded(runtime, status, .action = WEIR_ACTION_USE_RECORD, .pointer = block.pointer,
                            .stream = stream, .access = WEIR_ACCESS_READ);
     wi_hand_out(runtime);
