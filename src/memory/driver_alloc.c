@@ -18,40 +18,40 @@
 #include <stddef.h>
 
 typedef struct driver_piece {
-    wi_block block; /* the first member */
-    wi_range range; /* all that the driver gave */
-    uint64_t own;   /* of which the block's client has had so much, however short the block is now */
-    bool returning; /* on its way to the driver, which may give it to another from now on */
+    wi_block block; /* first, so that a block's address is its piece's */
+    wi_range range; /* the whole allocation of the driver's */
+    uint64_t own;   /* the most of it that the block's client ever had: growth up to there needs no scrubbing */
+    bool returning; /* the driver is getting it back, and may give its addresses to another piece from now on */
     bool returned;
-    bool displaced; /* out of the index, and in the list of those */
+    bool displaced; /* its addresses serve another piece; no longer in the index, but in `displaced` */
     struct driver_piece *previous, *next;
 } driver_piece;
 
 typedef struct driver_alloc {
     wi_resource resource;
     weir_kind kind;
-    bool pooled;                /* it follows streams, and may keep what was given back */
-    const weir_base_table *own; /* whose functions stand for the driver's; NULL: those do */
-    void *state;                /* theirs */
-    wi_resource_table table;    /* the resource's, where it is theirs */
-    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, so that either is enough to look */
+    bool pooled;                /* frees follow streams, and freed memory may stay in the driver's pool */
+    const weir_base_table *own; /* a program's own functions in place of the driver's; NULL: the driver's */
+    void *state;                /* of the program's functions */
+    wi_resource_table table;    /* the resource's table, if the functions are the program's */
+    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, so that one is enough to read it */
     wi_index index;
-    /* everything below is under the resource's lock */
+    /* under the resource's lock: */
     driver_piece *displaced;
-    wi_block *unwanted; /* discarded, and the device is not past them or the driver refused; linked by pending_next */
+    wi_block *unwanted; /* discarded; the device is not past them or the driver refused; linked by pending_next */
     uint64_t lent, kept;
-    size_t working;  /* threads in the driver */
-    uint64_t turns;  /* how often one came back */
-    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
+    size_t working;  /* threads in a call of the driver */
+    uint64_t turns;  /* how often such a call has ended */
+    uint64_t secret; /* WI_SECRET from the first free of an account with scrubbing on */
 } driver_alloc;
 
 /* The driver's pool ------------------------------------------------------------------------------------------------ */
 
-/* What the pool under "async" keeps. The pool alone decides what it reuses, so that it is asked after each change; as
- * there is no lock over its calls, only what is asked while no other call is under way counts, and the last one out
+/* What the driver's pool keeps under "async". Only the pool decides what it reuses, so it is asked after each change.
+ * No lock covers its calls: an answer counts only if no other call was under way, and the last thread to come back
  * asks. */
 
-/* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
+/* Makes the ledger follow a pool of `held` bytes in all, as far as the budget leaves room. The lock is held. */
 static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
 {
     wi_ledger *ledger = s->resource.ledger;
@@ -66,7 +66,7 @@ static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
     s->kept = kept;
 }
 
-/* Around a call of the program's own functions, which find the device current on the thread. */
+/* Around calls of the program's functions, which expect the device to be current on the thread. */
 static weir_status driver_alloc_enter(const driver_alloc *s)
 {
     return s->resource.driver->enter ? s->resource.driver->enter(s->resource.device) : WEIR_OK;
@@ -78,13 +78,13 @@ static void driver_alloc_leave(const driver_alloc *s)
         s->resource.driver->leave(s->resource.device);
 }
 
-/* Whether it may have more than its pieces. */
+/* Whether the pool may hold more than the pieces. */
 static bool driver_alloc_keeps(const driver_alloc *s)
 {
     return s->own ? s->own->held != NULL : s->pooled;
 }
 
-/* What the pool has from the device, and the same after giving back what it keeps beyond `keep`. */
+/* The pool's bytes; and the same after it gave back what it keeps beyond `keep`. */
 static weir_status driver_alloc_held(driver_alloc *s, uint64_t *held)
 {
     wi_resource *r = &s->resource;
@@ -177,7 +177,7 @@ static void driver_alloc_check(wi_resource *resource)
     wi_index_check(&driver_alloc_of(resource)->index);
 }
 
-/* With the lock held, around calls of the driver that give or take memory. */
+/* Around calls of the driver that allocate or free. The lock is held before and after, and released meanwhile. */
 static void driver_alloc_go_to_driver(driver_alloc *s)
 {
     s->working++;
@@ -192,18 +192,17 @@ static void driver_alloc_come_back(driver_alloc *s)
 
 /* Getting a piece -------------------------------------------------------------------------------------------------- */
 
-/* What could be had, and what would have to be held for such a piece. With the lock held. */
+/* Fills in what could be placed now, and what would have to be held for the request. The lock is held. */
 static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
     uint64_t room = (now.budget - now.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
-    shortage->later = UINT64_MAX; /* in one piece, if that is enough */
+    shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough for it */
     shortage->held = now.held - wi_min(s->kept, bytes + lost) + bytes + lost;
 }
 
-/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are
- * *fresh. */
+/* Claims held bytes: first those that the pool keeps, which it reuses if it can, then *fresh new ones. */
 static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
@@ -217,7 +216,7 @@ static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
     return true;
 }
 
-/* The stream as the program's own functions know it; NULL where they follow none. */
+/* The native handle for the program's functions; NULL if they follow no streams. */
 static void *own_stream(const driver_alloc *s, void *native)
 {
     return s->pooled && native ? s->resource.driver->stream_native(native) : NULL;
@@ -250,7 +249,7 @@ static weir_status ask_driver(driver_alloc *s, uint64_t bytes, void *native, voi
     uint64_t ignored;
     weir_status status = ask_once(s, bytes, native, address);
     if (status == WEIR_ERR_OUT_OF_MEMORY && driver_alloc_keeps(s) && driver_alloc_trim_pool(s, 0, &ignored) == WEIR_OK)
-        status = ask_once(s, bytes, native, address); /* what it keeps may lie too scattered */
+        status = ask_once(s, bytes, native, address); /* what the pool kept may be too scattered */
     return status;
 }
 
@@ -275,7 +274,8 @@ static weir_status give_driver(driver_alloc *s, const driver_piece *p, void *nat
                      : driver->release(device, s->kind, address, size_of(p));
 }
 
-/* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
+/* Enters a piece into the index. Older pieces at its addresses, which the driver has back already, are displaced: only
+ * the ledger still counts them. The lock is held. */
 static void put_into_index(driver_alloc *s, driver_piece *new)
 {
     wi_range *range;
@@ -331,7 +331,7 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
     return status;
 }
 
-/* For tools that watch the device's memory. */
+/* Tells compute-sanitizer and the like about the block. */
 static void driver_alloc_mark(const driver_alloc *s, driver_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
@@ -365,7 +365,7 @@ static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 
 /* Giving it back --------------------------------------------------------------------------------------------------- */
 
-/* To the driver, on the stream if there is one. When it refuses, everything is as before. */
+/* Gives a piece to the driver, in the order of the stream if there is one. If the driver refuses, nothing changes. */
 static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *native)
 {
     driver_alloc_lock(s);
@@ -384,8 +384,7 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
     return status;
 }
 
-/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record
- * goes, too. */
+/* Takes a piece out of the ledger and frees its record, once its free is complete. The lock is held. */
 static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 {
     uint64_t bytes = size_of(p);
@@ -413,7 +412,7 @@ static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    (void)native, (void)past; /* the driver has to be called all the same */
+    (void)native, (void)past; /* the driver's own free has to be called in any case */
     driver_alloc_lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
@@ -443,7 +442,7 @@ static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block
     return driver_alloc_give(driver_alloc_of(resource), piece_of(block), native);
 }
 
-/* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
+/* Gives a discarded block back. True: the driver has it. */
 static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
 {
     wi_resource *r = &s->resource;
@@ -464,7 +463,7 @@ static void keep_unwanted(driver_alloc *s, wi_block *block)
     driver_alloc_unlock(s);
 }
 
-/* Something may have been queued on the stream for the block. A pool takes it back in that order. */
+/* Zeros may have been queued for the block. A pool takes it back behind them, in the stream's order. */
 static void driver_alloc_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     driver_alloc *s = driver_alloc_of(resource);
@@ -521,7 +520,8 @@ static void set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_
     block->charged = charged;
 }
 
-/* The driver takes no part of a piece: the rest stays there, cached and nobody's but the block's. */
+/* The driver frees whole pieces only. What is cut off stays in the piece, counts as cached, and can only serve this
+ * block. */
 static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
                                        wi_block **tail)
 {
@@ -535,7 +535,7 @@ static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, u
     return WEIR_OK;
 }
 
-/* Back over what the client has had before, which needs no scrubbing. */
+/* Grows into what was cut off before. The part that this client had needs no scrubbing. */
 static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                      wi_shortage *shortage)
 {
@@ -569,7 +569,7 @@ static void driver_alloc_look(wi_resource *resource, weir_class memory_class, ui
     driver_alloc_unlock(s);
 }
 
-/* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
+/* Only pieces in the index count: a freed piece's addresses may be another runtime's by now. */
 static bool driver_alloc_owns(wi_resource *resource, const void *pointer)
 {
     driver_alloc *s = driver_alloc_of(resource);
@@ -616,7 +616,7 @@ static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block,
         fn(&p->block, user);
 }
 
-/* A piece goes back whole: what is around the block, or was cut off it, stays with it. */
+/* One piece is one segment: margins and cut-off bytes belong to it. */
 static void tell_piece(wi_layout *layout, const driver_piece *p)
 {
     uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
@@ -637,7 +637,7 @@ static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
     wi_index_each(&s->index, tell_range, layout);
     for (const driver_piece *p = s->displaced; p; p = p->next)
         tell_piece(layout, p);
-    if (s->kept > 0) { /* the pool does not tell where it lies */
+    if (s->kept > 0) { /* the pool does not say at which addresses */
         wi_layout_segment(layout, NULL, s->kept);
         wi_layout_span(layout, WEIR_SPAN_FREE, NULL, s->kept);
     }
@@ -707,11 +707,11 @@ weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_ki
 weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out)
 {
     uint64_t ignored;
-    weir_status status = driver->pool_held(device, &ignored); /* a device without pools says so now */
+    weir_status status = driver->pool_held(device, &ignored); /* fails on a device without pools */
     return status == WEIR_OK ? driver_alloc_create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
 }
 
-/* As direct and async are, with the features that the functions have. */
+/* Describes a program's own functions as direct or async, with the features that they have. */
 static void own_describe(driver_alloc *s)
 {
     s->table = s->pooled ? async : direct;

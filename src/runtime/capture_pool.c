@@ -1,6 +1,5 @@
 /* Capture pools: private memory of captured graphs (PyTorch: graph-private pools). A graph uses its memory at every
- * launch, so that blocks freed in the capture stay in the pool, and serve allocations of the same capture by best fit.
- * */
+ * launch, so that blocks freed in the capture stay in the pool, and serve allocations of the capture by best fit. */
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 

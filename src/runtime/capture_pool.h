@@ -30,7 +30,8 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
 void wi_graph_adopt(weir_capture_pool *graph, wi_block *block);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
 weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream);
-/* The claimed block is in use until the event. Called before wi_graph_keep for a part of it. */
+/* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
+ * well. */
 weir_status wi_graph_note(wi_block *block, wi_event event);
 /* The pool keeps the pending tail of a live block, after the block was shrunk. False: the pool was closed, and the
  * tail is the caller's to free. */

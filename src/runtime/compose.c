@@ -1,5 +1,4 @@
-/* Composition: devices, pools of streams and resources that are made one by one, and a runtime that is made of them.
- * */
+/* Composition: devices, pools of streams and resources that are made one by one, and a runtime that is made of them. */
 #include "runtime/runtime.h"
 #include <weir/experimental/compose.h>
 #include "base/options.h"

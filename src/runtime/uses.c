@@ -173,8 +173,7 @@ static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* Whether two uses name different generations of one address. At most one of them names the block that is there now.
- * */
+/* Whether two uses name different generations of one address. At most one of them names the block that is there now. */
 static bool uses_contradict(const weir_block *a, const weir_block *b)
 {
     return a->generation != 0 && b->generation != 0 && a->generation != b->generation;

@@ -1,4 +1,5 @@
-/* The adaptor "budget": claims bytes before memory is looked for, and climbs the reclaim ladder before a refusal. */
+/* The adaptor "budget": claims bytes in the ledger before memory is looked for, and climbs the reclaim ladder before a
+ * refusal. */
 #include "memory/adaptors/budget.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -7,37 +8,33 @@
 
 typedef struct budget {
     wi_resource resource;
-    wi_resource *top; /* of the stack: adaptors around the budget may keep blocks back, too */
+    wi_resource *top; /* of the stack: adaptors around the budget may keep freed blocks, too */
 } budget;
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
-/* The oldest pending block of a list is waited for, which may stand behind somebody's long work while others are past,
- * there or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest:
- * nanoseconds. */
+/* Nanoseconds. A request waits for the oldest pending block, which may be behind long work of another stream while
+ * later ones have passed. So it waits a short pause at a time and then looks at all; the pauses grow. */
 enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
-/* Others may come and go for ever, and a refusal must not wait for all of them: what they leave is looked at so often,
- * and, from the third look on, until the deadline alone, which is now for a request that does not wait. */
+/* Other threads may free and allocate for ever, and a refusal must not wait for all of them. So the number of looks is
+ * bounded, and from the third look on the deadline, too, which has passed for a request that does not wait. */
 enum { MOST_LOOKS = 64, LOOKS_AT_ONCE = 2 };
 
-/* What a request has tried so far. Each rung is climbed once or as long as it helps, and no longer than one deadline
- * for all. */
+/* What a request has tried so far. A rung is tried once, or as long as it helps; one deadline holds for all of them. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
     const wi_request *request;
-    wi_placement
-        *placement;       /* of the block that is being placed; NULL: its bytes are not claimed yet, or there is none */
-    bool may_wait, helps; /* helps: pending frees would be enough */
-    void *native;         /* the stream of the request */
-    uint64_t largest;     /* that could have been placed at the last try */
+    wi_placement *placement; /* where the block is being placed; NULL: bytes are being claimed */
+    bool may_wait, helps;    /* pending frees would be enough */
+    void *native;            /* the stream of the request */
+    uint64_t largest;        /* the largest block that could have been placed at the last try */
     weir_rung highest;
-    uint64_t deadline; /* 0: not climbed yet */
+    uint64_t deadline; /* 0: no rung was tried yet */
     uint64_t pause;
-    unsigned emptied, passed,
-        looks;         /* how often each was tried: thread-cached blocks, what has passed, what others have released */
-    uint64_t released; /* how much all threads had released when this one last looked */
+    unsigned emptied, passed, looks; /* tries: flushed thread caches, reaped, looked at what others released */
+    uint64_t released;               /* wi_members_released at the last look */
     wi_pressure_turn turn;
 } ladder;
 
@@ -46,7 +43,7 @@ static wi_ledger *ledger_of(const ladder *l)
     return l->budget->resource.ledger;
 }
 
-/* Whose work happens when a graph is launched waits for nothing now. */
+/* Work of a captured stream runs when the graph is launched, so that nothing can be waited for now. */
 static bool budget_captured(const ladder *l)
 {
     const wi_resource *r = &l->budget->resource;
@@ -59,7 +56,7 @@ static bool budget_once_more(const ladder *l, unsigned *tries)
     return before < LOOKS_AT_ONCE || (before < MOST_LOOKS && wi_now() < l->deadline);
 }
 
-/* What this thread looked for in vain, another one may have released between the shortage and the look. */
+/* Another thread may have released, between this one's shortage and its look, what this one looked for in vain. */
 static bool others_have_released(ladder *l)
 {
     uint64_t released = wi_members_released(ledger_of(l));
@@ -73,7 +70,7 @@ static bool any_pending(wi_ledger *ledger)
     return wi_ledger_look(ledger).pending > 0;
 }
 
-/* Rungs: each answers true if something has changed that makes another try worth it. */
+/* The rungs. Each returns true if something changed, so that another try is worth it. */
 
 static bool take_what_is_parked(ladder *l)
 {
@@ -96,7 +93,7 @@ static bool relieve_adaptors(ladder *l)
     return wi_release_kept(l->budget->top) > 0;
 }
 
-/* From now on the base does what it can, whatever that costs. */
+/* From now on the base moves and creates chunks at any cost. */
 static bool allow_any_price(ladder *l)
 {
     wi_placement *p = l->placement;
@@ -107,7 +104,7 @@ static bool allow_any_price(ladder *l)
     return true;
 }
 
-/* From now on the base may take what is free in the order of other streams. */
+/* From now on the base may take memory of other streams, behind a wait. */
 static bool allow_stream_waits(ladder *l)
 {
     wi_placement *p = l->placement;
@@ -115,12 +112,12 @@ static bool allow_stream_waits(ladder *l)
     if (!p || p->allow_stream_wait || !l->native || p->captured || p->thread_bound || budget_captured(l) ||
         !base->table->follow)
         return false;
-    p->allow_stream_wait = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
+    p->allow_stream_wait = base->table->follow(base, p->stream, p->native); /* with its list, for a discard */
     return p->allow_stream_wait;
 }
 
-/* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all
- * frees and threads have given up what they cache. */
+/* The room that pressure callbacks can enlarge: under the account's limits, and on the device if all frees were
+ * complete and all thread caches empty. */
 typedef struct room {
     uint64_t account, device;
 } room;
@@ -140,7 +137,7 @@ static uint64_t budget_shortfall(const ladder *l)
     return there < asked ? asked - there : asked;
 }
 
-/* Calls callbacks until one has made room. */
+/* Calls pressure callbacks until one has made room. */
 static bool ask_for_room(ladder *l)
 {
     if (!l->may_wait || wi_pressures_inside() || budget_captured(l))
@@ -172,7 +169,7 @@ static bool wait_for_the_oldest(ladder *l)
         return false;
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
-    l->passed = 0; /* there may be more now */
+    l->passed = 0; /* frees may have passed meanwhile: reap again */
     return wi_members_wait(ledger_of(l), until) || wi_members_await(ledger_of(l), until);
 }
 
@@ -183,14 +180,14 @@ static const struct rung {
     {take_what_is_parked, WEIR_RUNG_THREAD_CACHED},
     {take_what_has_passed, WEIR_RUNG_COMPLETED},
     {relieve_adaptors, WEIR_RUNG_RELIEVED},
-    {allow_any_price, WEIR_RUNG_FIT}, /* the base says whether it came to something */
+    {allow_any_price, WEIR_RUNG_FIT}, /* the base counts this rung, if it comes to something */
     {allow_stream_waits, WEIR_RUNG_FIT},
     {ask_for_room, WEIR_RUNG_PRESSURE},
     {wait_for_the_oldest, WEIR_RUNG_WAIT},
     {others_have_released, WEIR_RUNG_COMPLETED},
 };
 
-/* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
+/* Climbs to the next rung that changes something. False: none is left. `helps`: pending frees would be enough. */
 static bool budget_climb(ladder *l, bool helps)
 {
     l->helps = helps;
@@ -209,7 +206,7 @@ static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
     return wi_ledger_refuse(ledger_of(l), l->account, l->request, shortage);
 }
 
-/* Bytes that only time keeps from being anyone's are not lost to fragments. */
+/* Bytes that wait for a stream are a shortage of time, and not of contiguous memory. */
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
@@ -224,7 +221,7 @@ static ladder budget_begin(budget *b, wi_account *account, const wi_request *req
         .budget = b, .account = account, .request = request, .may_wait = may_wait, .turn = wi_pressure_begin};
 }
 
-/* alignment 0: the bytes need not be in one piece. */
+/* Claims the bytes, climbing the ladder. alignment 0: they need not be in one piece. */
 static weir_status budget_claim(ladder *l, uint64_t alignment)
 {
     wi_resource *resource = &l->budget->resource, *base = resource->base;
@@ -236,7 +233,11 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
         wi_window(WI_WINDOW_CLAIM_FAILED);
         if (budget_climb(l, could))
             continue;
-        bool pending = could && any_pending(resource->ledger); /* else others have it, and may cache it now and then */
+        bool pending =
+            could &&
+            any_pending(
+                resource
+                    ->ledger); /* otherwise other accounts have the bytes, some of them thread-cached for a moment */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
@@ -247,8 +248,7 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* The bytes come from what was reserved, if that is where they shall come from. A request that must not grow climbs no
- * rung for them. */
+/* Takes the bytes from the placement's reservation, or claims them. A placement that must not grow climbs no rung. */
 static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
@@ -278,7 +278,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
 {
     budget *b = (budget *)resource;
     wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
-    if (p->held) /* its bytes are the account's */
+    if (p->held) /* a capture pool's block: the account was charged before */
         return wi_allocate(resource->inner, p, out, shortage);
     ladder l = budget_begin(b, p->account, &request, p->may_wait);
     l.native = p->native;
@@ -325,7 +325,7 @@ static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t 
     while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && budget_climb(&l, false));
     if (status != WEIR_OK)
         wi_ledger_cancel(resource->ledger, block->account, more);
-    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* no memory to put there */
+    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* physical memory behind the block is missing */
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
         base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
         status = budget_refuse(&l, shortage);

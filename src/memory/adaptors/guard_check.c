@@ -10,7 +10,8 @@
 
 enum { PIECE = 256 * 1024 };
 
-/* Adds what [bytes, +count) holds besides `expected`; `offset` is that of its first byte from the block's start. */
+/* Adds the bytes of [bytes, +count) that differ from `expected`; `offset`: of the first byte from the block's
+ * start. */
 static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi_damage *damage)
 {
     if (count == 0 || (bytes[0] == damage->expected && memcmp(bytes, bytes + 1, count - 1) == 0))
@@ -25,7 +26,7 @@ static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi
     }
 }
 
-/* Compares [from, to) of the device with one byte; `buffer` has room for a piece. */
+/* Compares [from, to) of the device's memory with one byte, a piece of the buffer's size at a time. */
 static weir_status compare_range(const wi_guard *guard, const wi_guarded *record, const char *from, const char *to,
                                  uint8_t *buffer, wi_damage *damage)
 {
@@ -141,8 +142,8 @@ void wi_guard_tell(const wi_guard_news *news)
 
 /* Looking at everything -------------------------------------------------------------------------------------------- */
 
-/* The first record behind the address that can be looked at; pinned. With the lock held, which is released while
- * another thread has it. */
+/* Finds and pins the first record at or behind `start`. The lock is held, and released while another thread has the
+ * record pinned. */
 static wi_guarded *guard_next(wi_guard *guard, const char *start)
 {
     for (size_t i = 0; i < guard->count;) {
@@ -150,7 +151,7 @@ static wi_guarded *guard_next(wi_guard *guard, const char *start)
         bool there = record->state == WI_GUARDED_LIVE || record->state == WI_GUARDED_KEPT;
         if (record->start <= start || record->blank || !there) {
             i++;
-        } else if (record->pinned) { /* it may be gone then, and the set another */
+        } else if (record->pinned) { /* the lock was released: the record may be gone, and the set has changed */
             pthread_cond_wait(&guard->changed, &guard->resource.lock);
             i = 0;
         } else {
@@ -195,9 +196,8 @@ weir_status wi_guard_check(wi_guard *guard)
 
 /* Reports and leaks ------------------------------------------------------------------------------------------------ */
 
-/* What a guard has found, and what is live: copies for callers, and lines for the log. */
-
-/* Copies `count` of ours into a caller's array, whose first element says how long each of its own is. */
+/* Copies `count` elements into a caller's array, whose elements may be of another version's size: the first says
+ * so. */
 static void copy_array(void *to, size_t capacity, const void *from, size_t count, size_t our_size)
 {
     size_t stride = capacity > 0 ? *(const size_t *)to : 0;
@@ -226,7 +226,7 @@ static int by_generation(const void *a, const void *b)
     return (x->block.generation > y->block.generation) - (x->block.generation < y->block.generation);
 }
 
-/* All live blocks of a client (NULL: of anyone), oldest first; the caller frees them. */
+/* The live blocks of a client (NULL: of all), oldest first. The caller frees *out. */
 static weir_status guard_gather(wi_guard *guard, const weir_client *client, weir_guard_leak **out, size_t *count)
 {
     weir_status status = WEIR_OK;
@@ -288,7 +288,7 @@ static int most_bytes_first(const void *a, const void *b)
     return (x->oldest.generation > y->oldest.generation) - (x->oldest.generation < y->oldest.generation);
 }
 
-/* The caller frees *out. */
+/* Live blocks by client and tag. The caller frees *out. */
 static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard_leak_sum **out, size_t *count)
 {
     weir_guard_leak *all;

@@ -1,4 +1,4 @@
-/* The adaptor "log": records what reaches it, in the order in which it happened. */
+/* The adaptor "log": records the calls that reach it, in the order in which they took effect. */
 #include "memory/adaptors/log.h"
 #include <weir/trace.h>
 #include "memory/ledger/ledger.h"
@@ -45,7 +45,7 @@ static weir_status log_allocate(wi_resource *resource, wi_placement *p, wi_block
     return status;
 }
 
-/* Only work that could not be queued for a new block comes here. */
+/* A block is discarded only when work could not be queued for it, so that the allocation failed. */
 static void log_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     record_failure(resource, WEIR_ERR_DRIVER, WEIR_ACTION_ALLOCATE, p);

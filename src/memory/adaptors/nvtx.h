@@ -14,12 +14,12 @@
 
 #include "memory/resource.h"
 
-/* The block stands in the piece [start, start + bytes), which holds no other, and is exactly what cuMemAlloc gave. */
+/* The block is in the piece [start, start + bytes), which cuMemAlloc gave for it alone. */
 void wi_nvtx_enter(const wi_resource *resource, wi_block *block, uintptr_t start, uint64_t bytes);
-/* block->bytes has changed. The tool goes by what was marked when a kernel was launched, so that those that are
- * queued, or run, are not judged by it. */
+/* block->bytes has changed. The tool judges a kernel by the marks at its launch, so that kernels in the queue are not
+ * affected. */
 void wi_nvtx_resize(const wi_resource *resource, wi_block *block);
-/* The device is past the block, whose piece is kept: no byte of it may be touched. */
+/* The device is past the block, but its piece is kept: no access is valid. */
 void wi_nvtx_bury(const wi_resource *resource, wi_block *block);
 /* The piece goes back to the driver. */
 void wi_nvtx_leave(const wi_resource *resource, wi_block *block);

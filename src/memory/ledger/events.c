@@ -1,12 +1,12 @@
-/* Events of traces: the ring, and what writes into it. */
+/* Traces: the ring that events go into, and the functions that record. */
 #include "memory/ledger/events.h"
 #include <weir/trace.h>
 #include "base/system.h"
 #include "memory/ledger/members.h"
 #include "memory/ledger/ledger.h"
 
-/* Invariants: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up
- * to the capacity, so that a short trace costs little. */
+/* Invariants: taken <= added <= taken + capacity; event n is in slot n % capacity. The array starts small and doubles
+ * up to the capacity, so that a short trace costs little. */
 struct wi_events {
     wi_events *next;
     weir_event *ring;
@@ -173,13 +173,13 @@ void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const w
 typedef struct walk {
     wi_ledger *ledger;
     wi_events *ring;
-    uint64_t live; /* so far, as if they were allocated now, one after the other */
+    uint64_t live; /* the sum so far, as if the live blocks were allocated one after the other */
 } walk;
 
 static void add_live(wi_block *block, void *user)
 {
     walk *w = user;
-    const wi_block seen = wi_look_at(block); /* a thread cache may be caching it */
+    const wi_block seen = wi_look_at(block); /* a copy: a thread cache may change the block meanwhile */
     if (!wi_block_is_live(&seen))
         return;
     weir_event event = {.action = WEIR_ACTION_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};

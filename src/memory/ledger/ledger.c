@@ -1,4 +1,5 @@
-/* The ledger: each step checks and books as a whole. Snapshots are in snapshot.c, refusals in refusal.c. */
+/* The ledger: every step checks the limits and changes all sums under one lock. Snapshots are in snapshot.c, refusals
+ * in refusal.c. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
 #include "memory/ledger/gauges.h"
@@ -8,7 +9,7 @@ static uint64_t ledger_used(const wi_account *account)
     return account->live + account->pending + account->promised + account->thread_cached;
 }
 
-/* What it would use if no free were pending but what graphs hold. */
+/* What the account would use if all pending frees were complete. Bytes that capture pools keep stay. */
 static uint64_t used_for_long(const wi_account *account)
 {
     return account->live + account->promised + account->kept;
@@ -79,8 +80,8 @@ void wi_ledger_destroy(wi_ledger *ledger)
     pthread_mutex_destroy(&ledger->lock);
 }
 
-/* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which
- * makes "add the negative" right. */
+/* Every change of an account's used bytes goes through here, so that `committed` follows. A decrease is added as a
+ * wrapped unsigned number. */
 static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
 {
     uint64_t before = ledger_commitment(account), more = live + pending + promised;
@@ -94,7 +95,7 @@ static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, 
     ledger->committed += ledger_commitment(account) - before;
 }
 
-/* Before a merge they may be wrong, or less than none, which is no peak. */
+/* Whether the sums by class can be read. Until deltas are merged they may be below zero, and must not become a peak. */
 static bool classes_known(const wi_account *account)
 {
     bool known = true;
@@ -103,7 +104,7 @@ static bool classes_known(const wi_account *account)
     return known;
 }
 
-/* `more`: bytes, and those of each class (NULL: none), that were live besides for a moment. */
+/* `more`, and more_class unless NULL: bytes above the present ones that were live for a moment. */
 static void raise_peaks(wi_ledger *ledger, wi_account *account, int64_t more, const int64_t *more_class)
 {
     int64_t all = (int64_t)(ledger->live + ledger->pending) + more;
@@ -238,7 +239,7 @@ static bool ledger_fits(const wi_ledger *ledger, const wi_account *account, uint
     return grown <= ledger->budget - committed;
 }
 
-/* What the device would be committed to if no free were pending but what graphs hold. */
+/* What the device would be committed to if all pending frees were complete, except what capture pools keep. */
 static uint64_t committed_without_pending(const wi_ledger *ledger)
 {
     uint64_t committed = 0;
@@ -311,7 +312,7 @@ static void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
     (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active, 1);
 }
 
-/* GAUGE_AGAIN: a pending block comes to be live. What is freed stays active until it is told otherwise. */
+/* GAUGE_AGAIN: a pending block is live again. Freed bytes stay active until gauge_active takes them off. */
 typedef enum gauge_what { GAUGE_NEW, GAUGE_AGAIN, GAUGE_FREED } gauge_what;
 
 static void gauge_block(wi_ledger *ledger, const wi_block *block, gauge_what what)
@@ -340,7 +341,7 @@ static void gauge_resize(wi_ledger *ledger, const wi_block *block, uint64_t byte
         if (complete)
             wi_gauge_down(&g->active_bytes, block->charged - charged);
         else if (charged < block->charged)
-            wi_gauge_up(&g->active, 1); /* the tail */
+            wi_gauge_up(&g->active, 1); /* of the tail that was cut off */
     }
 }
 
@@ -372,11 +373,12 @@ void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
     gauge_block(ledger, block, again ? GAUGE_AGAIN : GAUGE_NEW);
     raise_peaks(ledger, account, 0, NULL);
     ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
-    wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
+    wi_block_turn(block,
+                  WI_LIVE); /* under the lock: a trace that opens now finds the block live, or records this commit */
     ledger_leave(ledger);
 }
 
-/* Parked bytes become live, or the other way round. */
+/* Turns thread-cached bytes into live ones, or back with a wrapped number. */
 static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
 {
     account->live += live;
@@ -456,7 +458,7 @@ void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memor
     ledger_leave(ledger);
 }
 
-/* By `more` bytes, which wrap. */
+/* Adds `more` to the kept bytes, as a wrapped number when they shrink. */
 static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
 {
     ledger_enter(ledger);
@@ -470,7 +472,7 @@ static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
 {
     wi_account *account = block->account;
-    uint64_t more = charged - block->charged; /* wraps when it shrinks, as shift wants it */
+    uint64_t more = charged - block->charged; /* a wrapped number when the block shrinks */
     bool grows = charged > block->charged;
     if (wi_block_phase_of(block) == WI_PENDING) {
         cut_kept(ledger, block, complete ? more : 0);
@@ -490,7 +492,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     ledger_leave(ledger);
 }
 
-/* Parking ---------------------------------------------------------------------------------------------------------- */
+/* Thread-cached bytes ---------------------------------------------------------------------------------------------- */
 
 void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
 {

@@ -1,4 +1,4 @@
-/* Refusals: why there was no memory. The numbers are read under the ledger's lock, the text is made after it. */
+/* Refusals: the cause and the numbers are read under the ledger's lock, the text is made after it. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
 #include "base/options.h"
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
+static _Thread_local void *last; /* of weir_refusal; NULL: no request was refused yet, or no host memory */
 
 static const char *const cause_names[WEIR_CAUSE_COUNT] = {
     "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
@@ -36,7 +36,7 @@ static void refusal_copy_text(char *to, size_t capacity, const char *text)
     snprintf(to, capacity, "%s", text);
 }
 
-/* The accounts that the device's bytes are bound to, most first. */
+/* The accounts with the most used or guaranteed bytes, largest first. */
 static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
 {
     for (const wi_account *a = ledger->first; a; a = a->next) {
@@ -53,7 +53,7 @@ static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
     }
 }
 
-/* Which limit stands in the way, what is left under it, and what it would have to be. */
+/* Finds the limit that forbids the request, what is left under it, and what it would have to be. */
 static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
                           weir_refusal *refusal)
 {
@@ -81,7 +81,7 @@ static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, co
         refusal->needed = wi_max(shortage->held, others + wi_max(mine + refusal->requested, account->guaranteed));
     }
     refusal->largest = wi_min(shortage->largest, wi_min(under_maximum, under_budget));
-    if (refusal->needed < refusal->requested) /* the sum is beyond 64 bits */
+    if (refusal->needed < refusal->requested) /* the sum overflows */
         refusal->needed = UINT64_MAX;
 }
 
@@ -104,7 +104,7 @@ static void list_holders(const weir_refusal *r, char *text, size_t capacity)
         refusal_append(text, capacity, "nobody holds any");
 }
 
-/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
+/* The text: who asked for how much, the limit and what is left under it, who holds the rest, what would help. */
 static weir_status refusal_explain(const weir_refusal *r)
 {
     char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];

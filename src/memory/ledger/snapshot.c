@@ -122,7 +122,7 @@ uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle)
     return left;
 }
 
-/* Every gauge of the ledger's. */
+/* Calls fn for each gauge of the ledger. */
 static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
 {
     weir_memory_stats *g = &ledger->gauges;

@@ -1,14 +1,11 @@
-/* Fit and compaction: places for a block over several holes.
+/* Compaction: places for a block over several holes and free extents, which are filled by moving chunks.
  *
- * Where chunks have to be moved, several holes are filled rather than one; else memory would wander through the
- * addresses with every large block that comes and goes. Before a refusal, any place between two blocks is tried,
- * with chunks from anywhere; a chunk that lies half under the place is split. That search may cost as much as it
- * likes. */
+ * Where a plan would move chunks into one hole, filling several holes is preferred: otherwise memory would wander
+ * through the addresses with every large block. Before a refusal, every place between two blocks is tried, with chunks
+ * from anywhere, and a chunk that is only partly needed is split. That search may cost as much as it likes. */
 #include "memory/mapped/mapped.h"
 
 /* Fit -------------------------------------------------------------------------------------------------------------- */
-
-/* Places over free extents and holes, and what they cost. */
 
 bool wi_place_can_move(const wi_chunk *chunk, const wi_stream_list *stream_list)
 {
@@ -31,7 +28,8 @@ bool wi_place_reckon(const wi_region *region, const wi_stream_list *stream_list,
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
-/* A run: adjacent vacant extents. At its ends it may share chunks with blocks; those chunks stay. */
+/* A run: adjacent extents that are holes, or free for the request. The chunks at its ends may also lie under blocks;
+ * those stay. */
 typedef struct run {
     wi_extent *first, *behind;
     uint64_t start, end;
@@ -52,15 +50,15 @@ static bool next_run(wi_extent *extent, const wi_stream_list *stream_list, run *
     return true;
 }
 
-/* A stretch of granules that all cost something (holes, or chunks that could be moved elsewhere) or all cost
+/* A stretch: neighbouring granules that all cost one each (holes, and chunks that could serve elsewhere), or all
  * nothing. */
 typedef struct stretch {
     uint64_t low, high;
-    uint64_t before; /* that cost something, in front of it */
+    uint64_t before; /* granules before the stretch that cost something */
     bool costs;
 } stretch;
 
-/* The search over all runs, with the cheapest place so far. */
+/* The search over all runs, and the cheapest place so far. */
 typedef struct search {
     const wi_region *region;
     const wi_fit_request *want;
@@ -68,7 +66,7 @@ typedef struct search {
     stretch *at;
     size_t count, capacity;
     uint64_t most;
-    bool holes_only; /* what could be moved costs nothing */
+    bool holes_only; /* only holes cost something */
     wi_place *best;
     bool found;
 } search;
@@ -96,7 +94,8 @@ static bool is_inside(const search *s, const wi_chunk *b)
     return b->first * granule >= s->in.start && (b->first + b->count) * granule <= s->in.end;
 }
 
-/* A chunk under several extents can be moved if the device is past all of them. */
+/* Adds a free extent's granules. A chunk under several extents costs something only if the device is past all of them,
+ * so that it could be moved. */
 static bool draw_free(search *s, const wi_extent *e, const wi_chunk **last)
 {
     uint64_t granule = s->region->granule, end = e->offset + e->bytes;
@@ -121,7 +120,7 @@ static bool draw_extent(search *s, const wi_extent *e, const wi_chunk **last)
     return fit_add(s, e->offset / granule, (e->offset + e->bytes + granule - 1) / granule, e->kind == WI_HOLE);
 }
 
-/* False without host memory. */
+/* Draws the stretches of the run. False: no host memory. */
 static bool fit_draw(search *s)
 {
     uint64_t cost = 0;
@@ -137,7 +136,7 @@ static bool fit_draw(search *s)
     return true;
 }
 
-/* The first run at or behind the extent with at least so many bytes, with its stretches. Fragmented memory has few. */
+/* The first run at or behind the extent that has at least `least` bytes, drawn. Fragmented memory has few of these. */
 static bool next_drawn(search *s, wi_extent *from, uint64_t least)
 {
     while (next_run(from, s->want->stream_list, &s->in)) {
@@ -148,7 +147,7 @@ static bool next_drawn(search *s, wi_extent *from, uint64_t least)
     return false;
 }
 
-/* The cost of everything before the granule. */
+/* The cost of all granules of the run before this one. */
 static uint64_t cost_before(const search *s, uint64_t granule)
 {
     size_t low = 0, high = s->count;
@@ -182,8 +181,8 @@ static void try_start(search *s, uint64_t start)
     }
 }
 
-/* Tries places that begin or end at the edge of a stretch, as near as the alignment allows. Only those can be
- * cheapest. */
+/* Tries the places that begin or end at the edge of a stretch, as near as the alignment allows. The cheapest place is
+ * one of them. */
 static void try_edge(search *s, uint64_t edge)
 {
     uint64_t alignment = s->want->alignment, bytes = s->want->bytes;
@@ -226,7 +225,8 @@ bool wi_place_fill(const wi_region *region, const wi_fit_request *want, uint64_t
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-/* The largest block in the run with so many granules of memory: all of the run, or what lies beside a free end. */
+/* The largest block in the run if so many granules can be had: the whole run, or the part beside one of its free
+ * ends. */
 static uint64_t largest_in(const search *s, uint64_t granules)
 {
     uint64_t granule = s->region->granule;
@@ -272,13 +272,14 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
 
 /* Compaction ------------------------------------------------------------------------------------------------------- */
 
-/* Granules that can be moved or created. */
+/* Granules that can be moved or created in all. */
 static uint64_t compact_obtainable(wi_mapped *m)
 {
     return wi_chunks_obtainable(m, false) + wi_chunks_creatable(m, NULL);
 }
 
-/* A chunk that lies half under the place while its other half is needed, and where to split it; NULL: none. */
+/* A chunk that lies only partly under the place, if its other part is needed to fill the place; *at: where to split
+ * it. NULL: none. */
 static wi_chunk *to_be_cut(wi_mapped *m, wi_region *region, const wi_place *p, uint64_t *at)
 {
     uint64_t elsewhere = compact_obtainable(m);
@@ -298,7 +299,7 @@ static wi_chunk *to_be_cut(wi_mapped *m, wi_region *region, const wi_place *p, u
     return edge;
 }
 
-/* The first hole of the busy range; false: there is none. */
+/* The first hole in the range that is being filled; false: none is left. */
 static bool next_hole(const wi_region *region, const wi_place *p, wi_map_plan *g)
 {
     uint64_t first = p->low, end;
@@ -311,7 +312,7 @@ static bool next_hole(const wi_region *region, const wi_place *p, wi_map_plan *g
     return end > first;
 }
 
-/* Maps memory into one hole of the place, or makes that possible. */
+/* Maps memory into one hole of the place, or splits a chunk for it. */
 static weir_status compact_fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
 {
     uint64_t creatable = wi_chunks_creatable(m, NULL);
@@ -319,12 +320,12 @@ static weir_status compact_fill(wi_mapped *m, wi_map_plan *g, wi_extent **busy)
     if (wi_map_plan_supply(m, g, creatable, creatable, true))
         return g->cut ? wi_chunks_cut(m, g->cut, g->cut_at) : wi_chunks_grow(m, g, busy);
     if (!m->spare)
-        return WEIR_ERR_BUSY; /* others have it */
+        return WEIR_ERR_BUSY; /* another thread took the memory */
     wi_chunks_drop_spare(m);
     return WEIR_OK;
 }
 
-/* The whole place becomes busy at once: memory in one hole could not be told from its neighbours later. */
+/* Makes the whole place busy, and fills its holes one by one. No other thread can map memory there meanwhile. */
 static weir_status compact_build(wi_mapped *m, wi_region *region, const wi_place *p, wi_extent **busy)
 {
     uint64_t granule = region->granule;
