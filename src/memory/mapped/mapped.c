@@ -1,5 +1,5 @@
-/* The resource "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees, in stream order or
- * after events, are in space/stream_order.c. */
+/* The base "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees are in
+ * space/stream_order.c. */
 #include "memory/mapped/mapped.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -9,9 +9,7 @@
 
 /* Layout ----------------------------------------------------------------------------------------------------------- */
 
-/* Writes the layout, chunk by chunk. */
-
-/* A busy extent may have no memory yet, or no longer. */
+/* Writes an extent into the layout. A busy one may have no memory yet, or none any more. */
 static void add_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
 {
     const wi_region *region = e->region;
@@ -82,15 +80,15 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
     return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
 }
 
-/* Maps memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no memory for
- * it. WEIR_ERR_BUSY: try again. */
+/* Maps memory for a block; *g says where. WEIR_ERR_NO_ROOM: no place, or no memory for it. WEIR_ERR_BUSY: try
+ * again. */
 static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
     const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
                                  p->growth == WI_GROWTH_SOFT_LIMIT};
     weir_status status = wi_map_plan_make(mapped, region, &want, g);
     if (status == WEIR_ERR_NO_ROOM && p->growth == WI_GROWTH_LAST_RESORT && !p->guard_page) {
-        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new chunks: it went through everything */
+        *g = (wi_map_plan){.taken_count = 1}; /* compaction may also have created chunks, or needed none */
         return wi_compact(mapped, region, &want, &g->start, busy);
     }
     if (status == WEIR_OK && p->growth == WI_GROWTH_SOFT_LIMIT && g->over_soft_limit) {
@@ -117,11 +115,11 @@ static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placeme
     p->handles = handles_of(mapped, &plan);
     wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
     *out = wi_ordered_use(busy, plan.start, p, 0);
-    (*out)->lent = 0; /* it took the driver */
+    (*out)->lent = 0; /* mapped for this block */
     return WEIR_OK;
 }
 
-/* Whether to try again after an attempt to map memory. */
+/* Whether to look again after an attempt to map memory. */
 static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
     if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
@@ -132,7 +130,8 @@ static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *w
     return false;
 }
 
-/* `own`: the region is the block's own. Only there, memory that has passed meanwhile is looked for first. */
+/* Finds or makes room in one region. `own`: it is the region for this kind of block. Only there the device is asked
+ * what has passed. */
 static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
@@ -147,7 +146,7 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
             return WEIR_OK;
         }
         if (own && renewals++ < WI_MOST_RENEWALS &&
-            wi_stream_lists_renew(&mapped->stream_lists) > 0) { /* what has passed is anyone's, and can be moved */
+            wi_stream_lists_renew(&mapped->stream_lists) > 0) { /* that may serve any stream, and can be moved */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
@@ -174,7 +173,7 @@ static weir_status mapped_find_in_regions(wi_mapped *mapped, wi_placement *p, wi
     return status;
 }
 
-/* Uses memory that is free in the order of another stream. */
+/* Takes memory of another stream, behind a wait. */
 static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
 {
     const unsigned *regions_to_try;
@@ -185,7 +184,7 @@ static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
     return block;
 }
 
-/* Other processes want memory of the device: gives back what is idle beyond a little. */
+/* After the device ran out of memory, other processes need it: gives back idle memory, down to WEIR_IDLE_KEPT. */
 static uint64_t give_back_idle(wi_mapped *mapped)
 {
     bool device_oom_seen = mapped->device_oom_seen;
@@ -199,8 +198,8 @@ static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
     return wi_growth_may_wait(p, lists > own ? lists - own : 0);
 }
 
-/* Waits for some frees of other streams, until *deadline, which begins at 0. True: some memory has passed. The lock
- * is released meanwhile. */
+/* Waits for frees of other streams until *deadline, which is set at the first call. True: some memory has passed. The
+ * lock is released meanwhile. */
 static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
     wi_resource *resource = &mapped->resource;
@@ -212,15 +211,16 @@ static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uin
     if (start >= *deadline || !wi_stream_lists_oldest(&mapped->stream_lists, p->stream, &event))
         return false;
     wi_resource_unlock(resource);
-    bool waits = !resource->driver->stream_capturing(resource->device, p->native); /* undeclared: its work is not now */
+    bool waits = !resource->driver->stream_capturing(
+        resource->device, p->native); /* not in a capture, declared or not, as its work runs later */
     weir_status status = waits ? resource->driver->wait(resource->device, event, *deadline) : WEIR_OK;
     wi_resource_lock(resource);
     wi_growth_pay_wait(&mapped->policy, wi_now() - start);
     return waits && status == WEIR_OK && wi_stream_lists_renew(&mapped->stream_lists) > 0;
 }
 
-/* Stays below the soft limit while a wait for other streams helps, then goes beyond it; a wait that did not help is
- * not the rung that served the request. */
+/* Stays under the soft limit as long as waiting for other streams helps, then goes beyond it. Only a wait that helped
+ * counts as the rung that served the request. */
 static weir_status mapped_find_with_waits(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
     const weir_rung rung = p->rung;
@@ -289,7 +289,7 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
 }
 
-/* Maps memory behind the extent and gives it `more` bytes. WEIR_ERR_OUT_OF_MEMORY: there are too few chunks. */
+/* Gives the extent `more` bytes behind it, and maps memory there. WEIR_ERR_OUT_OF_MEMORY: too few chunks. */
 static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
@@ -355,7 +355,7 @@ static void mapped_look(wi_resource *resource, weir_class memory_class, uint64_t
 {
     wi_mapped *mapped = mapped_of(resource);
     mapped_lock(mapped);
-    (void)memory_class; /* at last the request goes into any space */
+    (void)memory_class; /* any class may use any region at last */
     wi_place_look(mapped, WI_ANY_STREAM_LIST, charged, alignment, shortage);
     mapped_unlock(mapped);
 }
@@ -427,8 +427,9 @@ static const wi_resource_table table = {
     .check = mapped_check,
 };
 
-/* Addresses cost nothing but the tables for them. Four times the device's memory per region leaves room for large
- * blocks between scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
+/* Reserves the regions. Addresses cost only the tables for them: four times the device's memory for each region leaves
+ * room for large blocks between scattered small ones. Where the system limits addresses, they are fewer, or as the
+ * option `range` says. */
 static weir_status reserve_sides(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;

@@ -43,7 +43,7 @@ void wi_chunk_enter(wi_chunk *chunk, wi_region *region, uint64_t first)
 
 void wi_chunk_leave(wi_chunk *chunk)
 {
-    wi_assert(chunk->occupied > 0); /* busy */
+    wi_assert(chunk->occupied > 0); /* it was busy */
     for (uint64_t g = chunk->first; g < chunk->first + chunk->count; g++)
         chunk->region->chunks[g] = NULL;
 }
@@ -60,7 +60,7 @@ static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
         wi_gauge_down(&idle->split_segments, 1);
 }
 
-/* Bytes of it that nobody uses, and that cannot go back for those that somebody does. */
+/* Split bytes of a chunk: unused, but the chunk cannot be given back, as part of it is used. */
 static uint64_t split_of(const wi_chunk *chunk, uint64_t occupied)
 {
     return occupied > 0 ? chunk->bytes - occupied : 0;

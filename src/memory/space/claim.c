@@ -1,5 +1,5 @@
-/* Claims: a block is found by its address and claimed for a free or a resize, once for all bases. And reuse of a
- * pending block. */
+/* Claims: finding a block by its address, and claiming it for a free or a resize, the same for all bases; and reuse of
+ * blocks that capture pools keep. */
 #include "memory/adaptors/nvtx.h"
 #include "memory/resource.h"
 #include "memory/space/stream_uses.h"
@@ -69,7 +69,7 @@ static weir_status claim_check(const wi_block *block, const wi_account *account,
     return WEIR_OK;
 }
 
-/* With the lock held. What is said of the block is true of the one whose word *word is. */
+/* Finds a live block. Refusals are about the block whose word is *word. The lock is held. */
 static weir_status find_live(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
                              wi_block **out, uint64_t *word)
 {
@@ -84,7 +84,7 @@ static weir_status find_live(wi_resource *base, const wi_account *account, void 
     return claim_check(*out, account, pointer, freed, generation);
 }
 
-/* The common case, for which nobody has to be locked out: the block is there, and nothing but its owner knows of it. */
+/* The fast path without a lock: claims a live block that is not tracked. NULL: the caller takes the lock. */
 static wi_block *claim_take_quickly(wi_resource *base, const wi_account *account, const void *pointer,
                                     uint64_t generation)
 {
@@ -131,7 +131,7 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
     uint64_t word;
     wi_resource_lock(base);
     weir_status status = find_live(base, NULL, pointer, generation, &block, &word);
-    if (status == WEIR_OK && !wi_block_track(block, word)) /* from now on nobody takes it without the lock */
+    if (status == WEIR_OK && !wi_block_track(block, word)) /* a tracked block is claimed only under this lock */
         status = taken_by_another(pointer);
     if (status == WEIR_OK)
         status = fn(block, user);
@@ -139,15 +139,17 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
     return status;
 }
 
-/* Marking ---------------------------------------------------------------------------------------------------------- */
+/* Owner tags
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Says nothing of a later block in the same record, which has another generation: nobody has to take a mark off. */
+/* What is stored for a tag. It includes the generation, so that a later block in the same record does not have the
+ * tag. */
 static uint64_t mark_of(uint64_t word, uint64_t owner_tag)
 {
     return word >> WI_GENERATION_SHIFT ^ owner_tag * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* *locked: by the lock of the base, which is held then. */
+/* Finds the block; *locked: this took the base's lock, which is still held. */
 static wi_block *find_to_mark(wi_resource *base, const void *pointer, bool *locked)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
@@ -212,8 +214,8 @@ static void claim_add_point(const wi_resource *base, wi_event event, wi_points *
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not
- * ours to look at; with the lock held nobody takes one that is tracked. */
+/* Adds what a write to the block would wait for. A claimed block, or one that a capture pool keeps, is not looked at:
+ * other threads may change its uses. A tracked live block cannot be claimed while the lock is held. */
 static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
@@ -276,9 +278,9 @@ void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *ou
 
 /* Reuse ------------------------------------------------------------------------------------------------------------ */
 
-/* A block that was freed serves again where it is, without the bytes having been anyone's in between. */
+/* A capture pool's block serves another request where it is. Its bytes had no other owner in between. */
 
-/* Still pending: it is live when it is published. With the lock held. */
+/* Makes the block a new one, with another generation; it is pending until it is published. The lock is held. */
 static void reuse_renew(wi_block *block, const wi_placement *p)
 {
     wi_stream_uses_free(block->stream_uses);

@@ -36,7 +36,7 @@ static void pending_take_out(wi_pending *pending, wi_block *block)
     *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
 }
 
-/* Is the device past the free and past every declared use? If not, *waiting is one point that it is not past. Never
+/* Whether the device is past the free and all uses of the block; else *waiting is one event that has not passed. Never
  * blocks. */
 static bool pending_is_past(const wi_pending *pending, const wi_block *block, wi_event *waiting)
 {
@@ -47,10 +47,11 @@ static bool pending_is_past(const wi_pending *pending, const wi_block *block, wi
 
 /* Releasing, with the lock released meanwhile ---------------------------------------------------------------------- */
 
-/* Lists that this thread has in hand: the log's function is called meanwhile, and may allocate. */
+/* Lists whose blocks this thread is releasing. Releasing may log, the log's function may allocate, and an allocation
+ * that waited for this thread would wait for itself. */
 static _Thread_local size_t in_hand;
 
-/* Both with the lock held; it is released in between. */
+/* Around the release of blocks: the lock is released in between. */
 static unsigned begin_work(wi_pending *pending)
 {
     pending->working++;
@@ -68,7 +69,7 @@ static void end_work(wi_pending *pending, unsigned side)
     pthread_cond_broadcast(&pending->settled);
 }
 
-/* Releases the blocks of a list that is linked by pending_next, all taken out; answers how many bytes that were. */
+/* Releases the blocks of a list, linked by pending_next, that was taken out. Returns their bytes. */
 static uint64_t release_all(wi_pending *pending, wi_block *list)
 {
     uint64_t bytes = 0;
@@ -77,7 +78,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
     pthread_mutex_unlock(&pending->lock);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
-        next = block->pending_next; /* a released block is another's at once */
+        next = block->pending_next; /* the record may serve another block at once */
         if (wi_release(block->stack, block) == WEIR_OK) {
             bytes += charged;
             continue;
@@ -110,8 +111,7 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
     pthread_mutex_unlock(&pending->lock);
 }
 
-/* Nothing but the order of the stream that it is freed on stands before the block, and its base can make use of
- * that. */
+/* Whether the block waits for nothing but its own stream, and its base can hand it over in that order. */
 static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *block)
 {
     wi_event ignored;
@@ -120,8 +120,8 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
            wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
 }
 
-/* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes
- * before that of the free. With the lock held, released meanwhile. */
+/* Hands the block to the driver in the order of its stream. It was retired before, so that its free is recorded before
+ * its addresses serve again. On failure, release does it later. The lock is held, and released meanwhile. */
 static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;
@@ -207,7 +207,7 @@ void wi_pending_finish(wi_pending *pending)
     unsigned side = pending->side;
     if (others && pending->at_work[side] > 0) {
         pending->finishing = true;
-        pending->side = !side; /* who comes now is waited for by the next */
+        pending->side = !side; /* threads that begin now are left to the next caller */
         while (pending->at_work[side] > 0)
             pthread_cond_wait(&pending->settled, &pending->lock);
         pending->finishing = false;
@@ -230,6 +230,6 @@ bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_acco
         found = pending_settle(pending);
     pthread_mutex_unlock(&pending->lock);
     if (!past && pending->driver->wait(pending->device, event, deadline) != WEIR_OK)
-        return false; /* asking again would be asking for ever */
+        return false; /* the driver keeps refusing: waiting again would never end */
     return found;
 }

@@ -1,4 +1,4 @@
-/* Extents: split, coalesce, find by size and by address. */
+/* Extents: split, coalesce, and find by size (segregated free lists) and by address. */
 #include "memory/space/extents.h"
 #include "memory/space/stream_lists.h"
 #include "memory/space/stream_uses.h"
@@ -69,12 +69,12 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
 static wi_extent *region_take_record(wi_region *region)
 {
     wi_extent_pool *pool = &region->shared->pool;
-    wi_assert(pool->unused_count > 0); /* reserved before the first change */
+    wi_assert(pool->unused_count > 0); /* callers reserve before the first change */
     wi_extent *extent = pool->unused;
     pool->unused = extent->next;
     pool->unused_count--;
     uint32_t index = extent->index;
-    wi_block_set(&extent->block, &(wi_block){0}); /* a second free may still look at it */
+    wi_block_set(&extent->block, &(wi_block){0}); /* a thread with an old address may still read the record */
     memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
     extent->index = index;
     extent->region = region;
@@ -88,7 +88,8 @@ static void drop_record(wi_extent_pool *pool, wi_extent *extent)
     pool->unused_count++;
 }
 
-/* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------- */
+/* Size index: a row for each power of two, 64 bins in each
+ * --------------------------------------------------------- */
 
 static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
 {
@@ -129,7 +130,7 @@ static void leave_bin(wi_size_index *size_index, wi_extent *extent)
         size_index->row_bits &= ~(UINT64_C(1) << row);
 }
 
-/* Epochs only grow, so that what enters is mostly the newest. */
+/* Inserts by epoch. Epochs only grow, so that the place is mostly at the end. */
 static void enter_lane(wi_stream_list *stream_list, wi_extent *extent)
 {
     wi_extent *before = stream_list->last;
@@ -289,7 +290,7 @@ void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
         count_use(region->shared, extent->bytes);
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
     if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
-        extent->stream_list = NULL; /* it has passed while this was busy */
+        extent->stream_list = NULL; /* its epoch passed while it was busy */
     region_enlist(region, extent);
     if (before != after)
         wi_chunk_use(region, extent->offset, extent->bytes, after);
@@ -309,7 +310,7 @@ static void absorb_next(wi_region *region, wi_extent *extent)
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
     extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
-    if (next->stream_list) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
+    if (next->stream_list) { /* only parts of busy memory may be ordered: the whole joins that order */
         wi_assert(!extent->stream_list || extent->stream_list == next->stream_list);
         extent->epoch = extent->stream_list ? wi_max(extent->epoch, next->epoch) : next->epoch;
         extent->stream_list = next->stream_list;
@@ -328,9 +329,9 @@ static bool region_alike(const wi_extent *a, const wi_extent *b)
 
 enum { SPREAD = 16 };
 
-/* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which
- * keeps memory in one piece; but not for much more than was freed, as others would have to wait for that; nor does the
- * order of a stream that is gone, which serves nobody. */
+/* Whether two neighbours coalesce. Beyond equal ones: if only one stream has a list, memory without order joins that
+ * stream's memory, which keeps extents large. The unordered part may be at most SPREAD times larger, as other streams
+ * have to wait for all of it then. A stream that has ended takes nothing, as its list serves no requests. */
 static bool region_joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
 {
     if (region_alike(a, b))
@@ -346,7 +347,7 @@ static bool region_joinable(const wi_region *region, const wi_extent *a, const w
 wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_HOLE || extent->kind == WI_FREE);
-    for (;;) { /* what joins on one side can change what does on the other */
+    for (;;) { /* each coalescing may make another one possible */
         if (extent->previous && region_joinable(region, extent->previous, extent))
             extent = extent->previous;
         else if (!extent->next || !region_joinable(region, extent->next, extent))
@@ -409,7 +410,7 @@ wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, 
     return extent;
 }
 
-/* No block begins any more where the extent does; one was freed there. */
+/* Ends the block of an extent. Its slot remembers that a freed block began there. */
 static void end_block(wi_region *region, wi_extent *extent)
 {
     wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
@@ -427,7 +428,7 @@ void wi_region_unite(wi_region *region, wi_extent *extent)
 
 wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list)
 {
-    if (extent->block.before > 0) /* where a second free of it would look */
+    if (extent->block.before > 0) /* where a second free would look */
         wi_region_set_slot(region, (uint64_t)((char *)extent->block.pointer - region->base), WI_SLOT_FREED);
     extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
     extent->stream_list = stream_list;
@@ -456,7 +457,7 @@ static bool is_started(const wi_region *region, uint64_t granule)
 }
 #endif
 
-/* The last granule before it in which a used extent begins. */
+/* The last granule before this one in which a used extent begins. The bitmap `started` skips 64 granules at a time. */
 static uint64_t started_before(const wi_region *region, uint64_t granule)
 {
     uint64_t word = granule / 64, bits = region->started[word] & ((UINT64_C(1) << granule % 64) - 1);
@@ -465,7 +466,7 @@ static uint64_t started_before(const wi_region *region, uint64_t granule)
     return bits ? word * 64 + 63u - (unsigned)__builtin_clzll(bits) : NO_GRANULE;
 }
 
-/* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
+/* The used extent that begins at or nearest before the offset. */
 static wi_extent *used_before(wi_region *region, uint64_t offset)
 {
     uint64_t unit = offset / WI_UNIT, granule = offset / region->granule;
@@ -553,7 +554,7 @@ void wi_region_check(wi_region *region)
 {
 #ifdef WEIR_INVARIANTS
     if (!region->first || (++region->changes % 64 != 0 && region->changes > 256))
-        return; /* a full walk each time would make long runs quadratic */
+        return; /* with every change, long runs would be quadratic */
     uint64_t at = 0, free_bytes = 0, granule = 0;
     uint32_t begin = 0; /* used extents in this granule */
     for (const wi_extent *e = region->first, *before = NULL; e; before = e, e = e->next) {

@@ -1,7 +1,7 @@
 /* Layout: a copy of where memory lies, written by bases. */
 #include "memory/space/layout.h"
 
-/* A place behind the last element; NULL: there is no host memory for one. */
+/* Room for one more element; NULL: no host memory. */
 static void *layout_more(wi_layout *layout, void **list, size_t *count, size_t *room, size_t size)
 {
     if (*count == *room) {
@@ -82,7 +82,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
     span->stream = seen.stream;
 }
 
-/* Behind a block there may be a little that is too short for another. */
+/* Writes a used extent: its block, and the slack behind it. */
 static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
     const char *address = e->region->base + from;

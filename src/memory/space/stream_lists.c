@@ -1,18 +1,17 @@
-/* Stream lists: epochs, events, and which memory has passed. */
+/* Stream lists: epochs, their events, and releasing what has passed. */
 #include "memory/space/stream_lists.h"
 #include <weir/trace.h>
 #include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/ledger/ledger.h"
 
-/* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
- * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200;
- * docs/benchmarks.md). */
+/* An epoch is closed after so many frees, if another stream could want the memory. The event then costs each free a
+ * few nanoseconds: one event that is recorded and queried takes 0.3 microseconds on an H200 (docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
 void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, unsigned *count)
 {
-    stream_lists->resource = resource; /* all else is zeros: the tables are large, and touched as they are needed */
+    stream_lists->resource = resource; /* the large tables are calloc's zeros, touched only as they are used */
     stream_lists->count = count;
     stream_lists->late.gone = true;
     stream_lists->late.open = 1;
@@ -82,7 +81,7 @@ void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent 
                   NULL);
 }
 
-/* What the stream list has up to the epoch becomes anyone's. */
+/* Makes the list's memory, up to that epoch, free for all streams. */
 static uint64_t release_up_to(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t epoch)
 {
     uint64_t bytes = 0;
@@ -100,12 +99,12 @@ static uint64_t release_up_to(wi_stream_lists *stream_lists, wi_stream_list *str
 
 static void add_mark(wi_stream_list *stream_list, wi_epoch mark)
 {
-    if (stream_list->epoch_count == WI_EPOCHS) /* the newest stands for what it stood for as well */
+    if (stream_list->epoch_count == WI_EPOCHS) /* the newest event is also behind the epochs of the one before */
         stream_list->epoch_count--;
     stream_list->epochs[(stream_list->first_epoch + stream_list->epoch_count++) % WI_EPOCHS] = mark;
 }
 
-/* Something was freed since the last event; nobody is about one. */
+/* Whether something was freed since the last event, and no thread is recording one. */
 static bool stream_list_is_open(const wi_stream_list *stream_list)
 {
     return stream_list->last && stream_list->last->epoch > stream_list->recorded && !stream_list->recording;
@@ -133,8 +132,8 @@ static void end_mark(wi_stream_list *stream_list, const wi_epoch *mark, bool goo
     add_mark(stream_list, *mark);
 }
 
-/* What cannot be recorded now, on a stream that is being captured, stays for the next time. An event of a stream that
- * has ended meanwhile may be on another one, whose record the driver has made of its own. */
+/* Records an event and closes the epoch. If that fails, as in a capture, the epoch stays open until the next try. A
+ * stream that ended meanwhile may have been replaced in the driver: then its event proves nothing. */
 static void close_epoch(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     weir_stream stream = stream_list->stream;
@@ -237,7 +236,7 @@ wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_str
     return stream_list ? stream_list : &stream_lists->late;
 }
 
-/* A thread that is about to record on the stream, which may be destroyed after this, is not about it for long. */
+/* Waits until no thread records on the stream, which may be destroyed after this. Recording does not take long. */
 static void let_record(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
 {
     for (unsigned turn = 0; stream_list->recording && !wi_alone; turn++) {
@@ -264,8 +263,8 @@ uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream strea
     return bytes;
 }
 
-/* Extents that are busy keep the stream list, and what was freed since the last event waits for more than its events:
- * the next stream gets another one. */
+/* The list becomes a gone one, and the next stream in the place gets another: busy extents may still name this one,
+ * and its last frees wait for more than events. */
 void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
 {
     wi_stream_list *stream_list = wi_stream_lists_find(stream_lists, stream);
@@ -281,8 +280,8 @@ void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
     --*stream_lists->count;
 }
 
-/* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have
- * passed. */
+/* Lists of gone streams with no memory left serve the next streams. Busy extents may still name them, with epochs that
+ * have passed. */
 static void collect_spent(wi_stream_lists *stream_lists)
 {
     for (wi_stream_list **link = &stream_lists->gone, *stream_list;
@@ -299,7 +298,7 @@ static void collect_spent(wi_stream_lists *stream_lists)
     }
 }
 
-/* Something was freed that no event of the stream's will tell of. */
+/* Whether the list has frees for which no event can be recorded on its stream. */
 static bool wants_bound(const wi_stream_list *stream_list)
 {
     bool gone = stream_list->gone && (stream_list->recorded < stream_list->open - 1 || stream_list->frees > 0);

@@ -1,4 +1,4 @@
-/* Stream order: free, release, shrink and join of blocks that are extents; and memory of other streams behind a
+/* Stream order: free, release, shrink and join of blocks that are extents; and taking memory of other streams behind a
  * wait. */
 #include "memory/space/stream_order.h"
 #include "base/seeded_bug.h"
@@ -6,13 +6,13 @@
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* Captured work runs at an unknown time, on an unknown stream. */
+/* A capture's work runs later, on an unknown stream, so that no stream's order helps it. */
 const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *p)
 {
     return p->captured ? NULL : wi_stream_lists_find(resource->stream_lists, p->stream);
 }
 
-/* Notes who had the memory before. */
+/* Which lenders the memory has: another client, another stream. */
 static uint8_t ordered_lenders(const wi_extent *extent, const wi_placement *p)
 {
     uint64_t owner = extent->last & ~WI_SECRET;
@@ -44,9 +44,9 @@ void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placeme
 {
     wi_resource_lock(resource);
     wi_stream_list *stream_list = wi_stream_lists_find(resource->stream_lists, p->stream);
-    if (!stream_list && p->ordered) /* whose stream has ended meanwhile */
+    if (!stream_list && p->ordered) /* the list's stream has ended */
         stream_list = &resource->stream_lists->late;
-    if (stream_list) /* it may have been another's */
+    if (stream_list) /* an extent of another stream may lie there */
         wi_stream_lists_returned(stream_list, block->charged);
     ordered_unuse(block, block->previous, stream_list);
     wi_resource_unlock(resource);
@@ -77,14 +77,14 @@ bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
 static void free_in_order(wi_stream_lists *stream_lists, wi_block *block, weir_stream stream, void *native)
 {
     wi_stream_list *stream_list =
-        wi_stream_lists_get_late(stream_lists, stream, native); /* it was made before, and may be gone */
+        wi_stream_lists_get_late(stream_lists, stream, native); /* the stream's list, if the stream has not ended */
     uint64_t bytes = wi_extent_of(block)->bytes;
     free_for(block, stream_list);
     wi_stream_lists_freed(stream_lists, stream_list, bytes, 1);
 }
 
-/* One step with the ledger, so that a thread that sees the bytes there finds them here. The ledger comes first:
- * bytes that it calls live or pending must still be there. */
+/* Retires a block in one step with the ledger, so that a thread that sees the bytes there finds them here. The ledger
+ * comes first: bytes that it counts as live or pending must still exist. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     bool planted = wi_has_bug(WI_BUG_UNMAP_UNDER_USE);
@@ -189,7 +189,7 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream)
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-/* Makes the part of the used extent from `charged` on a block of its own. */
+/* Makes the part of a used extent from `charged` on a block of its own. */
 static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *stream_uses)
 {
     wi_region *region = extent->region;
@@ -206,7 +206,7 @@ static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *s
     return &tail->block;
 }
 
-/* A tail too small for an extent stays behind the block. */
+/* Shrinks a block. A tail that is too small for an extent stays as slack. */
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     wi_extent *extent = wi_extent_of(block);
@@ -233,7 +233,7 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
     return status;
 }
 
-/* Blocks with unused bytes between them do not join. */
+/* Joins two pending blocks, if no unused bytes lie between them. */
 bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next)
 {
     wi_extent *extent = wi_extent_of(block);
@@ -278,10 +278,10 @@ void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, ui
 
 /* Behind other streams --------------------------------------------------------------------------------------------- */
 
-/* Memory that is free in the order of other streams, for a request that would have to wait otherwise. Its stream is
- * made to wait for the frees there. The device loses some parallelism, the host nothing. */
+/* A request that would have to wait takes memory that is free in the order of other streams. Its own stream then waits
+ * for the frees there: the device loses some parallelism, the host nothing. */
 
-/* So many adjacent free extents; the block begins at `start`. */
+/* A run of adjacent free extents; the block begins at `start`. */
 typedef struct run {
     wi_extent *first;
     size_t pieces;
@@ -300,7 +300,7 @@ static bool is_others(const wi_extent *extent, const wi_placement *p)
     return extent->stream_list && extent->stream_list->stream.id != p->stream.id;
 }
 
-/* The smallest extent of another stream list that holds the request. */
+/* The smallest extent of any other stream list that fits. */
 static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *shared, unsigned number,
                      const wi_placement *p, run *out)
 {
@@ -318,8 +318,8 @@ static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *share
     return best != NULL;
 }
 
-/* A free extent without a free neighbour on its left. Of two free neighbours at least one is in a stream list, as
- * their lists differ. */
+/* The leftmost free extent of those adjacent to this one. Free neighbours are in different lists, or would have
+ * coalesced. */
 static wi_extent *ordered_leftmost(wi_extent *extent)
 {
     wi_extent *left = extent->previous;
@@ -329,7 +329,8 @@ static wi_extent *ordered_leftmost(wi_extent *extent)
     return first ? left : NULL;
 }
 
-/* Adjacent extents from there on that hold the request together; none whose stream cannot be waited for now. */
+/* The adjacent extents from `first` on that hold the request together. False: too few, or the point of one cannot be
+ * waited for. */
 static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
 {
     wi_event ignored;
@@ -345,7 +346,7 @@ static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
     return false;
 }
 
-/* The run of the fewest extents. */
+/* The run with the fewest extents. */
 static bool find_several(const wi_stream_lists *stream_lists, unsigned number, const wi_placement *p, run *out)
 {
     bool found = false;
@@ -364,7 +365,7 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes no more than is needed. */
+/* Makes the run busy, and cuts off what is not needed. */
 static void ordered_seize(run *r, const wi_placement *p, uint64_t slack)
 {
     wi_region *region = r->first->region;
@@ -388,7 +389,7 @@ static void ordered_put_back(const run *r)
     }
 }
 
-/* The points to wait for, one for each stream; NULL: no host memory. */
+/* The points to wait for, one for each stream. NULL: no host memory. */
 static wi_event *points_of(const run *r, const wi_placement *p, size_t *count)
 {
     wi_event *points = malloc(r->pieces * sizeof *points), point;
@@ -407,7 +408,7 @@ static wi_event *points_of(const run *r, const wi_placement *p, size_t *count)
     return points;
 }
 
-/* The run is busy meanwhile. */
+/* Makes the request's stream wait for them. The lock is released meanwhile; the run is busy. */
 static weir_status order_behind(wi_resource *resource, const wi_placement *p, const wi_event *points, size_t count)
 {
     weir_status status = WEIR_OK;
@@ -418,7 +419,7 @@ static weir_status order_behind(wi_resource *resource, const wi_placement *p, co
     return status;
 }
 
-/* The run becomes one extent in the order of the placement's stream. */
+/* Coalesces the run into one extent in the order of the request's stream. */
 static wi_extent *ordered_unite(const wi_stream_lists *stream_lists, const run *r, const wi_placement *p)
 {
     wi_extent *e = r->first;

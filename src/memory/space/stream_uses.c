@@ -7,7 +7,7 @@ static weir_status stream_uses_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory to remember the use of a block");
 }
 
-/* Room for one more read, so that closing a ticket cannot fail. Open readers may all come from different streams. */
+/* Makes room for one more read, so that closing a ticket cannot fail. Each open reader may be on another stream. */
 static weir_status stream_uses_reserve(wi_stream_uses *stream_uses)
 {
     uint32_t needed = stream_uses->read_count + stream_uses->readers + 1;
@@ -57,7 +57,7 @@ void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const
     }
     wi_assert(stream_uses->writer && stream_uses->readers == 0);
     stream_uses->writer = false;
-    if (event) { /* it waited for all that is forgotten here */
+    if (event) { /* this write waited for all uses before it */
         stream_uses->write = *event;
         stream_uses->read_count = 0;
     }
