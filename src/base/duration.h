@@ -1,4 +1,4 @@
-/* Durations as options have them. */
+/* Durations in options. */
 #ifndef WI_DURATION_H
 #define WI_DURATION_H
 

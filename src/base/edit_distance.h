@@ -1,12 +1,12 @@
-/* How far apart two words are. */
+/* Edit distance of two words (Levenshtein), for suggestions. */
 #ifndef WI_EDIT_DISTANCE_H
 #define WI_EDIT_DISTANCE_H
 
 #include <stddef.h>
 
-/* How many letters have to be put in, left out or changed to make one of the other. Where both are longer than 63
- * between what they begin and end with in common, nobody meant the one by the other: then it is the longer one's length
- * there. */
+/* How many letters have to be inserted, deleted or changed to turn one word into the other. Of what is left after a
+ * common beginning and end, more than 63 letters in both count as all different: such words are not meant for each
+ * other. */
 size_t wi_edit_distance(const char *a, const char *b);
 
 #endif

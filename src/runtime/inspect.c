@@ -13,7 +13,7 @@ const char *weir_span_state_name(weir_span_state state)
     return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
 }
 
-/* The ledger is read within the same moment. */
+/* Copies the layout of all bases, and reads the ledger under the same locks, so that they agree. */
 static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
     wi_members_lock(&runtime->ledger);
@@ -69,9 +69,9 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
 
 /* Statistics ------------------------------------------------------------------------------------------------------- */
 
-/* Statistics in PyTorch's names: the ledger's gauges, and those of the resource that cuts segments. */
+/* Statistics under PyTorch's names: the ledger's gauges, and those of a base that splits segments. */
 
-/* Calls fn for those of the resource; they are under its lock. */
+/* Calls fn for the gauges of such a base. Its lock is held. */
 static void each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
 {
     wi_resource *base = runtime->resource->base;
@@ -91,7 +91,7 @@ weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out
     weir_memory_stats stats = {.struct_size = sizeof stats};
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
-    wi_resource_lock(base); /* one moment for both */
+    wi_resource_lock(base); /* reads both at one moment */
     wi_ledger_gauges(&runtime->ledger, &stats);
     if (base->idle) {
         stats.inactive_split_bytes = base->idle->split;
@@ -140,7 +140,7 @@ static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard 
                      runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
 }
 
-/* An array whose first element says how long each is. */
+/* Checks an array whose first element has its struct_size. */
 static weir_status check_array(const char *call, const size_t *first, size_t capacity)
 {
     if (capacity == 0 || (first && *first >= 2 * sizeof(size_t)))
@@ -155,7 +155,7 @@ weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports
     if (status == WEIR_OK)
         status = check_array("weir_guard_reports", (const size_t *)reports, capacity);
     if (status == WEIR_OK) {
-        (void)wi_runtime_reap(runtime); /* what the device is past has been looked at then */
+        (void)wi_runtime_reap(runtime); /* reaps, so that the guard has checked what the device is past */
         wi_guard_reports(guard, reports, capacity, count);
     }
     return status;

@@ -15,7 +15,7 @@ void wi_recorder_init(weir_runtime *runtime)
 {
     pthread_mutex_init(&runtime->recorder.drain, NULL);
     const char *lasting = wi_intern_as(WI_DEVICE_NAME, runtime->name, sizeof runtime->name);
-    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory: there are few such names */
+    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory to keep it; there are few such names */
 }
 
 weir_status wi_recorder_check_end(const weir_runtime *runtime)
@@ -83,7 +83,7 @@ bool wi_sinks_inside(void)
     return inside;
 }
 
-/* Counts what a sink answered. Answers the failure that came first of `status` and this one. */
+/* Counts the answer of a sink. Returns the first failure. */
 static weir_status sinks_heard(weir_trace *trace, wi_sink *o, weir_status answer, weir_status status)
 {
     if (answer == WEIR_OK)
@@ -221,7 +221,7 @@ static void trace_destroy(weir_trace *trace)
     free(trace);
 }
 
-/* With its sinks, and not yet the runtime's. */
+/* Makes a trace and its sinks. The runtime does not know it yet. */
 static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
                               weir_trace **out)
 {
@@ -242,7 +242,7 @@ static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const
     return status;
 }
 
-/* Where its events come from. */
+/* Connects the trace to the ledger, or to the adaptor "log". */
 static void trace_attach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
@@ -408,7 +408,8 @@ void weir_trace_destroy(weir_trace *trace)
         wi_trace_close(trace);
 }
 
-/* The adaptor's ---------------------------------------------------------------------------------------------------- */
+/* The adaptor "log"
+ * ------------------------------------------------------------------------------------------------ */
 
 static weir_status open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
 {
@@ -449,7 +450,7 @@ weir_trace *weir_runtime_log(weir_runtime *runtime)
 
 /* Notes ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes: what a program says of work that weir does not see. */
+/* Notes: work of the program that weir does not see. */
 
 static weir_status notes_note(weir_runtime *runtime, weir_event event)
 {
@@ -458,7 +459,7 @@ static weir_status notes_note(weir_runtime *runtime, weir_event event)
     return wi_record_call(runtime, status, &event);
 }
 
-/* Nobody listens. */
+/* Whether no trace is open. */
 static bool notes_idle(const weir_runtime *runtime)
 {
     return runtime && wi_likely(wi_recording(&runtime->ledger) == 0);

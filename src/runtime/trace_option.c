@@ -11,15 +11,15 @@
 
 enum { PATH = 512, RING = 65536, WATCHED = 64 };
 
-/* The runtimes whose traces are to be closed when the process exits. */
+/* Runtimes whose traces are closed when the process exits. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_runtime *runtimes[WATCHED];
 static bool watching;
-/* The one whose traces the exit is closing, on the thread that is exiting: it is not destroyed meanwhile. */
+/* The runtime whose traces the exiting thread is closing; it is not destroyed meanwhile. */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static weir_runtime *closing;
 static _Thread_local bool exiting;
-/* Names that were used, and how often, so that one runtime does not overwrite another's file. */
+/* File names that were used, and how often, so that no runtime overwrites another one's file. */
 static struct used_name {
     char path[PATH];
     unsigned count;
@@ -27,7 +27,7 @@ static struct used_name {
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
-/* %d becomes the device's name, without a colon, and %p the process's number. */
+/* Expands %d to the device's name without colon, and %p to the process id. */
 static void trace_option_expand(const char *pattern, const char *device, char out[PATH])
 {
     size_t used = 0;
@@ -45,7 +45,7 @@ static void trace_option_expand(const char *pattern, const char *device, char ou
     out[used] = '\0';
 }
 
-/* The second runtime that is to write trace.weir writes trace.2.weir. With the lock held. */
+/* The second runtime that would write trace.weir writes trace.2.weir. The lock is held. */
 static void make_single(char path[PATH])
 {
     struct used_name *n = names, *end = names + sizeof names / sizeof names[0];
@@ -74,7 +74,7 @@ static void close_traces(weir_runtime *runtime)
         wi_trace_close(atomic_load(&runtime->recorder.traces[place]));
 }
 
-/* With the lock held: the next runtime whose traces are to be closed; NULL when there is none. */
+/* Takes the next runtime whose traces are to be closed; NULL: none is left. The lock is held. */
 static weir_runtime *take_watched(void)
 {
     weir_runtime *runtime = NULL;
@@ -85,8 +85,8 @@ static weir_runtime *take_watched(void)
     return runtime;
 }
 
-/* Files are finished when the process exits in order; no driver is called. Sinks and the log's function, which are
- * called without the lock, may make runtimes; those have their turn, too, if they come to an end. */
+/* At exit: finishes the files; no driver is called. Sinks and the log's function, which run without the lock, may make
+ * runtimes. Their traces are closed as well. */
 static void at_exit(void)
 {
     if (atomic_load(&wi_forked) || wi_sinks_inside())
