@@ -69,8 +69,8 @@ WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
  *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
  *     candidate's device lacks the memory for both, the one before is unloaded first.
  *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
- *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
- *     request cost a model its place, nor is a broken engine the end of it.
+ *     answers, the request is made on the same one, loaded again, which takes the model over if it answers. So neither
+ *     does one bad request cost a model its place, nor is a broken engine the end of it.
  *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
  *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
  *     detail.

@@ -88,7 +88,7 @@ typedef struct wi_driver {
     void (*stream_abandon)(wi_device *device, void *stream);
     weir_status (*stream_synchronize)(wi_device *device, void *stream);
     /* Waits for all work on the device, whoever has put it there. NULL: nobody but the driver can. */
-    weir_status (*settle)(wi_device *device);
+    weir_status (*synchronize)(wi_device *device);
     void *(*stream_native)(void *stream); /* what users' libraries call a stream */
     /* Into a graph; one that has ended is not. Never blocks. */
     bool (*stream_capturing)(wi_device *device, void *stream);

@@ -157,7 +157,7 @@ static driver_piece *piece_with(wi_range *range)
     return (driver_piece *)((char *)range - offsetof(driver_piece, range));
 }
 
-static uint64_t size_of(const driver_piece *p)
+static uint64_t piece_bytes(const driver_piece *p)
 {
     return p->range.end - p->range.start;
 }
@@ -217,17 +217,17 @@ static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 }
 
 /* The native handle for the program's functions; NULL if they follow no streams. */
-static void *own_stream(const driver_alloc *s, void *native)
+static void *own_native(const driver_alloc *s, void *native)
 {
     return s->pooled && native ? s->resource.driver->stream_native(native) : NULL;
 }
 
-static weir_status ask_own(driver_alloc *s, uint64_t bytes, void *native, void **address)
+static weir_status own_allocate(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     weir_status status = driver_alloc_enter(s);
     if (status != WEIR_OK)
         return status;
-    status = s->own->allocate(s->state, bytes, own_stream(s, native), address);
+    status = s->own->allocate(s->state, bytes, own_native(s, native), address);
     driver_alloc_leave(s);
     if (status == WEIR_OK && ((uintptr_t)*address == 0 || (uintptr_t)*address % WI_UNIT != 0))
         return weir_fail(WEIR_ERR_DRIVER, "the base %s allocated %llu bytes at %p, which is no multiple of %d",
@@ -235,48 +235,48 @@ static weir_status ask_own(driver_alloc *s, uint64_t bytes, void *native, void *
     return status;
 }
 
-static weir_status ask_once(driver_alloc *s, uint64_t bytes, void *native, void **address)
+static weir_status driver_alloc_ask_once(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     wi_resource *r = &s->resource;
     if (s->own)
-        return ask_own(s, bytes, native, address);
+        return own_allocate(s, bytes, native, address);
     return s->pooled ? r->driver->pool_allocate(r->device, bytes, native, address)
                      : r->driver->allocate(r->device, s->kind, bytes, address);
 }
 
-static weir_status ask_driver(driver_alloc *s, uint64_t bytes, void *native, void **address)
+static weir_status driver_alloc_ask(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     uint64_t ignored;
-    weir_status status = ask_once(s, bytes, native, address);
+    weir_status status = driver_alloc_ask_once(s, bytes, native, address);
     if (status == WEIR_ERR_OUT_OF_MEMORY && driver_alloc_keeps(s) && driver_alloc_trim_pool(s, 0, &ignored) == WEIR_OK)
-        status = ask_once(s, bytes, native, address); /* what the pool kept may be too scattered */
+        status = driver_alloc_ask_once(s, bytes, native, address); /* what the pool kept may be too scattered */
     return status;
 }
 
-static weir_status release_own(driver_alloc *s, void *address, uint64_t bytes, void *native)
+static weir_status own_release(driver_alloc *s, void *address, uint64_t bytes, void *native)
 {
     weir_status status = driver_alloc_enter(s);
     if (status != WEIR_OK)
         return status;
-    status = s->own->release(s->state, address, bytes, own_stream(s, native));
+    status = s->own->release(s->state, address, bytes, own_native(s, native));
     driver_alloc_leave(s);
     return status;
 }
 
-static weir_status give_driver(driver_alloc *s, const driver_piece *p, void *native)
+static weir_status driver_alloc_return(driver_alloc *s, const driver_piece *p, void *native)
 {
     const wi_driver *driver = s->resource.driver;
     wi_device *device = s->resource.device;
     void *address = (void *)p->range.start;
     if (s->own)
-        return release_own(s, address, size_of(p), native);
-    return s->pooled ? driver->pool_release(device, address, size_of(p), native)
-                     : driver->release(device, s->kind, address, size_of(p));
+        return own_release(s, address, piece_bytes(p), native);
+    return s->pooled ? driver->pool_release(device, address, piece_bytes(p), native)
+                     : driver->release(device, s->kind, address, piece_bytes(p));
 }
 
 /* Enters a piece into the index. Older pieces at its addresses, which the driver has back already, are displaced: only
  * the ledger still counts them. The lock is held. */
-static void put_into_index(driver_alloc *s, driver_piece *new)
+static void driver_alloc_index(driver_alloc *s, driver_piece *new)
 {
     wi_range *range;
     pthread_mutex_lock(&s->addresses);
@@ -306,7 +306,7 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
     if (held) {
         driver_alloc_go_to_driver(s);
         driver_alloc_unlock(s);
-        status = ask_driver(s, bytes, p->native, &address);
+        status = driver_alloc_ask(s, bytes, p->native, &address);
         driver_alloc_lock(s);
         driver_alloc_come_back(s);
     }
@@ -319,7 +319,7 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
         wi_ledger_mapped(ledger, fresh);
         s->lent += bytes;
         wi_ledger_segments(ledger, 1, 0);
-        put_into_index(s, new);
+        driver_alloc_index(s, new);
     } else {
         if (fresh)
             wi_ledger_release(ledger, fresh);
@@ -335,7 +335,7 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
 static void driver_alloc_mark(const driver_alloc *s, driver_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
-        wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
+        wi_nvtx_enter(&s->resource, &p->block, p->range.start, piece_bytes(p));
 }
 
 static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
@@ -374,7 +374,7 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
     driver_alloc_go_to_driver(s);
     driver_alloc_unlock(s);
     wi_nvtx_leave(&s->resource, &p->block);
-    weir_status status = give_driver(s, p, native);
+    weir_status status = driver_alloc_return(s, p, native);
     driver_alloc_lock(s);
     driver_alloc_come_back(s);
     wi_assert(status == WEIR_OK || !p->displaced);
@@ -387,7 +387,7 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
 /* Takes a piece out of the ledger and frees its record, once its free is complete. The lock is held. */
 static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 {
-    uint64_t bytes = size_of(p);
+    uint64_t bytes = piece_bytes(p);
     if (p->displaced) {
         *(p->previous ? &p->previous->next : &s->displaced) = p->next;
         if (p->next)
@@ -455,7 +455,7 @@ static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
     return true;
 }
 
-static void keep_unwanted(driver_alloc *s, wi_block *block)
+static void driver_alloc_keep_unwanted(driver_alloc *s, wi_block *block)
 {
     driver_alloc_lock(s);
     block->pending_next = s->unwanted;
@@ -470,7 +470,7 @@ static void driver_alloc_discard(wi_resource *resource, wi_block *block, const w
     if (p->native && !s->pooled)
         (void)resource->driver->record(resource->device, p->native, &block->freed);
     if (!driver_alloc_give_up(s, block, p->native))
-        keep_unwanted(s, block);
+        driver_alloc_keep_unwanted(s, block);
 }
 
 static uint64_t driver_alloc_release_kept(wi_resource *resource)
@@ -482,12 +482,12 @@ static uint64_t driver_alloc_release_kept(wi_resource *resource)
     s->unwanted = NULL;
     driver_alloc_unlock(s);
     for (wi_block *block = list, *next; block; block = next) {
-        uint64_t size = size_of(piece_of(block));
+        uint64_t size = piece_bytes(piece_of(block));
         next = block->pending_next;
         if (driver_alloc_give_up(s, block, NULL))
             bytes += size;
         else
-            keep_unwanted(s, block);
+            driver_alloc_keep_unwanted(s, block);
     }
     return bytes;
 }
@@ -513,7 +513,7 @@ static void driver_alloc_measure(wi_resource *resource, wi_placement *p)
     p->charged = driver_alloc_charge(resource, p->before + p->bytes + p->after);
 }
 
-static void set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_t charged)
+static void driver_alloc_set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
     block->bytes = bytes;
@@ -529,7 +529,7 @@ static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, u
     (void)native;
     *tail = NULL;
     driver_alloc_lock(s);
-    set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
+    driver_alloc_set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
     driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
     return WEIR_OK;
@@ -547,10 +547,10 @@ static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uin
         return weir_fail(
             WEIR_ERR_NO_ROOM,
             "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
-            "allocate anew and copy",
+            "allocate another one and copy",
             block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
     driver_alloc_lock(s);
-    set_length(s, block, bytes, charged);
+    driver_alloc_set_length(s, block, bytes, charged);
     block->previous = wi_account_owner(block->account);
     driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
@@ -600,7 +600,7 @@ typedef struct visit {
     void *user;
 } visit;
 
-static void visit_range(wi_range *range, void *user)
+static void driver_alloc_visit_range(wi_range *range, void *user)
 {
     const visit *v = user;
     wi_block *block = &piece_with(range)->block;
@@ -611,32 +611,32 @@ static void visit_range(wi_range *range, void *user)
 static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    wi_index_each(&s->index, visit_range, &(visit){fn, user});
+    wi_index_each(&s->index, driver_alloc_visit_range, &(visit){fn, user});
     for (driver_piece *p = s->displaced; p; p = p->next)
         fn(&p->block, user);
 }
 
 /* One piece is one segment: margins and cut-off bytes belong to it. */
-static void tell_piece(wi_layout *layout, const driver_piece *p)
+static void driver_alloc_walk_piece(wi_layout *layout, const driver_piece *p)
 {
     uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
-    wi_layout_segment(layout, (const void *)p->range.start, size_of(p));
+    wi_layout_segment(layout, (const void *)p->range.start, piece_bytes(p));
     wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)p->range.start, start - p->range.start);
     wi_layout_block(layout, &p->block, (const void *)start, p->block.charged);
     wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)end, p->range.end - end);
 }
 
-static void tell_range(wi_range *range, void *user)
+static void driver_alloc_walk_range(wi_range *range, void *user)
 {
-    tell_piece(user, piece_with(range));
+    driver_alloc_walk_piece(user, piece_with(range));
 }
 
 static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    wi_index_each(&s->index, tell_range, layout);
+    wi_index_each(&s->index, driver_alloc_walk_range, layout);
     for (const driver_piece *p = s->displaced; p; p = p->next)
-        tell_piece(layout, p);
+        driver_alloc_walk_piece(layout, p);
     if (s->kept > 0) { /* the pool does not say at which addresses */
         wi_layout_segment(layout, NULL, s->kept);
         wi_layout_span(layout, WEIR_SPAN_FREE, NULL, s->kept);

@@ -45,7 +45,7 @@ typedef struct wi_segments {
     pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that either is enough to look */
     wi_index index;
     /* everything below is under the resource's lock */
-    pthread_cond_t settled;
+    pthread_cond_t returned;
     size_t working; /* threads in the driver */
     wi_shared shared;
     wi_stream_lists stream_lists;

@@ -16,7 +16,7 @@ struct weir_capture_pool {
     uint64_t held, held_blocks, live_blocks;
 };
 
-static weir_runtime *runtime_of(const weir_capture_pool *graph)
+static weir_runtime *capture_pool_runtime(const weir_capture_pool *graph)
 {
     return graph->client->runtime;
 }
@@ -52,11 +52,11 @@ const weir_client *wi_graph_client(const weir_capture_pool *graph)
 weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime, weir_stream stream,
                                    const char *call)
 {
-    if (runtime_of(graph) == runtime)
+    if (capture_pool_runtime(graph) == runtime)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx is of %s, but graph %llu is of %s on %s", call,
                      (unsigned long long)stream.id, runtime->name, (unsigned long long)graph->number,
-                     graph->client->account.name, runtime_of(graph)->name);
+                     graph->client->account.name, capture_pool_runtime(graph)->name);
 }
 
 /* What it holds, with the lock held -------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static bool capture_pool_suits(const wi_block *block, const wi_placement *p, boo
 }
 
 /* Best fit: takes the smallest block that is large enough and that the device is past. NULL: there is none. */
-static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
+static wi_block *capture_pool_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
 {
     wi_block **best = NULL;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
@@ -144,7 +144,7 @@ static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, co
 /* Hands a kept block over to the deferred frees. It is free once the device is past `end` and the block's uses. */
 static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi_event end)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event ignored;
     bool past = runtime->driver->passed(runtime->device, end) &&
                 wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
@@ -155,7 +155,7 @@ static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi
 
 /* Returns a block to the pool after an allocation from it: the rest of a split block, or a block that did not serve.
  * Its bytes count as pending and kept. */
-static void keep_or_give_back(weir_capture_pool *graph, wi_block *block)
+static void capture_pool_keep_or_give_back(weir_capture_pool *graph, wi_block *block)
 {
     capture_pool_lock(graph);
     bool closed = graph->closed;
@@ -173,7 +173,7 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
 {
     wi_shortage ignored;
     capture_pool_lock(graph);
-    wi_block *held = take_best(graph, stack->base, p);
+    wi_block *held = capture_pool_best(graph, stack->base, p);
     capture_pool_unlock(graph);
     if (!held)
         return WEIR_ERR_NO_ROOM;
@@ -182,7 +182,7 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
     p->held = NULL;
     wi_block *left = status == WEIR_OK ? p->rest : held;
     if (left)
-        keep_or_give_back(graph, left);
+        capture_pool_keep_or_give_back(graph, left);
     return status;
 }
 
@@ -211,7 +211,7 @@ weir_status wi_graph_note(wi_block *block, wi_event event)
 
 /* Zeros that were queued for a resized block on its stream become its last write. A later capture would not wait for
  * them otherwise, as it knows nothing of that stream. */
-static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
+static weir_status capture_pool_note_zeros(weir_runtime *runtime, wi_block *block)
 {
     wi_event event;
     if (!wi_block_is_behind(block))
@@ -226,13 +226,14 @@ static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
 
 /* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
  * again. A free in the pool's own capture needs no event: the launches of the graph are in order. */
-static weir_status note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream, void **native)
+static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream,
+                                          void **native)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event event;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
     if (status == WEIR_OK)
-        status = note_zeros(runtime, block);
+        status = capture_pool_note_zeros(runtime, block);
     if (status != WEIR_OK || !*native)
         return status;
     weir_capture_pool *captured = wi_streams_graph(&runtime->streams, stream);
@@ -270,7 +271,7 @@ static bool capture_pool_retire(weir_capture_pool *graph, wi_resource *stack, wi
     return open;
 }
 
-static bool is_closed(weir_capture_pool *graph)
+static bool capture_pool_is_closed(weir_capture_pool *graph)
 {
     capture_pool_lock(graph);
     bool closed = graph->closed;
@@ -280,9 +281,10 @@ static bool is_closed(weir_capture_pool *graph)
 
 weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     void *native = NULL;
-    weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
+    weir_status status =
+        capture_pool_is_closed(graph) ? WEIR_OK : capture_pool_note_free(graph, block, stream, &native);
     if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
         status = wi_free_claimed(runtime, stack, block, stream);
     return status;
@@ -305,14 +307,14 @@ bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
 
 /* Opening and closing ---------------------------------------------------------------------------------------------- */
 
-static weir_status is_null(const char *call)
+static weir_status capture_pool_is_null(const char *call)
 {
     return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
 }
 
 static void capture_pool_enlist(weir_capture_pool *graph)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     pthread_mutex_lock(&runtime->clients_lock);
     graph->next = graph->client->graphs;
     graph->client->graphs = graph;
@@ -321,7 +323,7 @@ static void capture_pool_enlist(weir_capture_pool *graph)
 
 static void capture_pool_unlist(weir_capture_pool *graph)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     pthread_mutex_lock(&runtime->clients_lock);
     weir_capture_pool **link = &graph->client->graphs;
     while (*link != graph)
@@ -413,7 +415,7 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
     WI_ENTER();
     if (!graph)
         return WEIR_OK;
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event end = {0};
     wi_block *list = NULL;
     void *native;
@@ -439,7 +441,7 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
 {
     WI_ENTER();
     if (!graph)
-        return is_null("weir_capture_pool_begin");
+        return capture_pool_is_null("weir_capture_pool_begin");
     capture_pool_lock(graph);
     weir_stream other = graph->stream;
     if (other.id == 0) {
@@ -462,11 +464,11 @@ weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
     if (!graph)
-        return is_null("weir_capture_pool_end");
+        return capture_pool_is_null("weir_capture_pool_end");
     capture_pool_lock(graph);
     bool mine = stream.id != 0 && graph->stream.id == stream.id;
     if (mine) {
-        wi_streams_end_graph(&runtime_of(graph)->streams, stream, graph);
+        wi_streams_end_graph(&capture_pool_runtime(graph)->streams, stream, graph);
         graph->stream = WEIR_STREAM_HOST;
     }
     capture_pool_unlock(graph);

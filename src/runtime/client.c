@@ -44,7 +44,7 @@ static weir_client *client_take_record(weir_runtime *runtime)
     return client ? client : calloc(1, sizeof *client);
 }
 
-static void keep_record(weir_client *client)
+static void client_keep_record(weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
     client->next_closed = NULL;
@@ -66,7 +66,7 @@ bool wi_client_hold(weir_client *client)
 void wi_client_let_go(weir_client *client)
 {
     if (atomic_fetch_sub(&client->holds, 1) == 1)
-        keep_record(client);
+        client_keep_record(client);
 }
 
 /* Releases what thread caches and adaptors keep, of all clients; returns the bytes. */
@@ -114,7 +114,7 @@ weir_status weir_client_create(weir_runtime *runtime, const weir_client_options 
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
-        keep_record(client);
+        client_keep_record(client);
         return status;
     }
     atomic_store(&client->holds, 1);
@@ -135,7 +135,7 @@ static weir_status client_has_blocks(weir_client *client, uint64_t blocks, uint6
 }
 
 /* Whether the client has blocks of host memory, which are in another ledger. */
-static weir_status has_host_blocks(weir_client *client)
+static weir_status client_has_host_blocks(weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
     weir_client_stats stats = {.struct_size = sizeof stats};
@@ -162,7 +162,7 @@ static weir_status has_host_blocks(weir_client *client)
                            largest.tag);
 }
 
-static weir_status has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
+static weir_status client_has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
 {
     char text[24];
     return weir_fail(WEIR_ERR_BUSY,
@@ -180,12 +180,12 @@ weir_status weir_client_destroy(weir_client *client)
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     if (stats.blocks > 0) /* refused before the client is closing, as other threads may be using it */
         return client_has_blocks(client, stats.blocks, stats.live);
-    status = has_host_blocks(client);
+    status = client_has_host_blocks(client);
     if (status != WEIR_OK)
         return status;
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
-        return has_reservations(client, reservations, stats.promised);
+        return client_has_reservations(client, reservations, stats.promised);
     status = wi_graphs_check_none(client);
     if (status != WEIR_OK)
         return status;
@@ -199,7 +199,8 @@ weir_status weir_client_destroy(weir_client *client)
     wi_runtime_drain(runtime, &client->host_account);
     reservations =
         atomic_load(&client->reservations); /* one may have been made between the look and the state CLOSING */
-    status = reservations > 0 ? has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
+    status =
+        reservations > 0 ? client_has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
     if (status == WEIR_OK)
         status = wi_kinds_close_account(client);
     if (status == WEIR_OK)

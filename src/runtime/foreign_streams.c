@@ -7,7 +7,7 @@
 static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
 
 /* The place of that stream, or of an earlier stream at its address. The lock is held. */
-static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *wanted)
+static wi_stream_place *foreign_find(weir_runtime *runtime, const wi_stream_place *wanted)
 {
     wi_streams *streams = &runtime->streams;
     for (uint32_t i = 0; i < streams->used; i++) {
@@ -21,7 +21,7 @@ static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *
 
 /* Whether the runtime made this stream. Its own streams live as long as it, so that the address identifies them. The
  * lock is held. */
-static bool is_own(weir_runtime *runtime, const void *native)
+static bool foreign_is_own(weir_runtime *runtime, const void *native)
 {
     const wi_streams *streams = &runtime->streams;
     bool own = false;
@@ -35,10 +35,10 @@ static bool is_own(weir_runtime *runtime, const void *native)
 
 /* The earlier stream at that address, which ended without being unregistered; NULL: there is none. Waits while another
  * thread clears such a place. The lock is held. */
-static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place *content)
+static wi_stream_place *foreign_find_ended(weir_runtime *runtime, const wi_stream_place *content)
 {
     for (;;) {
-        wi_stream_place *same = find_same(runtime, content);
+        wi_stream_place *same = foreign_find(runtime, content);
         if (!same || (!same->leaving && same->identity == content->identity))
             return NULL;
         if (!same->leaving)
@@ -50,7 +50,7 @@ static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place 
 /* Ends a stream that went away without being unregistered. Thread caches are flushed while the stream still has its
  * id, as their blocks are freed in its order. Then the id is invalid, and the place is free for another stream. The
  * lock is held, and released meanwhile. */
-static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
+static void foreign_end_unregistered(weir_runtime *runtime, wi_stream_place *place)
 {
     wi_streams *streams = &runtime->streams;
     weir_stream gone = wi_streams_id(streams, place);
@@ -71,11 +71,10 @@ static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
 
 /* Gives a stream a place, or one more user if it has one already. *spare: the driver's record, if it is not needed.
  * The lock is held. */
-static weir_status foreign_settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out,
-                                     void **spare)
+static weir_status foreign_place(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare)
 {
     wi_streams *streams = &runtime->streams;
-    wi_stream_place *same = find_same(runtime, content);
+    wi_stream_place *same = foreign_find(runtime, content);
     *spare = content->stream;
     if (same) {
         same->users++;
@@ -94,9 +93,9 @@ static weir_status foreign_enter(weir_runtime *runtime, const wi_stream_place *c
 {
     void *spare;
     pthread_mutex_lock(&runtime->streams.lock);
-    for (wi_stream_place *ended; (ended = find_ended(runtime, content));)
-        end_without_a_word(runtime, ended);
-    weir_status status = foreign_settle_in(runtime, content, out, &spare);
+    for (wi_stream_place *ended; (ended = foreign_find_ended(runtime, content));)
+        foreign_end_unregistered(runtime, ended);
+    weir_status status = foreign_place(runtime, content, out, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
     wi_window(WI_WINDOW_STREAM_SETTLED);
     if (spare)
@@ -115,7 +114,7 @@ weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_strea
                          "weir_stream_register: %p is one of CUDA's default streams; ask weir_stream_default for them",
                          native);
     pthread_mutex_lock(&runtime->streams.lock);
-    bool own = is_own(runtime, native);
+    bool own = foreign_is_own(runtime, native);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (own)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_register: %p was acquired from %s; use the id that it has",
@@ -163,7 +162,7 @@ static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void
     return WEIR_OK;
 }
 
-static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
+static bool foreign_is_another_threads(weir_runtime *runtime, weir_stream stream)
 {
     pthread_mutex_lock(&runtime->streams.lock);
     const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -174,11 +173,11 @@ static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
 
 /* Waits for the stream's work. Another thread's per-thread stream cannot be named here, and may have ended with its
  * thread: the driver waits for what was recorded on it when it forgets it. */
-static weir_status foreign_settle(weir_stream stream, weir_runtime **runtime)
+static weir_status foreign_flush(weir_stream stream, weir_runtime **runtime)
 {
     const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
     weir_status status = wi_streams_runtime(stream, runtime);
-    if (status == WEIR_OK && is_another_threads(*runtime, stream))
+    if (status == WEIR_OK && foreign_is_another_threads(*runtime, stream))
         return WEIR_OK;
     return wi_streams_flush(stream, origins, "weir_stream_unregister", runtime);
 }
@@ -190,7 +189,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     void *spare;
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
-    weir_status status = foreign_settle(stream, &runtime);
+    weir_status status = foreign_flush(stream, &runtime);
     if (status != WEIR_OK)
         return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
     pthread_mutex_lock(&runtime->streams.lock);

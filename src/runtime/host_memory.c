@@ -30,7 +30,7 @@ static uint64_t host_trim_excess(weir_runtime *host, uint64_t bytes)
 }
 
 /* Has the host's runtime give back as much cached memory as `bytes` more need. */
-static void trim_host(weir_runtime *host, uint64_t bytes)
+static void host_trim_make_room(weir_runtime *host, uint64_t bytes)
 {
     wi_resource *base = host->resource->base;
     uint64_t more = host_trim_excess(host, bytes);
@@ -45,7 +45,7 @@ static void trim_host(weir_runtime *host, uint64_t bytes)
 
 static weir_status host_trim_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    trim_host(((host_trim *)resource)->host, p->charged + p->alignment);
+    host_trim_make_room(((host_trim *)resource)->host, p->charged + p->alignment);
     return wi_allocate(resource->inner, p, out, shortage);
 }
 
@@ -71,7 +71,7 @@ weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resou
 {
     host_trim *g = calloc(1, sizeof *g);
     if (!g)
-        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a guest of %s", host->name);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the host memory of %s", host->name);
     wi_resource_init(&g->resource, &table, inner->driver, inner->device, inner);
     g->host = host;
     *out = &g->resource;
@@ -81,21 +81,21 @@ weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resou
 /* Kinds of host memory --------------------------------------------------------------------------------------------- */
 
 /* Whether the runtime has kinds of host memory; the host's own runtime has one kind. */
-static bool has_kinds(const weir_runtime *runtime)
+static bool kinds_are_there(const weir_runtime *runtime)
 {
     return runtime->driver != &wi_host_driver;
 }
 
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind)
 {
-    return kind == WEIR_KIND_DEVICE || !has_kinds(runtime);
+    return kind == WEIR_KIND_DEVICE || !kinds_are_there(runtime);
 }
 
 /* Stacks ----------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
 {
-    if (host && (!has_kinds(runtime) || has_kinds(host)))
+    if (host && (!kinds_are_there(runtime) || kinds_are_there(host)))
         return weir_fail(WEIR_ERR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
                          host->name, runtime->name);
     pthread_mutex_init(&runtime->kinds_lock, NULL);
@@ -120,7 +120,7 @@ void wi_kinds_destroy(weir_runtime *runtime)
     pthread_mutex_destroy(&runtime->kinds_lock);
 }
 
-static weir_status make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+static weir_status kinds_make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
 {
     weir_runtime *host = atomic_load(&runtime->host);
     wi_resource *stack = NULL;
@@ -159,7 +159,7 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
             atomic_store(&runtime->host, shared);
             atomic_fetch_add(&shared->hosted, 1);
         }
-        status = make_stack(runtime, kind, out);
+        status = kinds_make_stack(runtime, kind, out);
         if (status == WEIR_OK)
             atomic_store(&runtime->kinds[kind], *out);
     }
@@ -207,7 +207,7 @@ weir_status wi_kinds_close_account(weir_client *client)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-static bool freed_there(wi_resource *base, const void *pointer)
+static bool kinds_freed_there(wi_resource *base, const void *pointer)
 {
     wi_resource_lock(base);
     bool freed = base->table->was_freed && base->table->was_freed(base, pointer);
@@ -232,7 +232,7 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
     wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
     for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* so that a second free is reported as such */
         wi_resource *stack = atomic_load(&runtime->kinds[k]);
-        if (stack && freed_there(stack->base, pointer))
+        if (stack && kinds_freed_there(stack->base, pointer))
             owner = stack;
     }
     return owner ? owner : runtime->resource;

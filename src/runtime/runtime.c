@@ -14,7 +14,7 @@ static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 /* The shared runtimes, published when they run, so that finding one takes no lock. */
 static _Atomic(weir_runtime *) by_device[WI_DRIVERS][WI_ORDINALS];
 
-static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
+static _Atomic(weir_runtime *) *runtime_slot(const wi_driver *driver, int ordinal)
 {
     wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
     return &by_device[wi_driver_number(driver)][ordinal];
@@ -24,25 +24,25 @@ static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
  * lock what they share. */
 static pthread_mutex_t start_locks[WI_DRIVERS][WI_ORDINALS];
 
-static void make_start_locks(void)
+static void runtime_make_start_locks(void)
 {
     for (int driver = 0; driver < WI_DRIVERS; driver++)
         for (int ordinal = 0; ordinal < WI_ORDINALS; ordinal++)
             pthread_mutex_init(&start_locks[driver][ordinal], NULL);
 }
 
-static pthread_mutex_t *start_lock_of(const wi_driver *driver, int ordinal)
+static pthread_mutex_t *runtime_start_lock(const wi_driver *driver, int ordinal)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
-    pthread_once(&once, make_start_locks);
+    pthread_once(&once, runtime_make_start_locks);
     return &start_locks[wi_driver_number(driver)][ordinal];
 }
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
 /* The device's free memory, less a margin for other processes: the larger of a tenth of it and 512 MiB. */
-static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
+static weir_status runtime_default_budget(const weir_runtime *runtime, uint64_t *budget)
 {
     uint64_t available, total;
     weir_status status = runtime->driver->memory(runtime->device, &available, &total);
@@ -65,11 +65,11 @@ static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir
     if (*budget == 0)
         status = wi_option_budget(runtime->name, budget);
     if (status == WEIR_OK && *budget == 0)
-        status = default_budget(runtime, budget);
+        status = runtime_default_budget(runtime, budget);
     return status;
 }
 
-static weir_status choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
+static weir_status runtime_choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
     weir_option option = {.struct_size = sizeof option};
     weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
@@ -98,7 +98,7 @@ static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_optio
     if (parts->text)
         snprintf(runtime->stack, sizeof runtime->stack, "%s", parts->text);
     else
-        status = choose_stack(options, runtime->stack, sizeof runtime->stack);
+        status = runtime_choose_stack(options, runtime->stack, sizeof runtime->stack);
     runtime->device = parts->device;
     runtime->resource = parts->resource;
     if (status == WEIR_OK && !runtime->device)
@@ -206,11 +206,11 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
-    _Atomic(weir_runtime *) *slot = slot_of(driver, ordinal);
+    _Atomic(weir_runtime *) *slot = runtime_slot(driver, ordinal);
     weir_runtime *runtime = atomic_load_explicit(slot, memory_order_acquire);
     if (!runtime) {
         wi_watch_forks(); /* before any lock that a child of fork could inherit */
-        pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+        pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
         pthread_mutex_lock(lock);
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
@@ -233,7 +233,7 @@ weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const wei
                                  const wi_runtime_parts *parts, weir_runtime **out)
 {
     wi_watch_forks();
-    pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+    pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
     pthread_mutex_lock(lock);
     weir_status status = runtime_make(driver, ordinal, options, parts, false, out);
     pthread_mutex_unlock(lock);
@@ -339,7 +339,7 @@ weir_runtime *wi_runtime_there(const char *device)
     int ordinal;
     if (wi_driver_find(device, &driver, &ordinal) != WEIR_OK)
         return NULL;
-    return atomic_load_explicit(slot_of(driver, ordinal), memory_order_acquire);
+    return atomic_load_explicit(runtime_slot(driver, ordinal), memory_order_acquire);
 }
 
 weir_runtime *wi_runtime_of_pool(uint16_t pool)

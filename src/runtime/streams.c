@@ -28,7 +28,7 @@ static uint16_t streams_take_number(void)
     return number;
 }
 
-static void give_number(uint16_t number)
+static void streams_return_number(uint16_t number)
 {
     pthread_mutex_lock(&numbers_lock);
     numbers_taken[number / 64] &= ~(UINT64_C(1) << number % 64);
@@ -52,7 +52,7 @@ void wi_streams_end(wi_streams *streams)
 {
     pthread_cond_destroy(&streams->left);
     pthread_mutex_destroy(&streams->lock);
-    give_number(streams->pool);
+    streams_return_number(streams->pool);
 }
 
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device)
@@ -223,7 +223,7 @@ void *weir_stream_native(weir_stream stream)
 
 /* Gives an idle stream a place; without one, *made, which is NULL afterwards. An idle stream comes first, so that the
  * number of own streams stays as small as can be. False: no place, or no stream. The lock is held. */
-static bool take_own(wi_streams *streams, void **made, weir_stream *out)
+static bool streams_acquire_own(wi_streams *streams, void **made, weir_stream *out)
 {
     wi_stream_place *place = wi_streams_free_place(streams);
     void *stream = streams->idle_used > 0 ? streams->idle[streams->idle_used - 1] : *made;
@@ -242,7 +242,7 @@ static weir_status streams_opened(weir_runtime *runtime, weir_status status, wei
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = stream);
 }
 
-static weir_status none_left(const weir_runtime *runtime)
+static weir_status streams_none_left(const weir_runtime *runtime)
 {
     unsigned pooled = runtime->streams.pooled;
     return pooled == 0 ? wi_streams_all_taken(runtime)
@@ -259,23 +259,24 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     void *made = NULL;
     *out = WEIR_STREAM_HOST;
     pthread_mutex_lock(&streams->lock);
-    bool room = wi_streams_free_place(streams) && streams->pooled == 0, taken = take_own(streams, &made, out);
+    bool room = wi_streams_free_place(streams) && streams->pooled == 0,
+         taken = streams_acquire_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (taken || !room)
-        return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
+        return streams_opened(runtime, taken ? WEIR_OK : streams_none_left(runtime), *out);
     weir_status status = runtime->driver->stream_create(runtime->device, &made);
     if (status != WEIR_OK)
         return streams_opened(runtime, status, *out);
     pthread_mutex_lock(&streams->lock);
-    taken = take_own(streams, &made, out);
+    taken = streams_acquire_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (made) /* other threads released streams meanwhile; no work was ever queued on this one */
         runtime->driver->stream_destroy(runtime->device, made);
-    return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
+    return streams_opened(runtime, taken ? WEIR_OK : streams_none_left(runtime), *out);
 }
 
 /* Returns an own stream to the idle ones. The lock is held. */
-static weir_status give_own(weir_runtime *runtime, weir_stream stream)
+static weir_status streams_release_own(weir_runtime *runtime, weir_stream stream)
 {
     wi_streams *streams = &runtime->streams;
     wi_stream_place *place = wi_streams_place(streams, stream);
@@ -294,12 +295,12 @@ weir_status weir_stream_release(weir_stream stream)
 {
     WI_ENTER();
     if (stream.id == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is not to be released");
     weir_runtime *runtime;
     weir_status status = wi_streams_flush(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&runtime->streams.lock);
-        status = give_own(runtime, stream);
+        status = streams_release_own(runtime, stream);
         pthread_mutex_unlock(&runtime->streams.lock);
     }
     if (status == WEIR_OK) {
@@ -326,7 +327,7 @@ void wi_streams_abandon(weir_runtime *runtime, weir_stream stream)
 
 /* Waiting and work ------------------------------------------------------------------------------------------------- */
 
-static weir_status check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)
+static weir_status streams_check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)
 {
     pthread_mutex_lock(&runtime->streams.lock);
     const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -344,7 +345,7 @@ weir_status wi_streams_flush(weir_stream stream, unsigned origins, const char *c
     void *native;
     weir_status status = wi_streams_runtime(stream, runtime);
     if (status == WEIR_OK)
-        status = check_origin(*runtime, stream, origins, call);
+        status = streams_check_origin(*runtime, stream, origins, call);
     if (status == WEIR_OK)
         status = wi_streams_resolve_now(*runtime, stream, call, &native);
     return status == WEIR_OK ? (*runtime)->driver->stream_synchronize((*runtime)->device, native) : status;

@@ -186,7 +186,7 @@ static uint64_t whole_budget(const world *w)
     return bytes;
 }
 
-/* No block is live, no work is anywhere, and the device has all its memory: whatever was freed is anyone's now. */
+/* No block is live, no work is anywhere, and the device has all its memory: any stream may have what was freed. */
 void world_check_rest(world *w)
 {
     weir_trim_report report = {.struct_size = sizeof report};

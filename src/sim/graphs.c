@@ -28,7 +28,7 @@ static void freed_by_user(world *w, graph_block *b)
 
 /* Capturing ---------------------------------------------------------------------------------------------------------------- */
 
-/* The pool has it from here on, or had it: in which case it is free there, and nobody's. */
+/* The pool has it from here on, or had it: in which case it is free there, and no block. */
 static graph_block *settle_in(world *w, world_graph *g, void *pointer)
 {
     graph_block *b = block_at(g, pointer);

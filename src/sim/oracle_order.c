@@ -123,7 +123,7 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
     if (stats->ordered + stats->thread_cached < least && !o->slack)
         oracle_report(
             o, ORACLE_LEDGER,
-            "a snapshot tells %llu bytes to be in the order of streams and %llu parked; %llu were freed there "
+            "a snapshot tells %llu bytes to be in the order of streams and %llu thread-cached; %llu were freed there "
             "before points that the device is not past",
             ULL(stats->ordered), ULL(stats->thread_cached), ULL(least));
     if (stats->ordered > stats->cached || (drained && stats->ordered > 0 && !o->left_behind))
@@ -139,8 +139,8 @@ void oracle_succeeds(oracle *o, unsigned stream, bool does)
     o->left_behind |= does;
 }
 
-/* A front may have kept blocks that were freed there; what it gives up from now on is pending, behind the last point that
- * can be set on the stream. */
+/* A thread cache may have kept blocks that were freed there; what is flushed from now on is pending, behind the last
+ * point that can be set on the stream. */
 void oracle_capturing(oracle *o, unsigned stream)
 {
     (void)sweep(o);

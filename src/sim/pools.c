@@ -403,7 +403,7 @@ static pool_member *member_of(pool *p, uint64_t serial)
     return NULL;
 }
 
-/* A block that is nobody's is not given back; in the middle of the call it may become somebody's, but not this member's, who
+/* A block without an owner is not freed; in the middle of the call it may become somebody's, but not this member's, who
  * would then give back what is his. */
 static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, unsigned stream)
 {

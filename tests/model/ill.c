@@ -32,8 +32,8 @@ static void a_bad_request_moves_nothing(void **state)
     check_books(&before);
 }
 
-/* What broke an instance has failed; the next request finds one that was loaded anew. */
-static void a_broken_instance_is_loaded_anew(void **state)
+/* What broke an instance has failed; the next request finds one that was loaded again. */
+static void a_broken_instance_is_loaded_again(void **state)
 {
     (void)state;
     books before = take_books();
@@ -139,7 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup(name, bed_reset)
         test(a_bad_request_moves_nothing),
-        test(a_broken_instance_is_loaded_anew),
+        test(a_broken_instance_is_loaded_again),
         test(a_broken_instance_goes_for_lack_of_memory),
         test(one_that_breaks_in_the_middle),
         test(each_reason_is_tried_for_itself),

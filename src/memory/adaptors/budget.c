@@ -38,7 +38,7 @@ typedef struct ladder {
     wi_pressure_turn turn;
 } ladder;
 
-static wi_ledger *ledger_of(const ladder *l)
+static wi_ledger *budget_ledger(const ladder *l)
 {
     return l->budget->resource.ledger;
 }
@@ -57,44 +57,44 @@ static bool budget_once_more(const ladder *l, unsigned *tries)
 }
 
 /* Another thread may have released, between this one's shortage and its look, what this one looked for in vain. */
-static bool others_have_released(ladder *l)
+static bool rung_others_released(ladder *l)
 {
-    uint64_t released = wi_members_released(ledger_of(l));
+    uint64_t released = wi_members_released(budget_ledger(l));
     bool more = released != l->released;
     l->released = released;
     return more && budget_once_more(l, &l->looks);
 }
 
-static bool any_pending(wi_ledger *ledger)
+static bool budget_any_pending(wi_ledger *ledger)
 {
     return wi_ledger_look(ledger).pending > 0;
 }
 
 /* The rungs. Each returns true if something changed, so that another try is worth it. */
 
-static bool take_what_is_parked(ladder *l)
+static bool rung_flush_thread_caches(ladder *l)
 {
-    return budget_once_more(l, &l->emptied) && wi_ledger_flush_tcaches(ledger_of(l)) > 0;
+    return budget_once_more(l, &l->emptied) && wi_ledger_flush_tcaches(budget_ledger(l)) > 0;
 }
 
-static bool take_what_has_passed(ladder *l)
+static bool rung_reap(ladder *l)
 {
     uint64_t left;
-    wi_ledger *ledger = ledger_of(l);
+    wi_ledger *ledger = budget_ledger(l);
     if (!budget_once_more(l, &l->passed))
         return false;
     (void)wi_members_bound(ledger);
     return wi_members_pass(ledger, &left) > 0 || wi_members_reap(ledger, NULL) > 0 ||
-           (any_pending(ledger) && wi_members_drain(ledger));
+           (budget_any_pending(ledger) && wi_members_drain(ledger));
 }
 
-static bool relieve_adaptors(ladder *l)
+static bool rung_release_kept(ladder *l)
 {
     return wi_release_kept(l->budget->top) > 0;
 }
 
 /* From now on the base moves and creates chunks at any cost. */
-static bool allow_any_price(ladder *l)
+static bool rung_last_resort(ladder *l)
 {
     wi_placement *p = l->placement;
     if (!p || p->growth == WI_GROWTH_LAST_RESORT ||
@@ -105,7 +105,7 @@ static bool allow_any_price(ladder *l)
 }
 
 /* From now on the base may take memory of other streams, behind a wait. */
-static bool allow_stream_waits(ladder *l)
+static bool rung_stream_wait(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
@@ -122,23 +122,23 @@ typedef struct room {
     uint64_t account, device;
 } room;
 
-static room look_for_room(const ladder *l)
+static room budget_look_for_room(const ladder *l)
 {
     weir_stats stats = {.struct_size = sizeof stats};
     size_t ignored;
-    wi_ledger_snapshot(ledger_of(l), &stats, NULL, 0, 0, &ignored);
-    return (room){wi_ledger_left(ledger_of(l), l->account), stats.budget - stats.live - stats.promised};
+    wi_ledger_snapshot(budget_ledger(l), &stats, NULL, 0, 0, &ignored);
+    return (room){wi_ledger_left(budget_ledger(l), l->account), stats.budget - stats.live - stats.promised};
 }
 
 static uint64_t budget_shortfall(const ladder *l)
 {
     uint64_t asked = l->request->charged;
-    uint64_t there = l->placement ? l->largest : wi_ledger_left(ledger_of(l), l->account);
+    uint64_t there = l->placement ? l->largest : wi_ledger_left(budget_ledger(l), l->account);
     return there < asked ? asked - there : asked;
 }
 
 /* Calls pressure callbacks until one has made room. */
-static bool ask_for_room(ladder *l)
+static bool rung_pressure(ladder *l)
 {
     if (!l->may_wait || wi_pressures_inside() || budget_captured(l))
         return false;
@@ -146,11 +146,11 @@ static bool ask_for_room(ladder *l)
                               .bytes = l->request->charged,
                               .shortfall = budget_shortfall(l),
                               .client = l->account->client,
-                              .device = ledger_of(l)->device,
+                              .device = budget_ledger(l)->device,
                               .memory_class = l->request->memory_class};
-    room before = look_for_room(l);
-    while (wi_pressures_call(&ledger_of(l)->pressures, &l->turn, &pressure)) {
-        room after = look_for_room(l);
+    room before = budget_look_for_room(l);
+    while (wi_pressures_call(&budget_ledger(l)->pressures, &l->turn, &pressure)) {
+        room after = budget_look_for_room(l);
         bool more = after.account > before.account || after.device > before.device;
         l->turn.again = more && l->turn.attempt < MOST_LOOKS;
         if (more)
@@ -160,7 +160,7 @@ static bool ask_for_room(ladder *l)
     return false;
 }
 
-static bool wait_for_the_oldest(ladder *l)
+static bool rung_wait(ladder *l)
 {
     if (!l->helps || !l->may_wait || budget_captured(l))
         return false;
@@ -170,21 +170,21 @@ static bool wait_for_the_oldest(ladder *l)
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
     l->passed = 0; /* frees may have passed meanwhile: reap again */
-    return wi_members_wait(ledger_of(l), until) || wi_members_await(ledger_of(l), until);
+    return wi_members_wait(budget_ledger(l), until) || wi_members_await(budget_ledger(l), until);
 }
 
 static const struct rung {
     bool (*climb)(ladder *l);
     weir_rung rung;
 } rungs[] = {
-    {take_what_is_parked, WEIR_RUNG_THREAD_CACHED},
-    {take_what_has_passed, WEIR_RUNG_COMPLETED},
-    {relieve_adaptors, WEIR_RUNG_RELIEVED},
-    {allow_any_price, WEIR_RUNG_FIT}, /* the base counts this rung, if it comes to something */
-    {allow_stream_waits, WEIR_RUNG_FIT},
-    {ask_for_room, WEIR_RUNG_PRESSURE},
-    {wait_for_the_oldest, WEIR_RUNG_WAIT},
-    {others_have_released, WEIR_RUNG_COMPLETED},
+    {rung_flush_thread_caches, WEIR_RUNG_THREAD_CACHED},
+    {rung_reap, WEIR_RUNG_COMPLETED},
+    {rung_release_kept, WEIR_RUNG_RELIEVED},
+    {rung_last_resort, WEIR_RUNG_FIT}, /* the base counts this rung, if it comes to something */
+    {rung_stream_wait, WEIR_RUNG_FIT},
+    {rung_pressure, WEIR_RUNG_PRESSURE},
+    {rung_wait, WEIR_RUNG_WAIT},
+    {rung_others_released, WEIR_RUNG_COMPLETED},
 };
 
 /* Climbs to the next rung that changes something. False: none is left. `helps`: pending frees would be enough. */
@@ -203,14 +203,14 @@ static bool budget_climb(ladder *l, bool helps)
 
 static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
 {
-    return wi_ledger_refuse(ledger_of(l), l->account, l->request, shortage);
+    return wi_ledger_refuse(budget_ledger(l), l->account, l->request, shortage);
 }
 
 /* Bytes that wait for a stream are a shortage of time, and not of contiguous memory. */
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
-    (void)wi_members_pass(ledger_of(l), &left);
+    (void)wi_members_pass(budget_ledger(l), &left);
     if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
@@ -235,7 +235,7 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
             continue;
         bool pending =
             could &&
-            any_pending(
+            budget_any_pending(
                 resource
                     ->ledger); /* otherwise other accounts have the bytes, some of them thread-cached for a moment */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
@@ -253,7 +253,7 @@ static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
     if (!p->reservation && p->growth == WI_GROWTH_NONE)
-        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
+        return wi_ledger_claim(budget_ledger(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return budget_claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
@@ -266,7 +266,7 @@ static weir_status budget_obtain(ladder *l, const wi_placement *p)
     return WEIR_OK;
 }
 
-static void return_bytes(const budget *b, const wi_placement *p)
+static void budget_return_bytes(const budget *b, const wi_placement *p)
 {
     if (p->reservation)
         atomic_fetch_add(&p->reservation->left, p->charged);
@@ -296,7 +296,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
         l.largest = shortage->largest;
         if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && budget_climb(&l, true))
             continue;
-        return_bytes(b, p);
+        budget_return_bytes(b, p);
         if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
             budget_blame(&l, shortage);
         return status == WEIR_ERR_OUT_OF_MEMORY ? budget_refuse(&l, shortage) : status;
@@ -306,7 +306,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
 static void budget_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_discard(resource->inner, block, p);
-    return_bytes((budget *)resource, p);
+    budget_return_bytes((budget *)resource, p);
 }
 
 static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,

@@ -148,7 +148,7 @@ static void guard_measure(wi_resource *resource, wi_placement *p)
     p->guard_page |= guard->unmapped;
 }
 
-static wi_guarded record_of(wi_block *block, const wi_placement *p)
+static wi_guarded guard_record(wi_block *block, const wi_placement *p)
 {
     uint64_t room = wi_round_up(block->bytes, WI_UNIT);
     char *pointer = block->pointer;
@@ -200,7 +200,7 @@ static weir_status guard_enter(wi_guard *guard, wi_guarded *record, wi_guard_new
 
 /* Waits for the writes that were queued, as the next owner of the bytes may use another stream. If the device cannot
  * be waited for, it does no work any more. */
-static void outlast_paint(const wi_guard *guard, void *native)
+static void guard_await_paint(const wi_guard *guard, void *native)
 {
     enum { TRIES = 3 };
     const wi_resource *r = &guard->resource;
@@ -213,7 +213,7 @@ static void guard_withdraw(wi_guard *guard, wi_block *block, const wi_placement 
 {
     wi_guarded *record = guard_pin(guard, block);
     record->state = WI_GUARDED_LEAVING;
-    outlast_paint(guard, p->native);
+    guard_await_paint(guard, p->native);
     wi_discard(guard->resource.inner, block, p);
     guard_lock(guard);
     guard_forget(guard, record);
@@ -232,7 +232,7 @@ static weir_status guard_allocate(wi_resource *resource, wi_placement *p, wi_blo
         free(record);
         return status;
     }
-    *record = record_of(*out, p);
+    *record = guard_record(*out, p);
     status = guard_enter(guard, record, &news);
     if (status != WEIR_OK) {
         wi_discard(resource->inner, *out, p);
@@ -409,11 +409,11 @@ static uint64_t guard_release_kept(wi_resource *resource)
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static weir_status no_room(const wi_block *block, uint64_t bytes)
+static weir_status guard_no_room(const wi_block *block, uint64_t bytes)
 {
     return weir_fail(WEIR_ERR_NO_ROOM,
                      "the block of %llu bytes at %p cannot become %llu bytes long: a red zone stands behind it; "
-                     "allocate anew and copy",
+                     "allocate another one and copy",
                      (unsigned long long)block->bytes, block->pointer, (unsigned long long)bytes);
 }
 
@@ -442,7 +442,7 @@ static weir_status guard_order(const wi_guard *guard, const wi_block *block, voi
 }
 
 /* Repaints as a declared write, so that a free on any stream waits for it. */
-static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+static weir_status guard_repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
 {
     const wi_resource *r = &guard->resource;
     wi_block *block = record->block;
@@ -467,10 +467,10 @@ static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t
 {
     wi_guard *guard = guard_of(resource);
     wi_guarded *record = guard_pin(guard, block);
-    weir_status status = bytes > record->room ? no_room(block, bytes) : WEIR_OK;
+    weir_status status = bytes > record->room ? guard_no_room(block, bytes) : WEIR_OK;
     *tail = NULL;
     if (status == WEIR_OK && !record->blank)
-        status = repaint_in_order(guard, record, bytes, native);
+        status = guard_repaint_in_order(guard, record, bytes, native);
     if (status == WEIR_OK) {
         wi_resource_lock(resource->base);
         wi_ledger_resize(resource->ledger, block, bytes, block->charged, true);
@@ -490,7 +490,7 @@ static weir_status guard_grow(wi_resource *resource, wi_block *block, uint64_t b
                               wi_shortage *shortage)
 {
     (void)resource, (void)may_wait, (void)shortage;
-    return no_room(block, bytes);
+    return guard_no_room(block, bytes);
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
@@ -544,7 +544,7 @@ wi_guard *wi_guard_in(wi_resource *top)
     return (wi_guard *)top;
 }
 
-static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
+static weir_status guard_read_poison(const wi_arguments *arguments, uint8_t *out)
 {
     const char *text = wi_argument(arguments, "poison");
     char *end;
@@ -556,7 +556,7 @@ static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
     return WEIR_OK;
 }
 
-static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments)
+static weir_status guard_read_arguments(wi_guard *guard, const wi_arguments *arguments)
 {
     const char *word = wi_argument(arguments, "");
     weir_status status = wi_arguments_check(arguments, (const char *const[]){"zone", "quarantine", "poison", "", NULL});
@@ -570,10 +570,10 @@ static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments
     if (status == WEIR_OK && guard->zone > WI_GIB)
         status = weir_fail(WEIR_ERR_INVALID, "the resource guard takes zones of up to 1 GiB");
     guard->zone = wi_round_up(guard->zone, WI_UNIT);
-    return status == WEIR_OK ? read_poison(arguments, &guard->poison) : status;
+    return status == WEIR_OK ? guard_read_poison(arguments, &guard->poison) : status;
 }
 
-static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
+static weir_status guard_check_inner(const wi_guard *guard, wi_resource *inner)
 {
     if (wi_guard_in(inner))
         return weir_fail(WEIR_ERR_INVALID, "a guard within a guard; one is enough");
@@ -593,9 +593,9 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
     guard->zone = WI_UNIT;
     guard->quarantine = 16 * WI_MIB;
     guard->poison = 0xA5;
-    weir_status status = read_arguments(guard, arguments);
+    weir_status status = guard_read_arguments(guard, arguments);
     if (status == WEIR_OK)
-        status = check_inner(guard, inner);
+        status = guard_check_inner(guard, inner);
     if (status != WEIR_OK) {
         free(guard);
         return status;

@@ -27,8 +27,8 @@ static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi
 }
 
 /* Compares [from, to) of the device's memory with one byte, a piece of the buffer's size at a time. */
-static weir_status compare_range(const wi_guard *guard, const wi_guarded *record, const char *from, const char *to,
-                                 uint8_t *buffer, wi_damage *damage)
+static weir_status guard_compare_range(const wi_guard *guard, const wi_guarded *record, const char *from,
+                                       const char *to, uint8_t *buffer, wi_damage *damage)
 {
     const wi_resource *r = &guard->resource;
     weir_status status = WEIR_OK;
@@ -54,9 +54,9 @@ weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kep
     if (!kept)
         damages[0] = (wi_damage){.kind = WEIR_GUARD_UNDERRUN, .expected = WI_GUARD_ZONE};
     weir_status status =
-        compare_range(guard, record, record->start, kept ? record->end : record->pointer, buffer, &damages[0]);
+        guard_compare_range(guard, record, record->start, kept ? record->end : record->pointer, buffer, &damages[0]);
     if (status == WEIR_OK && !kept)
-        status = compare_range(guard, record, behind, record->end, buffer, &damages[1]);
+        status = guard_compare_range(guard, record, behind, record->end, buffer, &damages[1]);
     free(buffer);
     return status;
 }
@@ -91,7 +91,7 @@ weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *dam
     return report;
 }
 
-static void damage_words(const weir_guard_report *r, char *text, size_t capacity)
+static void guard_damage_words(const weir_guard_report *r, char *text, size_t capacity)
 {
     if (r->kind == WEIR_GUARD_OVERLAP)
         snprintf(text, capacity, "it shares %llu bytes from offset %lld on with the block at %p of generation %llu",
@@ -109,7 +109,7 @@ static void damage_words(const weir_guard_report *r, char *text, size_t capacity
 void wi_guard_words(const weir_guard_report *r, char *text, size_t capacity)
 {
     char damage[200], freed[48] = "";
-    damage_words(r, damage, sizeof damage);
+    guard_damage_words(r, damage, sizeof damage);
     if (r->kind != WEIR_GUARD_OVERLAP && !r->live)
         snprintf(freed, sizeof freed, ", freed on stream %llx", (unsigned long long)r->freed.id);
     snprintf(text, capacity,
@@ -198,7 +198,7 @@ weir_status wi_guard_check(wi_guard *guard)
 
 /* Copies `count` elements into a caller's array, whose elements may be of another version's size: the first says
  * so. */
-static void copy_array(void *to, size_t capacity, const void *from, size_t count, size_t our_size)
+static void guard_copy_array(void *to, size_t capacity, const void *from, size_t count, size_t our_size)
 {
     size_t stride = capacity > 0 ? *(const size_t *)to : 0;
     for (size_t i = 0; i < wi_min(count, capacity); i++) {
@@ -211,8 +211,8 @@ static void copy_array(void *to, size_t capacity, const void *from, size_t count
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count)
 {
     pthread_mutex_lock(&guard->resource.lock);
-    copy_array(reports, capacity, guard->reports, wi_min(guard->reported, WI_GUARD_KEPT_REPORTS),
-               sizeof guard->reports[0]);
+    guard_copy_array(reports, capacity, guard->reports, wi_min(guard->reported, WI_GUARD_KEPT_REPORTS),
+                     sizeof guard->reports[0]);
     if (count)
         *count = guard->reported;
     pthread_mutex_unlock(&guard->resource.lock);
@@ -260,7 +260,7 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
     size_t found;
     weir_status status = guard_gather(guard, NULL, &all, &found);
     if (status == WEIR_OK)
-        copy_array(leaks, capacity, all, found, sizeof *all);
+        guard_copy_array(leaks, capacity, all, found, sizeof *all);
     if (count && status == WEIR_OK)
         *count = found;
     free(all);
@@ -289,7 +289,7 @@ static int most_bytes_first(const void *a, const void *b)
 }
 
 /* Live blocks by client and tag. The caller frees *out. */
-static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard_leak_sum **out, size_t *count)
+static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, weir_guard_leak_sum **out, size_t *count)
 {
     weir_guard_leak *all;
     size_t found;
@@ -322,9 +322,9 @@ weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_
 {
     weir_guard_leak_sum *all;
     size_t found;
-    weir_status status = sum_up(guard, NULL, &all, &found);
+    weir_status status = guard_sum_up(guard, NULL, &all, &found);
     if (status == WEIR_OK)
-        copy_array(sums, capacity, all, found, sizeof *all);
+        guard_copy_array(sums, capacity, all, found, sizeof *all);
     if (count && status == WEIR_OK)
         *count = found;
     free(all);
@@ -337,7 +337,7 @@ void wi_guard_log_leaks(wi_resource *top, const weir_client *client)
     weir_guard_leak_sum *all;
     size_t found;
     char bytes[24];
-    if (!guard || sum_up(guard, client, &all, &found) != WEIR_OK)
+    if (!guard || guard_sum_up(guard, client, &all, &found) != WEIR_OK)
         return;
     for (size_t i = 0; i < found; i++)
         weir_log(WEIR_LOG_WARNING, "%s has %llu live blocks of %s tagged \"%s\", the oldest at %p of generation %llu",

@@ -66,7 +66,7 @@ static struct tool {
 static bool there;
 
 /* Fills in `tool`. False: it lacks one of the calls. */
-static bool read_table(const intptr_t *calls)
+static bool nvtx_read_table(const intptr_t *calls)
 {
     const struct {
         int call;
@@ -85,7 +85,7 @@ static bool read_table(const intptr_t *calls)
     return true;
 }
 
-static void find_tool(void)
+static void nvtx_find_tool(void)
 {
     intptr_t calls[CALLS] = {0};
     segment table = {SEGMENT, CALLS, calls};
@@ -102,13 +102,13 @@ static void find_tool(void)
     if (!symbol)
         return;
     memcpy(&initialize, &symbol, sizeof symbol);
-    there = initialize(&memory) != 0 && read_table(calls);
+    there = initialize(&memory) != 0 && nvtx_read_table(calls);
 }
 
-static bool have_tool(void)
+static bool nvtx_has_tool(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_tool);
+    pthread_once(&once, nvtx_find_tool);
     return there;
 }
 
@@ -118,7 +118,7 @@ static void nvtx_tell(const wi_resource *resource, void (*what)(void *user), voi
     resource->driver->within(resource->device, what, user);
 }
 
-static range range_of(const wi_block *block)
+static range nvtx_range_of(const wi_block *block)
 {
     return (range){block->bytes, block->pointer};
 }
@@ -132,7 +132,7 @@ static void nvtx_enter(void *user)
 {
     const entry *e = user;
     wi_block *block = e->block;
-    range used = range_of(block);
+    range used = nvtx_range_of(block);
     heap_description heap = {.compatibility = COMPATIBILITY,
                              .size = sizeof heap,
                              .usage = SUB_ALLOCATOR,
@@ -148,13 +148,13 @@ static void nvtx_enter(void *user)
 
 void wi_nvtx_enter(const wi_resource *resource, wi_block *block, uintptr_t start, uint64_t bytes)
 {
-    if (resource->driver->within && have_tool())
+    if (resource->driver->within && nvtx_has_tool())
         nvtx_tell(resource, nvtx_enter, &(entry){block, {bytes, (void *)start}});
 }
 
 static void nvtx_resize(void *user)
 {
-    range used = range_of(user);
+    range used = nvtx_range_of(user);
     old_regions regions = {COMPATIBILITY, sizeof regions, VIRTUAL_ADDRESS, 1, sizeof used, &used};
     tool.resize(NULL, &regions);
 }

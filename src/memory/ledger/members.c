@@ -62,10 +62,10 @@ uint64_t wi_members_released(wi_ledger *ledger)
 
 bool wi_members_drain(wi_ledger *ledger)
 {
-    bool settled = false;
+    bool drained = false;
     for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
-        settled = wi_pending_drain(h->pending) || settled;
-    return settled;
+        drained = wi_pending_drain(h->pending) || drained;
+    return drained;
 }
 
 void wi_members_finish(wi_ledger *ledger, const wi_pending *whole)

@@ -87,7 +87,7 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
                              (unsigned long long)id);
 }
 
-static bool is_next(const wi_pressure_entry *entry, const wi_pressure_turn *turn)
+static bool pressure_is_next(const wi_pressure_entry *entry, const wi_pressure_turn *turn)
 {
     if (entry->priority != turn->priority)
         return entry->priority > turn->priority;
@@ -99,7 +99,7 @@ static wi_pressure_entry *pressure_enter(wi_pressures *pressures, wi_pressure_tu
 {
     pthread_mutex_lock(&pressures->lock);
     wi_pressure_entry *entry = pressures->first;
-    while (entry && !is_next(entry, turn))
+    while (entry && !pressure_is_next(entry, turn))
         entry = entry->next;
     if (entry) {
         entry->running++;

@@ -37,7 +37,7 @@ static void refusal_copy_text(char *to, size_t capacity, const char *text)
 }
 
 /* The accounts with the most used or guaranteed bytes, largest first. */
-static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
+static void refusal_find_top(const wi_ledger *ledger, weir_refusal *refusal)
 {
     for (const wi_account *a = ledger->first; a; a = a->next) {
         uint64_t bytes = wi_max(refusal_used(a), a->guaranteed);
@@ -91,7 +91,7 @@ static void refusal_append(char *text, size_t capacity, const char *piece)
     snprintf(text + length, capacity - length, "%s", piece);
 }
 
-static void list_holders(const weir_refusal *r, char *text, size_t capacity)
+static void refusal_list_top(const weir_refusal *r, char *text, size_t capacity)
 {
     char held[24], piece[160];
     text[0] = '\0';
@@ -114,7 +114,7 @@ static weir_status refusal_explain(const weir_refusal *r)
     weir_size_format(r->current, mine, sizeof mine);
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
-    list_holders(r, members, sizeof members);
+    refusal_list_top(r, members, sizeof members);
     const char *kind = weir_class_name(r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
@@ -170,7 +170,7 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
     pthread_mutex_lock(&ledger->lock);
     refusal_weigh(ledger, account, shortage, &refusal);
-    find_holders(ledger, &refusal);
+    refusal_find_top(ledger, &refusal);
     account->refusals++;
     ledger->refusals++;
     if (ledger->events)

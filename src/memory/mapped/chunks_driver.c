@@ -29,7 +29,7 @@ static void chunks_come_back(wi_mapped *mapped)
 {
     pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
-    pthread_cond_broadcast(&mapped->settled);
+    pthread_cond_broadcast(&mapped->returned);
 }
 
 bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits)
@@ -40,7 +40,7 @@ bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits)
     if (mapped->working > 0 && wi_alone)
         return lost;
     if (mapped->working > 0)
-        pthread_cond_wait(&mapped->settled, &mapped->resource.lock);
+        pthread_cond_wait(&mapped->returned, &mapped->resource.lock);
     return true;
 }
 
@@ -88,7 +88,7 @@ static void chunks_load(cargo *c, wi_chunk *b)
     c->end = &b->next;
 }
 
-static void keep_spare(wi_mapped *mapped, cargo *c)
+static void chunks_keep_spare(wi_mapped *mapped, cargo *c)
 {
     mapped->spare_last = c->first ? wi_owners_mix(mapped->spare_last, c->last) : mapped->spare_last;
     for (wi_chunk *b = c->first, *next; b; b = next) {
@@ -192,7 +192,7 @@ static weir_status chunks_no_memory(void)
 }
 
 /* Makes records for the chunks to be created: as many of the usual length as fit, and one for the rest. */
-static weir_status prepare_fresh(job *j, uint64_t granules)
+static weir_status chunks_prepare_new(job *j, uint64_t granules)
 {
     uint64_t usual = j->plan->region->number == WI_SMALL ? 1 : wi_map_plan_chunk(j->mapped, granules);
     while (granules > 0) {
@@ -206,7 +206,7 @@ static weir_status prepare_fresh(job *j, uint64_t granules)
     return WEIR_OK;
 }
 
-static void free_records(wi_chunk *b)
+static void chunks_free_records(wi_chunk *b)
 {
     for (wi_chunk *next; b; b = next) {
         next = b->next;
@@ -222,7 +222,7 @@ static weir_status chunks_begin(job *j)
     const wi_map_plan *g = j->plan;
     uint64_t fresh = g->fresh * m->granule;
     j->seized = malloc((g->taken_count + 1) * sizeof(wi_extent *));
-    weir_status status = j->seized ? prepare_fresh(j, g->fresh) : chunks_no_memory();
+    weir_status status = j->seized ? chunks_prepare_new(j, g->fresh) : chunks_no_memory();
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
     uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->resource.ledger, fresh) : 0;
@@ -232,7 +232,7 @@ static weir_status chunks_begin(job *j)
         status = WEIR_ERR_BUSY;
     }
     if (status != WEIR_OK) {
-        free_records(j->new.first);
+        chunks_free_records(j->new.first);
         free(j->seized);
         return status;
     }
@@ -270,7 +270,7 @@ wi_extent *wi_chunks_make_busy(const wi_map_plan *plan)
     return extent;
 }
 
-static weir_status create_run(job *j, wi_chunk *first, size_t count)
+static weir_status chunks_create_run(job *j, wi_chunk *first, size_t count)
 {
     const wi_resource *r = &j->mapped->resource;
     wi_handle *handles = malloc(count * sizeof *handles);
@@ -286,7 +286,7 @@ static weir_status create_run(job *j, wi_chunk *first, size_t count)
     return status;
 }
 
-static size_t same_length(const wi_chunk *first)
+static size_t chunks_same_length(const wi_chunk *first)
 {
     size_t count = 0;
     for (const wi_chunk *b = first; b && b->count == first->count; b = b->next)
@@ -303,24 +303,24 @@ static wi_chunk *chunks_skip(wi_chunk *b, size_t count)
 
 /* Creates the chunks, in runs of equal length. A run is created whole or not at all; chunks that were not created
  * leave the list. */
-static weir_status create_all(job *j)
+static weir_status chunks_create_all(job *j)
 {
     weir_status status = WEIR_OK;
     wi_chunk **link = &j->new.first;
     while (*link && status == WEIR_OK) {
-        size_t count = same_length(*link);
-        status = create_run(j, *link, count);
+        size_t count = chunks_same_length(*link);
+        status = chunks_create_run(j, *link, count);
         if (status == WEIR_OK)
             for (; count > 0; count--)
                 link = &(*link)->next;
     }
-    free_records(*link);
+    chunks_free_records(*link);
     *link = NULL;
     j->new.end = link;
     return status;
 }
 
-static weir_status unmap_all(job *j)
+static weir_status chunks_unmap_all(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     for (wi_chunk *b = j->plan->taken; b; b = b->chosen, j->vacated++) {
@@ -333,7 +333,7 @@ static weir_status unmap_all(job *j)
 }
 
 /* After the lock was taken again: chunks that were unmapped go into the cargo, the others become idle again. */
-static void take_stock(job *j)
+static void chunks_collect_unmapped(job *j)
 {
     size_t i = 0;
     for (wi_chunk *b = j->plan->taken, *next; b; b = next, i++) {
@@ -348,7 +348,7 @@ static void take_stock(job *j)
     }
 }
 
-static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granule)
+static weir_status chunks_map_run(job *j, wi_chunk *first, size_t count, uint64_t granule)
 {
     const wi_resource *r = &j->mapped->resource;
     const wi_chunk *b = first;
@@ -367,13 +367,13 @@ static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granu
 }
 
 /* Maps the cargo in order, from the start of the hole. */
-static weir_status map_all(job *j, wi_chunk *first)
+static weir_status chunks_map_all(job *j, wi_chunk *first)
 {
     uint64_t granule = j->plan->hole / j->mapped->granule + j->mapped_granules;
     weir_status status = WEIR_OK;
     while (first && status == WEIR_OK) {
-        size_t count = same_length(first);
-        status = map_run(j, first, count, granule);
+        size_t count = chunks_same_length(first);
+        status = chunks_map_run(j, first, count, granule);
         if (status != WEIR_OK)
             break;
         granule += count * first->count;
@@ -384,7 +384,7 @@ static weir_status map_all(job *j, wi_chunk *first)
 }
 
 /* Enters what was mapped under the busy extent. What was not mapped remains in the cargo. */
-static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
+static void chunks_enter_mapped(job *j, cargo *c, uint64_t *granule)
 {
     wi_mapped *m = j->mapped;
     uint64_t end = j->plan->hole / m->granule + j->mapped_granules;
@@ -401,7 +401,7 @@ static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
 
 /* The device had less memory than the budget allows. Remembers how much; WEIR_ERR_BUSY: the next plan knows, and may
  * do. */
-static weir_status learn_limit(job *j, uint64_t available)
+static weir_status chunks_learn_limit(job *j, uint64_t available)
 {
     j->mapped->device_has = wi_growth_device_has(available / j->mapped->granule, j->plan->fresh - j->created);
     return WEIR_ERR_BUSY;
@@ -413,44 +413,44 @@ static weir_status chunks_gather(job *j)
     const wi_resource *r = &j->mapped->resource;
     uint64_t available = 0, total;
     chunks_go_to_driver(j->mapped);
-    weir_status status = unmap_all(j);
+    weir_status status = chunks_unmap_all(j);
     if (status == WEIR_OK)
-        status = create_all(j);
+        status = chunks_create_all(j);
     else
-        free_records(j->new.first);
+        chunks_free_records(j->new.first);
     bool lacking = status == WEIR_ERR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
     chunks_come_back(j->mapped);
     j->mapped->device_oom_seen |= status == WEIR_ERR_OUT_OF_MEMORY;
     if (lacking)
-        status = learn_limit(j, available);
+        status = chunks_learn_limit(j, available);
     if (j->created == 0)
         j->new = (cargo){.end = &j->new.first};
-    take_stock(j);
+    chunks_collect_unmapped(j);
     wi_ledger_release(j->mapped->resource.ledger, (j->plan->fresh - j->created) * j->mapped->granule);
     return status;
 }
 
-static weir_status map_cargo(job *j)
+static weir_status chunks_map_cargo(job *j)
 {
     chunks_go_to_driver(j->mapped);
-    weir_status status = map_all(j, j->moved.first);
+    weir_status status = chunks_map_all(j, j->moved.first);
     if (status == WEIR_OK)
-        status = map_all(j, j->new.first);
+        status = chunks_map_all(j, j->new.first);
     chunks_come_back(j->mapped);
     return status;
 }
 
 /* Enters what was mapped, and makes the rest of the cargo spare. */
-static void put_down(job *j)
+static void chunks_put_down(job *j)
 {
     uint64_t granule = j->plan->hole / j->mapped->granule, last = j->moved.last;
     if (j->created)
         last = wi_owners_mix(last, j->new.last);
     j->target->last = wi_owners_mix(j->target->last, last);
-    chunks_settle_in(j, &j->moved, &granule);
-    chunks_settle_in(j, &j->new, &granule);
-    keep_spare(j->mapped, &j->moved);
-    keep_spare(j->mapped, &j->new);
+    chunks_enter_mapped(j, &j->moved, &granule);
+    chunks_enter_mapped(j, &j->new, &granule);
+    chunks_keep_spare(j->mapped, &j->moved);
+    chunks_keep_spare(j->mapped, &j->new);
     wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
     wi_ledger_segments(j->mapped->resource.ledger, j->handles_created, 0);
     free(j->seized);
@@ -467,8 +467,8 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
     j.target = *busy = wi_chunks_make_busy(plan);
     status = chunks_gather(&j);
     if (status == WEIR_OK)
-        status = map_cargo(&j);
-    put_down(&j);
+        status = chunks_map_cargo(&j);
+    chunks_put_down(&j);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
     if (status != WEIR_OK) {
@@ -590,7 +590,7 @@ static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
     return bytes;
 }
 
-static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
+static uint64_t chunks_destroy_spare(wi_mapped *mapped, uint64_t wanted)
 {
     batch b = {.count = 0};
     do {
@@ -606,7 +606,7 @@ static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
 
 void wi_chunks_drop_spare(wi_mapped *mapped)
 {
-    (void)destroy_spare(mapped, 1);
+    (void)chunks_destroy_spare(mapped, 1);
 }
 
 /* The neighbour of `like` at that granule, if it has the same length and can be destroyed as well; else NULL. */
@@ -639,7 +639,7 @@ static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
 }
 
 /* Destroys one batch of idle chunks. Returns the bytes; 0: there are none, or the driver refuses. */
-static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
+static uint64_t chunks_destroy_idle(wi_mapped *mapped, uint64_t wanted)
 {
     wi_resource *r = &mapped->resource;
     uint64_t last = WI_CLEAN;
@@ -660,9 +660,11 @@ static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
     return status == WEIR_OK ? chunks_destroy(mapped, &b) : 0;
 }
 
-static uint64_t chunks_give(wi_mapped *mapped, uint64_t there, uint64_t keep)
+static uint64_t chunks_give_back(wi_mapped *mapped, uint64_t there, uint64_t keep)
 {
-    return there <= keep ? 0 : mapped->spare ? destroy_spare(mapped, there - keep) : destroy_idle(mapped, there - keep);
+    return there <= keep   ? 0
+           : mapped->spare ? chunks_destroy_spare(mapped, there - keep)
+                           : chunks_destroy_idle(mapped, there - keep);
 }
 
 uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
@@ -672,7 +674,7 @@ uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
         uint64_t there = mapped->spare_granules * mapped->granule;
         for (int region_number = 0; region_number < WI_REGIONS; region_number++)
             there += mapped->regions[region_number].free_bytes;
-        given = chunks_give(mapped, there, keep);
+        given = chunks_give_back(mapped, there, keep);
         released += given;
     } while (given > 0);
     return released;
@@ -682,7 +684,8 @@ uint64_t wi_chunks_trim_idle(wi_mapped *mapped, uint64_t keep)
 {
     uint64_t released = 0, given;
     do {
-        given = chunks_give(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
+        given =
+            chunks_give_back(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
         released += given;
     } while (given > 0);
     return released;

@@ -10,7 +10,7 @@
 /* Layout ----------------------------------------------------------------------------------------------------------- */
 
 /* Writes an extent into the layout. A busy one may have no memory yet, or none any more. */
-static void add_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
+static void mapped_walk_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
 {
     const wi_region *region = e->region;
     uint64_t end = e->offset + e->bytes;
@@ -32,7 +32,7 @@ void wi_mapped_walk(wi_resource *resource, wi_layout *layout)
         const wi_chunk *current = NULL;
         for (const wi_extent *e = mapped->regions[region_number].first; e; e = e->next)
             if (e->kind != WI_HOLE)
-                add_extent(layout, e, &current);
+                mapped_walk_extent(layout, e, &current);
     }
     for (const wi_chunk *b = mapped->spare; b; b = b->next) {
         wi_layout_segment(layout, NULL, b->count * mapped->granule);
@@ -47,7 +47,7 @@ static wi_mapped *mapped_of(wi_resource *resource)
     return (wi_mapped *)resource;
 }
 
-static wi_region *space_of(wi_mapped *mapped, const void *pointer)
+static wi_region *mapped_region_of(wi_mapped *mapped, const void *pointer)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
         if (wi_region_holds(&mapped->regions[region_number], pointer))
@@ -74,7 +74,7 @@ static void mapped_check(wi_resource *resource)
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
 /* How many chunks the driver moves or creates for the plan. */
-static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
+static uint32_t mapped_plan_chunks(const wi_mapped *mapped, const wi_map_plan *plan)
 {
     uint64_t usual = plan->fresh > 0 ? wi_map_plan_chunk(mapped, plan->fresh) : 1;
     return (uint32_t)(plan->spare + plan->taken_count + (plan->fresh + usual - 1) / usual);
@@ -82,7 +82,7 @@ static uint32_t handles_of(const wi_mapped *mapped, const wi_map_plan *plan)
 
 /* Maps memory for a block; *g says where. WEIR_ERR_NO_ROOM: no place, or no memory for it. WEIR_ERR_BUSY: try
  * again. */
-static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
+static weir_status mapped_map(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
     const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
                                  p->growth == WI_GROWTH_SOFT_LIMIT};
@@ -105,14 +105,14 @@ static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement
     return status == WEIR_OK ? WEIR_ERR_BUSY : status;
 }
 
-static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_block **out)
+static weir_status mapped_map_and_use(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_block **out)
 {
     wi_map_plan plan;
     wi_extent *busy;
-    weir_status status = grow_space(mapped, region, p, &plan, &busy);
+    weir_status status = mapped_map(mapped, region, p, &plan, &busy);
     if (status != WEIR_OK)
         return status;
-    p->handles = handles_of(mapped, &plan);
+    p->handles = mapped_plan_chunks(mapped, &plan);
     wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
     *out = wi_ordered_use(busy, plan.start, p, 0);
     (*out)->lent = 0; /* mapped for this block */
@@ -152,7 +152,7 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
         }
         if (p->growth == WI_GROWTH_NONE)
             return WEIR_ERR_NO_ROOM;
-        status = grow_and_use(mapped, region, p, out);
+        status = mapped_map_and_use(mapped, region, p, out);
         if (p->over_soft_limit || !mapped_once_more(mapped, &status, &waits))
             return status;
     }
@@ -185,7 +185,7 @@ static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
 }
 
 /* After the device ran out of memory, other processes need it: gives back idle memory, down to WEIR_IDLE_KEPT. */
-static uint64_t give_back_idle(wi_mapped *mapped)
+static uint64_t mapped_trim_after_oom(wi_mapped *mapped)
 {
     bool device_oom_seen = mapped->device_oom_seen;
     mapped->device_oom_seen = false;
@@ -249,7 +249,7 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
     if (mapped_is_shortage(status) && p->allow_stream_wait && !p->guard_page && (*out = mapped_find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
-        (void)give_back_idle(mapped);
+        (void)mapped_trim_after_oom(mapped);
     } else if (mapped_is_shortage(status) && p->growth != WI_GROWTH_NONE) {
         shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
@@ -275,7 +275,7 @@ static void mapped_measure(wi_resource *resource, wi_placement *p)
     p->charged = mapped_charge(resource, p->before + p->bytes + p->after);
 }
 
-static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
+static weir_status mapped_map_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
 {
     wi_map_plan plan;
     weir_status status = wi_map_plan_behind(mapped, extent, more, &plan);
@@ -285,8 +285,8 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     }
     if (status == WEIR_OK)
         return wi_chunks_grow(mapped, &plan, busy);
-    weir_status rescued = wi_compact_behind(mapped, extent, more, busy);
-    return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
+    weir_status compacted = wi_compact_behind(mapped, extent, more, busy);
+    return compacted == WEIR_ERR_NO_ROOM ? status : compacted;
 }
 
 /* Gives the extent `more` bytes behind it, and maps memory there. WEIR_ERR_OUT_OF_MEMORY: too few chunks. */
@@ -298,7 +298,7 @@ static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t 
             return status;
         wi_extent *busy = wi_ordered_take_behind(extent, more);
         if (!busy)
-            status = grow_behind(mapped, extent, more, &busy);
+            status = mapped_map_behind(mapped, extent, more, &busy);
         if (status == WEIR_OK) {
             extent->block.previous = busy->last;
             wi_region_give(extent->region, busy, extent, more);
@@ -345,7 +345,7 @@ static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
     mapped_lock(mapped);
     (void)wi_stream_lists_renew(&mapped->stream_lists);
     mapped->device_oom_seen |= !if_squeezed;
-    uint64_t released = give_back_idle(mapped);
+    uint64_t released = mapped_trim_after_oom(mapped);
     mapped_unlock(mapped);
     return released;
 }
@@ -362,19 +362,19 @@ static void mapped_look(wi_resource *resource, weir_class memory_class, uint64_t
 
 static bool mapped_owns(wi_resource *resource, const void *pointer)
 {
-    return space_of(mapped_of(resource), pointer) != NULL;
+    return mapped_region_of(mapped_of(resource), pointer) != NULL;
 }
 
 static wi_block *mapped_find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    wi_region *region = space_of(mapped_of(resource), pointer);
+    wi_region *region = mapped_region_of(mapped_of(resource), pointer);
     wi_extent *extent = wi_region_find(region, (uint64_t)((const char *)pointer - region->base), freed);
     return extent ? &extent->block : NULL;
 }
 
 static wi_block *mapped_peek(wi_resource *resource, const void *pointer)
 {
-    wi_region *region = space_of(mapped_of(resource), pointer);
+    wi_region *region = mapped_region_of(mapped_of(resource), pointer);
     wi_extent *extent = region ? wi_region_peek(region, (uint64_t)((const char *)pointer - region->base)) : NULL;
     return extent ? &extent->block : NULL;
 }
@@ -400,7 +400,7 @@ static void mapped_destroy(wi_resource *resource)
     }
     wi_stream_lists_destroy(&mapped->stream_lists);
     wi_extent_pool_destroy(&mapped->shared.pool);
-    pthread_cond_destroy(&mapped->settled);
+    pthread_cond_destroy(&mapped->returned);
     pthread_mutex_destroy(&mapped->resource.lock);
     free(mapped);
 }
@@ -430,7 +430,7 @@ static const wi_resource_table table = {
 /* Reserves the regions. Addresses cost only the tables for them: four times the device's memory for each region leaves
  * room for large blocks between scattered small ones. Where the system limits addresses, they are fewer, or as the
  * option `range` says. */
-static weir_status reserve_sides(wi_mapped *mapped)
+static weir_status mapped_reserve_regions(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;
     uint64_t available, total, bytes = wi_round_up(wi_min(wi_option_range(), 4096 * WI_GIB), WI_GIB);
@@ -468,8 +468,8 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     mapped->resource.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
     wi_growth_begin(&mapped->policy, wi_option_reuse_wait(), wi_now());
-    pthread_cond_init(&mapped->settled, NULL);
-    weir_status status = reserve_sides(mapped);
+    pthread_cond_init(&mapped->returned, NULL);
+    weir_status status = mapped_reserve_regions(mapped);
     if (status != WEIR_OK) {
         mapped_destroy(&mapped->resource);
         return status;

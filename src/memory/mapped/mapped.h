@@ -16,7 +16,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
 typedef struct wi_mapped {
     wi_resource resource;
     /* under the resource's lock: */
-    pthread_cond_t settled;
+    pthread_cond_t returned;
     size_t working; /* threads in a driver call; what they work on is busy or in no list */
     wi_shared shared;
     wi_region regions[WI_REGIONS];

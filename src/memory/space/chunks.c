@@ -48,7 +48,7 @@ void wi_chunk_leave(wi_chunk *chunk)
         chunk->region->chunks[g] = NULL;
 }
 
-static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
+static void chunk_count_split(wi_idle *idle, uint64_t before, uint64_t now)
 {
     if (now > before)
         wi_gauge_up(&idle->split, now - before);
@@ -61,7 +61,7 @@ static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
 }
 
 /* Split bytes of a chunk: unused, but the chunk cannot be given back, as part of it is used. */
-static uint64_t split_of(const wi_chunk *chunk, uint64_t occupied)
+static uint64_t chunk_split_bytes(const wi_chunk *chunk, uint64_t occupied)
 {
     return occupied > 0 ? chunk->bytes - occupied : 0;
 }
@@ -74,11 +74,11 @@ static void chunk_change(wi_chunk *chunk, uint64_t bytes, bool in_use)
     if (before == 0)
         chunk_delist(chunk);
     chunk->occupied = after;
-    uint64_t split = split_of(chunk, before), now = split_of(chunk, after);
+    uint64_t split = chunk_split_bytes(chunk, before), now = chunk_split_bytes(chunk, after);
     if (split != now) {
         idle->partly += (uint64_t)(now > 0) - (split > 0);
         idle->most_partly = wi_max(idle->most_partly, idle->partly);
-        set_split(idle, split, now);
+        chunk_count_split(idle, split, now);
     }
     if (after == 0)
         chunk_enlist(chunk);

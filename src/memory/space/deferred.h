@@ -15,7 +15,7 @@
 
 typedef struct wi_pending {
     pthread_mutex_t lock;
-    pthread_cond_t settled; /* a thread has released its blocks */
+    pthread_cond_t released; /* a thread has released its blocks */
     const wi_driver *driver;
     wi_device *device;
     wi_block *first, *last;

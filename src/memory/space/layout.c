@@ -83,7 +83,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
 }
 
 /* Writes a used extent: its block, and the slack behind it. */
-static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
+static void layout_add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
     const char *address = e->region->base + from;
     uint64_t end = e->offset + e->block.charged, own = end > from ? wi_min(end - from, bytes) : 0;
@@ -96,7 +96,7 @@ void wi_layout_extent(wi_layout *layout, const wi_extent *e, uint64_t from, uint
 {
     const char *address = e->region->base + from;
     if (e->kind == WI_USED) {
-        add_used(layout, e, from, bytes);
+        layout_add_used(layout, e, from, bytes);
         return;
     }
     bool ordered = e->kind == WI_FREE && e->stream_list;

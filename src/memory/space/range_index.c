@@ -32,7 +32,7 @@ typedef struct visit {
     void *user;
 } visit;
 
-static void visit_range(wi_treap_node *node, void *user)
+static void index_visit(wi_treap_node *node, void *user)
 {
     const visit *v = user;
     v->fn((wi_range *)node, v->user);
@@ -40,7 +40,7 @@ static void visit_range(wi_treap_node *node, void *user)
 
 void wi_index_each(const wi_index *index, void (*fn)(wi_range *range, void *user), void *user)
 {
-    wi_treap_each(&index->ranges, visit_range, &(visit){fn, user});
+    wi_treap_each(&index->ranges, index_visit, &(visit){fn, user});
 }
 
 /* What was freed --------------------------------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ bool wi_index_was_freed(const wi_index *index, uintptr_t address)
 /* Invariants ------------------------------------------------------------------------------------------------------- */
 
 #ifdef WEIR_INVARIANTS
-static void check_one(wi_range *range, void *user)
+static void index_check_one(wi_range *range, void *user)
 {
     uintptr_t *end = user; /* end of the range before */
     wi_assert(range->node.key == range->start && range->start < range->end && range->start >= *end);
@@ -76,7 +76,7 @@ void wi_index_check(wi_index *index)
     if (++index->changes % (1 + index->count / 4) != 0)
         return; /* with every change, long tests would be quadratic */
     uintptr_t end = 0;
-    wi_index_each(index, check_one, &end);
+    wi_index_each(index, index_check_one, &end);
     wi_assert(wi_treap_check(&index->ranges) == index->count);
 #else
     (void)index;

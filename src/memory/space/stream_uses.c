@@ -35,7 +35,7 @@ weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access
     return status;
 }
 
-static void add_read(wi_stream_uses *stream_uses, wi_event event)
+static void stream_uses_add_read(wi_stream_uses *stream_uses, wi_event event)
 {
     for (uint32_t i = 0; i < stream_uses->read_count; i++)
         if (stream_uses->reads[i].stream == event.stream) {
@@ -52,7 +52,7 @@ void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const
         wi_assert(stream_uses->readers > 0 && !stream_uses->writer);
         stream_uses->readers--;
         if (event && event->stream)
-            add_read(stream_uses, *event);
+            stream_uses_add_read(stream_uses, *event);
         return;
     }
     wi_assert(stream_uses->writer && stream_uses->readers == 0);
