@@ -42,7 +42,7 @@ typedef struct driver_alloc {
     uint64_t lent, kept;
     size_t working;  /* threads in a call of the driver */
     uint64_t turns;  /* how often such a call has ended */
-    uint64_t secret; /* WI_SECRET from the first free of an account with scrubbing on */
+    uint64_t secret; /* WI_SECRET once a block of an account with scrubbing was freed */
 } driver_alloc;
 
 /* The driver's pool ------------------------------------------------------------------------------------------------ */

@@ -106,6 +106,7 @@ static void settle_in(world *w, const step *s, unsigned stream)
     void *native = w->native[stream];
     if (how & CAPTURED)
         wi_sim_capture(w->device, native, true);
+    w->captured_new = how & CAPTURED ? w->depth : 0;
     if (how & NO_EVENT && w->options.faults) {
         w->fault_base = world_faults(w);
         wi_sim_arm(&(wi_sim_fault){WI_SIM_RECORD, 0, false, WEIR_ERR_DRIVER}, NULL);
@@ -120,6 +121,7 @@ static void settle_in(world *w, const step *s, unsigned stream)
     w->registering = 0;
     if (how & CAPTURED)
         wi_sim_capture(w->device, native, false);
+    w->captured_new = 0;
 }
 
 /* Whoever made the stream brings another one behind its work, for those who need to know, ends it, and makes a new one, which

@@ -205,7 +205,9 @@ typedef struct world {
     world_mood mood;
     unsigned mood_left; /* steps that it lasts */
     uint64_t ladder[LADDER_RUNGS], done[256], faults;
-    uint64_t fault_base, fault_mark; /* faults before the last arming, and before this step */
+    uint64_t fault_base, fault_mark;       /* faults before the last arming, and before this step */
+    uint64_t captures_ended, capture_mark; /* in all, and before this step */
+    unsigned captured_new;                 /* the depth of the step that registers a captured stream; 0: none does */
     uint8_t stream_in_hand[WORLD_STREAMS + 1], client_in_hand[WORLD_CLIENTS]; /* of so many steps that have not ended */
     bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: not to be used */
     bool budget_in_hand;

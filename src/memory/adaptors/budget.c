@@ -34,7 +34,7 @@ typedef struct ladder {
     uint64_t deadline; /* 0: no rung was tried yet */
     uint64_t pause;
     unsigned emptied, passed, looks; /* tries: flushed thread caches, reaped, looked at what others released */
-    uint64_t released;               /* wi_members_released at the last look */
+    uint64_t freed, released;        /* wi_ledger_freed and wi_members_released at the last look */
     wi_pressure_turn turn;
 } ladder;
 
@@ -56,12 +56,13 @@ static bool budget_once_more(const ladder *l, unsigned *tries)
     return before < LOOKS_AT_ONCE || (before < MOST_LOOKS && wi_now() < l->deadline);
 }
 
-/* Another thread may have released, between this one's shortage and its look, what this one looked for in vain. */
+/* Another thread may have freed, between this one's shortage and its look, what this one looked for in vain. */
 static bool rung_others_released(ladder *l)
 {
-    uint64_t released = wi_members_released(budget_ledger(l));
-    bool more = released != l->released;
+    uint64_t released = wi_members_released(budget_ledger(l)), freed = wi_ledger_freed(budget_ledger(l));
+    bool more = released != l->released || freed != l->freed;
     l->released = released;
+    l->freed = freed;
     return more && budget_once_more(l, &l->looks);
 }
 
@@ -217,8 +218,12 @@ static void budget_blame(const ladder *l, wi_shortage *shortage)
 
 static ladder budget_begin(budget *b, wi_account *account, const wi_request *request, bool may_wait)
 {
-    return (ladder){
-        .budget = b, .account = account, .request = request, .may_wait = may_wait, .turn = wi_pressure_begin};
+    return (ladder){.budget = b,
+                    .account = account,
+                    .request = request,
+                    .may_wait = may_wait,
+                    .freed = wi_ledger_freed(b->resource.ledger),
+                    .turn = wi_pressure_begin};
 }
 
 /* Claims the bytes, climbing the ladder. alignment 0: they need not be in one piece. */

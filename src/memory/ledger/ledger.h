@@ -85,7 +85,7 @@ typedef struct wi_ledger {
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* chunks created and moved; blocks for which chunks were moved */
     uint64_t emptied;                 /* thread-cached bytes that were flushed for requests */
-    uint64_t freed; /* bytes that accounts no longer use, or that went back to the driver; only grows */
+    atomic_uint_fast64_t freed; /* bytes that accounts no longer use, or that went back to the driver; only grows */
     uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by the rung that served them */
     uint64_t lent_clients, lent_streams;
     weir_memory_stats gauges;                 /* without the deltas of threads */
@@ -120,9 +120,12 @@ uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
 /* How many bytes a new account could claim if no bytes were thread-cached: the budget less what other accounts use or
  * are guaranteed. *idle: held bytes that no account uses. */
 uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle);
-/* How many bytes, so far, have become free to claim or to hold. A request that finds no room reads it again later: if
- * it has grown, it is worth looking again. */
-uint64_t wi_ledger_freed(wi_ledger *ledger);
+/* How many bytes, so far, have become free to claim or to hold. A request reads it, without the lock, before it claims:
+ * if it has grown by the time that the claim has failed, the request claims again. */
+static inline uint64_t wi_ledger_freed(const wi_ledger *ledger)
+{
+    return atomic_load_explicit(&ledger->freed, memory_order_relaxed);
+}
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by serial number, for when the record may serve another account by now. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
@@ -220,7 +223,8 @@ void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block);
 /* The same into a ring that is not in the ledger's list; *ring, which may be NULL, is read under the lock. */
 void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block);
 
-/* Adds a ring. In the same step it gets an event for each live block, so that the trace is complete from there on. */
+/* Adds a ring. In the same step it gets an event for each live block, so that the trace is complete from there on.
+ * wi_record_no_more removes it. */
 void wi_record_into(wi_ledger *ledger, wi_events *events);
 void wi_record_no_more(wi_ledger *ledger, wi_events *events);
 

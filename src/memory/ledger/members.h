@@ -21,14 +21,14 @@ typedef struct wi_member {
 void wi_members_add(wi_member *member, wi_resource *stack, wi_pending *pending);
 void wi_members_remove(wi_member *member);
 
-/* Reaps the deferred frees of all members: `whole` (may be NULL) to its end, others as far as deferred.h does. */
+/* Reaps deferred frees: of the list `whole` (may be NULL) all blocks, of other lists those of the member's base. */
 uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole);
 bool wi_members_drain(wi_ledger *ledger);
-/* How many bytes, so far, have become free to claim, to hold, or to use on any stream. */
+/* How many stream-ordered bytes, so far, have become free for all streams. */
 uint64_t wi_members_released(wi_ledger *ledger);
-/* Finishes the frees in progress in all lists except `whole`. */
+/* Waits for the threads that release blocks now, in all lists except `whole`. */
 void wi_members_finish(wi_ledger *ledger, const wi_pending *whole);
-/* Waits for the oldest deferred free, when only one list has any. */
+/* Waits for the oldest deferred free of the first member that has one. */
 bool wi_members_wait(wi_ledger *ledger, uint64_t deadline);
 
 /* resource.h's `pass` for all members: makes free what streams are past. *left: stream-ordered bytes that remain. */
