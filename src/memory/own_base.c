@@ -1,4 +1,4 @@
-/* Bases of the program's own. A base that is known is never forgotten, so that finding one takes no lock. */
+/* Bases of a program's own. A registered base is never removed, so that finding one takes no lock. */
 #include "memory/own_base.h"
 #include "memory/driver_alloc.h"
 
@@ -11,9 +11,9 @@ typedef struct own_base {
     char name[OWN_BASE_NAME];
 } own_base;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for who adds one */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for registration */
 static own_base bases[OWN_BASES];
-static atomic_size_t known; /* so many of them; what is counted changes no more */
+static atomic_size_t known; /* the number of bases; those below it do not change */
 
 WI_FREE_AFTER_FORKS(lock)
 
@@ -48,7 +48,7 @@ static weir_status own_base_check(const weir_base_table *t)
     return WEIR_OK;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static weir_status own_base_add(const weir_base_table *t)
 {
     size_t count = atomic_load_explicit(&known, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* The resource "segments": best fit in driver allocations. segments.h has the rules. */
+/* The base "segments": best fit in allocations of the driver's. segments.h has the rules. */
 #include "memory/segments.h"
 #include "base/system.h"
 #include "memory/space/layout.h"
@@ -18,7 +18,7 @@ static wi_segment *segment_at(const wi_segments *s, const void *pointer)
     return range ? (wi_segment *)((char *)range - offsetof(wi_segment, range)) : NULL;
 }
 
-/* A few segments each time: all of them would make long runs quadratic. */
+/* Checks a few segments each time, as all of them would make long runs quadratic. */
 static void segments_check(wi_resource *resource)
 {
     wi_segments *s = segments_of(resource);
@@ -47,7 +47,7 @@ static wi_block *segments_use(wi_placement *p, wi_extent *extent)
     return block;
 }
 
-/* The best fit among the free memory of a kind; NULL: there is none. */
+/* Best fit in the free memory of one kind; NULL: nothing fits. */
 static wi_extent *segments_best(const wi_segments *s, const wi_placement *p, unsigned kind)
 {
     return wi_shared_best(&s->shared, kind, wi_ordered_list(&s->resource, p), p->charged, p->alignment);
@@ -58,7 +58,8 @@ static bool segments_is_shortage(weir_status status)
     return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
-/* There is no segment by the rules. WEIR_ERR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
+/* When no segment of the usual length can be had: memory of the other kind, then a shorter segment.
+ * WEIR_ERR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
 static weir_status segments_fall_back(wi_segments *s, const wi_placement *p, unsigned kind, weir_status status,
                                       wi_extent **out)
 {
@@ -98,7 +99,7 @@ static weir_status segments_find_room(wi_segments *s, wi_placement *p, wi_extent
     }
 }
 
-/* What is free in the order of another stream. */
+/* Takes memory of another stream, behind a wait. */
 static wi_block *segments_find_behind(wi_segments *s, wi_placement *p)
 {
     unsigned kind = wi_segment_kind(p->charged);
@@ -141,7 +142,7 @@ static void segments_measure(wi_resource *resource, wi_placement *p)
     p->charged = segments_charge(resource, p->before + p->bytes + p->after);
 }
 
-/* The extent reaches as far as the charge: over what stays behind the block, and into free memory. */
+/* Extends the extent to the new charge: over the slack behind the block, and into free memory. */
 static weir_status segments_reach(wi_extent *extent, uint64_t charged)
 {
     wi_extent *busy = NULL;
@@ -161,8 +162,8 @@ static weir_status segments_reach(wi_extent *extent, uint64_t charged)
     return WEIR_OK;
 }
 
-/* What is scrubbed may have to be given back again, if that fails; with it would go what stays behind a shrunk block,
- * which may still be in use. */
+/* Whether the block must not grow into its slack. Growth that has to be scrubbed may have to be undone, and would take
+ * the slack with it, which earlier work may still write. */
 static bool segments_must_stay_short(const wi_extent *extent)
 {
     const wi_block *block = &extent->block;
@@ -204,7 +205,7 @@ static uint64_t segments_trim(wi_resource *resource, uint64_t keep)
 static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
 {
     wi_segments *s = segments_of(resource);
-    if (if_squeezed) /* what was idle has gone back before a request was refused */
+    if (if_squeezed) /* idle segments went back before any request was refused */
         return 0;
     wi_resource_lock(resource);
     (void)wi_stream_lists_renew(&s->stream_lists);
@@ -214,7 +215,7 @@ static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
     return given;
 }
 
-/* The longest run of memory in the segment that is free or will be, behind an aligned address. */
+/* The longest aligned run in the segment that is free, or will be once pending blocks are. */
 static uint64_t segments_longest_run(const wi_region *region, uint64_t alignment)
 {
     uint64_t longest = 0, start = 0;
@@ -229,7 +230,7 @@ static uint64_t segments_longest_run(const wi_region *region, uint64_t alignment
     return longest;
 }
 
-/* What could be had, and what would have to be held for such a block. With the lock held. */
+/* Fills in what could be placed now, and what would have to be held for the request. The lock is held. */
 static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage)
 {
     uint64_t held, allocations, longest = 0, lost = alignment - WI_UNIT, idle = wi_segments_idle(s, true);
@@ -356,8 +357,8 @@ weir_status wi_segments_make(const wi_driver *driver, wi_device *device, const w
 
 /* Segments --------------------------------------------------------------------------------------------------------- */
 
-/* How long segments are, and how they come from the driver and go back. What a thread gives back is out of the index,
- * and in nobody else's hands, so that the lock is free meanwhile. */
+/* The length of segments, and their way from the driver and back. A segment that goes back is out of the index and of
+ * all lists, so that the lock is released meanwhile. */
 
 /* The rules -------------------------------------------------------------------------------------------------------- */
 
@@ -378,7 +379,7 @@ unsigned wi_segment_kind(uint64_t charged)
     return charged <= WI_SMALL_MOST ? WI_SMALL_BLOCKS : WI_LARGE_BLOCKS;
 }
 
-/* What the block needs wherever the driver lets the segment begin, which is aligned to a unit alone. */
+/* What a block needs if the driver's address is aligned to a unit only. */
 static uint64_t segments_needed(uint64_t charged, uint64_t alignment)
 {
     uint64_t lost = alignment - WI_UNIT, sum;
@@ -391,7 +392,8 @@ uint64_t wi_segment_length(uint64_t charged, uint64_t alignment)
     return wi_max(least, segments_round_up(segments_needed(charged, alignment), WI_SEGMENT_STEP));
 }
 
-/* A large block's is no longer than the block; a small one's is halved, so that others have something of it. */
+/* A segment for one large block cannot be shorter than the block; one for small blocks is halved, so that several
+ * still share it. */
 uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment)
 {
     uint64_t needed = segments_needed(charged, alignment), half = bytes / 2 & ~(uint64_t)(WI_SEGMENT_ROUND - 1);
@@ -418,7 +420,7 @@ static void segments_come_back(wi_segments *s)
 
 bool wi_segments_synchronize(wi_segments *s, unsigned *waits)
 {
-    enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+    enum { MOST_WAITS = 64 }; /* Other threads may come and go for ever, and a refusal must not wait for all of them. */
     if (++*waits > MOST_WAITS || s->working == 0 || wi_alone)
         return false;
     pthread_cond_wait(&s->returned, &s->resource.lock);
@@ -458,9 +460,9 @@ static void segments_unlink(wi_segments *s, wi_segment *segment)
 
 /* Getting one ------------------------------------------------------------------------------------------------------ */
 
-enum { GRANULE = 64 << 10 }; /* of the tables of a segment */
+enum { GRANULE = 64 << 10 }; /* of a segment's tables */
 
-/* A new piece becomes a segment, all of it busy. */
+/* Makes a segment of a new allocation; all of it is busy. */
 static weir_status segments_enter(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
 {
     wi_region *region = &segment->region;
@@ -479,7 +481,7 @@ static weir_status segments_enter(wi_segments *s, wi_segment *segment, unsigned 
     return WEIR_OK;
 }
 
-/* The bytes are in the ledger; on failure they are so no longer. */
+/* Makes a segment of bytes that the ledger holds. On failure they are released in the ledger. */
 static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
     const wi_resource *r = &s->resource;
@@ -507,7 +509,7 @@ static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, 
     return status;
 }
 
-/* Takes the bytes in the ledger, giving back what is wholly free if that is enough. */
+/* Holds the bytes in the ledger. Gives free segments back if that makes enough room. */
 static weir_status segments_hold(wi_segments *s, uint64_t bytes)
 {
     wi_ledger *ledger = s->resource.ledger;
@@ -546,7 +548,7 @@ weir_status wi_segments_obtain(wi_segments *s, unsigned kind, uint64_t bytes, wi
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* The device is past all of it. */
+/* Whether the segment is wholly free, and the device is past it. */
 static bool segments_can_go(const wi_chunk *chunk)
 {
     const wi_extent *extent = chunk->region->first;
@@ -579,7 +581,7 @@ static void segments_drop(wi_segment *segment)
     free(segment);
 }
 
-/* Its bytes; 0: the driver keeps it. */
+/* Gives a segment back. Returns its bytes; 0: the driver refuses it. */
 static uint64_t segments_give_back(wi_segments *s, wi_segment *segment)
 {
     const wi_resource *r = &s->resource;

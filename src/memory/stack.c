@@ -1,4 +1,4 @@
-/* Stacks of resources: parses their text form and makes them. */
+/* Stacks of resources: parses the text form and makes the resources. */
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/adaptors/budget.h"
@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* The parts there are. One of the two is set. */
+/* The parts that a stack can have: a base or an adaptor. */
 typedef struct part {
     const char *name;
     weir_status (*base)(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out);
@@ -25,7 +25,7 @@ static weir_status stack_make_mapped(const wi_driver *driver, wi_device *device,
     return status == WEIR_OK ? wi_mapped_create(driver, device, out) : status;
 }
 
-/* The caching allocator: a device that cannot map memory has segments instead. */
+/* The caching allocator: mapped, or segments on a device that cannot map memory. */
 static weir_status stack_make_cache(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
                                     wi_resource **out)
 {
@@ -94,7 +94,7 @@ weir_status wi_argument_size(const wi_arguments *arguments, const char *name, ui
     return WEIR_OK;
 }
 
-/* How much of an argument is its name: nothing of one without. */
+/* The length of an argument's name; 0: it has none. */
 static size_t stack_name_length(const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -124,11 +124,11 @@ weir_status wi_arguments_check(const wi_arguments *arguments, const char *const 
 
 typedef struct reading {
     const char *text, *at;
-    const wi_driver *driver; /* NULL: nothing is made */
+    const wi_driver *driver; /* NULL: only checks the text */
     wi_device *device;
     unsigned depth;
     bool budgeted;
-    bool guarded; /* or not to be */
+    bool guarded; /* it has a guard, or is not to get one */
 } reading;
 
 enum { MOST_PARTS = 16 };
@@ -147,7 +147,7 @@ static void stack_skip_blanks(reading *r)
         r->at++;
 }
 
-/* One word of the text up to a bracket or a comma; blanks around it do not count. */
+/* Reads one word, up to a bracket or a comma; blanks around it are skipped. */
 static void stack_read_word(reading *r, char *word, size_t capacity)
 {
     stack_skip_blanks(r);
@@ -161,7 +161,7 @@ static void stack_read_word(reading *r, char *word, size_t capacity)
 
 static weir_status stack_read_part(reading *r, wi_resource **out);
 
-/* What stands between a part's brackets: arguments, and last, for an adaptor, the inner resource. */
+/* Reads what is between a part's brackets: arguments, then the inner resource of an adaptor. */
 static weir_status stack_read_brackets(reading *r, const part *p, wi_arguments *arguments, bool *within,
                                        wi_resource **inner)
 {
@@ -191,7 +191,7 @@ static weir_status stack_read_brackets(reading *r, const part *p, wi_arguments *
     return status;
 }
 
-/* The option `poison`: a guard next to the base, where the text has none. */
+/* The option `poison`: puts a guard next to the base, if the text has none. */
 static weir_status stack_add_guard(wi_resource **base)
 {
     wi_resource *inner = *base;
