@@ -1,13 +1,13 @@
-/* The resources "direct" and "async": one allocation of the driver's per block.
+/* The bases "direct" and "async": one allocation of the driver's, called a piece, for each block.
  *
- * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past
- * it, with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait
- * where nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record
- * waits on for the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
+ * A freed piece goes to the driver when the device is past it, with no lock held. From then on the driver may give its
+ * addresses to another piece. "async" does not wait if only the order of one stream comes before the free: the pool
+ * gets the piece in that order, and its record stays until the free is complete, for the ledger. If its addresses
+ * serve again meanwhile, the older piece is displaced from the index.
  *
- * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached.
+ * The pool of "async" may hold more than the pieces: that is `kept`, which the ledger counts as cached.
  *
- * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
+ * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have claimed beforehand;
  * lent is the sum of all pieces. */
 #include "memory/driver_alloc.h"
 #include "memory/adaptors/nvtx.h"

@@ -167,7 +167,7 @@ struct wi_resource {
     uint64_t granule;                     /* of a base: memory from the device comes in multiples of it */
     struct wi_idle *idle;                 /* of a base that splits segments into blocks; chunks.h */
     struct wi_stream_lists *stream_lists; /* of a base that follows streams; stream_order.h */
-    pthread_mutex_t lock; /* of a base: for its blocks and books; never held across a driver call that can block */
+    pthread_mutex_t lock; /* of a base: for its blocks and lists; never held across a driver call that can block */
 };
 
 /* Initialises a resource; wi_resource_destroy undoes it. */

@@ -10,9 +10,9 @@
  * device has no room for a segment of that length, free segments go back to the driver first. Then memory of the other
  * kind serves, then a shorter segment, before a request is refused.
  *
- * Invariants: the ledger holds, for this resource, `held` and what threads have in the driver; a segment is idle
- * (chunks.h) if and only if nothing of it is in use; what has the addresses of a segment is in the index until the
- * driver has them. */
+ * Invariants: the ledger holds, for this resource, `held` and what threads in the driver have claimed beforehand; a
+ * segment is idle (chunks.h) if and only if nothing of it is in use; a segment is in the index until the driver has its
+ * addresses back. */
 #ifndef WI_SEGMENTS_H
 #define WI_SEGMENTS_H
 

@@ -145,8 +145,8 @@ static weir_status uses_note_zeroing(wi_block *block, void *user)
     return status;
 }
 
-/* WEIR_ERR_STREAM_MISUSE for a resource that cannot track uses, so that nobody relies on tracking that does not
- * happen. */
+/* WEIR_ERR_STREAM_MISUSE for a resource that cannot track uses, so that no program relies on tracking that
+ * does not happen. */
 static weir_status uses_check_tracking(const wi_resource *stack)
 {
     if (wi_resource_features(stack) & WEIR_FEATURE_TRACKS_USES)

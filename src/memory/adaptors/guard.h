@@ -1,11 +1,11 @@
-/* The adaptor "guard", inside: what it knows of each block, and its quarantine. guard.c is the adaptor, with the
- * records by address; guard_check.c reads memory back and reports.
+/* The adaptor "guard", inside: a record of each block, and the quarantine of freed blocks. guard.c is the adaptor, with
+ * the records by address; guard_check.c reads memory back and reports.
  *
  *   the life of a record:   new -> live -> freed -> kept -> leaving -> gone
  *
  * Invariants, under the guard's own lock, which is the last of all locks: the set holds the record of each block
- * from its allocation to its release, by address; `kept` is the sum over the quarantine. A pinned record is read,
- * changed and ended by the thread that pinned it alone. */
+ * from its allocation to its release, by address; `kept` is the sum over the quarantine. Only the thread that has
+ * pinned a record reads, changes or ends it. */
 #ifndef WI_GUARD_H
 #define WI_GUARD_H
 

@@ -130,7 +130,7 @@ static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *w
     return false;
 }
 
-/* Finds or makes room in one region. `own`: it is the region for this kind of block. Only there the device is asked
+/* Finds or makes room in one region. `own`: it is the region for this kind of block. Only there is the device asked
  * what has passed. */
 static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
