@@ -69,6 +69,7 @@ static void settle_next(world *w, unsigned stream)
     for (int tries = 0; tries < 3 && !done; tries++)
         done = register_at(w, stream, &id);
     w->unsettled[stream] = !done;
+    w->registered_twice[stream] = false; /* the one before has ended */
     if (!done)
         return;
     if (id.id == w->streams[stream].id && !w->twice)
@@ -116,7 +117,8 @@ static void settle_in(world *w, const step *s, unsigned stream)
     world_take_stream(w, stream, 1);
     settle_next(w, stream);
     if (w->twice)
-        (void)ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
+        w->registered_twice[stream] =
+            !ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
     world_take_stream(w, stream, -1);
     w->registering = 0;
     if (how & CAPTURED)

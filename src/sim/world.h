@@ -192,7 +192,8 @@ typedef struct world {
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
     unsigned openings, opening[WORLD_CLIENTS];
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
-    bool unsettled[WORLD_STREAMS + 1]; /* it took another one's place, and could not be registered yet */
+    bool registered_twice[WORLD_STREAMS + 1]; /* by two threads, and only one of them could unregister it yet */
+    bool unsettled[WORLD_STREAMS + 1];        /* it took another one's place, and could not be registered yet */
     unsigned registering;              /* the stream that somebody else shall register, too, where he can; 0: none */
     bool twice;                        /* he has */
     uint64_t calls_queued, calls_done; /* of users' functions */
