@@ -253,8 +253,7 @@ weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_inst
 
 /* Opening: the candidates by rank, until one has loaded the model -------------------------------------------------- */
 
-/* What is kept for later loads
- * -------------------------------------------------------------------------------------- */
+/* What is kept for later loads ------------------------------------------------------------------------------------- */
 
 static bool copy_text(const char *from, const char **out)
 {

@@ -408,8 +408,7 @@ void weir_trace_destroy(weir_trace *trace)
         wi_trace_close(trace);
 }
 
-/* The adaptor "log"
- * ------------------------------------------------------------------------------------------------ */
+/* The adaptor "log" ------------------------------------------------------------------------------------------------ */
 
 static weir_status trace_open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
 {

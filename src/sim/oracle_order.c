@@ -20,7 +20,7 @@ static bool is_drained(const oracle *o, unsigned stream)
     return wi_sim_done(o->device, stream) >= wi_sim_queued(o->device, stream);
 }
 
-/* Which frees are --------------------------------------------------------------------------------------------------- */
+/* Which frees are -------------------------------------------------------------------------------------------------- */
 
 /* Of declared uses the device may be past or not when weir looks. What it is past now it is past then. But the point behind
  * what weir may have put on the stream of the allocation, or found there, is set in the call,
@@ -82,7 +82,7 @@ void oracle_end_order(oracle *o, uint32_t index)
         list_ordered(o, index);
 }
 
-/* What a snapshot may tell ------------------------------------------------------------------------------------------ */
+/* What a snapshot may tell ----------------------------------------------------------------------------------------- */
 
 void oracle_failed_there(oracle *o, unsigned stream)
 {
@@ -161,7 +161,7 @@ void oracle_capturing(oracle *o, unsigned stream)
     }
 }
 
-/* Who gets the bytes ------------------------------------------------------------------------------------------------ */
+/* Who gets the bytes ----------------------------------------------------------------------------------------------- */
 
 void oracle_count_reuse(oracle *o, const owner *had, const owner *gets, bool *at_once, bool *passed)
 {

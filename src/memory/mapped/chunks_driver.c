@@ -72,8 +72,7 @@ uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later)
     return granules;
 }
 
-/* Cargo: chunks that one thread has unmapped or created
- * ------------------------------------------------------------- */
+/* Cargo: chunks that one thread has unmapped or created ------------------------------------------------------------ */
 
 /* Chunks that a thread has taken out of all lists, in order. */
 typedef struct cargo {
@@ -183,7 +182,7 @@ typedef struct job {
     cargo new, moved;   /* unmapped, and in no list */
     uint64_t created, mapped_granules;
     uint64_t handles_created;
-    uint64_t calls; /* of the driver, for the log */
+    uint64_t calls; /* of the driver, which the ledger counts */
 } job;
 
 static weir_status chunks_no_memory(void)

@@ -138,8 +138,7 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
     return status;
 }
 
-/* Owner tags
- * ------------------------------------------------------------------------------------------------------- */
+/* Owner tags ------------------------------------------------------------------------------------------------------- */
 
 /* What is stored for a tag. It includes the generation, so that a later block in the same record does not have the
  * tag. */

@@ -88,8 +88,7 @@ static void region_drop_record(wi_extent_pool *pool, wi_extent *extent)
     pool->unused_count++;
 }
 
-/* Size index: a row for each power of two, 64 bins in each
- * --------------------------------------------------------- */
+/* Size index: a row for each power of two, 64 bins in each --------------------------------------------------------- */
 
 static void size_index_bin(uint64_t bytes, unsigned *row, unsigned *column)
 {
