@@ -107,7 +107,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *point
 typedef enum weir_block_state {
     WEIR_BLOCK_LIVE = 0,
     WEIR_BLOCK_PENDING = 1, /* freed; the device is not yet past it */
-    WEIR_BLOCK_FREE = 2     /* weir's memory, and nobody's block */
+    WEIR_BLOCK_FREE = 2     /* weir's memory, in no block */
 } weir_block_state;
 
 /* A point in the work of a stream. */

@@ -24,8 +24,8 @@ const char *wi_policy_name(wi_policy policy);
 /* Each reads a word in any case; `what` begins the error. WEIR_ERR_INVALID names the allowed ones, and leaves *out. */
 weir_status wi_provider_read(const char *what, const char *word, wi_provider *out);
 weir_status wi_policy_read(const char *what, const char *word, wi_policy *out);
-/* One of the seven strategies, all of which mean any device that qualifies. One that would split a model over several
- * devices is refused as what does not exist. */
+/* Checks one of the seven strategies, all of which mean any device that qualifies. A strategy that splits a model over
+ * devices does not exist, and is refused. */
 weir_status wi_strategy_check(const char *what, const char *word);
 weir_status wi_level_check(const char *what, const char *word);
 /* "all" and its other names. */

@@ -347,9 +347,9 @@ static weir_status read_wants(const weir_manifest *manifest, const weir_opening_
 /* Whether running on the processor is what was asked for, and not what was left. */
 static bool asks_for_cpu(const wants *w)
 {
-    wi_criteria wish;
-    return wi_criteria_read(&w->manifest, &w->choice, &wish) == WEIR_OK &&
-           (wish.cpu_named || (wish.device.by == WI_BY_KIND && wish.device.kind == WEIR_HARDWARE_CPU));
+    wi_criteria criteria;
+    return wi_criteria_read(&w->manifest, &w->choice, &criteria) == WEIR_OK &&
+           (criteria.cpu_named || (criteria.device.by == WI_BY_KIND && criteria.device.kind == WEIR_HARDWARE_CPU));
 }
 
 /* The opening has the choice from here on, also on failure. */

@@ -9,7 +9,7 @@ static uint64_t bit(unsigned stream)
     return stream ? UINT64_C(1) << stream : 0;
 }
 
-/* What the users know --------------------------------------------------------------------------------------------------- */
+/* What the users know ---------------------------------------------------------------------------------------------- */
 
 static bool knows(const slot *b, unsigned stream)
 {
@@ -53,7 +53,7 @@ static void pass_all_on(world *w, unsigned stream, unsigned other)
             pass_on(&w->pools[i].pieces[k].slot, stream, other);
 }
 
-/* Ending ------------------------------------------------------------------------------------------------------------------ */
+/* Ending ----------------------------------------------------------------------------------------------------------- */
 
 static bool register_at(world *w, unsigned stream, weir_stream *out)
 {
@@ -148,7 +148,7 @@ void run_replace(world *w, const step *s)
     w->stream_closed[stream] = w->unsettled[stream];
 }
 
-/* Rest -------------------------------------------------------------------------------------------------------------------- */
+/* Rest ------------------------------------------------------------------------------------------------------------- */
 
 void world_settle_all(world *w)
 {
@@ -190,7 +190,7 @@ static uint64_t whole_budget(const world *w)
     return bytes;
 }
 
-/* No block is live, no work is anywhere, and the device has all its memory: whatever was freed is anyone's now. */
+/* No block is live, no work is anywhere, and the device has all its memory: any stream may have what was freed. */
 void world_check_rest(world *w)
 {
     weir_trim_report report = {.struct_size = sizeof report};

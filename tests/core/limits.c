@@ -46,7 +46,7 @@ static void a_guarantee_is_never_lent(void **state)
 {
     weir_runtime *runtime = *state;
     weir_client *owner = open_client(runtime, "owner", 3 * MIB, 0);
-    weir_client *host_trim = open_client(runtime, "guest", 0, 0);
+    weir_client *host_trim = open_client(runtime, "pinned", 0, 0);
     refused(host_trim, BUDGET, WEIR_CLASS_KV);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
@@ -292,7 +292,7 @@ static void refusals_over_fragments(void **state)
     ok(weir_client_destroy(client));
 }
 
-static void holders_most_first(void **state)
+static void a_refusal_lists_the_largest_accounts_first(void **state)
 {
     weir_runtime *runtime = *state;
     static const struct {
@@ -437,7 +437,7 @@ static void no_budget_is_named_that_would_not_help(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         test(a_guarantee_is_never_lent),
@@ -448,7 +448,7 @@ int main(void)
         test(changing_the_budget_while_live),
         test(refusals_over_fragments),
         test(no_budget_is_named_that_would_not_help),
-        test(holders_most_first),
+        test(a_refusal_lists_the_largest_accounts_first),
         test(refusals_are_the_threads_own),
         test(outside_is_noted_and_charged_to_nothing),
         test(trimming),
