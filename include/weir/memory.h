@@ -107,7 +107,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *point
 typedef enum weir_block_state {
     WEIR_BLOCK_LIVE = 0,
     WEIR_BLOCK_PENDING = 1, /* freed; the device is not yet past it */
-    WEIR_BLOCK_FREE = 2     /* weir's memory, and nobody's block */
+    WEIR_BLOCK_FREE = 2     /* weir's memory, in no block */
 } weir_block_state;
 
 /* A point in the work of a stream. */
@@ -177,7 +177,8 @@ typedef struct weir_refusal {
     uint64_t remaining; /* what was left for it under the limit that refused */
     uint64_t limit;     /* that limit: the budget or the maximum */
     uint64_t largest;   /* the largest request that would have been met */
-    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart */
+    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart;
+                           UINT64_MAX: none */
     struct {
         char client[64];
         uint64_t bytes;              /* live + pending, or guaranteed if that is more */

@@ -62,7 +62,7 @@ WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
  * promised or guaranteed: WEIR_ERR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
 
-/* Makes frees final. At return, what was freed before the call and is known to have passed is nobody's: no thread
+/* Makes frees final. At return, what was freed before the call and is known to have passed is free: no thread
  * keeps it in its cache, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may
  * be NULL) gets the bytes that were freed and are not final, 0 when there are none: so where all work before the
  * frees was waited for beforehand (weir_stream_synchronize) and nobody frees meanwhile. Bytes that were freed and

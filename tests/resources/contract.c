@@ -99,7 +99,8 @@ int main(int argc, char **argv)
     int answer = choose_place(argc, argv), failed = 0;
     if (answer != 0)
         return answer;
-    setenv("WEIR_THREAD_CACHE", "0", 0); /* what is freed is not parked, unless the environment says how much may be */
+    setenv("WEIR_THREAD_CACHE", "0",
+           0); /* no thread cache keeps what is freed, unless the environment says how much it may */
     printf("%s on %s%s\n", place.stack, place.device,
            place.simulated ? ": what memory holds cannot be looked at there, and is not" : "");
     if (!add_counts() || !open_elsewhere() || !stack_is_there()) {

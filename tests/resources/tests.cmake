@@ -84,14 +84,14 @@ foreach(stack "counts(mapped)" "counts(budget(async))")
   weir_contract_test(contract sim ${stack} test-contract-sim)
 endforeach()
 
-# Once more, with freed blocks parked by threads: the base that can do that.
+# Once more, with freed blocks kept by thread caches: the base that can do that.
 foreach(device host stub cuda sim)
   set(arguments test-contract ${device})
   if(device STREQUAL sim)
     set(arguments test-contract-sim)
   endif()
-  weir_contract_test(contract-fronts ${device} mapped ${arguments})
-  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
+  weir_contract_test(contract-thread-cache ${device} mapped ${arguments})
+  set_property(TEST contract-thread-cache-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
 endforeach()
 
 # The tests of single bases and adaptors.
