@@ -342,7 +342,6 @@ static weir_status cuda_unmap(wi_device *device, void *address, uint64_t bytes, 
 const wi_driver wi_cuda_driver = {
     .name = "cuda",
     .ordinals = 64,
-    .maps_twice = true,
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,

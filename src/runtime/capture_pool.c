@@ -283,10 +283,12 @@ weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
     void *native = NULL;
-    weir_status status =
-        capture_pool_is_closed(graph) ? WEIR_OK : capture_pool_note_free(graph, block, stream, &native);
+    bool open = !capture_pool_is_closed(graph);
+    weir_status status = open ? capture_pool_note_free(graph, block, stream, &native) : WEIR_OK;
+    if (status == WEIR_OK && open)
+        wi_freeing(stack, block, stream);
     if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
-        status = wi_free_claimed(runtime, stack, block, stream);
+        status = wi_free_told(runtime, stack, block, stream, open);
     return status;
 }
 

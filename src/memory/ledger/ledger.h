@@ -174,6 +174,7 @@ typedef struct wi_shortage {
     uint64_t largest;         /* the largest block that could be placed now */
     uint64_t later;           /* the same once the device is past all frees; 0: no frees are pending */
     uint64_t held;            /* bytes that would have to be held to place the request */
+    const char *words;        /* WEIR_CAUSE_ADAPTOR: whose, and why */
     /* WEIR_CAUSE_RESERVATION: `largest` is what is left of the reservation, `held` its total */
 } wi_shortage;
 

@@ -476,7 +476,6 @@ static void *sim_context(wi_device *device)
 const wi_driver wi_sim_driver = {
     .name = "sim",
     .ordinals = 1,
-    .maps_twice = true,
     .open = sim_open,
     .close = sim_close,
     .memory = sim_memory,
