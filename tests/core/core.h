@@ -191,7 +191,7 @@ typedef struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool open, reached;
-    unsigned waiting;  /* threads; under gates_lock */
+    unsigned waiting;  /* threads; under all_gates_lock */
     struct gate *next; /* at which some wait */
 } gate;
 
@@ -201,22 +201,22 @@ typedef struct gate {
     }
 
 /* One of each in a program, of however many files. */
-__attribute__((weak)) pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
-__attribute__((weak)) gate *gates;
+__attribute__((weak)) pthread_mutex_t all_gates_lock = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((weak)) gate *all_gates;
 
 static inline void wait_at_gate(gate *g, bool comes)
 {
-    pthread_mutex_lock(&gates_lock);
+    pthread_mutex_lock(&all_gates_lock);
     if (comes && g->waiting++ == 0) {
-        g->next = gates;
-        gates = g;
+        g->next = all_gates;
+        all_gates = g;
     } else if (!comes && --g->waiting == 0) {
-        gate **link = &gates;
+        gate **link = &all_gates;
         while (*link != g)
             link = &(*link)->next;
         *link = g->next;
     }
-    pthread_mutex_unlock(&gates_lock);
+    pthread_mutex_unlock(&all_gates_lock);
 }
 
 static inline void pass_gate(void *user)
@@ -247,11 +247,11 @@ __attribute__((weak)) void _fail(const char *const file, const int line)
     void (*fail_test)(const char *, int);
     void *symbol = dlsym(RTLD_NEXT, "_fail");
     for (bool waiting = true; waiting; sched_yield()) {
-        pthread_mutex_lock(&gates_lock);
-        waiting = gates != NULL;
-        for (gate *g = gates; g; g = g->next)
+        pthread_mutex_lock(&all_gates_lock);
+        waiting = all_gates != NULL;
+        for (gate *g = all_gates; g; g = g->next)
             open_gate(g);
-        pthread_mutex_unlock(&gates_lock);
+        pthread_mutex_unlock(&all_gates_lock);
     }
     memcpy(&fail_test, &symbol, sizeof symbol);
     fail_test(file, line);

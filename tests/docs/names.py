@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """names.py SOURCE: the files, functions and constants that docs/ names in `…` are there, as are the public headers and the
-names of weir's in the guides, and those of docs/policy.md have the values that it says, so that the pages follow the code;
-and tables of public headers are in docs/guide as they are there.
+names of weir's in the guides; those of docs/policy.md have the values that it says, so that the pages follow the code; and
+tables of public headers are in docs/guide as they are there.
 
 A file is named from the root, from src/, or alone; `wi_…`, `weir_…`, `WI_…` and `WEIR_…` by their whole name, or with a … or
 a * for several."""

@@ -209,8 +209,8 @@ static void guard_copy_array(void *to, size_t capacity, const void *from, size_t
 }
 
 /* The same of a list that was made for the caller, which ends here; of none where making it failed. */
-static weir_status hand_out(weir_status made, void *to, size_t capacity, size_t *count, void *all, size_t found,
-                            size_t our_size)
+static weir_status guard_hand_out(weir_status made, void *to, size_t capacity, size_t *count, void *all, size_t found,
+                                  size_t our_size)
 {
     if (made == WEIR_OK)
         guard_copy_array(to, capacity, all, found, our_size);
@@ -271,7 +271,7 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, NULL, &all, &found);
-    return hand_out(status, leaks, capacity, count, all, found, sizeof *all);
+    return guard_hand_out(status, leaks, capacity, count, all, found, sizeof *all);
 }
 
 /* Sums ------------------------------------------------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_
     weir_guard_leak_sum *all;
     size_t found;
     weir_status status = guard_sum_up(guard, NULL, &all, &found);
-    return hand_out(status, sums, capacity, count, all, found, sizeof *all);
+    return guard_hand_out(status, sums, capacity, count, all, found, sizeof *all);
 }
 
 void wi_guard_log_leaks(wi_resource *top, const weir_client *client)

@@ -105,7 +105,7 @@ static void refusal_list_top(const weir_refusal *r, char *text, size_t capacity)
         refusal_append(text, capacity, "nobody holds any");
 }
 
-/* What would help. If all addresses lie between blocks, no budget does. */
+/* What would do. Where all addresses lie between blocks, no budget. */
 static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capacity)
 {
     char needed[24];
