@@ -14,7 +14,7 @@ enum { BLOCKS = 1000000, LAPS = 200000, ROUNDS = 7, SHORT_ROUNDS = 100, NAIVE_LA
 static void must(weir_status status)
 {
     if (status != WEIR_OK) {
-        fprintf(stderr, "blocks: %s: %s\n", weir_status_name(status), weir_detail());
+        fprintf(stderr, "blocks: %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
         exit(1);
     }
 }

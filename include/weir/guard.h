@@ -32,9 +32,6 @@ typedef enum weir_guard_kind {
     WEIR_GUARD_COUNT
 } weir_guard_kind;
 
-/* "overrun" and so on; "?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_guard_kind_name(weir_guard_kind kind);
-
 typedef struct weir_guard_report {
     size_t struct_size;
     weir_guard_kind kind;

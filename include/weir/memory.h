@@ -26,9 +26,6 @@ typedef enum weir_class {
 
 enum { WEIR_CLASS_MOST = 8 }; /* places by class in structures, so that classes can be added */
 
-/* "weights" and so on, as in the command's JSON; "?" for a number that is none. */
-WEIR_API const char *weir_class_name(weir_class memory_class);
-
 /* A block by name: the address alone cannot tell a block from a later one at the same place. */
 typedef struct weir_block {
     void *pointer;
@@ -159,9 +156,6 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
     WEIR_CAUSE_COUNT = 9
 } weir_refusal_cause;
-
-/* "none", "budget" and so on, as in the command's JSON; "?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_refusal_cause_name(weir_refusal_cause cause);
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };
 

@@ -155,8 +155,5 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create_chosen(const weir_manifest
  * WEIR_ERR_UNSUPPORTED for one of weir_model_create's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
 
-/* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */
-WEIR_API const char *weir_stage_name(weir_stage stage);
-
 WEIR_END
 #endif

@@ -41,12 +41,24 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, cons
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);
 
-/* "host", "cuda:0"; owned by the runtime. */
-WEIR_API const char *weir_runtime_device(const weir_runtime *runtime);
-WEIR_API int weir_runtime_ordinal(const weir_runtime *runtime);
-/* What the device's own libraries call it, for programs that use them beside weir: the CUcontext on cuda (the device's
- * primary context, which weir retains), NULL on host. It lives as long as the runtime. Any thread. */
-WEIR_API void *weir_runtime_native(const weir_runtime *runtime);
+typedef struct weir_runtime_details {
+    size_t struct_size;
+    const char *device; /* "host", "cuda:0"; valid as long as the runtime */
+    int ordinal;
+    uint32_t features; /* what its device memory can do: a sum of WEIR_FEATURE_… */
+    void *native; /* what the device's own libraries call it, for programs that use them beside weir: the CUcontext on
+                          cuda (the device's primary context, which weir retains), NULL on host; valid as long as the runtime */
+    uint64_t budget; /* as it is now */
+    struct weir_trace
+        *log;           /* of the adaptor "log" in its stack, to read from, flush or add sinks to (weir/trace.h): what
+                               reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP,
+                               WEIR_ACTION_RESIZE, and WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their result. It is the
+                               runtime's: closing it does nothing. NULL without such an adaptor */
+    char resource[256]; /* its stack in one line, "budget(mapped)", with its arguments; cut */
+} weir_runtime_details;
+
+/* WEIR_ERR_INVALID for NULL, or when member struct_size is not set; WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_runtime_info(const weir_runtime *runtime, weir_runtime_details *out);
 
 /* Makes the device current on the calling thread, for libraries that work on the one that is, as CUDA's own and
  * engines over it do: on cuda its primary context; on host nothing happens. Leave has the thread as it was, whatever
@@ -55,8 +67,6 @@ WEIR_API void *weir_runtime_native(const weir_runtime *runtime);
  * WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_enter(weir_runtime *runtime);
 WEIR_API void weir_runtime_leave(weir_runtime *runtime);
-
-WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
 
 /* Changes the budget while in use. Cached memory is given up as far as needed; below what clients have live, pending,
  * promised or guaranteed: WEIR_ERR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
@@ -83,7 +93,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_drain(weir_runtime *runtime, ui
 /* What serves the blocks of a runtime: resources, and adaptors around them.
  *
  * A stack is written as text, outermost first: "budget(log(async))". The bases:
- *   cache     the default: `mapped`, or `segments` on a device without virtual-memory management; weir_runtime_resource tells
+ *   cache     the default: `mapped`, or `segments` on a device without virtual-memory management; weir_runtime_info tells
  *   mapped    handles mapped into a large range of addresses; memory moves to where it is needed. WEIR_ERR_UNSUPPORTED without
  *             virtual-memory management
  *   segments  pieces of the driver's of 2 MiB, 20 MiB and more, cut into blocks of multiples of 512 bytes; memory stays where it
@@ -99,7 +109,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_drain(weir_runtime *runtime, ui
  *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
 
-/* What a stack can do; weir_runtime_features. */
+/* What a stack can do; weir_runtime_details.features. */
 enum {
     WEIR_FEATURE_TRACKS_USES =
         1u << 0,                    /* launches and weir_use_record; without it they answer WEIR_ERR_STREAM_MISUSE */
@@ -115,9 +125,6 @@ enum {
     WEIR_FEATURE_GUARDS = 1u << 7,     /* writes past a block are found */
     WEIR_FEATURE_TRIMS = 1u << 8       /* keeps memory that weir_runtime_trim gives back */
 };
-
-/* What the runtime's device memory can do: a sum of the above; 0 for NULL. Any thread. */
-WEIR_API uint32_t weir_runtime_features(const weir_runtime *runtime);
 
 /* A base of the program's own
  * ------------------------------------------------------------------------------------------
@@ -172,10 +179,6 @@ typedef struct weir_base_table {
  * other), WEIR_ERR_CONFLICT (the name is taken), WEIR_ERR_BUSY (there are 16 already), WEIR_ERR_UNSUPPORTED (members
  * or flags of a later version). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_base_register(const weir_base_table *table);
-
-/* The runtime's stack in one line, "budget(mapped)", with its arguments; written into `text` and returned. Always
- * terminated, cut at the capacity. Any thread. */
-WEIR_API char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity);
 
 WEIR_END
 #endif

@@ -90,9 +90,6 @@ typedef struct weir_hardware_options {
 WEIR_API WEIR_NODISCARD weir_status weir_hardware_create(const weir_hardware_options *options, weir_hardware **out);
 WEIR_API void weir_hardware_destroy(weir_hardware *hardware); /* NULL is nothing */
 
-/* "cpu", "cuda", "rocm", "intel", "metal", "directml"; "?" for a number that is none. */
-WEIR_API const char *weir_hardware_kind_name(weir_hardware_kind kind);
-
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 /* Which engine, provider and device a model gets, and why not the others.
@@ -200,9 +197,6 @@ typedef struct weir_choice_options {
 WEIR_API WEIR_NODISCARD weir_status weir_choice_create(const weir_manifest *manifest,
                                                        const weir_choice_options *options, weir_choice **out);
 WEIR_API void weir_choice_destroy(weir_choice *choice); /* NULL is nothing */
-
-/* "ACCEPTED", "LITTLE_VRAM"; "?" for a number that is none. */
-WEIR_API const char *weir_verdict_name(weir_verdict verdict);
 
 WEIR_END
 #endif

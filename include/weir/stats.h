@@ -32,10 +32,6 @@ typedef enum weir_rung {
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 
-/* "fit", "thread_cached", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number
- * that is none. */
-WEIR_API const char *weir_rung_name(weir_rung rung);
-
 typedef struct weir_stats {
     size_t struct_size;
     uint64_t budget;
@@ -83,6 +79,7 @@ typedef struct weir_client_stats {
     char outside_method[128];
     uint64_t thread_cached; /* live + pending + promised + thread_cached <= maximum */
     uint64_t hits, misses;  /* allocations that thread caches served, and the others */
+    weir_runtime *runtime;  /* in whose ledger the account is */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
@@ -93,7 +90,7 @@ typedef struct weir_client_stats {
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
-/* One client's line of it. */
+/* One client's line of it, also of one that is being closed. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
 
 /* Peaks start again from what is live and pending now: the runtime's and every client's, and those of
@@ -159,9 +156,6 @@ typedef enum weir_span_state {
 } weir_span_state;
 
 enum { WEIR_SPAN_MOST = 16 }; /* places by state in structures, so that states can be added */
-
-/* "live" and so on, as in the command's JSON; "?" for a number that is none. */
-WEIR_API const char *weir_span_state_name(weir_span_state state);
 
 typedef struct weir_segment {
     size_t struct_size;

@@ -61,9 +61,6 @@ typedef enum weir_action {
     WEIR_ACTION_COUNT
 } weir_action;
 
-/* "allocate", "use-begin" and so on; "?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_action_name(weir_action action);
-
 typedef struct weir_event {
     size_t struct_size;
     weir_action action;
@@ -155,12 +152,6 @@ WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
 
 /* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
 WEIR_API void weir_trace_destroy(weir_trace *trace);
-
-/* The trace of the adaptor "log" in the runtime's stack (weir/runtime.h), to read from, flush or add sinks to: what
- * reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and
- * WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their result. It belongs to the runtime: closing it does nothing. NULL
- * without such an adaptor. Any thread. */
-WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
 
 /* Notes ------------------------------------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #define WI_OPTIONS_H
 
 #include "base/internal.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 
@@ -20,12 +21,6 @@ unsigned wi_option_steady(void);
 unsigned wi_option_reuse_wait(void);
 /* How long an allocation waits for pending frees, in nanoseconds. */
 uint64_t wi_option_wait(void);
-/* weir_size_parse that leaves the detail alone. */
-bool wi_size_read(const char *text, uint64_t *bytes);
-/* Exactly, as the text form of a stack has it: "64KiB", "5000". */
-void wi_size_write(uint64_t bytes, char *text, size_t capacity);
-/* Bytes as a size, rounded up to one decimal where it is not exact: a remedy must never name less than what helps. */
-char *wi_size_ceil(uint64_t bytes, char *text, size_t capacity);
 
 void wi_log_option_changed(void);
 

@@ -1,5 +1,6 @@
 /* Failover: runs that failed, and whether another candidate can answer them. */
 #include "model/open.h"
+#include "runtime/runtime.h"
 
 #include <weir/stream.h>
 #include <weir/engine.h>
@@ -116,7 +117,7 @@ static void take_failure(weir_model *model, wi_run *run, weir_status status, fai
         return;
     }
     wi_detail_keep(&out->how.detail);
-    out->runtime = weir_client_runtime(from->client);
+    out->runtime = wi_client_runtime(from->client);
     pthread_mutex_lock(&model->lock);
     out->how.stage = from->answered > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
     pthread_mutex_unlock(&model->lock);
@@ -169,7 +170,7 @@ static void give_turn(weir_model *model, bool fruitless)
 /* Inputs in the memory of a device can be read there alone. */
 static bool travels(const wi_run *run, const weir_runtime *from, const char *to)
 {
-    return !from || strcmp(weir_runtime_device(from), to) == 0 || !wi_input_on_device(run->inference);
+    return !from || strcmp(wi_runtime_device(from), to) == 0 || !wi_input_on_device(run->inference);
 }
 
 /* The inputs are ordered on a stream of the device that they come from: another device waits for that. */
@@ -196,11 +197,11 @@ static weir_status bring(const weir_model *model, wi_run *run, const failure *t,
         weir_status status = wi_run_check_inputs(model, run);
         if (status != WEIR_OK)
             return status;
-    } else if (strcmp(weir_runtime_device(t->runtime), to) == 0)
+    } else if (strcmp(wi_runtime_device(t->runtime), to) == 0)
         return WEIR_OK;
     else if (wi_input_on_device(run->inference))
         return weir_fail(t->how.status, "%.600s; its inputs lie on %s, and the model is on %s now", t->how.detail.text,
-                         weir_runtime_device(t->runtime), to);
+                         wi_runtime_device(t->runtime), to);
     return wait_for_inputs(run, t);
 }
 
@@ -218,7 +219,7 @@ static weir_status make_again(weir_model *model, wi_run *run, const failure *t, 
     *again = !run->instance;
     if (!run->instance)
         return WEIR_ERR_DEVICE_LOST;
-    weir_status status = bring(model, run, t, weir_runtime_device(weir_client_runtime(run->instance->client)));
+    weir_status status = bring(model, run, t, wi_runtime_device(wi_client_runtime(run->instance->client)));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
 }

@@ -1,6 +1,7 @@
 /* A model: loading and unloading, its instances, and what can be asked of it. */
 #include "model/model.h"
 #include "engines/registry.h"
+#include "runtime/runtime.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>
@@ -259,7 +260,7 @@ weir_status weir_model_destroy(weir_model *model)
 const char *wi_model_name(const weir_model *model)
 {
     weir_client *client = weir_model_client(model);
-    return client ? weir_client_name(client) : model->name;
+    return client ? wi_client_name(client) : model->name;
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */

@@ -154,14 +154,14 @@ weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run)
     const weir_tensor *input = model->failover && run->instance ? wi_input_on_device(run->inference) : NULL;
     if (!input)
         return WEIR_OK;
-    const char *here = weir_runtime_device(weir_client_runtime(run->instance->client));
+    const char *here = wi_runtime_device(wi_client_runtime(run->instance->client));
     const weir_runtime *owner = wi_runtime_of(input->data);
-    const char *there = owner ? weir_runtime_device(owner) : here;
+    const char *there = owner ? wi_runtime_device(owner) : here;
     wi_runtimes_unlock();
     if (strcmp(there, here) == 0)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_INVALID, "%s: the input %s lies on %s, and the model is on %s",
-                     weir_client_name(run->instance->client), input->name, there, here);
+                     wi_client_name(run->instance->client), input->name, there, here);
 }
 
 static weir_status make(weir_model *model, wi_run *run)

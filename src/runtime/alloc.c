@@ -167,7 +167,7 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
                          client->account.name);
     if (r && !wi_kind_is_own(client->runtime, request->kind))
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
-                         client->account.name, client->runtime->name, weir_kind_name(request->kind));
+                         client->account.name, client->runtime->name, weir_name_of(WEIR_NAMES_KIND, request->kind));
     return WEIR_OK;
 }
 

@@ -341,7 +341,7 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
     if (!(wi_resource_features(runtime->resource) & WEIR_FEATURE_CAPTURABLE))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "weir_capture_pool_create: %s of %s allocates nothing in captures; use cache or blocks",
-                         weir_runtime_resource(runtime, text, sizeof text), runtime->name);
+                         wi_runtime_resource(runtime, text, sizeof text), runtime->name);
     weir_capture_pool *graph = calloc(1, sizeof *graph);
     if (!graph)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a graph");

@@ -6,13 +6,6 @@
 #include "memory/space/layout.h"
 #include "runtime/runtime.h"
 
-const char *weir_span_state_name(weir_span_state state)
-{
-    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "thread_cached", "promised", "free",
-                                                       "ordered", "kept",    "spare",         "busy"};
-    return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
-}
-
 /* The ledger is read within the same moment. */
 static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
@@ -137,7 +130,7 @@ static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard 
     char stack[200];
     return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s has no guard in its stack %s; WEIR_POISON=1 or WEIR_RESOURCE=guard(mapped) adds it",
-                     runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
+                     runtime->name, wi_runtime_resource(runtime, stack, sizeof stack));
 }
 
 /* An array whose first element says how long each is. */

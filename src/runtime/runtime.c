@@ -72,7 +72,7 @@ static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir
 static weir_status choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
     weir_option option = {.struct_size = sizeof option};
-    weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
+    weir_status status = options->resource ? WEIR_OK : weir_option_info("resource", 0, &option);
     snprintf(text, capacity, "%s", options->resource ? options->resource : option.value);
     if (options->resource && strlen(options->resource) >= capacity)
         return weir_fail(WEIR_ERR_INVALID, "a stack of resources of more than %zu characters", capacity - 1);
@@ -178,7 +178,7 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
                          runtime->name, runtime->stack, options->resource);
     if (options->budget == 0) /* nothing is asked of the ledger then, which has a lock */
         return WEIR_OK;
-    uint64_t budget = weir_runtime_budget(runtime);
+    uint64_t budget = wi_runtime_budget(runtime);
     if (options->budget != budget)
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
@@ -354,12 +354,12 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool)
 
 /* Looking and changing --------------------------------------------------------------------------------------------- */
 
-uint32_t weir_runtime_features(const weir_runtime *runtime)
+uint32_t wi_runtime_features(const weir_runtime *runtime)
 {
     return runtime ? wi_resource_features(runtime->resource) : 0;
 }
 
-char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
+char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
 {
     if (capacity > 0)
         text[0] = '\0';
@@ -368,19 +368,27 @@ char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capa
     return text;
 }
 
-const char *weir_runtime_device(const weir_runtime *runtime)
+const char *wi_runtime_device(const weir_runtime *runtime)
 {
     return runtime ? runtime->name : "";
 }
 
-int weir_runtime_ordinal(const weir_runtime *runtime)
+weir_status weir_runtime_info(const weir_runtime *runtime, weir_runtime_details *out)
 {
-    return runtime ? runtime->ordinal : -1;
-}
-
-void *weir_runtime_native(const weir_runtime *runtime)
-{
-    return runtime && !atomic_load(&wi_forked) ? runtime->driver->context(runtime->device) : NULL;
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: NULL");
+    weir_runtime_details details = {.struct_size = sizeof details,
+                                    .device = runtime->name,
+                                    .ordinal = runtime->ordinal,
+                                    .features = wi_runtime_features(runtime),
+                                    .native = runtime->driver->context(runtime->device),
+                                    .budget = wi_runtime_budget(runtime),
+                                    .log = wi_runtime_log((weir_runtime *)runtime)};
+    (void)wi_runtime_resource(runtime, details.resource, sizeof details.resource);
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: member struct_size is not set");
+    return WEIR_OK;
 }
 
 weir_status weir_runtime_enter(weir_runtime *runtime)
@@ -397,7 +405,7 @@ void weir_runtime_leave(weir_runtime *runtime)
         runtime->driver->leave(runtime->device);
 }
 
-uint64_t weir_runtime_budget(const weir_runtime *runtime)
+uint64_t wi_runtime_budget(const weir_runtime *runtime)
 {
     if (!runtime || atomic_load(&wi_forked))
         return 0;
@@ -431,7 +439,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     WI_ENTER();
     if (!runtime || budget == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
-    bool lowered = budget < weir_runtime_budget(runtime);
+    bool lowered = budget < wi_runtime_budget(runtime);
     weir_status status = runtime_set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
         (void)wi_runtime_trim_idle(runtime);
@@ -470,6 +478,8 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     uint64_t ordered; /* which the driver is asked about */
     (void)wi_members_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
+    for (size_t i = 0; i < found && i < capacity && stride >= sizeof *clients; i++)
+        ((weir_client_stats *)((char *)clients + i * stride))->runtime = runtime;
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);
     stats.lost_tags = wi_intern_lost(WI_TAG);

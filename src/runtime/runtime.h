@@ -96,6 +96,19 @@ weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_devic
 weir_status wi_parts_check_end(const weir_runtime *runtime);
 void wi_parts_end(const weir_parts *parts);
 
+/* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
+const char *wi_runtime_device(const weir_runtime *runtime);
+uint32_t wi_runtime_features(const weir_runtime *runtime);
+uint64_t wi_runtime_budget(const weir_runtime *runtime); /* 0 in a forked child */
+char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity);
+/* The trace of the adaptor "log"; NULL: there is none. */
+weir_trace *wi_runtime_log(weir_runtime *runtime);
+/* "" and NULL for NULL. */
+const char *wi_client_name(const weir_client *client);
+weir_runtime *wi_client_runtime(const weir_client *client);
+/* The bytes that no block has taken yet. */
+uint64_t wi_reservation_left(const weir_reservation *reservation);
+
 /* The process's runtime of a device if it exists, or NULL; never made here. */
 weir_runtime *wi_runtime_there(const char *device);
 

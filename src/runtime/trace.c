@@ -173,22 +173,14 @@ bool wi_sinks_untold(weir_trace *trace, char text[WI_UNTOLD])
         if (o->failed && !o->told) {
             o->told = true;
             snprintf(text, WI_UNTOLD, "a sink of the trace of %s failed, and what it was given may be lost: %s%s%s",
-                     trace->runtime->name, weir_status_name(o->status), o->detail[0] ? ", " : "", o->detail);
+                     trace->runtime->name, weir_name_of(WEIR_NAMES_STATUS, o->status), o->detail[0] ? ", " : "",
+                     o->detail);
             return true;
         }
     return false;
 }
 
 /* Traces ----------------------------------------------------------------------------------------------------------- */
-
-const char *weir_action_name(weir_action action)
-{
-    static const char *const names[WEIR_ACTION_COUNT] = {
-        "allocate",    "deallocate",   "reap",        "resize",      "refuse",    "hold",      "fail",
-        "stream-open", "stream-close", "synchronize", "use-begin",   "use-end",   "use-abort", "use-record",
-        "copy",        "fill",         "call",        "note-record", "note-wait", "note-use"};
-    return (unsigned)action < WEIR_ACTION_COUNT ? names[action] : "?";
-}
 
 static void trace_tell(const char text[WI_UNTOLD], bool untold)
 {
@@ -442,7 +434,7 @@ void wi_trace_log_start(weir_runtime *runtime)
     wi_detail_restore(&kept);
 }
 
-weir_trace *weir_runtime_log(weir_runtime *runtime)
+weir_trace *wi_runtime_log(weir_runtime *runtime)
 {
     return runtime && !atomic_load(&wi_forked) ? atomic_load(&runtime->recorder.traces[WI_TRACE_OF_LOG]) : NULL;
 }

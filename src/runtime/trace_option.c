@@ -156,7 +156,7 @@ void wi_recorder_start(weir_runtime *runtime)
     weir_trace *trace;
     wi_kept_detail kept;
     wi_trace_log_start(runtime);
-    if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
+    if (weir_option_info("trace", 0, &option) != WEIR_OK || !option.value[0])
         return;
     wi_detail_keep(&kept);
     trace_option_expand(option.value, runtime->name, path);

@@ -194,7 +194,7 @@ static void change_cap(world *w, const step *s, const pool *p, pool_member *m)
     if (status == WEIR_OK ? held > cap : most <= cap && !is_unsure(w, p))
         oracle_report(w->oracle, ORACLE_ANSWER,
                       "weir_block_pool_member_set_cap to %u answers %s, with %u held and up to %u pending", cap,
-                      weir_status_name(status), held, most - held);
+                      weir_name_of(WEIR_NAMES_STATUS, status), held, most - held);
     if (ANSWER(w, "weir_block_pool_member_set_cap", status, WEIR_ERR_OUT_OF_MEMORY))
         m->cap = cap;
 }
@@ -286,7 +286,7 @@ static void take(world *w, const step *s, pool *p, const pool_member *m, unsigne
         return;
     if (!open)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_pool_alloc for a client that is closed answers %s",
-                      weir_status_name(status));
+                      weir_name_of(WEIR_NAMES_STATUS, status));
     if (status == WEIR_ERR_DRIVER)
         p->untaken[world_number(w, stream)] = wi_sim_queued(w->device, world_number(w, stream));
     if (status == WEIR_ERR_OUT_OF_MEMORY && world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
@@ -417,7 +417,8 @@ static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, 
     }
     bool taken = status == WEIR_ERR_FOREIGN && is_held(&p->pieces[index]);
     if (status != WEIR_ERR_DOUBLE_FREE && !taken && (status != WEIR_ERR_DRIVER || world_faults(w) == w->fault_mark))
-        oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_block_pool_free answers %s", weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_block_pool_free answers %s",
+                      weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 void run_give(world *w, const step *s)

@@ -1,5 +1,6 @@
 /* What users ask of weir besides blocks: work on streams, reads that are recorded, captures, reservations. */
 #include "sim/world.h"
+#include "runtime/runtime.h"
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 
@@ -105,7 +106,7 @@ static void must_be_misuse(world *w, const char *call, weir_status status)
 {
     if (status != WEIR_ERR_STREAM_MISUSE)
         oracle_report(w->oracle, ORACLE_ANSWER, "%s on a stream that is being captured answers %s", call,
-                      weir_status_name(status));
+                      weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 /* While a stream is being captured nobody puts anything on it, and what needs to know when its work is done is refused. */
@@ -162,7 +163,7 @@ static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 
 static void end_reservation(world *w, reserved *r)
 {
-    uint64_t left = weir_reservation_left(r->reservation);
+    uint64_t left = wi_reservation_left(r->reservation);
     if (ANSWER(w, "weir_reservation_destroy", weir_reservation_destroy(r->reservation), WEIR_OK))
         oracle_reserved(w->oracle, r->client, 0, left);
     r->reservation = NULL;

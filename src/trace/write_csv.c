@@ -43,7 +43,8 @@ static weir_status add_row(csv *c, const weir_event *event, const char *action, 
                                    event->thread, micros / 3600000000u, micros / 60000000u % 60, micros / 1000000u % 60,
                                    micros % 1000000u, action, (uintptr_t)event->pointer, bytes, event->stream.id);
     add_quoted(row, &used, event->client);
-    used += (size_t)snprintf(row + used, sizeof row - used, ",%s,", weir_class_name(event->memory_class));
+    used +=
+        (size_t)snprintf(row + used, sizeof row - used, ",%s,", weir_name_of(WEIR_NAMES_CLASS, event->memory_class));
     add_quoted(row, &used, event->tag);
     used +=
         (size_t)snprintf(row + used, sizeof row - used, ",%" PRIu64 ",%" PRIu64 "\n", event->order, event->nanoseconds);

@@ -4,6 +4,7 @@
 #include "runtime/runtime.h"
 #include "workspace/arena_pool.h"
 #include "workspace/parameters.h"
+#include "base/values.h"
 
 #include <weir/workspace.h>
 #include <weir/plan.h>
@@ -208,12 +209,12 @@ static weir_status check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
-    if (o->pool && wi_arena_pool_runtime(o->pool) != weir_client_runtime(client))
+    if (o->pool && wi_arena_pool_runtime(o->pool) != wi_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime",
-                         weir_client_name(client));
-    if (o->parameters && wi_parameters_runtime(o->parameters) != weir_client_runtime(client))
+                         wi_client_name(client));
+    if (o->parameters && wi_parameters_runtime(o->parameters) != wi_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the parameters are not of %s's runtime",
-                         weir_client_name(client));
+                         wi_client_name(client));
     return WEIR_OK;
 }
 
@@ -236,7 +237,7 @@ weir_status weir_arena_create(weir_client *client, const weir_arena_options *opt
     if (!arena)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for an arena");
     arena->client = client;
-    arena->runtime = weir_client_runtime(client);
+    arena->runtime = wi_client_runtime(client);
     arena->pool = o.pool;
     arena->parameters = o.parameters;
     arena->memory_class = o.memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_ACTIVATIONS : o.memory_class;
@@ -288,7 +289,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
                              (unsigned long long)wanted);
         if (!block->block.pointer)
             return weir_fail(WEIR_ERR_INVALID, "%s has no memory of the kind %s; open it with a plan that has",
-                             arena->tag, weir_kind_name((weir_kind)kind));
+                             arena->tag, weir_name_of(WEIR_NAMES_KIND, kind));
         uint64_t alignment = alignment_of(plan, (weir_kind)kind);
         if ((uintptr_t)block->block.pointer % alignment != 0)
             return weir_fail(WEIR_ERR_INVALID,
@@ -421,7 +422,7 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
  * where those are no whole elements. */
 static bool cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t bytes)
 {
-    uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = weir_type_bytes(parameter->type);
+    uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = wi_type_bytes(parameter->type);
     if (each == 0 || whole % parameter->elements != 0 || at % each != 0 || bytes % each != 0)
         return false;
     parameter->pointer = (char *)parameter->pointer + at / each * stored;

@@ -2,6 +2,8 @@
 #ifndef TESTS_CORE_H
 #define TESTS_CORE_H
 
+#include "info.h"
+
 #include <weir/weir.h>
 
 #include <pthread.h>
@@ -24,7 +26,8 @@
 static inline void check_status(weir_status got, weir_status wanted, const char *call, const char *file, int line)
 {
     if (got != wanted) {
-        print_error("%s: %s (%s), not %s\n", call, weir_status_name(got), weir_detail(), weir_status_name(wanted));
+        print_error("%s: %s (%s), not %s\n", call, weir_name_of(WEIR_NAMES_STATUS, got), weir_detail(),
+                    weir_name_of(WEIR_NAMES_STATUS, wanted));
         _assert_true(0, call, file, line);
     }
 }
@@ -118,7 +121,7 @@ static inline uint64_t unpassed(const snapshot *s)
 /* A free that is pending until the stream has come to it, whatever the resource. */
 static inline void free_behind(weir_client *client, void *pointer, weir_stream stream)
 {
-    ok(weir_use_record(weir_client_runtime(client), pointer, stream));
+    ok(weir_use_record(client_details(client).runtime, pointer, stream));
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
 }
 

@@ -1,5 +1,6 @@
 /* Where memory lies: every byte that is held is in one span of one segment, and the spans say whose it is. On the device that
  * WEIR_TEST_DEVICE names, or the host, with each resource. */
+#include "info.h"
 #include "core.h"
 
 #include "sim/device/device.h"
@@ -91,7 +92,7 @@ static void check_block(look *l, const weir_span *span)
     assert_int_equal(span->requested, s->bytes);
     assert_true(span->charged >= s->bytes && span->bytes <= span->charged);
     assert_ptr_equal(span->client, l->f->clients[s->client]);
-    assert_string_equal(span->client_name, weir_client_name(l->f->clients[s->client]));
+    assert_string_equal(span->client_name, client_details(l->f->clients[s->client]).name);
     assert_string_equal(span->tag, s->tag);
     assert_int_equal(span->memory_class, s->memory_class);
     s->found += span->bytes;
@@ -461,8 +462,8 @@ static void what_is_wrong_is_refused(void **state)
     weir_layout_totals t = {0};
     fails(WEIR_ERR_INVALID, weir_layout_walk(NULL, NULL, NULL, NULL));
     fails(WEIR_ERR_INVALID, weir_layout_walk(runtime, NULL, NULL, &t));
-    assert_string_equal(weir_span_state_name(WEIR_SPAN_ORDERED), "ordered");
-    assert_string_equal(weir_span_state_name(WEIR_SPAN_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_SPAN, WEIR_SPAN_ORDERED), "ordered");
+    assert_string_equal(weir_name_of(WEIR_NAMES_SPAN, WEIR_SPAN_COUNT), "?");
     ok(weir_runtime_destroy(runtime));
 }
 

@@ -1,5 +1,6 @@
 /* Runtimes composed of parts: what goes together, who has it, how it ends; and that a failure leaves the parts as they
  * were. */
+#include "info.h"
 #include "core.h"
 #include <weir/experimental/compose.h>
 #include "core/faulty.h"
@@ -47,7 +48,7 @@ static void use(weir_runtime *runtime)
     weir_stream stream;
     ok(weir_stream_acquire(runtime, &stream));
     void *p = allocate(client, 100000, stream, WEIR_CLASS_KV);
-    if (strcmp(weir_runtime_device(runtime), "host") == 0)
+    if (strcmp(runtime_details(runtime).device, "host") == 0)
         memset(p, 1, 100000);
     assert_int_equal(take_snapshot(runtime).device.live, 100096);
     ok(weir_free(client, p, stream));
@@ -65,11 +66,10 @@ static void of_all_parts(void **state)
     for (int k = 0; k < 2; k++) {
         parts p = make_parts(devices[k], 3, "direct");
         weir_runtime *runtime, *shared;
-        char text[64];
         ok(compose(p, &runtime));
-        assert_string_equal(weir_runtime_device(runtime), devices[k]);
-        assert_string_equal(weir_runtime_resource(runtime, text, sizeof text), "budget(direct)");
-        assert_int_equal(weir_runtime_budget(runtime), BUDGET);
+        assert_string_equal(runtime_details(runtime).device, devices[k]);
+        assert_string_equal(runtime_details(runtime).resource, "budget(direct)");
+        assert_int_equal(runtime_details(runtime).budget, BUDGET);
         if (k == 0) {
             ok(weir_runtime_get("host", NULL, &shared));
             assert_ptr_not_equal(shared, runtime);

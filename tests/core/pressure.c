@@ -1,4 +1,5 @@
 /* Pressure callbacks: when they are asked, in which order and how often, and what comes of it. */
+#include "info.h"
 #include "pressure.h"
 
 /* Order, number and effect ------------------------------------------------------------------------------------------ */
@@ -20,7 +21,7 @@ static void the_lowest_priority_is_asked_first(void **state)
     assert_int_equal(last.told.bytes, 1024);
     assert_int_equal(last.told.shortfall, 1024);
     assert_ptr_equal(last.told.client, f.other);
-    assert_string_equal(last.told.device, weir_runtime_device(f.runtime));
+    assert_string_equal(last.told.device, runtime_details(f.runtime).device);
     assert_int_equal(last.told.memory_class, WEIR_CLASS_SCRATCH);
     assert_int_equal(last.told.attempt, 1);
     assert_int_equal(served_by_pressure(&f), 1);

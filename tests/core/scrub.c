@@ -1,5 +1,6 @@
 /* Bytes that pass from one client to another are zeroed where one of the two asks for it, and only there. On the device
  * that WEIR_TEST_DEVICE names, or the host. */
+#include "info.h"
 #include "core.h"
 #include <weir/block_pool.h>
 #include "core/faulty.h"
@@ -61,7 +62,7 @@ static bool all_bytes(weir_runtime *runtime, const void *p, size_t bytes, unsign
 static void *allocate_filled(weir_client *client, size_t bytes, unsigned char value)
 {
     void *p = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    ok(weir_fill(weir_client_runtime(client), p, value, bytes, WEIR_STREAM_HOST));
+    ok(weir_fill(client_details(client).runtime, p, value, bytes, WEIR_STREAM_HOST));
     return p;
 }
 

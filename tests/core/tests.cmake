@@ -1,7 +1,8 @@
 # The core: base, the host driver, memory, runtime, trace, engines.
-foreach(core_test base options memory misuse pending limits placement threads fork runtime trace structs newer logging)
+foreach(core_test options memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
+weir_test(core-base core/base.c INTERNAL)
 weir_test(core-host core/host.c INTERNAL)
 weir_test(core-front core/front.c)
 

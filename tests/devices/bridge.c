@@ -1,5 +1,6 @@
 /* Bridges of two CUDA devices at once, to an ONNX Runtime of a few functions: whose memory each gives, in whose order, and that
  * nothing that one does is seen by the other. */
+#include "info.h"
 #include "devices/two.h"
 #include <weir/onnxruntime.h>
 
@@ -90,7 +91,7 @@ static CUstream make_native(int i)
 {
     CUstream native = NULL;
     CUcontext popped;
-    assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
     assert_int_equal(driver.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     return native;
@@ -99,7 +100,7 @@ static CUstream make_native(int i)
 static void drop_native(int i, CUstream native)
 {
     CUcontext popped;
-    assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
     assert_int_equal(driver.cuStreamSynchronize(native), CUDA_SUCCESS);
     assert_int_equal(driver.cuStreamDestroy(native), CUDA_SUCCESS);
     assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
@@ -297,7 +298,7 @@ static void the_thread_keeps_its_context(void **state)
     CUcontext popped;
     for (int current = -1; current < TWO; current++) {
         if (current >= 0)
-            assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[current].runtime)), CUDA_SUCCESS);
+            assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[current].runtime).native), CUDA_SUCCESS);
         for (int i = 0; i < TWO; i++)
             call_everything(i);
         if (current >= 0)

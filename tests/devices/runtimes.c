@@ -1,4 +1,5 @@
 /* Runtimes of two CUDA devices at once: whose the memory is, whose the streams are, and that nothing of one touches the other. */
+#include "info.h"
 #include "devices/two.h"
 #include <weir/block_pool.h>
 #include "trim.h"
@@ -65,16 +66,16 @@ static void each_has_its_device(void **state)
     (void)state;
     for (int i = 0; i < TWO; i++) {
         CUcontext primary = NULL;
-        assert_int_equal(weir_runtime_ordinal(sides[i].runtime), i);
-        assert_string_equal(weir_runtime_device(sides[i].runtime), two_name(i));
+        assert_int_equal(runtime_details(sides[i].runtime).ordinal, i);
+        assert_string_equal(runtime_details(sides[i].runtime).device, two_name(i));
         assert_int_equal(driver.cuDevicePrimaryCtxRetain(&primary, i), CUDA_SUCCESS);
-        assert_ptr_equal(weir_runtime_native(sides[i].runtime), primary);
+        assert_ptr_equal(runtime_details(sides[i].runtime).native, primary);
         assert_int_equal(driver.cuDevicePrimaryCtxRelease(i), CUDA_SUCCESS);
         CUcontext of_stream = NULL;
         assert_int_equal(driver.cuCtxPushCurrent(primary), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamGetCtx(weir_stream_native(sides[i].stream), &of_stream), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&primary), CUDA_SUCCESS);
-        assert_ptr_equal(of_stream, weir_runtime_native(sides[i].runtime));
+        assert_ptr_equal(of_stream, runtime_details(sides[i].runtime).native);
     }
 }
 
@@ -217,7 +218,7 @@ static void register_as_well_as_own_streams(void **state)
         CUstream native = NULL;
         CUcontext popped;
         weir_stream registered, none;
-        assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+        assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
         fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(sides[!i].runtime, native, &none));
@@ -231,7 +232,7 @@ static void register_as_well_as_own_streams(void **state)
         ok(weir_free(sides[i].b, p, sides[i].stream));
         ok(weir_stream_synchronize(registered));
         ok(weir_stream_unregister(registered));
-        assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+        assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamDestroy(native), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     }
@@ -460,7 +461,7 @@ static void the_thread_keeps_its_context(void **state)
     CUcontext popped;
     for (int current = -1; current < TWO; current++) {
         if (current >= 0)
-            assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[current].runtime)), CUDA_SUCCESS);
+            assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[current].runtime).native), CUDA_SUCCESS);
         for (int i = 0; i < TWO; i++)
             call_everything(i);
         if (current >= 0)
@@ -472,7 +473,8 @@ static void the_thread_keeps_its_context(void **state)
 static void a_device_is_entered_and_left(void **state)
 {
     (void)state;
-    CUcontext contexts[TWO] = {weir_runtime_native(sides[0].runtime), weir_runtime_native(sides[1].runtime)}, popped;
+    CUcontext contexts[TWO] = {runtime_details(sides[0].runtime).native, runtime_details(sides[1].runtime).native},
+              popped;
     for (int current = -1; current < TWO; current++) {
         if (current >= 0)
             assert_int_equal(driver.cuCtxPushCurrent(contexts[current]), CUDA_SUCCESS);
@@ -517,7 +519,7 @@ static void the_thread_keeps_its_context_when_calls_fail(void **state)
                                         "cuEventCreate", "cuEventRecord",      "cuMemHostAlloc", "cuMemsetD8Async",
                                         "cuMemcpyAsync", "cuStreamSynchronize"};
     CUcontext popped;
-    assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[0].runtime)), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[0].runtime).native), CUDA_SUCCESS);
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
         two_thread before = two_look();
         weir_runtime *runtime = make_runtime_on("cuda:1", BUDGET);
@@ -623,7 +625,7 @@ static void other_resources_have_their_device_too(void **state)
         for (int i = 0; i < TWO; i++) {
             size_t bytes = 60000;
             CUcontext popped;
-            assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[!i].runtime)), CUDA_SUCCESS);
+            assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[!i].runtime).native), CUDA_SUCCESS);
             two_thread before = two_look();
             char *p = allocate(sides[i].a, bytes, sides[i].stream, WEIR_CLASS_ACTIVATIONS);
             assert_int_equal(two_where(p), i);

@@ -463,8 +463,8 @@ static void bad_arguments(void **state)
     fails(WEIR_ERR_NOT_FOUND, weir_model_create_chosen(&w.manifest, NULL, &other));
     assert_null(other);
     ok(weir_model_destroy(model));
-    assert_string_equal(weir_stage_name(WEIR_STAGE_LATER_RUN), "later-run");
-    assert_string_equal(weir_stage_name(WEIR_STAGE_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_STAGE, WEIR_STAGE_LATER_RUN), "later-run");
+    assert_string_equal(weir_name_of(WEIR_NAMES_STAGE, WEIR_STAGE_COUNT), "?");
 }
 
 int main(void)

@@ -15,7 +15,7 @@
 static void assert_ok(weir_status status)
 {
     if (status != WEIR_OK)
-        fail_msg("%s: %s", weir_status_name(status), weir_detail());
+        fail_msg("%s: %s", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
 }
 
 static weir_runtime *make_runtime(uint64_t budget)

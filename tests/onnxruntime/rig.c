@@ -1,4 +1,5 @@
 /* See rig.h. */
+#include "info.h"
 #include "rig.h"
 #include <weir/onnxruntime.h>
 
@@ -21,7 +22,7 @@ static void listen(weir_log_level level, const char *text, void *user)
 
 void enter(const fixture *f)
 {
-    assert_int_equal(wi_cuda.cuCtxPushCurrent(weir_runtime_native(f->runtime)), CUDA_SUCCESS);
+    assert_int_equal(wi_cuda.cuCtxPushCurrent(runtime_details(f->runtime).native), CUDA_SUCCESS);
 }
 
 void leave(void)

@@ -1,5 +1,6 @@
 /* The resource segments from the inside: the rules of lengths, splits and merges, when a stream may have what another freed, and
  * what goes back to the driver. */
+#include "info.h"
 #include "bases_segments.h"
 #include "trim.h"
 
@@ -49,9 +50,8 @@ static void what_the_driver_is_asked_for(void **state)
         {10 * MIB + 1, 10 * MIB + 512, 12 * MIB},
     };
     (void)state;
-    char text[64];
     fixture f = start(128 * MIB);
-    assert_string_equal(weir_runtime_resource(f.runtime, text, sizeof text), "budget(segments)");
+    assert_string_equal(runtime_details(f.runtime).resource, "budget(segments)");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         void *p = take(&f, rows[i].bytes);
         assert_int_equal(details_of(p).charged, rows[i].charged);

@@ -1,4 +1,5 @@
 /* The guard: damage is found and told, what is freed is kept back, and stacks are read. */
+#include "info.h"
 #include "resources/guard_fixture.h"
 #include <weir/guard.h>
 
@@ -330,9 +331,8 @@ static void refuses(weir_status status, const char *resource, const char *word)
 
 static void describes(const char *resource, const char *text)
 {
-    char line[200];
     weir_runtime *runtime = make_with(resource, BUDGET);
-    assert_string_equal(weir_runtime_resource(runtime, line, sizeof line), text);
+    assert_string_equal(runtime_details(runtime).resource, text);
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -362,7 +362,8 @@ static void features_tell_what_a_guard_changes(void **state)
     (void)state;
     weir_runtime *plain = make_with("mapped", BUDGET), *guarded = make_with("guard(mapped)", BUDGET);
     uint32_t hidden = WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS;
-    assert_int_equal(weir_runtime_features(guarded), (weir_runtime_features(plain) & ~hidden) | WEIR_FEATURE_GUARDS);
+    assert_int_equal(runtime_details(guarded).features,
+                     (runtime_details(plain).features & ~hidden) | WEIR_FEATURE_GUARDS);
     fails(WEIR_ERR_UNSUPPORTED, weir_guard_check(plain));
     detail_names("WEIR_POISON=1");
     fails(WEIR_ERR_UNSUPPORTED, weir_guard_reports(plain, NULL, 0, NULL));

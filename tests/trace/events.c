@@ -17,7 +17,8 @@ static weir_event next(fixture *f, weir_action action)
     ok(weir_trace_read(f->trace, &event, 1, &count));
     assert_int_equal(count, 1);
     if (event.action != action)
-        print_error("%s, not %s\n", weir_action_name(event.action), weir_action_name(action));
+        print_error("%s, not %s\n", weir_name_of(WEIR_NAMES_ACTION, event.action),
+                    weir_name_of(WEIR_NAMES_ACTION, action));
     assert_int_equal(event.action, action);
     assert_string_equal(event.device, "host");
     return event;
@@ -298,12 +299,12 @@ static void names(void **state)
 {
     (void)state;
     for (int i = 0; i < WEIR_ACTION_COUNT; i++) {
-        assert_string_not_equal(weir_action_name((weir_action)i), "?");
+        assert_string_not_equal(weir_name_of(WEIR_NAMES_ACTION, i), "?");
         for (int k = 0; k < i; k++)
-            assert_string_not_equal(weir_action_name((weir_action)i), weir_action_name((weir_action)k));
+            assert_string_not_equal(weir_name_of(WEIR_NAMES_ACTION, i), weir_name_of(WEIR_NAMES_ACTION, (int)k));
     }
-    assert_string_equal(weir_action_name(WEIR_ACTION_COUNT), "?");
-    assert_string_equal(weir_action_name(WEIR_ACTION_NOTE_USE), "note-use");
+    assert_string_equal(weir_name_of(WEIR_NAMES_ACTION, WEIR_ACTION_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_ACTION, WEIR_ACTION_NOTE_USE), "note-use");
 }
 
 int main(void)

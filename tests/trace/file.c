@@ -110,7 +110,7 @@ static weir_status read_all(const char *path, size_t *count, bool *cut, uint64_t
         if (status != WEIR_OK || !got)
             continue;
         ++*count;
-        assert_non_null(weir_action_name(e.action));
+        assert_non_null(weir_name_of(WEIR_NAMES_ACTION, e.action));
         assert_true(strlen(e.client) + strlen(e.tag) + strlen(e.device) < 4000);
     }
     *cut = reader_cut(r, offset);

@@ -55,7 +55,7 @@ static void make_one_more(weir_log_level level, const char *text, void *user)
         must(weir_free(client, p, WEIR_STREAM_HOST));
         must(weir_client_destroy(client));
     } else {
-        puts(weir_status_name(weir_runtime_destroy(late)));
+        puts(weir_name_of(WEIR_NAMES_STATUS, weir_runtime_destroy(late)));
     }
 }
 

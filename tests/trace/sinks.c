@@ -1,4 +1,5 @@
 /* Sinks: who is called, when, in which order, and that nothing they do reaches the caller. */
+#include "info.h"
 #include "trace.h"
 #include <weir/trace.h>
 
@@ -40,7 +41,7 @@ static weir_status hear(void *user, const weir_event *events, size_t count)
     }
     if (l->runtime) {
         ok(weir_runtime_trim(l->runtime, NULL, NULL));
-        assert_null(weir_runtime_log(l->runtime));
+        assert_null(runtime_details(l->runtime).log);
         fails(WEIR_ERR_BUSY, weir_runtime_destroy(l->runtime));
         detail_names("inside a sink");
     }

@@ -4,6 +4,7 @@
 #ifndef TESTS_USES_GRAPH_H
 #define TESTS_USES_GRAPH_H
 
+#include "info.h"
 #include "core.h"
 
 #include <dlfcn.h>
@@ -99,7 +100,7 @@ static inline void *cuda(const char *name)
 #define CUDA(f, name, types, ...)                                                                                      \
     do {                                                                                                               \
         void *popped_;                                                                                                 \
-        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(weir_runtime_native((f)->runtime)), 0);           \
+        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(runtime_details((f)->runtime).native), 0);        \
         assert_int_equal(((int(*) types)cuda(name))(__VA_ARGS__), 0);                                                  \
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)

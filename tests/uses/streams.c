@@ -1,5 +1,6 @@
 /* Streams that are captured, streams of others, default streams, on the device that WEIR_TEST_DEVICE names, or the host.
  * What only CUDA has is left out elsewhere; tests/uses/others.c has the same on a driver of its own. */
+#include "info.h"
 #include "core.h"
 #include <weir/block_pool.h>
 
@@ -323,7 +324,7 @@ static void *cuda(const char *name)
 #define CUDA(f, name, types, ...)                                                                                      \
     do {                                                                                                               \
         void *popped_;                                                                                                 \
-        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(weir_runtime_native((f)->runtime)), 0);           \
+        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(runtime_details((f)->runtime).native), 0);        \
         assert_int_equal(((int(*) types)cuda(name))(__VA_ARGS__), 0);                                                  \
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)
@@ -349,15 +350,14 @@ static void skip_unless_cuda(void)
 static void the_native_context(void **state)
 {
     fixture *f = *state;
-    assert_null(weir_runtime_native(NULL));
     if (!on_cuda()) {
-        assert_null(weir_runtime_native(f->runtime));
+        assert_null(runtime_details(f->runtime).native);
         return;
     }
     void *context = NULL;
     ((int (*)(void **, int))cuda("cuDevicePrimaryCtxRetain"))(&context, 0);
     assert_non_null(context);
-    assert_ptr_equal(weir_runtime_native(f->runtime), context);
+    assert_ptr_equal(runtime_details(f->runtime).native, context);
     ((int (*)(int))cuda("cuDevicePrimaryCtxRelease"))(0);
 }
 

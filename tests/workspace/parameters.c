@@ -1,4 +1,5 @@
 /* Stores of parameters: they grow without moving anything, keep every byte, and refuse without a trace. */
+#include "info.h"
 #include "workspace/fixture.h"
 #include <weir/workspace.h>
 
@@ -19,7 +20,7 @@ static weir_parameters *open_store(fixture *f, weir_parameters_options o)
 
 static void add_pattern(weir_parameters *store, const char *name, weir_type type, uint64_t elements, uint64_t seed)
 {
-    uint64_t bytes = elements * weir_type_bytes(type);
+    uint64_t bytes = elements * type_bytes(type);
     unsigned char *contents = malloc(bytes + 1);
     pattern(contents, bytes, seed);
     ok(weir_parameters_add(store, name, type, elements, contents, WEIR_STREAM_HOST, NULL));

@@ -211,7 +211,7 @@ static unsigned colour_of_operator(const char *name)
 static unsigned colour_of_class(const char *name)
 {
     for (unsigned i = 0; i < WEIR_CLASS_COUNT; i++)
-        if (strcmp(name, weir_class_name((weir_class)i)) == 0)
+        if (strcmp(name, weir_name_of(WEIR_NAMES_CLASS, i)) == 0)
             return i;
     return REST;
 }
@@ -242,7 +242,7 @@ static const char *colour_name(const picture *p, unsigned colour)
     const plan_source *from = p->answer->source;
     const char *name = !by_maker(from)             ? of_lists[colour]
                        : from->kind == PLAN_MODEL  ? of_models[colour]
-                       : colour < WEIR_CLASS_COUNT ? weir_class_name((weir_class)colour)
+                       : colour < WEIR_CLASS_COUNT ? weir_name_of(WEIR_NAMES_CLASS, colour)
                                                    : NULL;
     return name ? name : "other";
 }

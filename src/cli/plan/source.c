@@ -54,7 +54,7 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
                               .end = ends[i] ? ends[i] : trace->count};
         status = weir_buffers_add(out->buffers, &buffer, NULL);
         if (out->origins)
-            out->origins[count].maker = text_copy(weir_class_name((weir_class)op->memory_class));
+            out->origins[count].maker = text_copy(weir_name_of(WEIR_NAMES_CLASS, (int)op->memory_class));
         count++;
     }
     free(ends);

@@ -56,6 +56,7 @@ struct weir_engine_model {
     onnx_device device;
     onnx_settings settings;
     weir_client *client;
+    char name[64]; /* the client's */
     weir_runtime *runtime;
     onnx_weight *weights;
     size_t weight_count;

@@ -62,13 +62,6 @@ weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kep
 
 /* Telling ---------------------------------------------------------------------------------------------------------- */
 
-static const char *const kind_names[WEIR_GUARD_COUNT] = {"overrun", "underrun", "use after free", "overlap"};
-
-const char *weir_guard_kind_name(weir_guard_kind kind)
-{
-    return (unsigned)kind < WEIR_GUARD_COUNT ? kind_names[kind] : "?";
-}
-
 weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other)
 {
     weir_guard_report report = {.struct_size = sizeof report,
@@ -113,8 +106,9 @@ void wi_guard_words(const weir_guard_report *r, char *text, size_t capacity)
         snprintf(freed, sizeof freed, ", freed on stream %llx", (unsigned long long)r->freed.id);
     snprintf(text, capacity,
              "%s: the block of %zu bytes at %p of %s (%s, tag \"%s\", generation %llu, allocated on stream %llx%s): %s",
-             weir_guard_kind_name(r->kind), r->bytes, r->block.pointer, r->client, weir_class_name(r->memory_class),
-             r->tag, (unsigned long long)r->block.generation, (unsigned long long)r->allocated.id, freed, damage);
+             weir_name_of(WEIR_NAMES_GUARD, r->kind), r->bytes, r->block.pointer, r->client,
+             weir_name_of(WEIR_NAMES_CLASS, r->memory_class), r->tag, (unsigned long long)r->block.generation,
+             (unsigned long long)r->allocated.id, freed, damage);
 }
 
 void wi_guard_note(wi_guard *guard, wi_guarded *record, const wi_damage *damage, const wi_guarded *other,

@@ -8,15 +8,6 @@
 
 static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
 
-static const char *const cause_names[WEIR_CAUSE_COUNT] = {
-    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
-};
-
-const char *weir_refusal_cause_name(weir_refusal_cause cause)
-{
-    return (unsigned)cause < WEIR_CAUSE_COUNT ? cause_names[cause] : "?";
-}
-
 weir_status weir_refusal_last(weir_refusal *out)
 {
     WI_ENTER();
@@ -115,7 +106,7 @@ static weir_status refusal_explain(const weir_refusal *r)
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
     list_holders(r, members, sizeof members);
-    const char *kind = weir_class_name(r->memory_class);
+    const char *kind = weir_name_of(WEIR_NAMES_CLASS, r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
         return weir_fail(
