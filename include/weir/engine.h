@@ -102,8 +102,8 @@ typedef struct weir_port {
 /* Valid until the model is unloaded. */
 typedef struct weir_model_details {
     size_t struct_size;
-    const char *engine, *version, *provider;
-    const char *architecture; /* "bert", "llama", "onnx graph of 214 nodes" */
+    const char *engine, *version, *provider; /* weir_model_info has the table's name for the first */
+    const char *architecture;                /* "bert", "llama", "onnx graph of 214 nodes" */
     const weir_port *inputs;
     size_t input_count;
     const weir_port *outputs;
@@ -113,25 +113,6 @@ typedef struct weir_model_details {
     const weir_provider_share *shares; /* since 2: by provider, the most parts first */
     size_t share_count;                /* 0: the engine cannot tell */
 } weir_model_details;
-
-typedef struct weir_inference {
-    size_t struct_size;
-    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
-    const weir_tensor *inputs;
-    size_t input_count;
-    const weir_setting *settings;
-    size_t setting_count;
-    weir_stream stream; /* what the inputs are ordered on; WEIR_STREAM_HOST if they are ready */
-} weir_inference;
-
-/* The results of one run: `tensors` and their data belong to the engine until `release_outputs`. */
-typedef struct weir_outputs {
-    size_t struct_size;
-    weir_tensor *tensors;
-    size_t count;
-    void *engine_data; /* the engine's */
-    void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
-} weir_outputs;
 
 /* One piece of a generated answer. */
 typedef struct weir_piece {
@@ -145,6 +126,29 @@ typedef struct weir_piece {
 /* Answers false to stop; the run then ends with what it has, as a success. Called on the calling thread of
  * infer_stream; it may call weir, but not this model. */
 typedef bool (*weir_piece_fn)(const weir_piece *piece, void *user);
+
+typedef struct weir_inference {
+    size_t struct_size;
+    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
+    const weir_tensor *inputs;
+    size_t input_count;
+    const weir_setting *settings;
+    size_t setting_count;
+    weir_stream stream; /* what the inputs are ordered on; WEIR_STREAM_HOST if they are ready */
+    /* For weir_model_infer: takes the answer piece by piece. NULL: it comes whole. An engine gets it as an argument of
+     * infer_stream, and leaves these alone. */
+    weir_piece_fn piece;
+    void *piece_user;
+} weir_inference;
+
+/* The results of one run: `tensors` and their data belong to the engine until `release_outputs`. */
+typedef struct weir_outputs {
+    size_t struct_size;
+    weir_tensor *tensors;
+    size_t count;
+    void *engine_data; /* the engine's */
+    void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
+} weir_outputs;
 
 typedef struct weir_engine_metrics {
     size_t struct_size;

@@ -72,13 +72,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes
  * kind, which serves for all three. Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
-/* Allocates a block and copies `bytes` from `from` into it, in the order of the stream: as weir_alloc and weir_copy
- * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL;
- * should that fail, too, the block is the client's and *out tells where it is. What is behind `from` stays as it is
- * until the stream has come to the copy (without a stream: the return). */
-WEIR_API WEIR_NODISCARD weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
-                                                    weir_stream stream, weir_class memory_class, void **out);
-
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
  * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has

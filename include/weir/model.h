@@ -33,12 +33,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const we
  * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
-/* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED.
+/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED.
  * Outputs are to be released before the model is unloaded. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
                                                      weir_outputs *out);
-WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference,
-                                                            weir_piece_fn piece, void *user, weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
 /* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or
  * between two candidates of a weir_model_create_chosen. WEIR_OK: there was one, and each of them answers
@@ -51,10 +49,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_info(weir_model *model, weir_model_details *out);
 
-/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_create_chosen
- * made until it moves: NULL while that is on no device. */
+/* The model's account; valid until the model is unloaded, or, of one that weir_model_create_chosen made, until it moves:
+ * NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
-WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
@@ -87,8 +84,8 @@ WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
  * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded
  * for a request, or could not answer it, is not tried again for requests that fail with the same status; and one that
  * a model has left for a request, for none; but both may take over a model that has lost its place. A model does not
- * go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and weir_model_info tell
- * of the present candidate. What the last two told before stays readable until the model is unloaded; the client from
+ * go back to a better candidate by itself. After a move weir_model_client and weir_model_info tell of the
+ * present candidate. What the latter told before stays readable until the model is unloaded; the client from
  * before is closed, and its record may serve another client later. A model on no device has no client, and its health
  * and info are WEIR_ERR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed
  * on one and was answered by the next counts as a run and as a failure; sessions are those that there are now. */

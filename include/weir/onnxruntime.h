@@ -77,15 +77,10 @@ typedef struct weir_onnxruntime_options {
  * leave on this thread; WEIR_ERR_SYSTEM. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options);
 
-/* Whether a bridge is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that
- * was entered has its place; env NULL: with any environment. Waits while another thread is between enter and leave. */
-WEIR_API bool weir_onnxruntime_is_registered(const struct OrtEnv *env, const char *device);
-
-/* The registered client, so that another engine joins the same account or the same runtime; NULL if there is none.
- * Valid until it is unregistered. */
-WEIR_API weir_client *weir_onnxruntime_client(const struct OrtEnv *env, const char *device);
-
-/* The registered bridge, for its numbers; as above. */
+/* The bridge that is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that was
+ * entered has its place; NULL if there is none. env NULL: with any environment. weir_onnxruntime_info tells its client,
+ * so that another engine joins the same account or the same runtime. Valid until it is unregistered. Waits while another
+ * thread is between enter and leave. */
 WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const char *device);
 
 /* Ends it and gives everything back: later sessions get what they would without weir. WEIR_ERR_BUSY while blocks are
@@ -116,14 +111,10 @@ WEIR_API void weir_onnxruntime_leave(weir_onnxruntime *bridge);
  * waited for, if another thread is in it. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge);
 
-/* The OrtAllocator itself, to be called or passed on, as to CreateTensorAsOrtValue: of kind WEIR_KIND_DEVICE or
- * WEIR_KIND_PINNED; NULL for a kind that the bridge has not. Lives as long as the bridge. */
-WEIR_API struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridge, weir_kind kind);
-
 /* Looking
  * ------------------------------------------------------------------------------------------------------------ */
 
-typedef struct weir_onnxruntime_stats {
+typedef struct weir_onnxruntime_details {
     size_t struct_size;
     uint64_t live;      /* blocks that ONNX Runtime has */
     uint64_t blocks;    /* that it ever took, of any kind, */
@@ -132,10 +123,14 @@ typedef struct weir_onnxruntime_stats {
     uint64_t reserved;  /* bytes that it asked for by Reserve */
     uint64_t foreign;   /* frees of pointers that the allocator did not hand out, which were ignored */
     uint64_t refused;   /* requests that were refused */
-} weir_onnxruntime_stats;
+    weir_client *client;
+    /* The OrtAllocators themselves, to be called or passed on, as to CreateTensorAsOrtValue, by kind of memory: of
+     * WEIR_KIND_DEVICE and WEIR_KIND_PINNED; NULL for a kind that the bridge has not. They live as long as the bridge. */
+    struct OrtAllocator *allocators[WEIR_KIND_MOST];
+} weir_onnxruntime_details;
 
 /* Each number is exact at rest. WEIR_ERR_INVALID for NULL or a size that is not set. */
-WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_details *out);
 
 /* A call of ONNX Runtime has failed with the words in `text`. If that was because a request of this thread, or of one
  * that worked for it, was refused since `refused` was as given: writes the refusal's words there instead and answers

@@ -93,15 +93,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_st
 /* One client's line of it, also of one that is being closed. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
 
-/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of
- * weir_memory_stats. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_reset_peaks(weir_runtime *runtime);
-
 /* The same book in the names of torch.cuda.memory_stats, for those who know that. */
 
 typedef struct weir_gauge {
-    uint64_t current, peak;    /* now; the most since the start or the last weir_reset_peaks */
-    uint64_t allocated, freed; /* what came and what went since the start or the last weir_reset_accumulated */
+    uint64_t current, peak;    /* now; the most since the start or the last WEIR_RESET_PEAKS */
+    uint64_t allocated, freed; /* what came and what went since the start or the last WEIR_RESET_ACCUMULATED */
 } weir_gauge;
 
 /* PyTorch's key "allocated_bytes.all.current" is allocated_bytes.current, and so on. Bytes are as charged. */
@@ -131,8 +127,17 @@ typedef struct weir_memory_stats {
  * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out);
 
-/* What came and went, retries and refusals start again from 0 in weir_memory_stats; weir_stats goes on. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_reset_accumulated(weir_runtime *runtime);
+enum {
+    WEIR_RESET_PEAKS =
+        1u << 0, /* peaks start again from what is live and pending now: the runtime's, every client's, and
+                                   those of weir_memory_stats */
+    WEIR_RESET_ACCUMULATED =
+        1u << 1 /* what came and went, retries and refusals start again from 0 in weir_memory_stats;
+                                        weir_stats goes on */
+};
+
+/* `what` is a sum of the above; another is WEIR_ERR_INVALID. WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_stats_reset(weir_runtime *runtime, uint32_t what);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 

@@ -94,7 +94,7 @@ typedef struct weir_event {
 typedef struct weir_sink {
     size_t struct_size;
     void *user;
-    /* Takes the events; events[0].size is their stride. They are the sink's to read until it returns. A failure loses
+    /* Takes the events; events[0].struct_size is their stride. They are the sink's to read until it returns. A failure loses
      * them for this sink alone. */
     weir_status (*write)(void *user, const weir_event *events, size_t count);
     weir_status (*flush)(void *user);         /* what was written is to arrive; NULL: nothing to do */
@@ -102,24 +102,26 @@ typedef struct weir_sink {
     void (*lost)(void *user, uint64_t count); /* before the close: so many events never came; NULL: of no interest */
 } weir_sink;
 
-/* A file of comma-separated values: the columns that RMM's logging adaptor writes,
- * Thread,Time,Action,Pointer,Size,Stream with the actions allocate, allocate failure and free, and behind them
- * Client,Class,Tag,Order,Nanoseconds. A resize is a free and an allocation. RMM's own reader ends at an action that
- * it does not know, so that what RMM has no word for (a reap, a use) has no row here; the binary file has it. An old
- * file is overwritten. out->size is the caller's to set, as everywhere. The sink is for one trace at a time. Errors:
- * WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
-WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
+typedef enum weir_sink_format {
+    /* All members of every event; `weir simulate --trace` reads it, and docs/guide/trace.md describes it. */
+    WEIR_SINK_BINARY = 0,
+    /* Comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream with the
+     * actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A resize is a free and
+     * an allocation. RMM's own reader ends at an action that it does not know, so that what RMM has no word for (a reap, a
+     * use) has no row here. */
+    WEIR_SINK_CSV = 1
+} weir_sink_format;
 
-/* A binary file with all members of every event, which `weir simulate --trace` reads; docs/guide/trace.md describes it.
- * Errors as above. */
-WEIR_API WEIR_NODISCARD weir_status weir_sink_binary(const char *path, weir_sink *out);
+/* A sink that writes a file; an old one is overwritten. out->struct_size is the caller's to set, as everywhere. The sink is
+ * for one trace at a time. Errors: WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
+WEIR_API WEIR_NODISCARD weir_status weir_sink_file(const char *path, weir_sink_format format, weir_sink *out);
 
 /* Traces ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct weir_trace_options {
     size_t struct_size;
     size_t capacity;        /* unread events that are kept; 0: 1,048,576 */
-    const weir_sink *sinks; /* sinks[0].size is the stride; they are copied */
+    const weir_sink *sinks; /* sinks[0].struct_size is the stride; they are copied */
     size_t sink_count;
 } weir_trace_options;
 
@@ -134,7 +136,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_create(weir_runtime *runtime, con
  * closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink);
 
-/* Takes up to `capacity` events, oldest first; events[0].size is the stride. *count is 0 when none is waiting. One
+/* Takes up to `capacity` events, oldest first; events[0].struct_size is the stride. *count is 0 when none is waiting. One
  * reader at a time. WEIR_ERR_CONFLICT when the trace has sinks, which get the events. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity,
                                                     size_t *count);
@@ -143,12 +145,15 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_even
  * out. Answers what the first sink answered that failed. WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_flush(weir_trace *trace);
 
-/* How many events were lost so far, because as many as the capacity were waiting. */
-WEIR_API uint64_t weir_trace_lost(const weir_trace *trace);
+typedef struct weir_trace_details {
+    size_t struct_size;
+    uint64_t lost;   /* events, because as many as the capacity were waiting */
+    uint64_t failed; /* calls of sinks. The caller of weir whose thread it was is never told; the log is, once for each
+                        sink */
+} weir_trace_details;
 
-/* How many calls of sinks have failed so far. The caller of weir whose thread it was is never told; the log is, once
- * for each sink. */
-WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
+/* So far. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_info(const weir_trace *trace, weir_trace_details *out);
 
 /* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
 WEIR_API void weir_trace_destroy(weir_trace *trace);
@@ -157,20 +162,28 @@ WEIR_API void weir_trace_destroy(weir_trace *trace);
 
 /* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without
  * declaring it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program
- * with it. They do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they
- * answer WEIR_ERR_FORKED, traced or not. Otherwise WEIR_ERR_INVALID for NULL, no access, or no bytes,
+ * with it. */
+
+typedef struct weir_note {
+    size_t struct_size;
+    /* WEIR_ACTION_NOTE_RECORD: "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever
+     * the host did so far. A number stands for its latest record.
+     * WEIR_ACTION_NOTE_WAIT: "Work on this stream waits, from here on, for that event"; on WEIR_STREAM_HOST: the host has
+     * waited for it.
+     * WEIR_ACTION_NOTE_USE: "The work that I have just queued here touches these bytes"; on WEIR_STREAM_HOST: the host does,
+     * now. */
+    weir_action action;
+    weir_access access; /* of a use */
+    weir_stream stream;
+    uint64_t event;
+    const void *pointer; /* of a use */
+    size_t bytes;
+} weir_note;
+
+/* It does nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where it answers
+ * WEIR_ERR_FORKED, traced or not. Otherwise WEIR_ERR_INVALID for NULL, another action, no access, or no bytes,
  * WEIR_ERR_STREAM_MISUSE for a stream that is not the runtime's. Any thread. */
-
-/* "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever the host did so far. A
- * number stands for its latest record. */
-WEIR_API weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream);
-
-/* "Work on this stream waits, from here on, for that event"; on WEIR_STREAM_HOST: the host has waited for it. */
-WEIR_API weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream);
-
-/* "The work that I have just queued here touches these bytes"; on WEIR_STREAM_HOST: the host does, now. */
-WEIR_API weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
-                                   weir_access access);
+WEIR_API weir_status weir_trace_note(weir_runtime *runtime, const weir_note *note);
 
 WEIR_END
 #endif

@@ -179,18 +179,12 @@ weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
 {
     wi_run run = {.inference = inference, .out = out};
     weir_status status = begin(model, &run, "weir_model_infer");
-    return status == WEIR_OK ? make(model, &run) : status;
-}
-
-weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
-                                    weir_outputs *out)
-{
-    wi_run run = {.inference = inference, .out = out, .piece = piece, .user = user};
-    weir_status status = begin(model, &run, "weir_model_infer_stream");
     if (status != WEIR_OK)
         return status;
-    if (!piece)
-        return end(model, &run, weir_fail(WEIR_ERR_INVALID, "weir_model_infer_stream: no function for the pieces"));
+    if (inference->struct_size >= sizeof *inference) { /* an older caller's ends before them */
+        run.piece = inference->piece;
+        run.user = inference->piece_user;
+    }
     return make(model, &run);
 }
 

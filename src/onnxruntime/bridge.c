@@ -30,12 +30,10 @@ static weir_status check_granule(const char *call, const char *what, uint64_t gr
 
 static weir_status check_blocks(const weir_onnxruntime_options *o, const char *call)
 {
-    weir_block_pool_view view = WEIR_INIT(weir_block_pool_view);
     if (o->blocks->client != o->client)
         return weir_fail(WEIR_ERR_INVALID, "%s: the member of the pool is %s, not the client %s", call,
                          wi_client_name(o->blocks->client), wi_client_name(o->client));
-    weir_status status = weir_block_pool_view_info(o->blocks->pool, &view);
-    return status == WEIR_OK ? check_granule(call, "the pool of blocks", view.bytes) : status;
+    return check_granule(call, "the pool of blocks", o->blocks->pool->bytes);
 }
 
 static weir_status check_source(const weir_onnxruntime_options *o, const char *call)
@@ -257,27 +255,27 @@ weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge)
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridge, weir_kind kind)
+static struct OrtAllocator *allocator_of(wi_ort_table *table)
 {
-    wi_ort_table *table = !bridge                    ? NULL
-                          : kind == WEIR_KIND_DEVICE ? &bridge->device
-                          : kind == WEIR_KIND_PINNED ? &bridge->pinned
-                                                     : NULL;
-    return table && table->info ? (struct OrtAllocator *)&table->table : NULL;
+    return table->info ? (struct OrtAllocator *)&table->table : NULL;
 }
 
-weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_stats *out)
+weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_details *out)
 {
     WI_ENTER();
     if (!bridge || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_info: NULL");
-    weir_onnxruntime_stats stats = {.live = atomic_load(&bridge->live),
-                                    .blocks = atomic_load(&bridge->blocks),
-                                    .on_stream = atomic_load(&bridge->on_stream),
-                                    .unknown = atomic_load(&bridge->unknown),
-                                    .reserved = atomic_load(&bridge->reserved),
-                                    .foreign = atomic_load(&bridge->foreign),
-                                    .refused = atomic_load(&bridge->refused)};
+    weir_onnxruntime_details stats = {
+        .live = atomic_load(&bridge->live),
+        .blocks = atomic_load(&bridge->blocks),
+        .on_stream = atomic_load(&bridge->on_stream),
+        .unknown = atomic_load(&bridge->unknown),
+        .reserved = atomic_load(&bridge->reserved),
+        .foreign = atomic_load(&bridge->foreign),
+        .refused = atomic_load(&bridge->refused),
+        .client = bridge->client,
+        .allocators = {
+            [WEIR_KIND_DEVICE] = allocator_of(&bridge->device), [WEIR_KIND_PINNED] = allocator_of(&bridge->pinned)}};
     return wi_copy_out(out, out->struct_size, &stats, sizeof stats)
                ? WEIR_OK
                : weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_info: member struct_size is not set");

@@ -344,25 +344,15 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
 
 weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const char *device)
 {
-    return device && !atomic_load(&wi_forked) ? wi_ort_registered((const ort_env *)env, device) : NULL;
-}
-
-bool weir_onnxruntime_is_registered(const struct OrtEnv *env, const char *device)
-{
-    if (atomic_load(&wi_forked))
-        return false;
+    if (!device || atomic_load(&wi_forked))
+        return NULL;
     bool begun = begin_look();
-    const weir_onnxruntime *bridge = weir_onnxruntime_registered(env, device);
-    bool is = bridge && in_place(bridge);
+    weir_onnxruntime *bridge = wi_ort_registered((const ort_env *)env, device);
+    if (bridge && !in_place(bridge))
+        bridge = NULL;
     if (begun)
         end_change();
-    return is;
-}
-
-weir_client *weir_onnxruntime_client(const struct OrtEnv *env, const char *device)
-{
-    const weir_onnxruntime *bridge = weir_onnxruntime_registered(env, device);
-    return bridge ? bridge->client : NULL;
+    return bridge;
 }
 
 /* Unregistering ---------------------------------------------------------------------------------------------------- */

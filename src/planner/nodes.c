@@ -160,9 +160,9 @@ static weir_status add_node(builder *b, size_t i)
     if (status == WEIR_OK)
         status = weir_buffers_add(b->list, &buffer, NULL);
     for (size_t k = 0; k < node.input_count && status == WEIR_OK && !is_view(b, &node); k++)
-        status = weir_buffers_use(b->list, node.inputs[k], b->step_of[i]);
+        status = wi_buffers_use(b->list, node.inputs[k], b->step_of[i]);
     if (status == WEIR_OK && node.output && b->steps > 0)
-        status = weir_buffers_use(b->list, (uint32_t)i, b->steps - 1);
+        status = wi_buffers_use(b->list, (uint32_t)i, b->steps - 1);
     return status;
 }
 

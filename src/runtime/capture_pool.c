@@ -302,11 +302,6 @@ bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
 
 /* Opening and closing ---------------------------------------------------------------------------------------------- */
 
-static weir_status is_null(const char *call)
-{
-    return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
-}
-
 static void capture_pool_enlist(weir_capture_pool *graph)
 {
     weir_runtime *runtime = runtime_of(graph);
@@ -430,11 +425,9 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
 
 /* Capturing -------------------------------------------------------------------------------------------------------- */
 
-weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
+weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
-    if (!graph)
-        return is_null("weir_capture_pool_begin");
     capture_pool_lock(graph);
     weir_stream other = graph->stream;
     if (other.id == 0) {
@@ -443,8 +436,8 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
     }
     capture_pool_unlock(graph);
     if (other.id != 0)
-        return capture_pool_capturing(graph, "weir_capture_pool_begin", other);
-    weir_status status = wi_capture_begin(stream, graph, "weir_capture_pool_begin");
+        return capture_pool_capturing(graph, "weir_capture_begin", other);
+    weir_status status = wi_capture_begin(stream, graph, "weir_capture_begin");
     if (status != WEIR_OK) {
         capture_pool_lock(graph);
         graph->stream = WEIR_STREAM_HOST;
@@ -453,11 +446,9 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
     return status;
 }
 
-weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
+weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
-    if (!graph)
-        return is_null("weir_capture_pool_end");
     capture_pool_lock(graph);
     bool mine = stream.id != 0 && graph->stream.id == stream.id;
     if (mine) {
@@ -467,7 +458,7 @@ weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
     capture_pool_unlock(graph);
     if (mine)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_end: graph %llu of %s is not capturing stream %llx",
+    return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: graph %llu of %s is not capturing stream %llx",
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 

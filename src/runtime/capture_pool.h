@@ -35,4 +35,8 @@ weir_status wi_graph_note(wi_block *block, wi_event event);
 /* Holds the pending tail of a live block of the pool. False: the pool was closed, and the tail is free. */
 bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
 
+/* weir_capture_begin and weir_capture_end with a pool. */
+weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);
+weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream);
+
 #endif

@@ -145,7 +145,7 @@ void wi_trace_option_end(weir_runtime *runtime)
 static weir_status open_sink(const char *path, weir_sink *sink)
 {
     const char *dot = strrchr(path, '.');
-    return dot && strcmp(dot, ".csv") == 0 ? weir_sink_csv(path, sink) : weir_sink_binary(path, sink);
+    return weir_sink_file(path, dot && strcmp(dot, ".csv") == 0 ? WEIR_SINK_CSV : WEIR_SINK_BINARY, sink);
 }
 
 void wi_recorder_start(weir_runtime *runtime)

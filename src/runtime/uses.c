@@ -355,20 +355,10 @@ static weir_status use_record(weir_runtime *runtime, weir_block block, weir_stre
     return WEIR_OK;
 }
 
-weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
-{
-    WI_ENTER();
-    if (!runtime || !pointer)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
-    return use_record(runtime, (weir_block){(void *)(uintptr_t)pointer, 0}, stream, "weir_use_record");
-}
-
-weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream)
+weir_status weir_use_record(weir_runtime *runtime, weir_block block, weir_stream stream)
 {
     WI_ENTER();
     if (!runtime || !block.pointer)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: NULL");
-    if (block.generation == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: the block at %p has no generation", block.pointer);
-    return use_record(runtime, block, stream, "weir_use_record_block");
+        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
+    return use_record(runtime, block, stream, "weir_use_record");
 }

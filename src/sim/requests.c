@@ -92,7 +92,9 @@ void run_record(world *w, const step *s)
     if (!b->declared && stream && world_order_use(w, b, stream, false)) {
         world_touch(w, b, stream, false, 0, 0);
         oracle_using(w->oracle, b->known, number, false);
-        if (ANSWER(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]), WEIR_OK)) {
+        if (ANSWER(w, "weir_use_record",
+                   weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]),
+                   WEIR_OK)) {
             oracle_used(w->oracle, b->known, number);
             b->recorded |= b->writer != stream ? bit(stream) : 0;
         }
@@ -117,7 +119,8 @@ static void try_captured(world *w, unsigned stream, slot *b)
         return;
     b->in_hand = true;
     must_be_misuse(w, "weir_free", weir_free(w->clients[b->client], b->block.pointer, w->streams[stream]));
-    must_be_misuse(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]));
+    must_be_misuse(w, "weir_use_record",
+                   weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]));
     b->in_hand = false;
 }
 
@@ -136,8 +139,8 @@ void run_capture(world *w, const step *s)
         oracle_capturing(w->oracle, world_number(w, stream));
     if (w->captured[stream]) {
         wi_sim_capture(w->device, w->native[stream], false);
-        w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream]), WEIR_OK);
-    } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream]), WEIR_OK)) {
+        w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream], NULL), WEIR_OK);
+    } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream], NULL), WEIR_OK)) {
         wi_sim_capture(w->device, w->native[stream], true);
         w->captured[stream] = true;
         try_captured(w, stream, world_slot(w, s->field[F_SLOT]));

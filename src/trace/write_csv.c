@@ -121,12 +121,9 @@ static weir_status csv_close(void *user)
     return status;
 }
 
-weir_status weir_sink_csv(const char *path, weir_sink *out)
+weir_status wi_sink_csv(const char *path, weir_sink *out)
 {
     static const char header[] = "Thread,Time,Action,Pointer,Size,Stream,Client,Class,Tag,Order,Nanoseconds\n";
-    WI_ENTER();
-    if (!path || !out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_sink_csv: NULL, or member struct_size is not set");
     csv *c = calloc(1, sizeof *c);
     if (!c)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");

@@ -567,10 +567,24 @@ void wi_parameters_end_run(weir_parameters *store)
     pthread_mutex_unlock(&store->lock);
 }
 
-weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_parameter *out)
+/* The number of the parameter with that name. */
+static weir_status parameter_called(weir_parameters *store, const char *name, uint32_t *index)
+{
+    pthread_mutex_lock(&store->lock);
+    bool there = seek(store, name, index);
+    pthread_mutex_unlock(&store->lock);
+    if (!there)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
+    return WEIR_OK;
+}
+
+weir_status weir_parameter_info(weir_parameters *store, const char *name, uint32_t index, weir_parameter *out)
 {
     if (!store || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: NULL");
+    weir_status status = name ? parameter_called(store, name, &index) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
     pthread_mutex_lock(&store->lock);
     uint32_t count = store->count;
     weir_parameter found = {.struct_size = 0};
@@ -578,22 +592,9 @@ weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_par
         found = store->list[index];
     pthread_mutex_unlock(&store->lock);
     if (index >= count)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: there is no parameter %u; the store %s has %u", index,
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: there is no parameter %u; the store %s has %u", index,
                          store->tag, count);
     if (!wi_copy_out(out, out->struct_size, &found, sizeof found))
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: a structure without its size");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: a structure without its size");
     return WEIR_OK;
-}
-
-weir_status weir_parameters_find(weir_parameters *store, const char *name, weir_parameter *out)
-{
-    if (!store || !name || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_find: NULL");
-    uint32_t index = 0;
-    pthread_mutex_lock(&store->lock);
-    bool there = seek(store, name, &index);
-    pthread_mutex_unlock(&store->lock);
-    if (!there)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
-    return weir_parameters_get(store, index, out);
 }

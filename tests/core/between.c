@@ -158,7 +158,7 @@ static bool is_capturing(wi_device *on, void *stream)
     weir_stream taken = rival;
     rival = WEIR_STREAM_HOST;
     if (taken.id)
-        won = weir_capture_begin(taken);
+        won = weir_capture_begin(taken, NULL);
     return capturing || faulty_driver.stream_capturing(on, stream);
 }
 
@@ -183,9 +183,9 @@ static void one_of_two_captures_begins(void **state)
     fixture f = start_with_captures();
     rival = f.stream;
     won = WEIR_ERR_BUSY;
-    fails(WEIR_ERR_BUSY, weir_capture_begin(f.stream));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(f.stream, NULL));
     assert_int_equal(won, WEIR_OK);
-    ok(weir_capture_end(f.stream));
+    ok(weir_capture_end(f.stream, NULL));
     end(&f);
 }
 

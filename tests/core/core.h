@@ -121,7 +121,7 @@ static inline uint64_t unpassed(const snapshot *s)
 /* A free that is pending until the stream has come to it, whatever the resource. */
 static inline void free_behind(weir_client *client, void *pointer, weir_stream stream)
 {
-    ok(weir_use_record(client_details(client).runtime, pointer, stream));
+    ok(weir_use_record(client_details(client).runtime, (weir_block){.pointer = pointer}, stream));
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
 }
 

@@ -156,7 +156,7 @@ static void use_blocks(scenario *s, size_t count, int stream, weir_access access
         assert_null(launch);
     }
     if (count > 0)
-        done(s, weir_use_record(s->runtime, uses[0].block.pointer, s->streams[1 - stream]));
+        done(s, weir_use_record(s->runtime, (weir_block){.pointer = uses[0].block.pointer}, s->streams[1 - stream]));
     check_books(s);
 }
 

@@ -1,5 +1,6 @@
 /* In a forked child every call answers WEIR_ERR_FORKED, or its neutral value, and none of them waits for a lock that a thread
  * of the parent held. */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 #include <weir/engine.h>
@@ -78,8 +79,8 @@ static void in_child(void)
     forked(weir_stream_register(runtime, &s, &s));
     forked(weir_stream_unregister(stream));
     forked(weir_stream_default(runtime, WEIR_DEFAULT_STREAM_LEGACY, &s));
-    forked(weir_capture_begin(stream));
-    forked(weir_capture_end(stream));
+    forked(weir_capture_begin(stream, NULL));
+    forked(weir_capture_end(stream, NULL));
     forked(weir_runtime_enter(runtime));
     weir_runtime_leave(runtime);
     forked(weir_copy(runtime, block, block, 1, stream));
@@ -91,21 +92,21 @@ static void in_child(void)
     forked(weir_free(client, block, stream));
     forked(weir_free(client, NULL, stream));
     forked(weir_free_block(client, b, stream));
-    forked(weir_use_record(runtime, block, stream));
-    forked(weir_use_record_block(runtime, b, stream));
+    forked(weir_use_record(runtime, (weir_block){.pointer = block}, stream));
+    forked(weir_use_record(runtime, b, stream));
     forked(weir_resize(client, block, 1, stream));
     forked(weir_block_info(block, &details));
     forked(weir_snapshot(runtime, &stats, NULL, 0, NULL));
-    forked(weir_reset_peaks(runtime));
+    forked(weir_stats_reset(runtime, WEIR_RESET_PEAKS));
     forked(weir_trace_create(own, NULL, &t));
     forked(weir_trace_read(trace, &event, 1, &count));
-    expect(weir_trace_lost(trace) == 0);
+    expect(trace_details(trace).lost == 0);
     weir_trace_destroy(trace);
     weir_runtime *noted[] = {runtime, own}; /* traced, and not */
     for (int i = 0; i < 2; i++) {
-        forked(weir_note_record(noted[i], 1, stream));
-        forked(weir_note_wait(noted[i], 1, stream));
-        forked(weir_note_use(noted[i], block, 1, stream, WEIR_ACCESS_READ));
+        forked(note_record(noted[i], 1, stream));
+        forked(note_wait(noted[i], 1, stream));
+        forked(note_use(noted[i], block, 1, stream, WEIR_ACCESS_READ));
     }
     forked(weir_refusal_last(&refusal));
     forked(weir_log_set(listen, NULL, WEIR_LOG_DEBUG));
@@ -121,7 +122,6 @@ static void in_child(void)
     forked(weir_model_record(NULL, NULL));
     forked(weir_model_destroy(NULL));
     forked(weir_model_infer(NULL, NULL, NULL));
-    forked(weir_model_infer_stream(NULL, NULL, NULL, NULL, NULL));
     weir_model_release_outputs(NULL, NULL);
     forked(weir_model_cancel(NULL, 0));
     forked(weir_model_warm_up(NULL));

@@ -201,7 +201,7 @@ static void drop(fixture *f, slot *s)
     uint64_t r = next_random(&f->random);
     weir_stream stream = r & 1 ? f->streams[r >> 1 & 1] : WEIR_STREAM_HOST;
     if (r >> 5 & 1)
-        ok(weir_use_record(f->runtime, s->block.pointer, f->streams[r >> 6 & 1]));
+        ok(weir_use_record(f->runtime, (weir_block){.pointer = s->block.pointer}, f->streams[r >> 6 & 1]));
     ok(weir_free_block(f->clients[s->client], s->block, stream));
     *s = (slot){0};
 }
@@ -281,7 +281,7 @@ static void what_waits_says_for_what(void **state)
     if (!on_sim())
         ok(weir_call(f.runtime, pass_gate, &g, f.streams[0]));
     ok(weir_free(f.clients[0], p, f.streams[0]));
-    ok(weir_use_record(f.runtime, q, f.streams[0]));
+    ok(weir_use_record(f.runtime, (weir_block){.pointer = q}, f.streams[0]));
     ok(weir_free(f.clients[1], q, f.streams[1]));
     if (!on_sim()) {
         ordered o = {.stream = f.streams[0]};

@@ -95,9 +95,9 @@ static void not_for_requests_that_may_not_wait(void **state)
     weir_reservation *r;
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.other, PART, f.stream, &p));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_reservation_create(f.other, PART, WEIR_ALLOC_NO_WAIT, &r));
-    ok(weir_capture_begin(f.stream));
+    ok(weir_capture_begin(f.stream, NULL));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
-    ok(weir_capture_end(f.stream));
+    ok(weir_capture_end(f.stream, NULL));
     assert_int_not_equal(weir_resize(f.keeper, f.kept[PARTS - 1], 2 * PART, f.stream), WEIR_OK);
     assert_int_equal(g.calls, 0);
     ok(weir_reservation_create(f.other, PART, 0, &r)); /* this one may */

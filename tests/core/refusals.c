@@ -259,7 +259,7 @@ static void use_one(world *w)
     block *b = &w->blocks[below(w, w->count)];
     int s = 1 + (int)below(w, (uint64_t)w->stream_count - 1);
     b->uses.points[w->numbers[s]] = toy_queue(w->numbers[s]);
-    ok(weir_use_record(w->runtime, b->start, w->streams[s]));
+    ok(weir_use_record(w->runtime, (weir_block){.pointer = b->start}, w->streams[s]));
 }
 
 static void shrink_one(world *w, block *b, int s)

@@ -171,10 +171,10 @@ static void streams_of_the_other_are_refused(void **state)
         fails(WEIR_ERR_STREAM_MISUSE, weir_copy(s->runtime, p, &before, 16, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_fill(s->runtime, p, 1, 16, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(s->runtime, wrong, &use, 1, &launch));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(s->runtime, p, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(s->runtime, (weir_block){.pointer = p}, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(s->runtime, weir_stream_native(wrong), &registered));
         ok(weir_capture_pool_create(s->a, &graph));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_begin(graph, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(wrong, graph));
         ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
         for (int k = 0; k < TWO; k++) {
             snapshot after = take_snapshot(sides[k].runtime);
@@ -412,11 +412,12 @@ static void call_everything(int i)
     SAME(weir_stream_default(s->runtime, WEIR_DEFAULT_STREAM_LEGACY, &legacy));
     SAME(weir_stream_unregister(legacy));
     SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
-    SAME(weir_alloc_copy(s->a, bytes, sizeof bytes, stream, WEIR_CLASS_WEIGHTS, &q));
+    SAME(weir_alloc(s->a, sizeof bytes, stream, WEIR_CLASS_WEIGHTS, &q));
+    SAME(weir_copy(s->runtime, q, bytes, sizeof bytes, stream));
     weir_use uses[] = {{.block = {.pointer = p}, .access = WEIR_ACCESS_WRITE}};
     SAME(weir_launch_begin(s->runtime, s->stream, uses, 1, &launch));
     SAME(weir_launch_end(launch));
-    SAME(weir_use_record(s->runtime, q, s->stream));
+    SAME(weir_use_record(s->runtime, (weir_block){.pointer = q}, s->stream));
     SAME(weir_block_info(p, &details));
     SAME(weir_fill(s->runtime, p, 1, BLOCK, stream));
     SAME(weir_stream_synchronize(stream)); /* a copy without a stream is behind none, and `bytes` is still read there */
@@ -434,15 +435,15 @@ static void call_everything(int i)
     SAME(weir_reservation_create(s->a, BLOCK, 0, &reserved));
     SAME(weir_reservation_destroy(reserved));
     SAME(weir_capture_pool_create(s->a, &graph));
-    SAME(weir_capture_pool_begin(graph, stream));
+    SAME(weir_capture_begin(stream, graph));
     SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
     SAME(weir_free(s->a, p, stream));
-    SAME(weir_capture_pool_end(graph, stream));
+    SAME(weir_capture_end(stream, graph));
     SAME(weir_capture_pool_destroy(graph, stream));
     SAME(weir_block_pool_create(s->a, &pooled, &pool));
     SAME(weir_block_pool_member_create(pool, s->a, 0, &member));
-    SAME(weir_block_pool_alloc(member, stream, &index));
-    SAME(weir_block_pool_free(member, index, 1, stream));
+    SAME(weir_block_pool_alloc(member, 1, 0, stream, &index));
+    SAME(weir_block_pool_free(member, &(uint32_t){index}, NULL, 1, 0, stream));
     SAME(weir_stream_synchronize(stream));
     SAME(weir_block_pool_member_destroy(member));
     SAME(weir_block_pool_destroy(pool));
@@ -538,7 +539,7 @@ static void the_thread_keeps_its_context_when_calls_fail(void **state)
             (void)!weir_fill(runtime, p, 1, BLOCK, stream);
             (void)!weir_copy(runtime, &byte, p, 1, stream);
             (void)!weir_stream_synchronize(stream);
-            (void)!weir_use_record(runtime, p, WEIR_STREAM_HOST);
+            (void)!weir_use_record(runtime, (weir_block){.pointer = p}, WEIR_STREAM_HOST);
         }
         two_stub_fail(calls[k], 0, 0);
         if (got)

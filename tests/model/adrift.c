@@ -28,7 +28,6 @@ static void what_can_be_asked(void **state)
     assert_non_null(weir_model_client(model));
     lose(model);
     assert_null(weir_model_client(model));
-    assert_string_equal(weir_model_engine(model)->name, "onnx");
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 1);
     assert_int_equal(metrics.sessions, 0);

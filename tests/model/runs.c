@@ -1,4 +1,5 @@
 /* Requests on a model that moves: answered or failed once, whatever is held, streamed or ordered meanwhile. */
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -124,7 +125,7 @@ static weir_status stream_once(weir_model *model, heard *it, weir_outputs *out)
     weir_inference inference = WEIR_INIT(weir_inference);
     *out = WEIR_INIT(weir_outputs);
     *it = (heard){0};
-    return weir_model_infer_stream(model, &inference, hear, it, out);
+    return model_infer_stream(model, &inference, hear, it, out);
 }
 
 static void what_was_handed_out_is_not_made_again(void **state)

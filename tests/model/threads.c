@@ -287,7 +287,7 @@ static void *stream(void *user)
         heard answer = {0};
         weir_inference inference = WEIR_INIT(weir_inference);
         weir_outputs out = WEIR_INIT(weir_outputs);
-        weir_status status = weir_model_infer_stream(it->model, &inference, hear, &answer, &out);
+        weir_status status = model_infer_stream(it->model, &inference, hear, &answer, &out);
         it->failed += answer.mixed;
         if (status == WEIR_OK) {
             it->failed += answer.pieces != PIECES || strcmp(made_on(&out), answer.from) != 0;

@@ -212,7 +212,7 @@ static void a_recorded_use_delays_reuse(void **state)
     gate g = GATE;
     char *before = allocate(f.one, 4096, f.a, WEIR_CLASS_KV), *p = allocate(f.one, 4096, f.a, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &g, f.b));
-    ok(weir_use_record(f.runtime, p, f.b));
+    ok(weir_use_record(f.runtime, (weir_block){.pointer = p}, f.b));
     ok(weir_free(f.one, before, f.a));
     ok(weir_free(f.one, p, f.a));
     assert_int_equal(details_of(p).state, WEIR_BLOCK_PENDING);

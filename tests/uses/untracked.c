@@ -22,7 +22,7 @@ static void untracked_uses_are_misuse(void **state)
     fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(runtime, stream, &use, 1, &launch));
     detail_names("mapped of host");
     assert_null(launch);
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(runtime, use.block.pointer, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(runtime, (weir_block){.pointer = use.block.pointer}, stream));
     base->table = real;
     ok(weir_launch_begin(runtime, stream, &use, 1, &launch)); /* nothing was left behind */
     ok(weir_launch_end(launch));

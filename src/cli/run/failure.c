@@ -65,11 +65,20 @@ void failure_clear(failure *failed)
 
 /* A limit that would do -------------------------------------------------------------------------------------------- */
 
+/* The engine that the model is on; NULL: it is on no device. */
+static const weir_engine *engine_of(weir_model *model)
+{
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    const weir_engine *engine;
+    bool known = weir_model_info(model, &info) == WEIR_OK && weir_engine_get(info.engine, &engine) == WEIR_OK;
+    return known ? engine : NULL;
+}
+
 /* The bytes of the whole model, as its engine predicts them; answers whether the prediction is exact. */
 static bool predict_total(const model_run *m, uint64_t *total)
 {
     /* The engine that has loaded the file, or would have. */
-    const weir_engine *engine = m->model != NULL ? weir_model_engine(m->model) : engine_for_file(m->path);
+    const weir_engine *engine = m->model != NULL ? engine_of(m->model) : engine_for_file(m->path);
     weir_engine_place place = {.runtime = m->runtime};
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);

@@ -303,11 +303,11 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
 static weir_status capture_run(weir_engine_model *model, replay *r)
 {
     weir_stream stream = model->lanes[0].stream;
-    weir_status status = weir_capture_pool_begin(r->memory, stream);
+    weir_status status = weir_capture_begin(stream, r->memory);
     if (status != WEIR_OK)
         return status;
     status = run_graph(model, r, r->number);
-    weir_status ended = weir_capture_pool_end(r->memory, stream);
+    weir_status ended = weir_capture_end(stream, r->memory);
     r->captured = status == WEIR_OK && ended == WEIR_OK;
     return status == WEIR_OK ? ended : status;
 }
@@ -367,7 +367,7 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
 static weir_status copy_out(weir_engine_model *model, const replay *r, const job *j)
 {
     const ort_api *api = model->library->api;
-    ort_allocator *device = (ort_allocator *)weir_onnxruntime_allocator(model->lanes[0].bridge, WEIR_KIND_DEVICE);
+    ort_allocator *device = (ort_allocator *)onnx_session_stats(&model->lanes[0]).allocators[WEIR_KIND_DEVICE];
     weir_status status = WEIR_OK;
     attempt a;
     for (size_t i = 0; status == WEIR_OK && i < model->outputs.count; i++) {

@@ -14,11 +14,11 @@
 #include "replay.h"
 #include "shared.h"
 
-weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane)
+weir_onnxruntime_details onnx_session_stats(const onnx_lane *lane)
 {
-    weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details stats = WEIR_INIT(weir_onnxruntime_details);
     if (weir_onnxruntime_info(lane->bridge, &stats) != WEIR_OK)
-        stats = (weir_onnxruntime_stats){0}; /* in a forked child alone */
+        stats = (weir_onnxruntime_details){0}; /* in a forked child alone */
     return stats;
 }
 

@@ -263,6 +263,13 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
 
 /* Sums ------------------------------------------------------------------------------------------------------------- */
 
+typedef struct guard_leak_sum {
+    const weir_client *client;
+    char name[64], tag[48];
+    uint64_t blocks, bytes;
+    weir_block oldest;
+} guard_leak_sum;
+
 static int by_client_and_tag(const void *a, const void *b)
 {
     const weir_guard_leak *x = a, *y = b;
@@ -276,19 +283,19 @@ static int by_client_and_tag(const void *a, const void *b)
 
 static int most_bytes_first(const void *a, const void *b)
 {
-    const weir_guard_leak_sum *x = a, *y = b;
+    const guard_leak_sum *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return (x->oldest.generation > y->oldest.generation) - (x->oldest.generation < y->oldest.generation);
 }
 
 /* The caller frees *out. */
-static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard_leak_sum **out, size_t *count)
+static weir_status sum_up(wi_guard *guard, const weir_client *client, guard_leak_sum **out, size_t *count)
 {
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, client, &all, &found);
-    weir_guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
+    guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
     if (status == WEIR_OK && !sums)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);
     if (status == WEIR_OK)
@@ -312,23 +319,10 @@ static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard
     return status;
 }
 
-weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_t capacity, size_t *count)
-{
-    weir_guard_leak_sum *all;
-    size_t found;
-    weir_status status = sum_up(guard, NULL, &all, &found);
-    if (status == WEIR_OK)
-        copy_array(sums, capacity, all, found, sizeof *all);
-    if (count && status == WEIR_OK)
-        *count = found;
-    free(all);
-    return status;
-}
-
 void wi_guard_log_leaks(wi_resource *top, const weir_client *client)
 {
     wi_guard *guard = wi_guard_in(top);
-    weir_guard_leak_sum *all;
+    guard_leak_sum *all;
     size_t found;
     char bytes[24];
     if (!guard || sum_up(guard, client, &all, &found) != WEIR_OK)

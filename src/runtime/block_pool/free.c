@@ -243,8 +243,21 @@ static complaint complain_of(const weir_block_pool_member *member, wi_block_run 
     return block_pool_complain(member, run.first);
 }
 
-/* `taking`: which one of the first block is meant; NULL: whichever it is. */
-static weir_status give_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *taking,
+/* Whether it is the taking that is meant; of a block that cannot be given something else is wrong. */
+static bool block_pool_meant(const weir_block_pool_member *member, uint32_t index, uint32_t taking)
+{
+    return !block_pool_gives(member, index) || member->pool->takings[index] == taking;
+}
+
+static complaint block_pool_stale(const weir_block_pool_member *member, uint32_t index)
+{
+    complaint c = block_pool_complain(member, index);
+    c.status = WEIR_ERR_STALE;
+    return c;
+}
+
+/* `takings`: which one of each block is meant; NULL: whichever it is. */
+static weir_status give_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *takings,
                             weir_stream stream)
 {
     weir_block_pool *pool = member->pool;
@@ -256,9 +269,12 @@ static weir_status give_run(weir_block_pool_member *member, wi_block_run run, co
     if (waiting)
         waiting->runs[0] = run;
     wi_blocks_lock(pool);
-    if (wi_unlikely(taking && block_pool_gives(member, run.first) && pool->takings[run.first] != *taking)) {
-        wrong = block_pool_complain(member, run.first);
-        wrong.status = WEIR_ERR_STALE;
+    uint32_t meant = 0;
+    while (wi_unlikely(takings != NULL) && meant < run.count &&
+           block_pool_meant(member, run.first + meant, takings[meant]))
+        meant++;
+    if (wi_unlikely(takings && meant < run.count)) {
+        wrong = block_pool_stale(member, run.first + meant);
     } else if (wi_likely(wi_blocks_unhold(member, run))) {
         wi_blocks_put(member, &run, 1, waiting);
         if (waiting)
@@ -294,43 +310,21 @@ static inline bool give_quickly(weir_block_pool_member *member, uint32_t index, 
     return good;
 }
 
-weir_status weir_block_pool_free(weir_block_pool_member *member, uint32_t first, uint32_t count, weir_stream stream)
-{
-    if (wi_likely(give_quickly(member, first, count, stream)))
-        return WEIR_OK;
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
-    if (status != WEIR_OK)
-        return status;
-    if (count == 0 || first >= member->pool->count || count > member->pool->count - first)
-        return out_of_range(member->pool, "weir_block_pool_free", first, count);
-    return give_run(member, (wi_block_run){first, count}, NULL, stream);
-}
-
-weir_status weir_block_pool_free_named(weir_block_pool_member *member, uint32_t index, uint32_t generation,
-                                       weir_stream stream)
-{
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free_named");
-    if (status != WEIR_OK)
-        return status;
-    if (index >= member->pool->count)
-        return out_of_range(member->pool, "weir_block_pool_free_named", index, 1);
-    if (!member->pool->takings)
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "the pool %s does not number its takings: make it with WEIR_BLOCK_POOL_NAMED",
-                         member->pool->tag);
-    return give_run(member, (wi_block_run){index, 1}, &generation, stream);
-}
-
 /* Takes the held bits of all; at a bad one those before it are set again. A block that is named twice is the second
  * time one that is not held. */
-static bool unhold_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count, complaint *wrong)
+static bool unhold_many(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *takings,
+                        uint32_t count, complaint *wrong)
 {
     uint32_t i = 0;
-    while (i < count && wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
-        i++;
+    bool meant = true;
+    for (; i < count; i++) {
+        meant = !takings || block_pool_meant(member, indices[i], takings[i]);
+        if (!meant || !wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
+            break;
+    }
     if (i == count)
         return true;
-    *wrong = block_pool_complain(member, indices[i]);
+    *wrong = meant ? block_pool_complain(member, indices[i]) : block_pool_stale(member, indices[i]);
     for (uint32_t j = i; j-- > 0;) {
         wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
         if (indices[j] == indices[i])
@@ -351,24 +345,19 @@ static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi
     return found;
 }
 
-weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
-                                      weir_stream stream)
+static weir_status give_many(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *takings,
+                             uint32_t count, weir_stream stream)
 {
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free_many");
-    if (status != WEIR_OK)
-        return status;
     weir_block_pool *pool = member->pool;
-    if (!indices || count == 0)
-        return out_of_range(pool, "weir_block_pool_free_many", 0, 0);
     for (uint32_t i = 0; i < count; i++)
         if (indices[i] >= pool->count)
-            return out_of_range(pool, "weir_block_pool_free_many", indices[i], 1);
+            return out_of_range(pool, "weir_block_pool_free", indices[i], 1);
     wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
     uint32_t runs = block_pool_find_runs(indices, count, room->runs);
-    status = block_pool_fence(member, stream, 0, &waiting);
+    weir_status status = block_pool_fence(member, stream, 0, &waiting);
     if (status != WEIR_OK) {
         wi_waiting_free(room);
         return status;
@@ -376,7 +365,7 @@ weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint
     if (waiting)
         room->event = waiting->event;
     wi_blocks_lock(pool);
-    bool good = unhold_many(member, indices, count, &wrong);
+    bool good = unhold_many(member, indices, takings, count, &wrong);
     if (good) {
         wi_blocks_put(member, room->runs, runs, waiting ? room : NULL);
         (void)wi_blocks_reap(pool, &done);
@@ -387,4 +376,38 @@ weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint
     wi_waiting_free(done);
     wi_waiting_free(waiting);
     return good ? WEIR_OK : block_pool_say(member, &wrong);
+}
+
+/* What is wrong with a free, whatever the blocks are. */
+static weir_status block_pool_check_free(const weir_block_pool_member *member, const uint32_t *indices, bool named,
+                                         uint32_t count, uint32_t flags)
+{
+    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
+    if (status != WEIR_OK)
+        return status;
+    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_free: %#x has flags other than WEIR_BLOCK_POOL_RUN", flags);
+    if (!indices || count == 0)
+        return out_of_range(member->pool, "weir_block_pool_free", 0, 0);
+    if (named && !member->pool->takings)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "the pool %s does not number its takings: make it with WEIR_BLOCK_POOL_NAMED",
+                         member->pool->tag);
+    return WEIR_OK;
+}
+
+weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                 uint32_t count, uint32_t flags, weir_stream stream)
+{
+    if (wi_likely(indices && !generations && flags == 0 && give_quickly(member, indices[0], count, stream)))
+        return WEIR_OK;
+    weir_status status = block_pool_check_free(member, indices, generations != NULL, count, flags);
+    if (status != WEIR_OK)
+        return status;
+    if (count > 1 && !flags)
+        return give_many(member, indices, generations, count, stream);
+    uint32_t first = indices[0];
+    if (first >= member->pool->count || count > member->pool->count - first)
+        return out_of_range(member->pool, "weir_block_pool_free", first, count);
+    return give_run(member, (wi_block_run){first, count}, generations, stream);
 }

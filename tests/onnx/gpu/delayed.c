@@ -44,8 +44,8 @@ static void to_device(const bed *b, weir_client *client, question *q)
 {
     for (size_t i = 0; i < q->count; i++) {
         void *there;
-        must(weir_alloc_copy(client, q->inputs[i].data, q->inputs[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there),
-             b->device);
+        must(weir_alloc(client, q->inputs[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there), b->device);
+        must(weir_copy(b->runtime, there, q->inputs[i].data, q->inputs[i].bytes, WEIR_STREAM_HOST), b->device);
         free(q->inputs[i].data);
         q->inputs[i].data = there;
         q->inputs[i].on_device = true;
