@@ -1,12 +1,11 @@
-/* weir/base.h: what every other header needs: version, visibility, statuses, the log, options, versions, kinds of memory,
- * element types.
+/* weir/base.h: what every other header needs: version, visibility, statuses, the log, options, versions, kinds of
+ * memory, element types.
  *
- * All structures that callers fill or receive begin with a member `struct_size`. The caller sets it to sizeof the structure
- * as it was compiled. libweir reads and writes only that much, so programs built against an older header keep working. What
- * a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED, because an option is obeyed
- * or refused, never dropped. A struct_size that is not set, or that no header ever had, is WEIR_ERR_INVALID.
- * Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
- */
+ * All structures that callers fill or receive begin with a member `struct_size`. The caller sets it to sizeof the
+ * structure as it was compiled. libweir reads and writes only that much, so programs built against an older header keep
+ * working. What a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED,
+ * because an option is obeyed or refused, never dropped. A struct_size that is not set, or that no header ever had, is
+ * WEIR_ERR_INVALID. Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";` */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
 
@@ -139,7 +138,8 @@ typedef struct weir_option {
 WEIR_API WEIR_NODISCARD weir_status weir_option_info(const char *name, size_t index, weir_option *out);
 
 /* Gives an option a value from now on; NULL takes the given value back. WEIR_ERR_INVALID says what values are taken,
- * and leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that runtime. */
+ * and leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that
+ * runtime. */
 WEIR_API WEIR_NODISCARD weir_status weir_option_set(const char *name, const char *value);
 
 /* Writes "980 MiB", "1.5 GiB", "512 B" into `text` (24 bytes are enough, always terminated) and returns it. Exact where
@@ -215,13 +215,13 @@ typedef struct weir_tensor {
     int64_t shape[WEIR_MAX_RANK];
     void *data; /* memory the CPU can address, unless: */
     size_t bytes;
-    bool
-        on_device; /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed
-                       in the order of the engine's stream, so uses on others are declared (weir/uses.h) */
+    /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed in the
+     * order of the engine's stream, so uses on others are declared (weir/uses.h) */
+    bool on_device;
 } weir_tensor;
 
-/* Bytes a dense tensor of this type and shape takes; of rank 0 those of one element. WEIR_ERR_INVALID for a negative dimension, a rank above
- * WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
+/* Bytes a dense tensor of this type and shape takes; of rank 0 those of one element. WEIR_ERR_INVALID for a negative
+ * dimension, a rank above WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
 WEIR_API WEIR_NODISCARD weir_status weir_tensor_bytes(weir_type type, uint32_t rank, const int64_t *shape,
                                                       size_t *bytes);
 

@@ -30,8 +30,8 @@ typedef struct weir_block_pool_member weir_block_pool_member;
 #define WEIR_BLOCK_POOL_NONE UINT32_MAX
 
 enum {
-    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the taker's stream
-     * before the taker's work there: nobody reads what another left behind. */
+    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the taker's
+     * stream before the taker's work there: nobody reads what another left behind. */
     WEIR_BLOCK_POOL_CLEAR = 1u << 16,
     /* Takings are numbered, for frees by generation. Costs 4 bytes of host memory a block. */
     WEIR_BLOCK_POOL_NAMED = 1u << 17,
@@ -80,11 +80,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_po
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes `count` blocks, wherever they are, and writes their indices: all of them, or none. With WEIR_BLOCK_POOL_RUN they
- * are in a row, and *indices gets the first. WEIR_ERR_OUT_OF_MEMORY when too few are free or the cap is reached; the
- * detail names the member, its cap, and what is free, held and pending, or the longest free run when enough blocks are
- * free but not in a row. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks that
- * would do. The indices, or the first of a run, are WEIR_BLOCK_POOL_NONE then.
+/* Takes `count` blocks, wherever they are, and writes their indices: all of them, or none. With WEIR_BLOCK_POOL_RUN
+ * they are in a row, and *indices gets the first. WEIR_ERR_OUT_OF_MEMORY when too few are free or the cap is reached;
+ * the detail names the member, its cap, and what is free, held and pending, or the longest free run when enough blocks
+ * are free but not in a row. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks
+ * that would do. The indices, or the first of a run, are WEIR_BLOCK_POOL_NONE then.
  *
  * Which blocks they are is the pool's choice: one fills up gaps between held blocks, the shortest gaps first, and lower
  * indices before higher ones. Up to 64 blocks a run is found in constant time, best fit by words of 64 blocks; longer

@@ -168,12 +168,13 @@ typedef struct weir_engine {
 
     /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */
     weir_status (*probe)(weir_engine_probe *out);
-    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. Since 2 it is asked
-     * without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of. WEIR_ERR_INVALID is for
-     * settings, WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for the file. */
+    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. Since 2 it
+     * is asked without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of.
+     * WEIR_ERR_INVALID is for settings, WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for the file. */
     weir_status (*plan)(const weir_engine_load *load, weir_engine_plan *out);
-    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_ERR_CORRUPT for a file that
-     * is not well-formed, WEIR_ERR_UNSUPPORTED for what it cannot run, WEIR_ERR_OUT_OF_MEMORY with the refusal set. */
+    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_ERR_CORRUPT for a
+     * file that is not well-formed, WEIR_ERR_UNSUPPORTED for what it cannot run, WEIR_ERR_OUT_OF_MEMORY with the
+     * refusal set. */
     weir_status (*load)(const weir_engine_load *load, weir_engine_model **out);
     /* Runs it once. Inputs by name, in any order; WEIR_ERR_INVALID names a missing, unknown or ill-shaped one. */
     weir_status (*infer)(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
@@ -182,10 +183,11 @@ typedef struct weir_engine {
                                 void *user, weir_outputs *out);
     /* Gives the results of one run back. */
     void (*release_outputs)(weir_engine_model *model, weir_outputs *outputs);
-    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_ERR_CANCELLED. A run
-     * that has not begun or has ended is not affected: WEIR_ERR_NOT_FOUND. */
+    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_ERR_CANCELLED.
+     * A run that has not begun or has ended is not affected: WEIR_ERR_NOT_FOUND. */
     weir_status (*cancel)(weir_engine_model *model, uint64_t id);
-    /* Optional. Runs several inferences together; out[i] belongs to inferences[i], and statuses[i] tells how it went. */
+    /* Optional. Runs several inferences together; out[i] belongs to inferences[i], and statuses[i] tells how it
+     * went. */
     weir_status (*batch)(weir_engine_model *model, const weir_inference *inferences, size_t count, weir_outputs *out,
                          weir_status *statuses);
     /* Optional. Does what the first run would have to do otherwise. */
@@ -203,8 +205,8 @@ typedef struct weir_engine {
     weir_status (*info)(weir_engine_model *model, weir_model_details *out);
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
-    /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from 0;
-     * WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
+    /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from
+     * 0; WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
     weir_status (*provider)(size_t index, weir_engine_provider *out);
 } weir_engine;
 

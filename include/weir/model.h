@@ -33,8 +33,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const we
  * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
-/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED.
- * Outputs are to be released before the model is unloaded. */
+/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional
+ * ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is unloaded. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
                                                      weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
@@ -49,8 +49,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_info(weir_model *model, weir_model_details *out);
 
-/* The model's account; valid until the model is unloaded, or, of one that weir_model_create_chosen made, until it moves:
- * NULL while that is on no device. */
+/* The model's account; valid until the model is unloaded, or, of one that weir_model_create_chosen made, until it
+ * moves: NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -61,16 +61,17 @@ WEIR_API weir_client *weir_model_client(const weir_model *model);
  * tries the accepted candidates by rank. A model that it made is used by the functions above as any other.
  * What happens when a run fails:
  *
- *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says
- *     that it is not healthy: the request is made on the next candidates, each loaded for it. The first that answers takes the
- *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
- *     candidate's device lacks the memory for both, the one before is unloaded first.
- *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
- *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
- *     request cost a model its place, nor is a broken engine the end of it.
- *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
- *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
- *     detail.
+ *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has
+ *     answered nothing yet or says that it is not healthy: the request is made on the next candidates, each loaded for
+ *     it. The first that answers takes the model over. If none does, the request has failed as it first did, and the
+ *     model is where it was. Where the next candidate's device lacks the memory for both, the one before is unloaded
+ *     first.
+ *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other
+ *     candidate answers, the request is made on the same one loaded anew, which takes the model over if it answers. So
+ *     neither does one bad request cost a model its place, nor is a broken engine the end of it.
+ *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of
+ *     a lost device are passed over. Where none is left, this and all later requests fail, with every candidate and its
+ *     reason in the detail.
  *   - Anything else would be the same elsewhere: the request has failed.
  *
  * A request is answered or has failed once. It is not made again after a piece of its answer was handed out. One
@@ -118,9 +119,9 @@ typedef struct weir_record {
     const weir_attempt *attempts; /* in order */
     size_t attempt_count;
     bool on_cpu_unasked; /* it runs on the processor as the last resort */
-    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the first
-     * and the newest are; of those made since the model is on no device, the first. So a record has an end, however long the
-     * model lives. */
+    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the
+     * first and the newest are; of those made since the model is on no device, the first. So a record has an end,
+     * however long the model lives. */
     size_t left_out;
 } weir_record;
 
@@ -128,14 +129,14 @@ typedef struct weir_opening_options {
     size_t struct_size;
     const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
     bool no_fallback;                  /* the first accepted candidate or none, also later */
-    bool
-        first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an
-                      engine that has no warm_up has its first run with the first request, and the record says "load" till then */
+    /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an engine that
+     * has no warm_up has its first run with the first request, and the record says "load" till then */
+    bool first_run;
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
-    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves to a
-     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as
-     * long as the model lives; they may call weir, but not this model. */
+    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves
+     * to a processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may
+     * be called as long as the model lives; they may call weir, but not this model. */
     void (*notice)(const char *text, void *user);
     void *user;
 } weir_opening_options;

@@ -58,13 +58,13 @@ typedef struct weir_onnxruntime_options {
     uint32_t version;         /* and the version it was asked for: ORT_API_VERSION, WEIR_ONNXRUNTIME_OLDEST or more */
     struct OrtEnv *env;
     weir_client *client; /* who is charged, of a runtime of host or cuda */
-    weir_block_pool_member
-        *blocks;        /* NULL: the client's runtime serves. Else device memory is taken from this member's pool
-                                   in runs of blocks; the member is the client's, and its blocks are multiples of 256 bytes */
+    /* NULL: the client's runtime serves. Else device memory is taken from this member's pool in runs of blocks; the
+     * member is the client's, and its blocks are multiples of 256 bytes */
+    weir_block_pool_member *blocks;
     weir_stream stream; /* of the sessions; WEIR_STREAM_HOST: weir knows none */
 } weir_onnxruntime_options;
 
-/* One client for a device ------------------------------------------------------------------------------------------- */
+/* One client for a device ------------------------------------------------------------------------------------------ */
 
 /* Makes the client serve the environment's sessions on the client's device. The same options again: WEIR_OK, and
  * nothing changes. The environment is pinned: it lives at least until weir_onnxruntime_unregister. Errors, each of
@@ -79,8 +79,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_register(const weir_onnxrun
 
 /* The bridge that is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that was
  * entered has its place; NULL if there is none. env NULL: with any environment. weir_onnxruntime_info tells its client,
- * so that another engine joins the same account or the same runtime. Valid until it is unregistered. Waits while another
- * thread is between enter and leave. */
+ * so that another engine joins the same account or the same runtime. Valid until it is unregistered. Waits while
+ * another thread is between enter and leave. */
 WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const char *device);
 
 /* Ends it and gives everything back: later sessions get what they would without weir. WEIR_ERR_BUSY while blocks are
@@ -89,7 +89,7 @@ WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env,
  * WEIR_ERR_NOT_FOUND names the device. An allocator that somebody else put in its place meanwhile stays. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *device);
 
-/* A client for each session ----------------------------------------------------------------------------------------- */
+/* A client for each session ---------------------------------------------------------------------------------------- */
 
 /* Makes a bridge. Errors as for weir_onnxruntime_register, but for conflicts. The environment is pinned until the
  * close. */
@@ -125,7 +125,8 @@ typedef struct weir_onnxruntime_details {
     uint64_t refused;   /* requests that were refused */
     weir_client *client;
     /* The OrtAllocators themselves, to be called or passed on, as to CreateTensorAsOrtValue, by kind of memory: of
-     * WEIR_KIND_DEVICE and WEIR_KIND_PINNED; NULL for a kind that the bridge has not. They live as long as the bridge. */
+     * WEIR_KIND_DEVICE and WEIR_KIND_PINNED; NULL for a kind that the bridge has not. They live as long as the
+     * bridge. */
     struct OrtAllocator *allocators[WEIR_KIND_MOST];
 } weir_onnxruntime_details;
 

@@ -1,5 +1,5 @@
-/* weir/plan.h: static plans: buffers whose lifetimes are known beforehand, the offsets that fit them into one arena, and
- * buffers from the nodes of a graph.
+/* weir/plan.h: static plans: buffers whose lifetimes are known beforehand, the offsets that fit them into one arena,
+ * and buffers from the nodes of a graph.
  *
  * Time is counted in steps from 0, in the one order in which the program's pieces of work run (its *serial
  * schedule*): a buffer is live in the steps begin … end - 1, so `begin` is the step that first writes it and `end` is
@@ -156,8 +156,8 @@ typedef struct weir_plan_options {
     uint64_t effort;    /* steps of the search at the most; 0: 4 million, some ten seconds */
     uint64_t enough; /* ends it when no kind's arena is larger: what there is room for; 0: the optimum is looked for */
     double seconds;  /* ends the planning with the best plan so far; 0: no limit */
-    /* Called on the calling thread some ten times a second while planning goes on (NULL: nobody); false ends it with the
-     * best plan so far. */
+    /* Called on the calling thread some ten times a second while planning goes on (NULL: nobody); false ends it with
+     * the best plan so far. */
     bool (*progress)(const weir_plan_progress *progress, void *user);
     void *user;
 } weir_plan_options;
@@ -225,7 +225,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan *
  *
  * Each node's result is one buffer; a node runs in the step of its number among those that do (further results of a
  * node have its step). Which results share storage:
- *   - a reshape, a cast to the same type and a slice of the first axis are views of their input, and take no step's work;
+ *   - a reshape, a cast to the same type and a slice of the first axis are views of their input, and take no step's
+ *     work;
  *   - a cast to another type has storage of its own, unless `cast_views` is asked for and the size is the same;
  *   - a computation may name one input over which it can write.
  * Inputs, parameters and constants of the graph and what is marked as an output live as told in weir_node_kind. */
@@ -260,9 +261,9 @@ typedef struct weir_node_rules {
     size_t struct_size;
     bool cast_views; /* a cast to a type of the same size is a view */
     /* As the planner that this one descends from: every result takes four bytes an element, whatever its type; every
-     * reshape and every cast shares its first input's slot, whatever the size; a narrow has a slot of its own. Planned with
-     * WEIR_PLAN_BUMP and an alignment of 16, slots are byte for byte where that planner puts them; what has no bytes has
-     * no place. */
+     * reshape and every cast shares its first input's slot, whatever the size; a narrow has a slot of its own. Planned
+     * with WEIR_PLAN_BUMP and an alignment of 16, slots are byte for byte where that planner puts them; what has no
+     * bytes has no place. */
     bool uniform;
 } weir_node_rules;
 

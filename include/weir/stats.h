@@ -4,10 +4,10 @@
  *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
  *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
  * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
- * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
- * the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
- * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver
- * has given out, and never exceeds the budget. Bytes, all of them. */
+ * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client
+ * on the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
+ * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver has
+ * given out, and never exceeds the budget. Bytes, all of them. */
 #ifndef WEIR_STATS_H
 #define WEIR_STATS_H
 
@@ -46,8 +46,8 @@ typedef struct weir_stats {
     uint64_t driver_calls; /* calls that create, destroy, map or unmap physical memory */
     uint32_t clients;
     uint64_t failed_frees; /* times that the driver refused to take back what was freed; it is tried again */
-    /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a moment
-     * before the rest. */
+    /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a
+     * moment before the rest. */
     uint64_t ordered;
     uint64_t created;       /* chunks of physical memory ever made, */
     uint64_t moved;         /* moved to where a block wanted memory, */
@@ -57,8 +57,9 @@ typedef struct weir_stats {
     uint64_t emptied;       /* thread-cached bytes that were given up for requests which needed them */
     /* Blocks by the highest rung that led to them; invariant: hits and these add up to allocations. */
     uint64_t ladder[WEIR_RUNG_MOST];
-    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
-     * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
+    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by
+     * another one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it
+     * came behind. */
     uint64_t lent_clients, lent_streams;
     uint64_t misses;    /* the other allocations */
     uint64_t lost_tags; /* in the process: times that a tag was not kept; weir/memory.h */
@@ -85,8 +86,8 @@ typedef struct weir_client_stats {
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
  * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in
  * clients[0].struct_size; `count` (may be NULL) gets how many there are. Exact at every moment: no state is counted
- * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is thread-cached; where several
- * do, a peak may be off by no more than the client's thread-cached bytes at that moment. Any thread. */
+ * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is thread-cached; where
+ * several do, a peak may be off by no more than the client's thread-cached bytes at that moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
@@ -110,8 +111,8 @@ typedef struct weir_memory_stats {
     weir_gauge requested_bytes; /* of live blocks, as their users asked: allocated - requested is lost to rounding */
     weir_gauge
         reserved_bytes; /* held: physical memory that the driver gave; what was asked of it in vain comes and goes */
-    /* Not in blocks, in segments that hold some and so cannot be given back: free, for whomever. Of `mapped` and `segments`;
-     * 0 with other resources, which do not split. */
+    /* Not in blocks, in segments that hold some and so cannot be given back: free, for whomever. Of `mapped` and
+     * `segments`; 0 with other resources, which do not split. */
     weir_gauge inactive_split_bytes;
     weir_gauge allocation; /* live blocks */
     weir_gauge segment;    /* segments (weir_layout_walk), without what the pool of `async` keeps */

@@ -1,4 +1,5 @@
-/* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their pools.
+/* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their
+ * pools.
  *
  * A stream is an id that carries its runtime, its place and its generation: a stale or foreign one is answered with
  * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does
@@ -124,11 +125,11 @@ typedef struct weir_capture_pool weir_capture_pool;
 WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **out);
 
 /* Between weir_capture_begin with the pool and weir_capture_end the client's allocations of device memory on the stream
- * are of the graph's pool. Blocks of the pool may be freed on the stream meanwhile, behind all that was captured so far;
- * other blocks may not. A request with a reservation is met with new memory. Other clients' allocations, and those on
- * other streams that join the capture, are as in any capture. begin is WEIR_ERR_BUSY besides while another capture for
- * the pool has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime; end also works where the stream has
- * gone meanwhile. */
+ * are of the graph's pool. Blocks of the pool may be freed on the stream meanwhile, behind all that was captured so
+ * far; other blocks may not. A request with a reservation is met with new memory. Other clients' allocations, and those
+ * on other streams that join the capture, are as in any capture. begin is WEIR_ERR_BUSY besides while another capture
+ * for the pool has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime; end also works where the stream
+ * has gone meanwhile. */
 
 /* What was captured will not be launched again, and its last launches are done when the work is that is on `stream`
  * now (WEIR_STREAM_HOST: are done). What the pool holds goes back in that order, and behind the uses that were

@@ -22,9 +22,9 @@ typedef struct weir_arena_pool weir_arena_pool;
 typedef struct weir_arena_pool_options {
     size_t struct_size;
     uint64_t cap; /* of kept bytes; 0: an eighth of the runtime's budget as it is at the first get */
-    uint32_t
-        waste; /* a block may be longer than what is asked for by so many percent of that; 0: 25, half the step of sizes by
-                       powers of two, on average */
+    /* a block may be longer than what is asked for by so many percent of that; 0: 25, half the step of sizes by powers
+     * of two, on average */
+    uint32_t waste;
     int priority; /* of the pressure callback */
 } weir_arena_pool_options;
 
@@ -186,11 +186,11 @@ typedef struct weir_arena_options {
     const char *tag;         /* how reports call it and what it allocates; copied, cut at 47 bytes; NULL: "arena" */
 } weir_arena_options;
 
-/* Opens an arena and allocates its memory: of each kind as much as the longest plan has (weir_plan_details.arena_of), or
- * the `room`, rounded up to 256, unless the pool hands it a longer block. Errors: WEIR_ERR_INVALID (no plan and no room, a pool or parameters of
- * another runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any device), WEIR_ERR_CORRUPT
- * (weir_plan_check refuses a plan), WEIR_ERR_OUT_OF_MEMORY and the others of weir_alloc_with; WEIR_ERR_SYSTEM,
- * WEIR_ERR_FORKED. Any thread. */
+/* Opens an arena and allocates its memory: of each kind as much as the longest plan has (weir_plan_details.arena_of),
+ * or the `room`, rounded up to 256, unless the pool hands it a longer block. Errors: WEIR_ERR_INVALID (no plan and no
+ * room, a pool or parameters of another runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any
+ * device), WEIR_ERR_CORRUPT (weir_plan_check refuses a plan), WEIR_ERR_OUT_OF_MEMORY and the others of weir_alloc_with;
+ * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_create(weir_client *client, const weir_arena_options *options,
                                                       weir_arena **out);
 
@@ -216,9 +216,10 @@ typedef struct weir_arena_tensor {
     uint64_t length; /* of the slot: the most that it may have */
     uint64_t offset; /* of the slot in the block of its kind */
     weir_kind kind;
-    /* (The last member, so that both structures can grow.) Its parameter, if the arena's store has one: of its own name; or, where it looks at bytes of a persistent tensor with a
-     * parameter of that name, the elements there (which have parameter.bytes of another type, and the same name). It comes before
-     * the slot, and may have been added after the plan was made. type WEIR_TYPE_NONE: there is none. */
+    /* (The last member, so that both structures can grow.) Its parameter, if the arena's store has one: of its own
+     * name; or, where it looks at bytes of a persistent tensor with a parameter of that name, the elements there (which
+     * have parameter.bytes of another type, and the same name). It comes before the slot, and may have been added after
+     * the plan was made. type WEIR_TYPE_NONE: there is none. */
     weir_parameter parameter;
 } weir_arena_tensor;
 

@@ -79,7 +79,7 @@ static weir_status choose_stack(const weir_runtime_options *options, char *text,
     return status;
 }
 
-weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
+static weir_status make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
 {
     weir_status status = wi_stack_create(text, driver, device, out);
     if (status != WEIR_OK || wi_budget_attach(*out))
@@ -89,28 +89,23 @@ weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, co
     return weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
 }
 
-/* Opens the device and makes the resource, as far as they are not given. */
-static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts)
+/* Opens the device and makes the resource and the streams. */
+static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options)
 {
     uint64_t budget = 0;
-    weir_status status = WEIR_OK;
-    if (parts->text)
-        snprintf(runtime->stack, sizeof runtime->stack, "%s", parts->text);
-    else
-        status = choose_stack(options, runtime->stack, sizeof runtime->stack);
-    runtime->device = parts->device;
-    runtime->resource = parts->resource;
-    if (status == WEIR_OK && !runtime->device)
+    weir_status status = choose_stack(options, runtime->stack, sizeof runtime->stack);
+    if (status == WEIR_OK)
         status = runtime->driver->open(runtime->ordinal, &runtime->device);
     if (status != WEIR_OK)
         return status;
     status = runtime_choose_budget(runtime, options, &budget);
-    if (status == WEIR_OK && !runtime->resource)
-        status = wi_runtime_make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
+    if (status == WEIR_OK)
+        status = wi_streams_make(&runtime->streams, runtime->driver, runtime->device, options->streams);
+    if (status == WEIR_OK)
+        status = make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
     if (status != WEIR_OK) {
-        if (!parts->device)
-            runtime->driver->close(runtime->device);
+        wi_streams_unmake(&runtime->streams, runtime->driver, runtime->device);
+        runtime->driver->close(runtime->device);
         return status;
     }
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
@@ -131,8 +126,8 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
 }
 
 /* A runtime that runs and is in the list, or nothing. With the device's lock held. */
-static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                const wi_runtime_parts *parts, bool shared, weir_runtime **out)
+static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options, bool shared,
+                                weir_runtime **out)
 {
     weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
@@ -141,14 +136,13 @@ static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir
     runtime->ordinal = ordinal;
     runtime->shared = shared;
     runtime->driver = driver;
-    runtime->parts = parts->of;
-    weir_status status = wi_streams_init(&runtime->streams, parts->streams, parts->stream_count);
+    weir_status status = wi_streams_init(&runtime->streams);
     if (status != WEIR_OK) {
         free(runtime);
         return status;
     }
     status = wi_kinds_init(runtime, options->host);
-    if (status == WEIR_OK && (status = runtime_start(runtime, options, parts)) != WEIR_OK)
+    if (status == WEIR_OK && (status = runtime_start(runtime, options)) != WEIR_OK)
         wi_kinds_destroy(runtime);
     if (status != WEIR_OK) {
         wi_streams_end(&runtime->streams);
@@ -200,6 +194,9 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    if (given.streams)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_runtime_get: the streams of a process's runtime are made when they are acquired");
     if (given.host && !given.host->shared)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_runtime_get: the process's runtimes use the process's host, not an owned one");
@@ -215,7 +212,7 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
         if (made)
-            status = runtime_make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
+            status = runtime_make(driver, ordinal, &given, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(lock);
@@ -229,23 +226,17 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     return status;
 }
 
-weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts, weir_runtime **out)
+weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                   weir_runtime **out)
 {
     wi_watch_forks();
     pthread_mutex_t *lock = start_lock_of(driver, ordinal);
     pthread_mutex_lock(lock);
-    weir_status status = runtime_make(driver, ordinal, options, parts, false, out);
+    weir_status status = runtime_make(driver, ordinal, options, false, out);
     pthread_mutex_unlock(lock);
     if (status == WEIR_OK)
         wi_recorder_start(*out);
     return status;
-}
-
-weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                   weir_runtime **out)
-{
-    return wi_runtime_create_of(driver, ordinal, options, &(wi_runtime_parts){0}, out);
 }
 
 weir_status weir_runtime_create(const char *device, const weir_runtime_options *options, weir_runtime **out)
@@ -292,9 +283,6 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (guests > 0)
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
                          guests);
-    status = wi_parts_check_end(runtime);
-    if (status != WEIR_OK)
-        return status;
     runtime_unlist(runtime);
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
@@ -305,7 +293,6 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_pending_destroy(&runtime->pending);
     runtime->driver->close(runtime->device);
     wi_ledger_destroy(&runtime->ledger);
-    wi_parts_end(&runtime->parts);
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;
         runtime->closed_first = client->next_closed;

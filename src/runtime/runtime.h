@@ -11,7 +11,6 @@
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
-#include <weir/experimental/compose.h>
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */
@@ -60,7 +59,6 @@ struct weir_runtime {
     wi_streams streams;
     wi_tcaches caches;          /* over `resource` */
     char stack[WI_STACK_BYTES]; /* of resources, as it was given */
-    weir_parts parts;           /* which it was composed of, and which end with it */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;
@@ -72,29 +70,8 @@ struct weir_runtime {
 weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                    weir_runtime **out);
 
-/* The parts of a composed runtime; all members may be 0. */
-typedef struct wi_runtime_parts {
-    wi_device *device;
-    wi_resource *resource; /* with a budget, and attached to no ledger */
-    const char *text;      /* the resource's */
-    void *const *streams;
-    uint32_t stream_count;
-    weir_parts of;
-} wi_runtime_parts;
-
-/* The same from existing parts, which stay the caller's on failure. */
-weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts, weir_runtime **out);
 /* Writes WI_NAME_BYTES: "host", "cuda:0". */
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
-/* A stack with one budget. */
-weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
-/* weir_device_create over a driver that need not be in the list. */
-weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
-/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its
- * parts. */
-weir_status wi_parts_check_end(const weir_runtime *runtime);
-void wi_parts_end(const weir_parts *parts);
 
 /* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
 const char *wi_runtime_device(const weir_runtime *runtime);

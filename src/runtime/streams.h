@@ -52,9 +52,13 @@ typedef struct wi_streams {
 
 /* `made`: the driver's streams that acquires are limited to; count 0: there is no such limit. WEIR_ERR_BUSY when all
  * numbers are those of runtimes. */
-weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
+weir_status wi_streams_init(wi_streams *streams);
 /* Undoes that; the streams stay the driver's. */
 void wi_streams_end(wi_streams *streams);
+/* Makes all own streams that there will be; of 0 none, and they are made on demand. On failure those that were made are
+ * idle, for the other one to destroy. */
+weir_status wi_streams_make(wi_streams *streams, const wi_driver *driver, wi_device *device, uint32_t count);
+void wi_streams_unmake(wi_streams *streams, const wi_driver *driver, wi_device *device);
 /* Nobody has any more: destroys the idle ones besides. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 
