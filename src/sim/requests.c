@@ -139,6 +139,7 @@ void run_capture(world *w, const step *s)
         oracle_capturing(w->oracle, world_number(w, stream));
     if (w->captured[stream]) {
         wi_sim_capture(w->device, w->native[stream], false);
+        w->captures_ended++;
         w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream], NULL), WEIR_OK);
     } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream], NULL), WEIR_OK)) {
         wi_sim_capture(w->device, w->native[stream], true);

@@ -36,8 +36,8 @@ typedef struct ladder {
     uint64_t deadline; /* 0: not climbed yet */
     uint64_t pause;
     unsigned emptied, passed,
-        looks;         /* how often each was tried: thread-cached blocks, what has passed, what others have released */
-    uint64_t released; /* how much all threads had released when this one last looked */
+        looks; /* how often each was tried: thread-cached blocks, what has passed, what others have released */
+    uint64_t freed, released; /* what all threads had freed, and released to all streams, when this one last looked */
     wi_pressure_turn turn;
 } ladder;
 
@@ -59,12 +59,13 @@ static bool budget_once_more(const ladder *l, unsigned *tries)
     return before < LOOKS_AT_ONCE || (before < MOST_LOOKS && wi_now() < l->deadline);
 }
 
-/* What this thread looked for in vain, another one may have released between the shortage and the look. */
+/* What this thread looked for in vain, another one may have freed between the shortage and the look. */
 static bool others_have_released(ladder *l)
 {
-    uint64_t released = wi_members_released(ledger_of(l));
-    bool more = released != l->released;
+    uint64_t released = wi_members_released(ledger_of(l)), freed = wi_ledger_freed(ledger_of(l));
+    bool more = released != l->released || freed != l->freed;
     l->released = released;
+    l->freed = freed;
     return more && budget_once_more(l, &l->looks);
 }
 
@@ -220,8 +221,12 @@ static void budget_blame(const ladder *l, wi_shortage *shortage)
 
 static ladder budget_begin(budget *b, wi_account *account, const wi_request *request, bool may_wait)
 {
-    return (ladder){
-        .budget = b, .account = account, .request = request, .may_wait = may_wait, .turn = wi_pressure_begin};
+    return (ladder){.budget = b,
+                    .account = account,
+                    .request = request,
+                    .may_wait = may_wait,
+                    .freed = wi_ledger_freed(b->resource.ledger),
+                    .turn = wi_pressure_begin};
 }
 
 /* alignment 0: the bytes need not be in one piece. */

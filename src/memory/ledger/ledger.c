@@ -79,12 +79,19 @@ void wi_ledger_destroy(wi_ledger *ledger)
     pthread_mutex_destroy(&ledger->lock);
 }
 
+/* With the lock held, so that no other thread adds meanwhile. */
+static void ledger_freed(wi_ledger *ledger, uint64_t bytes)
+{
+    uint64_t before = atomic_load_explicit(&ledger->freed, memory_order_relaxed);
+    atomic_store_explicit(&ledger->freed, before + bytes, memory_order_relaxed);
+}
+
 /* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which
  * makes "add the negative" right. */
 static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
 {
     uint64_t before = ledger_commitment(account), more = live + pending + promised;
-    ledger->freed += (int64_t)more < 0 ? -more : 0;
+    ledger_freed(ledger, (int64_t)more < 0 ? -more : 0);
     account->live += live;
     account->pending += pending;
     account->promised += promised;
@@ -270,14 +277,6 @@ uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account)
     uint64_t left = account->open ? wi_min(under_maximum, ledger->budget - ledger->committed + owed) : 0;
     ledger_leave(ledger);
     return left;
-}
-
-uint64_t wi_ledger_freed(wi_ledger *ledger)
-{
-    ledger_enter(ledger);
-    uint64_t freed = ledger->freed;
-    ledger_leave(ledger);
-    return freed;
 }
 
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)
@@ -565,7 +564,7 @@ void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
     ledger_enter(ledger);
     ledger->held -= bytes;
     ledger->spare -= bytes;
-    ledger->freed += bytes;
+    ledger_freed(ledger, bytes);
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
         ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);

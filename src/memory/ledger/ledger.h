@@ -85,7 +85,7 @@ typedef struct wi_ledger {
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* chunks; and blocks for which some were moved */
     uint64_t emptied;                 /* thread-cached bytes that were freed for a request */
-    uint64_t freed;                   /* bytes that an account used and uses no more, or that went back to the driver */
+    atomic_uint_fast64_t freed;       /* bytes that an account used and uses no more, or that the driver has back */
     uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by the rung that served them */
     uint64_t lent_clients, lent_streams;
     weir_memory_stats gauges;                 /* without the deltas of threads */
@@ -120,9 +120,12 @@ uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
 /* How many bytes a new account could have if nothing were thread-cached: the budget less what others use or are
  * guaranteed. *idle: held bytes that nobody uses. */
 uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle);
-/* How many bytes, so far, have come to be free to claim or to hold. A request that finds none looks again if there are
- * more by then. */
-uint64_t wi_ledger_freed(wi_ledger *ledger);
+/* How many bytes, so far, have come to be free to claim or to hold. Needs no lock: a request reads it before it claims,
+ * and claims again if there are more by then. */
+static inline uint64_t wi_ledger_freed(const wi_ledger *ledger)
+{
+    return atomic_load_explicit(&ledger->freed, memory_order_relaxed);
+}
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
 /* The same by serial number, when the record may soon serve another account. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);

@@ -53,7 +53,7 @@ uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole)
 
 uint64_t wi_members_released(wi_ledger *ledger)
 {
-    uint64_t bytes = wi_ledger_freed(ledger);
+    uint64_t bytes = 0;
     for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
         bytes += h->base->table->released ? h->base->table->released(h->base) : 0;
     return bytes;

@@ -24,7 +24,7 @@ void wi_members_remove(wi_member *member);
 /* The calls of deferred.h for all members. `whole`: a list that is reaped completely, or NULL. */
 uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole);
 bool wi_members_drain(wi_ledger *ledger);
-/* How many bytes, so far, have come to be free to claim or to hold, or for any stream to use. */
+/* How many bytes that were freed in the order of a stream any stream may use, so far. */
 uint64_t wi_members_released(wi_ledger *ledger);
 /* All but `whole`. */
 void wi_members_finish(wi_ledger *ledger, const wi_pending *whole);
