@@ -118,7 +118,9 @@ static inline weir_client *registered_client(const struct OrtEnv *env, const cha
 static inline struct OrtAllocator *bridge_allocator(weir_onnxruntime *of, weir_kind kind)
 {
     weir_onnxruntime_details details = WEIR_INIT(weir_onnxruntime_details);
-    return weir_onnxruntime_info(of, &details) == WEIR_OK ? details.allocators[kind] : NULL;
+    if (weir_onnxruntime_info(of, &details) != WEIR_OK)
+        abort();
+    return details.allocators[kind];
 }
 
 /* Of the engine that the model is on. */

@@ -138,11 +138,39 @@ static void a_name_outlives_no_taking(void **state)
     ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_not_equal(d.generation, first);
     fails(WEIR_ERR_INVALID, weir_block_pool_free(m, &(uint32_t){4}, &(uint32_t){d.generation}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(m, NULL, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(m, &index, NULL, 1, WEIR_BLOCK_POOL_NAMED, WEIR_STREAM_HOST));
     ok(weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){d.generation}, 1, 0, WEIR_STREAM_HOST));
     fails(WEIR_ERR_UNSUPPORTED, weir_block_pool_free(p, &(uint32_t){take(p)}, &(uint32_t){1}, 1, 0, WEIR_STREAM_HOST));
     give(p, 0, 1);
     ok(weir_block_pool_destroy(pool));
     ok(weir_block_pool_destroy(plain));
+}
+
+static void one_stale_name_of_several_frees_none(void **state)
+{
+    static const uint32_t ways[] = {0, WEIR_BLOCK_POOL_RUN};
+    fixture *f = *state;
+    weir_block_pool *pool = make_pool_with(f->a, 4, WEIR_BLOCK_POOL_NAMED);
+    weir_block_pool_member *m = join(pool, f->a, 0);
+    for (int way = 0; way < 2; way++) {
+        uint32_t indices[3], generations[3];
+        ok(weir_block_pool_alloc(m, 3, 0, WEIR_STREAM_HOST, indices));
+        for (uint32_t i = 0; i < 3; i++) {
+            weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);
+            assert_int_equal(indices[i], indices[0] + i);
+            ok(weir_block_pool_block_info(pool, indices[i], &d));
+            generations[i] = d.generation;
+        }
+        generations[1]++;
+        fails(WEIR_ERR_STALE, weir_block_pool_free(m, indices, generations, 3, ways[way], WEIR_STREAM_HOST));
+        detail_names("block 1");
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(state_of(pool, indices[i]), WEIR_BLOCK_LIVE);
+        generations[1]--;
+        ok(weir_block_pool_free(m, indices, generations, 3, ways[way], WEIR_STREAM_HOST));
+    }
+    ok(weir_block_pool_destroy(pool));
 }
 
 static void what_is_no_member_or_stream_is_refused(void **state)
@@ -241,6 +269,7 @@ int main(void)
         TEST(bad_lists_change_nothing),
         TEST(another_membership_is_another_owner),
         TEST(a_name_outlives_no_taking),
+        TEST(one_stale_name_of_several_frees_none),
         TEST(what_is_no_member_or_stream_is_refused),
         TEST(clients_of_other_runtimes_and_closed_ones),
         TEST(a_closed_member_acts_for_nobody_else),

@@ -3,6 +3,10 @@
 
 #include "base/values.h"
 
+#include <weir/guard.h>
+#include <weir/model.h>
+#include <weir/trace.h>
+
 static void every_status_has_its_name(void **state)
 {
     (void)state;
@@ -31,6 +35,29 @@ static void classes_have_their_names(void **state)
         assert_string_equal(weir_name_of(WEIR_NAMES_CLASS, i), names[i]);
     assert_string_equal(weir_name_of(WEIR_NAMES_CLASS, WEIR_CLASS_COUNT), "?");
     assert_string_equal(weir_name_of(WEIR_NAMES_CLASS, -1), "?");
+}
+
+/* And none beyond: so a value that is added has to get its word. */
+static void every_value_has_its_word(void **state)
+{
+    (void)state;
+    static const int counts[WEIR_NAMES_COUNT] = {
+        [WEIR_NAMES_STATUS] = WEIR_STATUS_COUNT,   [WEIR_NAMES_KIND] = WEIR_KIND_COUNT,
+        [WEIR_NAMES_TYPE] = WEIR_TYPE_COUNT,       [WEIR_NAMES_CLASS] = WEIR_CLASS_COUNT,
+        [WEIR_NAMES_CAUSE] = WEIR_CAUSE_COUNT,     [WEIR_NAMES_RUNG] = WEIR_RUNG_COUNT,
+        [WEIR_NAMES_SPAN] = WEIR_SPAN_COUNT,       [WEIR_NAMES_ACTION] = WEIR_ACTION_COUNT,
+        [WEIR_NAMES_GUARD] = WEIR_GUARD_COUNT,     [WEIR_NAMES_HARDWARE] = WEIR_HARDWARE_COUNT,
+        [WEIR_NAMES_VERDICT] = WEIR_VERDICT_COUNT, [WEIR_NAMES_STAGE] = WEIR_STAGE_COUNT,
+    };
+    for (int names = 0; names < WEIR_NAMES_COUNT; names++) {
+        for (int i = 0; i < counts[names]; i++) {
+            const char *word = weir_name_of((weir_names)names, i);
+            assert_true(strcmp(word, "?") != 0 || (names == WEIR_NAMES_TYPE && i == WEIR_TYPE_NONE));
+            for (int k = 0; k < i; k++)
+                assert_string_not_equal(weir_name_of((weir_names)names, k), word);
+        }
+        assert_string_equal(weir_name_of((weir_names)names, counts[names]), "?");
+    }
 }
 
 static void causes_of_refusals_have_their_names(void **state)
@@ -335,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(classes_have_their_names),
+        cmocka_unit_test(every_value_has_its_word),
         cmocka_unit_test(causes_of_refusals_have_their_names),
         cmocka_unit_test(detail_is_the_threads_own),
         cmocka_unit_test(detail_is_cut_at_a_character),

@@ -349,6 +349,7 @@ static void what_is_wrong_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_memory_stats_info(runtime, NULL));
     fails(WEIR_ERR_INVALID, weir_memory_stats_info(runtime, &s));
     fails(WEIR_ERR_INVALID, weir_stats_reset(NULL, WEIR_RESET_ACCUMULATED));
+    fails(WEIR_ERR_INVALID, weir_stats_reset(runtime, 1u << 2));
     ok(weir_runtime_destroy(runtime));
 }
 

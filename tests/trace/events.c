@@ -219,6 +219,10 @@ static void notes(void **state)
     fails(WEIR_ERR_INVALID, note_use(f->runtime, &byte, 0, f->a, WEIR_ACCESS_READ));
     fails(WEIR_ERR_INVALID, note_use(f->runtime, &byte, 1, f->a, (weir_access)4));
     fails(WEIR_ERR_INVALID, note_record(NULL, 1, f->a));
+    weir_note note = {.struct_size = sizeof note, .action = WEIR_ACTION_COPY, .stream = f->a};
+    fails(WEIR_ERR_INVALID, weir_trace_note(f->runtime, &note));
+    detail_names("copy is no note");
+    fails(WEIR_ERR_INVALID, weir_trace_note(f->runtime, NULL));
     fails(WEIR_ERR_INVALID, note_wait(NULL, 1, f->a));
     assert_int_equal(good(f, WEIR_ACTION_NOTE_RECORD, f->a).object, 77);
     assert_int_equal(good(f, WEIR_ACTION_NOTE_WAIT, f->b).object, 77);

@@ -216,6 +216,7 @@ static void bad_options(void **state)
     detail_names("/nonexistent/trace");
     fails(WEIR_ERR_SYSTEM, weir_sink_file("/nonexistent/trace", WEIR_SINK_CSV, &sink));
     fails(WEIR_ERR_INVALID, weir_sink_file(NULL, WEIR_SINK_CSV, &sink));
+    fails(WEIR_ERR_INVALID, weir_sink_file(scratch("never"), (weir_sink_format)2, &sink));
     sink.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_sink_file(scratch("never"), WEIR_SINK_BINARY, &sink));
 }
