@@ -147,7 +147,8 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
     WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
-    WEIR_CAUSE_COUNT = 9
+    WEIR_CAUSE_ADAPTOR = 9,       /* an adaptor of the program's own (weir/adaptor.h); the detail has its words */
+    WEIR_CAUSE_COUNT = 10
 } weir_refusal_cause;
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };
@@ -163,7 +164,8 @@ typedef struct weir_refusal {
     uint64_t remaining; /* what was left for it under the limit that refused */
     uint64_t limit;     /* that limit: the budget or the maximum */
     uint64_t largest;   /* the largest request that would have been met */
-    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart */
+    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart;
+                           UINT64_MAX: none */
     struct {
         char client[64];
         uint64_t bytes;              /* live + pending, or guaranteed if that is more */

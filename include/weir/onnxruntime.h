@@ -27,10 +27,9 @@
  * disable_synchronize_execution_providers are the caller's to order: values are to be released when the device is
  * past their use, as with ONNX Runtime's own allocator.
  *
- * Addresses of captured CUDA graphs stay when the capture is between weir_capture_pool_begin and
- * weir_capture_pool_end of the known stream (weir/stream.h), on the thread that runs the session: then what its
- * kernels ask for without a stream is the graph's, too. Otherwise, and with a pool of blocks, a request or a free on
- * a captured stream is refused or stays, with a word in the log.
+ * Addresses of captured CUDA graphs stay when the known stream is captured for a capture pool (weir_capture_begin), on
+ * the thread that runs the session: then what its kernels ask for without a stream is the graph's, too. Otherwise, and
+ * with a pool of blocks, a request or a free on a captured stream is refused or stays, with a word in the log.
  *
  * The client, and the pool of blocks and the stream if there are such, are closed and released after the bridge. ONNX
  * Runtime 1.23 or later. Any thread may call these functions; none of them prints. Its allocators are found by the

@@ -1,4 +1,5 @@
-/* Keywords of manifests and options: each list once, for reading and for errors that name it. */
+/* What manifests and options are written in: keywords, each list once, for reading and for errors that name it;
+ * durations; and how far a word is from one that may have been meant. */
 #ifndef WI_KEYWORDS_H
 #define WI_KEYWORDS_H
 
@@ -29,5 +30,14 @@ weir_status wi_strategy_check(const char *what, const char *word);
 weir_status wi_level_check(const char *what, const char *word);
 /* "all" and its other names. */
 bool wi_level_is_all(const char *word);
+
+/* Reads digits and a unit: "30d", "12h", "15m", "0s"; at most 36500 days. False, with *seconds unchanged, for anything
+ * else. */
+bool wi_duration_read(const char *text, uint64_t *seconds);
+
+/* How many letters have to be put in, left out or changed to make one of the other. Where both are longer than 63
+ * between what they begin and end with in common, nobody meant the one by the other: then it is the longer one's length
+ * there. */
+size_t wi_edit_distance(const char *a, const char *b);
 
 #endif

@@ -1,7 +1,6 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
-#include "base/duration.h"
-#include "base/edit_distance.h"
+#include "base/keywords.h"
 
 #include <ctype.h>
 #include <errno.h>

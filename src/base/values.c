@@ -20,7 +20,8 @@ static const char *const types[WEIR_TYPE_COUNT] = {
 };
 static const char *const classes[WEIR_CLASS_COUNT] = {"other", "weights", "activations", "scratch", "kv"};
 static const char *const causes[WEIR_CAUSE_COUNT] = {
-    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
+    "none",   "budget",        "maximum",       "fragmentation", "pending",
+    "device", "other process", "address range", "reservation",   "adaptor",
 };
 static const char *const rungs[WEIR_RUNG_COUNT] = {"fit",   "thread_cached", "completed", "spare",    "create",
                                                    "remap", "relieved",      "order",     "pressure", "wait"};

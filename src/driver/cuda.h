@@ -28,7 +28,7 @@ typedef struct wi_cuda_stream {
     struct wi_cuda_stream *next_ended; /* of those that have ended, or were abandoned */
 } wi_cuda_stream;
 
-struct wi_device {
+struct weir_driver_device {
     int ordinal;
     CUdevice device;
     CUcontext context; /* the primary one, retained */

@@ -90,6 +90,13 @@ void wi_publish(wi_resource *r, wi_block *block)
     r->table->publish(r, block);
 }
 
+void wi_freeing(wi_resource *top, const wi_block *block, weir_stream stream)
+{
+    for (wi_resource *r = top; r; r = r->inner)
+        if (r->table->freeing)
+            r->table->freeing(r, block, stream);
+}
+
 bool wi_keeps_order(const wi_resource *top)
 {
     const wi_resource *r = top;

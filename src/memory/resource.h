@@ -77,6 +77,8 @@ typedef struct wi_resource_table {
     void (*discard)(wi_resource *resource, wi_block *block, const wi_placement *placement);
     /* The allocated block is live now. */
     void (*publish)(wi_resource *resource, wi_block *block);
+    /* The claimed block will be freed on `stream`: retire follows. With no lock held. Of adaptors alone. */
+    void (*freeing)(wi_resource *resource, const wi_block *block, weir_stream stream);
     /* The claimed block is freed on `stream`, the driver's `native`, and is pending until release is called.
      * WI_PASSED: true is returned if the block is gone, which a resource may do without a driver call. WI_IN_ORDER,
      * on a stream that it follows: the block is gone. Otherwise called with the lock of the pending list held. */
@@ -152,7 +154,8 @@ typedef struct wi_resource_table {
     /* The same for idle memory alone, down to WEIR_IDLE_KEPT bytes. `if_squeezed`: only if the device was out of
      * memory lately although the budget had room. NULL: trim does it, and a device out of memory changes nothing. */
     uint64_t (*trim_idle)(wi_resource *resource, bool if_squeezed);
-    /* What could be placed, and what a request needs; sets *shortage except its cause. */
+    /* What could be placed, and what a request needs; sets *shortage except its cause, but where that is that no
+     * addresses are enough. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
     /* With the lock held: checks the invariants of its books. NULL: there are none. */
@@ -197,6 +200,7 @@ void wi_measure(wi_resource *top, wi_placement *placement);
 weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage);
 void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement);
 void wi_publish(wi_resource *r, wi_block *block);
+void wi_freeing(wi_resource *top, const wi_block *block, weir_stream stream); /* every adaptor */
 bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, void *native, wi_past past);
 /* Whether a free may be passed on in stream order rather than with an event. */
 bool wi_keeps_order(const wi_resource *top);

@@ -7,7 +7,7 @@
 #include "memory/mapped/mapped.h"
 #include "memory/segments.h"
 #include "memory/driver_alloc.h"
-#include "memory/own_base.h"
+#include "memory/own_parts.h"
 
 #include <stdio.h>
 
@@ -47,14 +47,15 @@ static const part parts[] = {
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-static const part own = {.base = wi_own_base_make};
+static const part own_base = {.base = wi_own_base_make}, own_adaptor = {.adaptor = wi_own_adaptor_make};
 
 static const part *part_called(const char *name)
 {
     for (size_t i = 0; i < PARTS; i++)
         if (strcmp(parts[i].name, name) == 0)
             return &parts[i];
-    return wi_own_base_called(name) ? &own : NULL;
+    wi_own_part own = wi_own_part_called(name);
+    return own.base ? &own_base : own.adaptor ? &own_adaptor : NULL;
 }
 
 bool wi_stack_has(const char *name)

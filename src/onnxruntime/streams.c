@@ -319,7 +319,7 @@ static wi_ort_follower *next_to_settle(weir_onnxruntime *bridge, handful *all, b
 static weir_status settle(weir_onnxruntime *bridge)
 {
     weir_runtime *runtime = bridge->runtime;
-    return runtime->driver->settle ? runtime->driver->settle(runtime->device) : WEIR_OK;
+    return runtime->driver->synchronize ? runtime->driver->synchronize(runtime->device) : WEIR_OK;
 }
 
 /* Gives back all that is in hand, having waited for the device, and ends followers that have nothing more. */

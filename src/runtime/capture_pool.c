@@ -279,9 +279,12 @@ weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block
 {
     weir_runtime *runtime = runtime_of(graph);
     void *native = NULL;
-    weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
+    bool open = !is_closed(graph);
+    weir_status status = open ? note_free(graph, block, stream, &native) : WEIR_OK;
+    if (status == WEIR_OK && open)
+        wi_freeing(stack, block, stream);
     if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
-        status = wi_free_claimed(runtime, stack, block, stream);
+        status = wi_free_told(runtime, stack, block, stream, open);
     return status;
 }
 

@@ -122,7 +122,7 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
     if (driver->ordinals == 1)
         snprintf(name, WI_NAME_BYTES, "%s", driver->name);
     else
-        snprintf(name, WI_NAME_BYTES, "%.8s:%d", driver->name, ordinal);
+        snprintf(name, WI_NAME_BYTES, "%.12s:%d", driver->name, ordinal);
 }
 
 /* A runtime that runs and is in the list, or nothing. With the device's lock held. */

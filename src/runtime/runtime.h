@@ -123,6 +123,8 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
  * frees it on the stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
 weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
+/* As wi_free_claimed; `told`: the stack's adaptors have heard of it. */
+weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told);
 /* Frees a list of blocks that were thread-cached on the stream, linked by pending_next; false: nothing has changed,
  * and each is to be freed by itself. */
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """names.py SOURCE: the files, functions and constants that docs/ names in `…` are there, and those of docs/policy.md have
-the values that it says, so that the pages follow the code.
+the values that it says, so that the pages follow the code; and tables of public headers are in docs/guide as they are there.
 
 A file is named from the root, from src/, or alone; `wi_…`, `weir_…`, `WI_…` and `WEIR_…` by their whole name, or with a … or
 a * for several."""
@@ -63,12 +63,21 @@ def missing(text, files, words):
             yield from ((number, name) for name in FUNCTION.findall(part) if name not in words | ELSEWHERE)
 
 
+def rows_that_differ(header, pages):
+    """Rows of tables in a header's comments that no page of the guide has word for word: (line, row)."""
+    for number, line in enumerate(header.splitlines(), 1):
+        row = re.match(r" \* (\|.*\|)$", line)
+        if row and not any(row[1] in page for page in pages):
+            yield number, row[1]
+
+
 def main():
     assert list(missing("`memory/a.c` `wi_b` `c_d`", {"src/memory/a.c"}, {"wi_b", "c_d"})) == []
     gone = list(missing("`memory/b.c`\n`wi_b`, `c_d`", {"src/memory/a.c"}, set()))
     assert gone == [(1, "memory/b.c"), (2, "wi_b"), (2, "c_d")]
     assert definitions_in("enum { A_B = 3, MOST = 64 << 10 };\n#define LONGEST (64 * WI_MIB)\n")["MOST"] == ["64 << 10 "]
     assert list(other_values("| `FAR` | 1/64 of |\n| `MOST` | 3 % |", {"FAR": ["64"], "MOST": ["13"]})) == [(2, "MOST", "3")]
+    assert list(rows_that_differ(" * | a | b |\n * | c |\n | d |", [["| a | b |", "| d |"]])) == [(2, "| c |")]
     source = Path(sys.argv[1])
     files, words = code(source)
     found = [f"{page}:{line}: there is no {name}" for page in PAGES
@@ -77,6 +86,9 @@ def main():
     definitions = definitions_in("\n".join(p.read_text(errors="replace") for p in core))
     found += [f"docs/policy.md:{line}: {name} is not {number} in the code"
               for line, name, number in other_values((source / "docs/policy.md").read_text(), definitions)]
+    guide = [p.read_text().splitlines() for p in (source / "docs/guide").glob("*.md")]
+    found += [f"{header.relative_to(source)}:{line}: no page of docs/guide has this row: {row}"
+              for header in (source / "include").rglob("*.h") for line, row in rows_that_differ(header.read_text(), guide)]
     print("\n".join(found))
     return 1 if found or not files else 0
 

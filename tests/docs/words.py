@@ -59,10 +59,10 @@ RULES = [
     Rule(r"\boutlets?\b", "sink"),
     Rule(r"\brescued?\b", "compaction", CORE, left=3),
     Rule(r"\blaws?\b", "invariant", left=16),
-    Rule(r"\bsettle(s|d)?\b", "commit, flush, drain, synchronize", MEMORY, left=26),
+    Rule(r"\bsettle(s|d)?\b", "commit, flush, drain, synchronize", MEMORY, left=24),
     Rule(r"\bshed\b|\bsquee[sz]ed?\b", "trim, device_oom_seen", EVERYWHERE, r"\bSqueeze\b|rule_squeeze"),
     Rule(r"\bwish(es)?\b", "fit request, criteria", left=9),
-    Rule(r"\bspoil\w*|\banew\b", "exclude, again", EVERYWHERE, r"`anew`", left=20),
+    Rule(r"\bspoil\w*|\banew\b", "exclude, again", EVERYWHERE, r"`anew`", left=19),
     Rule(r"\b(any|no|every)(body|one)'s\b", "free for all, the owner's; say whose", left=48),
     Rule(r"\bsky\b|\bdeeds?\b|\bhollows?\b", "skyline, move, valley"),
 ]

@@ -214,6 +214,8 @@ static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
+    if (shortage->cause == WEIR_CAUSE_ADAPTOR)
+        return;
     (void)wi_members_pass(ledger_of(l), &left);
     if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;

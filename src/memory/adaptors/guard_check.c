@@ -202,6 +202,18 @@ static void copy_array(void *to, size_t capacity, const void *from, size_t count
     }
 }
 
+/* The same of a list that was made for the caller, which ends here; of none where making it failed. */
+static weir_status hand_out(weir_status made, void *to, size_t capacity, size_t *count, void *all, size_t found,
+                            size_t our_size)
+{
+    if (made == WEIR_OK)
+        copy_array(to, capacity, all, found, our_size);
+    if (count && made == WEIR_OK)
+        *count = found;
+    free(all);
+    return made;
+}
+
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count)
 {
     pthread_mutex_lock(&guard->resource.lock);
@@ -253,12 +265,7 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, NULL, &all, &found);
-    if (status == WEIR_OK)
-        copy_array(leaks, capacity, all, found, sizeof *all);
-    if (count && status == WEIR_OK)
-        *count = found;
-    free(all);
-    return status;
+    return hand_out(status, leaks, capacity, count, all, found, sizeof *all);
 }
 
 /* Sums ------------------------------------------------------------------------------------------------------------- */

@@ -175,6 +175,7 @@ typedef struct wi_shortage {
     uint64_t largest;         /* bytes that could be placed in one piece now */
     uint64_t later;           /* the same once the device is past all frees; 0: nothing waits */
     uint64_t held;            /* bytes that would have to be held to place the request */
+    const char *words;        /* WEIR_CAUSE_ADAPTOR: whose, and why */
     /* WEIR_CAUSE_RESERVATION: largest is what is left of it, held what it was */
 } wi_shortage;
 

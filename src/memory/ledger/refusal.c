@@ -95,10 +95,22 @@ static void list_holders(const weir_refusal *r, char *text, size_t capacity)
         refusal_append(text, capacity, "nobody holds any");
 }
 
-/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
-static weir_status refusal_explain(const weir_refusal *r)
+/* What would do. Where all addresses lie between blocks, no budget. */
+static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capacity)
 {
-    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];
+    char needed[24];
+    bool pieces = r->cause == WEIR_CAUSE_FRAGMENTATION;
+    if (r->needed == UINT64_MAX)
+        return "no budget would do: this request needs blocks freed between free ones";
+    snprintf(text, capacity, "this request needs a budget of at least %s%s",
+             wi_size_ceil(r->needed, needed, sizeof needed), pieces ? ", or blocks freed between free ones" : "");
+    return text;
+}
+
+/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
+static weir_status refusal_explain(const weir_refusal *r, const char *words)
+{
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400], remedy[96];
     weir_size_format(r->requested, asked, sizeof asked);
     weir_size_format(r->limit, limit, sizeof limit);
     weir_size_format(r->remaining, left, sizeof left);
@@ -116,9 +128,8 @@ static weir_status refusal_explain(const weir_refusal *r)
             r->client, asked, kind, r->device, limit, mine, left, needed);
     case WEIR_CAUSE_BUDGET:
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
-                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
-                         "budget of at least %s",
-                         r->client, asked, kind, r->device, limit, left, members, needed);
+                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; %s", r->client, asked,
+                         kind, r->device, limit, left, members, refusal_remedy(r, remedy, sizeof remedy));
     case WEIR_CAUSE_RESERVATION:
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
@@ -141,12 +152,14 @@ static weir_status refusal_explain(const weir_refusal *r)
             "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
             "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
             r->client, asked, kind, r->device, limit);
+    case WEIR_CAUSE_ADAPTOR:
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s asked for %s (%s) on %s; an adaptor refused it: %s", r->client,
+                         asked, kind, r->device, words);
     default:
         return weir_fail(
             WEIR_ERR_OUT_OF_MEMORY,
-            "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
-            "%s; this request needs a budget of at least %s, or blocks freed between free ones",
-            r->client, asked, kind, r->device, left, limit, largest, members, needed);
+            "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; %s; %s",
+            r->client, asked, kind, r->device, left, limit, largest, members, refusal_remedy(r, remedy, sizeof remedy));
     }
 }
 
@@ -178,5 +191,5 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))
         memcpy(last, &refusal, sizeof refusal);
-    return refusal_explain(&refusal);
+    return refusal_explain(&refusal, shortage->words);
 }

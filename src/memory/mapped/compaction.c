@@ -256,10 +256,12 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
     uint64_t held, fresh = wi_chunks_creatable(mapped, &held), needed = UINT64_MAX;
     uint64_t now = wi_chunks_obtainable(mapped, stream_list == WI_ANY_STREAM_LIST),
              there = wi_chunks_obtainable(mapped, true);
+    uint64_t longest = 0;
     shortage->largest = shortage->later = 0;
     for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
         const wi_region *region = &mapped->regions[region_number];
         wi_place place;
+        longest = wi_max(longest, region->bytes);
         shortage->largest = wi_max(shortage->largest, fit_largest(region, stream_list, now + fresh));
         shortage->later = wi_max(shortage->later, fit_largest(region, WI_ANY_STREAM_LIST, there + fresh));
         if (wi_place_find(region, &want, needed, &place))
@@ -268,6 +270,8 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
     shortage->held = needed > UINT64_MAX / 2 / mapped->granule ? UINT64_MAX
                      : needed > there                          ? held + (needed - there) * mapped->granule
                                                                : held;
+    if (bytes > longest - alignment)
+        shortage->cause = WEIR_CAUSE_ADDRESS_RANGE;
 }
 
 /* Compaction ------------------------------------------------------------------------------------------------------- */

@@ -341,8 +341,8 @@ void wi_stream_lists_drain(wi_stream_lists *stream_lists)
 {
     const wi_resource *r = stream_lists->resource;
     (void)wi_stream_lists_bound(stream_lists);
-    if (any_wants_bound(stream_lists) && r->driver->settle)
-        (void)r->driver->settle(r->device);
+    if (any_wants_bound(stream_lists) && r->driver->synchronize)
+        (void)r->driver->synchronize(r->device);
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));) {
         if (stream_list->first && stream_list->epoch_count > 0) {
             const wi_epoch *last =

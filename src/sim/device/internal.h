@@ -84,7 +84,7 @@ typedef struct wi_sim_space {
 
 enum { WI_SIM_RANGES = 16 };
 
-struct wi_device {
+struct weir_driver_device {
     pthread_mutex_t lock; /* everything; a program of several threads may have a simulated device, too */
     uint64_t bytes, granule, random;
     bool by_itself;
