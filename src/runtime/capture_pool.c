@@ -381,7 +381,7 @@ weir_status wi_graphs_check_none(const weir_client *client)
 static weir_status capture_pool_capturing(const weir_capture_pool *graph, const char *call, weir_stream stream)
 {
     return weir_fail(WEIR_ERR_BUSY,
-                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_pool_end first", call,
+                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_end first", call,
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 

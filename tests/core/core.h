@@ -205,16 +205,16 @@ typedef struct gate {
 
 /* One of each in a program, of however many files. */
 __attribute__((weak)) pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
-__attribute__((weak)) gate *gates;
+__attribute__((weak)) gate *shut_gates;
 
 static inline void wait_at_gate(gate *g, bool comes)
 {
     pthread_mutex_lock(&gates_lock);
     if (comes && g->waiting++ == 0) {
-        g->next = gates;
-        gates = g;
+        g->next = shut_gates;
+        shut_gates = g;
     } else if (!comes && --g->waiting == 0) {
-        gate **link = &gates;
+        gate **link = &shut_gates;
         while (*link != g)
             link = &(*link)->next;
         *link = g->next;
@@ -243,7 +243,7 @@ static inline void open_gate(gate *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* In the place of cmocka's own, which every assertion of it calls: a test that fails leaves nobody waiting at its gates,
+/* In the place of cmocka's own, which every assertion of it calls: a test that fails leaves nobody waiting at its shut_gates,
  * which may lie on its stack, so that its teardown ends. */
 __attribute__((weak)) void _fail(const char *const file, const int line)
 {
@@ -251,8 +251,8 @@ __attribute__((weak)) void _fail(const char *const file, const int line)
     void *symbol = dlsym(RTLD_NEXT, "_fail");
     for (bool waiting = true; waiting; sched_yield()) {
         pthread_mutex_lock(&gates_lock);
-        waiting = gates != NULL;
-        for (gate *g = gates; g; g = g->next)
+        waiting = shut_gates != NULL;
+        for (gate *g = shut_gates; g; g = g->next)
             open_gate(g);
         pthread_mutex_unlock(&gates_lock);
     }

@@ -340,13 +340,13 @@ static void blocks_of_a_capture_pool_are_told_of_once_each(void **state)
     weir_stream stream;
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_capture_pool_create(client, &pool));
-    ok(weir_capture_pool_begin(pool, stream));
+    ok(weir_capture_begin(stream, pool));
     void *p = allocate(client, MIB, stream, WEIR_CLASS_KV);
     ok(weir_free(client, p, stream));
     assert_string_equal(story(), "a+-");
     assert_ptr_equal(allocate(client, MIB, stream, WEIR_CLASS_KV), p); /* what the pool holds */
     assert_string_equal(story(), "a+-a+");
-    ok(weir_capture_pool_end(pool, stream));
+    ok(weir_capture_end(stream, pool));
     ok(weir_capture_pool_destroy(pool, stream));
     ok(weir_free(client, p, stream));
     assert_string_equal(story(), "a+-a+-");

@@ -406,13 +406,13 @@ static void what_is_refused(void **state)
     ok(weir_capture_begin(f->a, f->graph));
     fails(WEIR_ERR_BUSY, weir_capture_begin(f->a, f->graph));
     fails(WEIR_ERR_BUSY, weir_capture_begin(f->b, f->graph));
-    detail_names("weir_capture_pool_end");
+    detail_names("weir_capture_end");
     fails(WEIR_ERR_BUSY, weir_capture_begin(f->a, NULL));
     fails(WEIR_ERR_BUSY, weir_capture_pool_destroy(f->graph, f->b));
     fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_destroy(f->graph, f->a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(f->a));
     fails(WEIR_ERR_INVALID, weir_capture_end(f->a, NULL));
-    detail_names("weir_capture_pool_end");
+    detail_names("weir_capture_pool");
     fails(WEIR_ERR_INVALID, weir_capture_end(f->b, f->graph));
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, outside, f->a));
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->client, held, f->a));
