@@ -25,8 +25,10 @@ int main(void)
         weir_client_create(runtime, &who, &client) != WEIR_OK || weir_stream_acquire(runtime, &one) != WEIR_OK ||
         weir_stream_acquire(runtime, &other) != WEIR_OK)
         return give_up("start");
-    char stack[64];
-    printf("%s has %s\n", weir_runtime_device(runtime), weir_runtime_resource(runtime, stack, sizeof stack));
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    if (weir_runtime_info(runtime, &its) != WEIR_OK)
+        return give_up("look");
+    printf("%s has %s\n", its.device, its.resource);
 
     /* 6 MiB twice do not fit into 8: the second block waits until the work on the first is done. */
     void *first, *second;

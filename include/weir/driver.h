@@ -132,7 +132,7 @@ typedef struct weir_driver_table {
     weir_status (*stream_default)(weir_driver_device *device, weir_default_stream which, void **stream);
 
     /* Optional: what the device's own libraries call a stream, and the device (weir_stream_native,
-     * weir_runtime_native). NULL: NULL. */
+     * weir_runtime_details.native). NULL: NULL. */
     void *(*stream_native)(void *stream);
     void *(*context)(weir_driver_device *device);
     /* Optional, both or none: makes the device current on this thread for other libraries' calls, until `leave`, which

@@ -33,12 +33,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const we
  * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
-/* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED.
- * Outputs are to be released before the model is unloaded. */
+/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional
+ * ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is unloaded. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
                                                      weir_outputs *out);
-WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference,
-                                                            weir_piece_fn piece, void *user, weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
 /* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or
  * between two candidates of a weir_model_create_chosen. WEIR_OK: there was one, and each of them answers
@@ -51,10 +49,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_info(weir_model *model, weir_model_details *out);
 
-/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_create_chosen
- * made until it moves: NULL while that is on no device. */
+/* The model's account; valid until the model is unloaded, or, of one that weir_model_create_chosen made, until it
+ * moves: NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
-WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
@@ -91,8 +88,8 @@ WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
  * it is made on another device. A warm-up is a request without an answer. Requests under way on the candidate before
  * end there, and their outputs stay until they are released. No lock of weir's is held while an engine loads or runs.
  *
- * After a move weir_model_client, weir_model_engine and weir_model_info tell of the present candidate. What the last
- * two told before stays readable until the model is unloaded; the client from before is closed, and its record may
+ * After a move weir_model_client and weir_model_info tell of the present candidate. What the latter told before stays
+ * readable until the model is unloaded; the client from before is closed, and its record may
  * serve another client later. A model on no device has no client, and its health and info are WEIR_ERR_DEVICE_LOST.
  * weir_model_metrics adds up all candidates, also then, so a request that failed on one and was answered by the next
  * counts as a run and as a failure; sessions are those that there are now. */
@@ -134,14 +131,14 @@ typedef struct weir_opening_options {
     size_t struct_size;
     const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
     bool no_fallback;                  /* the first accepted candidate or none, also later */
-    bool
-        first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an
-                      engine that has no warm_up has its first run with the first request, and the record says "load" till then */
+    /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an engine that
+     * has no warm_up has its first run with the first request, and the record says "load" till then */
+    bool first_run;
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
-    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves to a
-     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as
-     * long as the model lives; they may call weir, but not this model. */
+    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves
+     * to a processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may
+     * be called as long as the model lives; they may call weir, but not this model. */
     void (*notice)(const char *text, void *user);
     void *user;
 } weir_opening_options;
@@ -157,9 +154,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create_chosen(const weir_manifest
  * without a change none. A program that lives long looks when it is told of something (`notice`), not by the clock.
  * WEIR_ERR_UNSUPPORTED for one of weir_model_create's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
-
-/* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */
-WEIR_API const char *weir_stage_name(weir_stage stage);
 
 WEIR_END
 #endif

@@ -41,7 +41,7 @@ static int level_from_option(void)
     wi_kept_detail kept;
     int level = WEIR_LOG_OFF;
     wi_detail_keep(&kept);
-    if (weir_option_get("log", &option) == WEIR_OK)
+    if (weir_option_info("log", 0, &option) == WEIR_OK)
         for (int i = 0; i <= WEIR_LOG_DEBUG; i++)
             if (strcmp(option.value, level_names[i]) == 0)
                 level = i;

@@ -369,18 +369,8 @@ static weir_status give(const struct option *option, weir_option *out)
     read_option(option, &value);
     pthread_mutex_unlock(&lock);
     if (!wi_copy_out(out, out->struct_size, &value, sizeof value))
-        return weir_fail(WEIR_ERR_INVALID, "weir_option: member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_info: member struct_size is not set");
     return WEIR_OK;
-}
-
-weir_status weir_option_at(size_t index, weir_option *out)
-{
-    WI_ENTER();
-    if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_option_at: NULL");
-    if (index >= OPTION_COUNT)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
-    return give(&options[index], out);
 }
 
 static weir_status unknown(const char *name)
@@ -392,13 +382,20 @@ static weir_status unknown(const char *name)
     return weir_fail(WEIR_ERR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
 }
 
-weir_status weir_option_get(const char *name, weir_option *out)
+static weir_status option_at(size_t index, weir_option *out)
+{
+    if (index >= OPTION_COUNT)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
+    return give(&options[index], out);
+}
+
+weir_status weir_option_info(const char *name, size_t index, weir_option *out)
 {
     WI_ENTER();
-    if (!name || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_option_get: NULL");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_info: NULL");
     const struct option *option = find(name);
-    return option ? give(option, out) : unknown(name);
+    return !name ? option_at(index, out) : option ? give(option, out) : unknown(name);
 }
 
 weir_status weir_option_set(const char *name, const char *value)
@@ -424,7 +421,7 @@ weir_status weir_option_set(const char *name, const char *value)
 weir_status wi_option_budget(const char *device, uint64_t *bytes)
 {
     weir_option option = {.struct_size = sizeof option};
-    weir_status status = weir_option_get("budget", &option);
+    weir_status status = weir_option_info("budget", 0, &option);
     if (status == WEIR_OK && option.rejected)
         return weir_fail(WEIR_ERR_INVALID, "%s does not hold a budget: %s", option.environment, option.help);
     if (status == WEIR_OK)
@@ -436,7 +433,7 @@ uint64_t wi_option_range(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t bytes = 0;
-    if (weir_option_get("range", &option) == WEIR_OK && option.value[0])
+    if (weir_option_info("range", 0, &option) == WEIR_OK && option.value[0])
         (void)wi_size_read(option.value, &bytes);
     return bytes;
 }
@@ -445,8 +442,8 @@ uint64_t wi_option_thread_cache(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t bytes;
-    bool said =
-        weir_option_get("thread_cache", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
+    bool said = weir_option_info("thread_cache", 0, &option) == WEIR_OK && option.value[0] &&
+                wi_size_read(option.value, &bytes);
     return said ? bytes : UINT64_MAX;
 }
 
@@ -454,7 +451,7 @@ static unsigned count_of(const char *name)
 {
     weir_option option = {.struct_size = sizeof option};
     unsigned count = 0;
-    if (weir_option_get(name, &option) == WEIR_OK)
+    if (weir_option_info(name, 0, &option) == WEIR_OK)
         (void)read_count(option.value, &count);
     return count;
 }
@@ -473,7 +470,7 @@ uint64_t wi_option_wait(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t nanoseconds = UINT64_C(1000000000);
-    if (weir_option_get("wait", &option) == WEIR_OK)
+    if (weir_option_info("wait", 0, &option) == WEIR_OK)
         (void)parse_duration(option.value, &nanoseconds);
     return nanoseconds;
 }
@@ -481,5 +478,5 @@ uint64_t wi_option_wait(void)
 bool wi_option_poison(void)
 {
     weir_option option = {.struct_size = sizeof option};
-    return weir_option_get("poison", &option) == WEIR_OK && strcmp(option.value, "1") == 0;
+    return weir_option_info("poison", 0, &option) == WEIR_OK && strcmp(option.value, "1") == 0;
 }

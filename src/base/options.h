@@ -3,6 +3,7 @@
 #define WI_OPTIONS_H
 
 #include "base/internal.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 
@@ -21,12 +22,6 @@ unsigned wi_option_steady(void);
 unsigned wi_option_reuse_wait(void);
 /* The longest time, in nanoseconds, that an allocation waits for pending frees. */
 uint64_t wi_option_wait(void);
-/* weir_size_parse without setting the detail. */
-bool wi_size_read(const char *text, uint64_t *bytes);
-/* Exact, in the form that a stack's text has: "64KiB", "5000". */
-void wi_size_write(uint64_t bytes, char *text, size_t capacity);
-/* A size with one decimal, rounded up: a suggested size must be large enough to help. */
-char *wi_size_ceil(uint64_t bytes, char *text, size_t capacity);
 
 void wi_log_option_changed(void);
 

@@ -4,14 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *const status_names[WEIR_STATUS_COUNT] = {
-    "WEIR_OK",           "WEIR_ERR_INVALID",     "WEIR_ERR_OUT_OF_MEMORY", "WEIR_ERR_FOREIGN",
-    "WEIR_ERR_INTERIOR", "WEIR_ERR_DOUBLE_FREE", "WEIR_ERR_STALE",         "WEIR_ERR_BUSY",
-    "WEIR_ERR_CONFLICT", "WEIR_ERR_NOT_FOUND",   "WEIR_ERR_UNSUPPORTED",   "WEIR_ERR_STREAM_MISUSE",
-    "WEIR_ERR_NO_ROOM",  "WEIR_ERR_FORKED",      "WEIR_ERR_DRIVER",        "WEIR_ERR_DEVICE_LOST",
-    "WEIR_ERR_SYSTEM",   "WEIR_ERR_CORRUPT",     "WEIR_ERR_ENGINE",        "WEIR_ERR_CANCELLED",
-};
-
 enum { DETAIL = sizeof((wi_kept_detail *)0)->text };
 
 static _Thread_local void *detail;  /* a text; NULL: no call of the thread has failed, or there was no host memory */
@@ -20,11 +12,6 @@ static _Thread_local bool wordless; /* there was no host memory for the detail *
 const char *weir_version(void)
 {
     return WEIR_VERSION_STRING;
-}
-
-const char *weir_status_name(weir_status status)
-{
-    return (unsigned)status < WEIR_STATUS_COUNT ? status_names[status] : "WEIR_?";
 }
 
 const char *weir_detail(void)

@@ -1,6 +1,7 @@
 #include "hardware/merge.h"
 #include <weir/select.h>
 #include "hardware/visible.h"
+#include "base/values.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -175,7 +176,7 @@ static void finish_cuda(wi_card *card)
     d->usable = d->ordinal >= 0;
     if (!d->usable)
         return;
-    if (d->driver_runtime.count > 0 && weir_version_compare(d->driver_runtime, needed) < 0)
+    if (d->driver_runtime.count > 0 && wi_version_compare(d->driver_runtime, needed) < 0)
         wi_card_remark(card, "its driver serves CUDA %u.%u; weir's driver cuda needs one that serves %d or later",
                        d->driver_runtime.part[0], d->driver_runtime.part[1], NEEDED_CUDA);
     else if (d->ordinal < MOST_ORDINALS)

@@ -202,12 +202,6 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
                : weir_fail(WEIR_ERR_INVALID, "weir_model_record: member struct_size is not set");
 }
 
-const char *weir_stage_name(weir_stage stage)
-{
-    static const char *const names[WEIR_STAGE_COUNT] = {"detect", "construct", "load", "first-run", "later-run"};
-    return (unsigned)stage < WEIR_STAGE_COUNT ? names[stage] : "?";
-}
-
 /* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */
 
 /* As people call it: by its runtime where that tells it from others. */
@@ -308,7 +302,8 @@ weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status stat
         if (!is_why(opening, i))
             continue;
         const weir_attempt *one = &opening->attempts[i].attempt;
-        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_stage_name(one->stage), one->reason);
+        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_name_of(WEIR_NAMES_STAGE, one->stage),
+                 one->reason);
     }
     pthread_mutex_unlock(&opening->lock);
     return end_list(&it, status);

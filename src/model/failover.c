@@ -1,6 +1,7 @@
 /* Failover: what becomes of a run that has failed, or that found the model on no device. The table of weir/model.h is
  * here: `row_of` finds what a run needs, `find_candidate` and `try_candidate` do it. Numbers are the table's rows. */
 #include "model/open.h"
+#include "runtime/runtime.h"
 
 #include <weir/stream.h>
 #include <weir/engine.h>
@@ -135,7 +136,7 @@ static row read_failure(failover *f, weir_status status)
     pthread_mutex_unlock(&f->model->lock);
     wi_detail_keep(&f->last.detail);
     if (from) {
-        f->home = weir_client_runtime(from->client);
+        f->home = wi_client_runtime(from->client);
         f->rank = from->rank;
     }
     f->statuses |= answer == TRIED ? wi_status_bit(status) : 0;
@@ -194,7 +195,7 @@ static const char *device_of(const failover *f, size_t rank)
 /* The device from which inputs come that nobody can place; for one that was on no device yet, where it goes. */
 static const char *home_of(const failover *f, const char *to)
 {
-    return f->home ? weir_runtime_device(f->home) : to;
+    return f->home ? wi_runtime_device(f->home) : to;
 }
 
 /* The inputs are ordered on a stream of the device that they come from: another device waits for that. */
@@ -236,7 +237,7 @@ static weir_status make_again(const failover *f, bool *again)
     *again = !run->instance;
     if (!run->instance)
         return WEIR_ERR_DEVICE_LOST;
-    weir_status status = bring(f, weir_runtime_device(weir_client_runtime(run->instance->client)));
+    weir_status status = bring(f, wi_runtime_device(wi_client_runtime(run->instance->client)));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
 }

@@ -34,7 +34,7 @@ typedef struct wi_instance {
     struct wi_instance *older;
 } wi_instance;
 
-/* A call of weir_model_infer, weir_model_infer_stream or weir_model_warm_up, on its caller's stack. */
+/* A call of weir_model_infer or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
     uint64_t id;                     /* the inference's, for who cancels it */
     wi_instance *instance;           /* a user of it; NULL: between two. Changed under the model's lock */

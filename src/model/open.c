@@ -203,8 +203,8 @@ void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *att
 {
     char name[WI_CANDIDATE_TEXT];
     wi_notify(opening, "%s: %s failed (%s): %s", opening->manifest.name,
-              wi_candidate_text(&opening->choice->candidates[rank], name), weir_stage_name(attempt->stage),
-              attempt->reason);
+              wi_candidate_text(&opening->choice->candidates[rank], name),
+              weir_name_of(WEIR_NAMES_STAGE, attempt->stage), attempt->reason);
 }
 
 /* What the engine has kept is part of why. */

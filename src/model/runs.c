@@ -176,7 +176,7 @@ weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, cons
     if (!input)
         return WEIR_OK;
     const weir_runtime *owner = wi_runtime_of(input->data);
-    const char *there = owner ? weir_runtime_device(owner) : from;
+    const char *there = owner ? wi_runtime_device(owner) : from;
     wi_runtimes_unlock();
     if (strcmp(there, to) == 0)
         return WEIR_OK;
@@ -189,7 +189,7 @@ static weir_status check_inputs(const weir_model *model, const wi_run *run)
 {
     if (!model->failover || !run->instance)
         return WEIR_OK;
-    const char *here = weir_runtime_device(weir_client_runtime(run->instance->client));
+    const char *here = wi_runtime_device(wi_client_runtime(run->instance->client));
     return wi_run_check_inputs(model, run, here, here);
 }
 
@@ -208,18 +208,12 @@ weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
 {
     wi_run run = {.inference = inference, .out = out};
     weir_status status = begin(model, &run, "weir_model_infer");
-    return status == WEIR_OK ? make(model, &run) : status;
-}
-
-weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
-                                    weir_outputs *out)
-{
-    wi_run run = {.inference = inference, .out = out, .piece = piece, .user = user};
-    weir_status status = begin(model, &run, "weir_model_infer_stream");
     if (status != WEIR_OK)
         return status;
-    if (!piece)
-        return end(model, &run, weir_fail(WEIR_ERR_INVALID, "weir_model_infer_stream: no function for the pieces"));
+    if (inference->struct_size >= sizeof *inference) { /* an older caller's ends before them */
+        run.piece = inference->piece;
+        run.user = inference->piece_user;
+    }
     return make(model, &run);
 }
 

@@ -167,7 +167,7 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
                          client->account.name);
     if (r && !wi_kind_is_own(client->runtime, request->kind))
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
-                         client->account.name, client->runtime->name, weir_kind_name(request->kind));
+                         client->account.name, client->runtime->name, weir_name_of(WEIR_NAMES_KIND, request->kind));
     return WEIR_OK;
 }
 
@@ -291,27 +291,6 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
         return WEIR_OK;
     }
     return allocate_slowly(client, bytes, stream, memory_class, out);
-}
-
-weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes, weir_stream stream,
-                            weir_class memory_class, void **out)
-{
-    if (out)
-        *out = NULL;
-    if (!from && bytes > 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_copy: nothing to copy from");
-    weir_status status = weir_alloc(client, bytes, stream, memory_class, out);
-    if (status != WEIR_OK || bytes == 0)
-        return status;
-    status = weir_copy(client->runtime, *out, from, bytes, stream);
-    if (status == WEIR_OK)
-        return WEIR_OK;
-    wi_kept_detail why;
-    wi_detail_keep(&why);
-    if (weir_free(client, *out, stream) == WEIR_OK) /* else the block stays its client's, and *out says where it is */
-        *out = NULL;
-    wi_detail_restore(&why);
-    return status;
 }
 
 /* Free and resize -------------------------------------------------------------------------------------------------- */

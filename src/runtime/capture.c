@@ -185,9 +185,9 @@ weir_status wi_capture_begin(weir_stream stream, weir_capture_pool *graph, const
     return status;
 }
 
-weir_status weir_capture_begin(weir_stream stream)
+weir_status weir_capture_begin(weir_stream stream, weir_capture_pool *pool)
 {
-    return wi_capture_begin(stream, NULL, "weir_capture_begin");
+    return pool ? wi_capture_pool_begin(pool, stream) : wi_capture_begin(stream, NULL, "weir_capture_begin");
 }
 
 weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream)
@@ -221,8 +221,10 @@ void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_ca
     pthread_mutex_unlock(&streams->lock);
 }
 
-weir_status weir_capture_end(weir_stream stream)
+weir_status weir_capture_end(weir_stream stream, weir_capture_pool *pool)
 {
+    if (pool)
+        return wi_capture_pool_end(pool, stream);
     weir_runtime *runtime;
     void *native;
     weir_status status = capture_named(stream, "weir_capture_end", &runtime, &native);
@@ -237,7 +239,7 @@ weir_status weir_capture_end(weir_stream stream)
     if (directed)
         return weir_fail(
             WEIR_ERR_INVALID,
-            "weir_capture_end: stream %llx of %s is captured for a graph; end it with weir_capture_pool_end",
+            "weir_capture_end: stream %llx of %s is captured for a graph; end it with its weir_capture_pool",
             (unsigned long long)stream.id, runtime->name);
     if (!captured)
         return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",

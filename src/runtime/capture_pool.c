@@ -309,11 +309,6 @@ bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
 
 /* Opening and closing ---------------------------------------------------------------------------------------------- */
 
-static weir_status capture_pool_is_null(const char *call)
-{
-    return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
-}
-
 static void capture_pool_enlist(weir_capture_pool *graph)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
@@ -348,7 +343,7 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
     if (!(wi_resource_features(runtime->resource) & WEIR_FEATURE_CAPTURABLE))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "weir_capture_pool_create: %s of %s allocates nothing in captures; use cache or blocks",
-                         weir_runtime_resource(runtime, text, sizeof text), runtime->name);
+                         wi_runtime_resource(runtime, text, sizeof text), runtime->name);
     weir_capture_pool *graph = calloc(1, sizeof *graph);
     if (!graph)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a graph");
@@ -392,7 +387,7 @@ weir_status wi_graphs_check_none(const weir_client *client)
 static weir_status capture_pool_capturing(const weir_capture_pool *graph, const char *call, weir_stream stream)
 {
     return weir_fail(WEIR_ERR_BUSY,
-                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_pool_end first", call,
+                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_end first", call,
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
@@ -439,11 +434,9 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
 
 /* Capturing -------------------------------------------------------------------------------------------------------- */
 
-weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
+weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
-    if (!graph)
-        return capture_pool_is_null("weir_capture_pool_begin");
     capture_pool_lock(graph);
     weir_stream other = graph->stream;
     if (other.id == 0) {
@@ -452,8 +445,8 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
     }
     capture_pool_unlock(graph);
     if (other.id != 0)
-        return capture_pool_capturing(graph, "weir_capture_pool_begin", other);
-    weir_status status = wi_capture_begin(stream, graph, "weir_capture_pool_begin");
+        return capture_pool_capturing(graph, "weir_capture_begin", other);
+    weir_status status = wi_capture_begin(stream, graph, "weir_capture_begin");
     if (status != WEIR_OK) {
         capture_pool_lock(graph);
         graph->stream = WEIR_STREAM_HOST;
@@ -462,11 +455,9 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
     return status;
 }
 
-weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
+weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
-    if (!graph)
-        return capture_pool_is_null("weir_capture_pool_end");
     capture_pool_lock(graph);
     bool mine = stream.id != 0 && graph->stream.id == stream.id;
     if (mine) {
@@ -476,7 +467,7 @@ weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
     capture_pool_unlock(graph);
     if (mine)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_end: graph %llu of %s is not capturing stream %llx",
+    return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: graph %llu of %s is not capturing stream %llx",
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 

@@ -37,4 +37,8 @@ weir_status wi_graph_note(wi_block *block, wi_event event);
  * tail is the caller's to free. */
 bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
 
+/* weir_capture_begin and weir_capture_end with a pool. */
+weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);
+weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream);
+
 #endif

@@ -228,12 +228,12 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     return status;
 }
 
-const char *weir_client_name(const weir_client *client)
+const char *wi_client_name(const weir_client *client)
 {
     return client ? client->account.name : "";
 }
 
-weir_runtime *weir_client_runtime(const weir_client *client)
+weir_runtime *wi_client_runtime(const weir_client *client)
 {
     return client ? client->runtime : NULL;
 }
@@ -256,6 +256,7 @@ weir_status weir_client_info(weir_client *client, weir_client_stats *out)
     (void)wi_runtime_reap(client->runtime);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
+    stats.runtime = client->runtime;
     wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     return WEIR_OK;
 }
@@ -315,7 +316,7 @@ weir_status weir_reservation_create(weir_client *client, uint64_t bytes, uint32_
     return status;
 }
 
-uint64_t weir_reservation_left(const weir_reservation *reservation)
+uint64_t wi_reservation_left(const weir_reservation *reservation)
 {
     return reservation ? atomic_load(&reservation->claim.left) : 0;
 }

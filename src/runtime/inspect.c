@@ -6,13 +6,6 @@
 #include "memory/space/layout.h"
 #include "runtime/runtime.h"
 
-const char *weir_span_state_name(weir_span_state state)
-{
-    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "thread_cached", "promised", "free",
-                                                       "ordered", "kept",    "spare",         "busy"};
-    return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
-}
-
 /* Copies the layout of all bases, and reads the ledger under the same locks, so that they agree. */
 static void inspect_copy(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
@@ -102,23 +95,19 @@ weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out
     return WEIR_OK;
 }
 
-weir_status weir_reset_peaks(weir_runtime *runtime)
+weir_status weir_stats_reset(weir_runtime *runtime, uint32_t what)
 {
     WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reset_peaks: NULL");
-    wi_ledger_reset_peaks(&runtime->ledger);
-    inspect_each_split(runtime, wi_gauge_forget_peak);
-    return WEIR_OK;
-}
-
-weir_status weir_reset_accumulated(weir_runtime *runtime)
-{
-    WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reset_accumulated: NULL");
-    wi_ledger_reset_accumulated(&runtime->ledger);
-    inspect_each_split(runtime, wi_gauge_forget_past);
+    if (!runtime || what & ~(uint32_t)(WEIR_RESET_PEAKS | WEIR_RESET_ACCUMULATED))
+        return weir_fail(WEIR_ERR_INVALID, "weir_stats_reset: NULL, or %#x is no sum of WEIR_RESET_…", what);
+    if (what & WEIR_RESET_PEAKS) {
+        wi_ledger_reset_peaks(&runtime->ledger);
+        inspect_each_split(runtime, wi_gauge_forget_peak);
+    }
+    if (what & WEIR_RESET_ACCUMULATED) {
+        wi_ledger_reset_accumulated(&runtime->ledger);
+        inspect_each_split(runtime, wi_gauge_forget_past);
+    }
     return WEIR_OK;
 }
 
@@ -137,7 +126,7 @@ static weir_status inspect_find_guard(weir_runtime *runtime, const char *call, w
     char stack[200];
     return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s has no guard in its stack %s; WEIR_POISON=1 or WEIR_RESOURCE=guard(mapped) adds it",
-                     runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
+                     runtime->name, wi_runtime_resource(runtime, stack, sizeof stack));
 }
 
 /* Checks an array whose first element has its struct_size. */
@@ -175,13 +164,4 @@ weir_status weir_guard_leaks(weir_runtime *runtime, weir_guard_leak *leaks, size
     if (status == WEIR_OK)
         status = inspect_check_array("weir_guard_leaks", (const size_t *)leaks, capacity);
     return status == WEIR_OK ? wi_guard_leaks(guard, leaks, capacity, count) : status;
-}
-
-weir_status weir_guard_leak_sums(weir_runtime *runtime, weir_guard_leak_sum *sums, size_t capacity, size_t *count)
-{
-    wi_guard *guard;
-    weir_status status = inspect_find_guard(runtime, "weir_guard_leak_sums", &guard);
-    if (status == WEIR_OK)
-        status = inspect_check_array("weir_guard_leak_sums", (const size_t *)sums, capacity);
-    return status == WEIR_OK ? wi_guard_leak_sums(guard, sums, capacity, count) : status;
 }

@@ -72,14 +72,14 @@ static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir
 static weir_status runtime_choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
     weir_option option = {.struct_size = sizeof option};
-    weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
+    weir_status status = options->resource ? WEIR_OK : weir_option_info("resource", 0, &option);
     snprintf(text, capacity, "%s", options->resource ? options->resource : option.value);
     if (options->resource && strlen(options->resource) >= capacity)
         return weir_fail(WEIR_ERR_INVALID, "a stack of resources of more than %zu characters", capacity - 1);
     return status;
 }
 
-weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
+static weir_status make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
 {
     weir_status status = wi_stack_create(text, driver, device, out);
     if (status != WEIR_OK || wi_budget_attach(*out))
@@ -89,28 +89,23 @@ weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, co
     return weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
 }
 
-/* Opens the device and makes the stack, unless the parts have them. */
-static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts)
+/* Opens the device, and makes its resource and streams. */
+static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options)
 {
     uint64_t budget = 0;
-    weir_status status = WEIR_OK;
-    if (parts->text)
-        snprintf(runtime->stack, sizeof runtime->stack, "%s", parts->text);
-    else
-        status = runtime_choose_stack(options, runtime->stack, sizeof runtime->stack);
-    runtime->device = parts->device;
-    runtime->resource = parts->resource;
-    if (status == WEIR_OK && !runtime->device)
+    weir_status status = runtime_choose_stack(options, runtime->stack, sizeof runtime->stack);
+    if (status == WEIR_OK)
         status = runtime->driver->open(runtime->ordinal, &runtime->device);
     if (status != WEIR_OK)
         return status;
     status = runtime_choose_budget(runtime, options, &budget);
-    if (status == WEIR_OK && !runtime->resource)
-        status = wi_runtime_make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
+    if (status == WEIR_OK)
+        status = wi_streams_make(&runtime->streams, runtime->driver, runtime->device, options->streams);
+    if (status == WEIR_OK)
+        status = make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
     if (status != WEIR_OK) {
-        if (!parts->device)
-            runtime->driver->close(runtime->device);
+        wi_streams_unmake(&runtime->streams, runtime->driver, runtime->device);
+        runtime->driver->close(runtime->device);
         return status;
     }
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
@@ -131,8 +126,8 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
 }
 
 /* Makes a runtime and lists it, or leaves nothing behind. The device's lock is held. */
-static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                const wi_runtime_parts *parts, bool shared, weir_runtime **out)
+static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options, bool shared,
+                                weir_runtime **out)
 {
     weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
@@ -141,14 +136,13 @@ static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir
     runtime->ordinal = ordinal;
     runtime->shared = shared;
     runtime->driver = driver;
-    runtime->parts = parts->of;
-    weir_status status = wi_streams_init(&runtime->streams, parts->streams, parts->stream_count);
+    weir_status status = wi_streams_init(&runtime->streams);
     if (status != WEIR_OK) {
         free(runtime);
         return status;
     }
     status = wi_kinds_init(runtime, options->host);
-    if (status == WEIR_OK && (status = runtime_start(runtime, options, parts)) != WEIR_OK)
+    if (status == WEIR_OK && (status = runtime_start(runtime, options)) != WEIR_OK)
         wi_kinds_destroy(runtime);
     if (status != WEIR_OK) {
         wi_streams_end(&runtime->streams);
@@ -178,7 +172,7 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
                          runtime->name, runtime->stack, options->resource);
     if (options->budget == 0) /* saves the ledger's lock */
         return WEIR_OK;
-    uint64_t budget = weir_runtime_budget(runtime);
+    uint64_t budget = wi_runtime_budget(runtime);
     if (options->budget != budget)
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
@@ -200,6 +194,9 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    if (given.streams)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_runtime_get: the streams of a process's runtime are made when they are acquired");
     if (given.host && !given.host->shared)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_runtime_get: the process's runtimes use the process's host, not an owned one");
@@ -215,7 +212,7 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
         if (made)
-            status = runtime_make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
+            status = runtime_make(driver, ordinal, &given, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(lock);
@@ -229,23 +226,17 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     return status;
 }
 
-weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts, weir_runtime **out)
+weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                   weir_runtime **out)
 {
     wi_watch_forks();
     pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
     pthread_mutex_lock(lock);
-    weir_status status = runtime_make(driver, ordinal, options, parts, false, out);
+    weir_status status = runtime_make(driver, ordinal, options, false, out);
     pthread_mutex_unlock(lock);
     if (status == WEIR_OK)
         wi_recorder_start(*out);
     return status;
-}
-
-weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                   weir_runtime **out)
-{
-    return wi_runtime_create_of(driver, ordinal, options, &(wi_runtime_parts){0}, out);
 }
 
 weir_status weir_runtime_create(const char *device, const weir_runtime_options *options, weir_runtime **out)
@@ -292,9 +283,6 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (hosted > 0)
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
                          hosted);
-    status = wi_parts_check_end(runtime);
-    if (status != WEIR_OK)
-        return status;
     runtime_unlist(runtime);
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
@@ -305,7 +293,6 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_pending_destroy(&runtime->pending);
     runtime->driver->close(runtime->device);
     wi_ledger_destroy(&runtime->ledger);
-    wi_parts_end(&runtime->parts);
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
@@ -354,12 +341,12 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool)
 
 /* Looking and changing --------------------------------------------------------------------------------------------- */
 
-uint32_t weir_runtime_features(const weir_runtime *runtime)
+uint32_t wi_runtime_features(const weir_runtime *runtime)
 {
     return runtime ? wi_resource_features(runtime->resource) : 0;
 }
 
-char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
+char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
 {
     if (capacity > 0)
         text[0] = '\0';
@@ -368,19 +355,27 @@ char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capa
     return text;
 }
 
-const char *weir_runtime_device(const weir_runtime *runtime)
+const char *wi_runtime_device(const weir_runtime *runtime)
 {
     return runtime ? runtime->name : "";
 }
 
-int weir_runtime_ordinal(const weir_runtime *runtime)
+weir_status weir_runtime_info(const weir_runtime *runtime, weir_runtime_details *out)
 {
-    return runtime ? runtime->ordinal : -1;
-}
-
-void *weir_runtime_native(const weir_runtime *runtime)
-{
-    return runtime && !atomic_load(&wi_forked) ? runtime->driver->context(runtime->device) : NULL;
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: NULL");
+    weir_runtime_details details = {.struct_size = sizeof details,
+                                    .device = runtime->name,
+                                    .ordinal = runtime->ordinal,
+                                    .features = wi_runtime_features(runtime),
+                                    .native = runtime->driver->context(runtime->device),
+                                    .budget = wi_runtime_budget(runtime),
+                                    .log = wi_runtime_log((weir_runtime *)runtime)};
+    (void)wi_runtime_resource(runtime, details.resource, sizeof details.resource);
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: member struct_size is not set");
+    return WEIR_OK;
 }
 
 weir_status weir_runtime_enter(weir_runtime *runtime)
@@ -397,7 +392,7 @@ void weir_runtime_leave(weir_runtime *runtime)
         runtime->driver->leave(runtime->device);
 }
 
-uint64_t weir_runtime_budget(const weir_runtime *runtime)
+uint64_t wi_runtime_budget(const weir_runtime *runtime)
 {
     if (!runtime || atomic_load(&wi_forked))
         return 0;
@@ -431,7 +426,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     WI_ENTER();
     if (!runtime || budget == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
-    bool lowered = budget < weir_runtime_budget(runtime);
+    bool lowered = budget < wi_runtime_budget(runtime);
     weir_status status = runtime_set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
         (void)wi_runtime_trim_idle(runtime);
@@ -470,6 +465,8 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     uint64_t ordered; /* asks the driver what has passed */
     (void)wi_members_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
+    for (size_t i = 0; i < found && i < capacity && stride >= sizeof *clients; i++)
+        ((weir_client_stats *)((char *)clients + i * stride))->runtime = runtime;
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);
     stats.lost_tags = wi_intern_lost(WI_TAG);

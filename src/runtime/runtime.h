@@ -11,7 +11,6 @@
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
-#include <weir/experimental/compose.h>
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */
@@ -59,7 +58,6 @@ struct weir_runtime {
     wi_streams streams;
     wi_tcaches caches;          /* over `resource` */
     char stack[WI_STACK_BYTES]; /* the text of the stack, as it was given */
-    weir_parts parts;           /* of a composed runtime; they end with it */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;
@@ -71,28 +69,21 @@ struct weir_runtime {
 weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                    weir_runtime **out);
 
-/* The parts that a composed runtime is made of; all members may be 0. */
-typedef struct wi_runtime_parts {
-    wi_device *device;
-    wi_resource *resource; /* with a budget, and not attached to a ledger */
-    const char *text;      /* the text of the resource */
-    void *const *streams;
-    uint32_t stream_count;
-    weir_parts of;
-} wi_runtime_parts;
-
-/* Makes a runtime of these parts. On failure they remain the caller's. */
-weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts, weir_runtime **out);
 /* Writes WI_NAME_BYTES: "host", "cuda:0". */
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
-/* Makes a stack that has one budget. */
-weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
-/* weir_device_create over a driver that need not be in the list. */
-weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
-/* For a composed runtime: WEIR_ERR_BUSY while other parts need its device; and the end of its parts. */
-weir_status wi_parts_check_end(const weir_runtime *runtime);
-void wi_parts_end(const weir_parts *parts);
+
+/* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
+const char *wi_runtime_device(const weir_runtime *runtime);
+uint32_t wi_runtime_features(const weir_runtime *runtime);
+uint64_t wi_runtime_budget(const weir_runtime *runtime); /* 0 in a forked child */
+char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity);
+/* The trace of the adaptor "log"; NULL: there is none. */
+weir_trace *wi_runtime_log(weir_runtime *runtime);
+/* "" and NULL for NULL. */
+const char *wi_client_name(const weir_client *client);
+weir_runtime *wi_client_runtime(const weir_client *client);
+/* The bytes that no block has taken yet. */
+uint64_t wi_reservation_left(const weir_reservation *reservation);
 
 /* The shared runtime of a device, if it exists, or NULL. Makes none. */
 weir_runtime *wi_runtime_there(const char *device);

@@ -35,14 +35,11 @@ static void streams_return_number(uint16_t number)
     pthread_mutex_unlock(&numbers_lock);
 }
 
-weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
+weir_status wi_streams_init(wi_streams *streams)
 {
     streams->pool = streams_take_number();
     if (streams->pool == 0)
         return weir_fail(WEIR_ERR_BUSY, "there are %d runtimes already; destroy some", UINT16_MAX);
-    streams->pooled = streams->idle_used = count;
-    for (uint32_t i = 0; i < count; i++)
-        streams->idle[i] = made[i];
     pthread_mutex_init(&streams->lock, NULL);
     pthread_cond_init(&streams->left, NULL);
     return WEIR_OK;
@@ -55,10 +52,29 @@ void wi_streams_end(wi_streams *streams)
     streams_return_number(streams->pool);
 }
 
+void wi_streams_unmake(wi_streams *streams, const wi_driver *driver, wi_device *device)
+{
+    while (streams->idle_used > 0)
+        driver->stream_destroy(device, streams->idle[--streams->idle_used]);
+}
+
+weir_status wi_streams_make(wi_streams *streams, const wi_driver *driver, wi_device *device, uint32_t count)
+{
+    if (count > WI_STREAMS)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_create: %u streams; a runtime has %d at most", count,
+                         (int)WI_STREAMS);
+    weir_status status = WEIR_OK;
+    while (streams->idle_used < count && status == WEIR_OK) {
+        status = driver->stream_create(device, &streams->idle[streams->idle_used]);
+        streams->idle_used += status == WEIR_OK;
+    }
+    streams->pooled = count;
+    return status;
+}
+
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device)
 {
-    for (uint32_t i = 0; i < streams->idle_used; i++)
-        driver->stream_destroy(device, streams->idle[i]);
+    wi_streams_unmake(streams, driver, device);
     wi_streams_end(streams);
 }
 

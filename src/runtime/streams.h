@@ -50,11 +50,14 @@ typedef struct wi_streams {
     wi_stream_place places[WI_STREAMS];
 } wi_streams;
 
-/* `made`: the driver's streams that acquire chooses from; count 0: streams are made on demand. WEIR_ERR_BUSY when all
- * numbers are in use by runtimes. */
-weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count);
+/* WEIR_ERR_BUSY when all numbers are in use by runtimes. */
+weir_status wi_streams_init(wi_streams *streams);
 /* Undoes wi_streams_init. The streams remain the driver's. */
 void wi_streams_end(wi_streams *streams);
+/* Makes all own streams that there will be; count 0: none, they are made on demand. On failure those that were made are
+ * idle, and wi_streams_unmake destroys them. */
+weir_status wi_streams_make(wi_streams *streams, const wi_driver *driver, wi_device *device, uint32_t count);
+void wi_streams_unmake(wi_streams *streams, const wi_driver *driver, wi_device *device);
 /* Undoes wi_streams_init, and destroys idle streams. No other thread uses the table any more. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 

@@ -173,22 +173,14 @@ bool wi_sinks_untold(weir_trace *trace, char text[WI_UNTOLD])
         if (o->failed && !o->told) {
             o->told = true;
             snprintf(text, WI_UNTOLD, "a sink of the trace of %s failed, and what it was given may be lost: %s%s%s",
-                     trace->runtime->name, weir_status_name(o->status), o->detail[0] ? ", " : "", o->detail);
+                     trace->runtime->name, weir_name_of(WEIR_NAMES_STATUS, o->status), o->detail[0] ? ", " : "",
+                     o->detail);
             return true;
         }
     return false;
 }
 
 /* Traces ----------------------------------------------------------------------------------------------------------- */
-
-const char *weir_action_name(weir_action action)
-{
-    static const char *const names[WEIR_ACTION_COUNT] = {
-        "allocate",    "deallocate",   "reap",        "resize",      "refuse",    "hold",      "fail",
-        "stream-open", "stream-close", "synchronize", "use-begin",   "use-end",   "use-abort", "use-record",
-        "copy",        "fill",         "call",        "note-record", "note-wait", "note-use"};
-    return (unsigned)action < WEIR_ACTION_COUNT ? names[action] : "?";
-}
 
 static void trace_tell(const char text[WI_UNTOLD], bool untold)
 {
@@ -372,14 +364,15 @@ weir_status weir_trace_flush(weir_trace *trace)
     return status;
 }
 
-uint64_t weir_trace_lost(const weir_trace *trace)
+weir_status weir_trace_info(const weir_trace *trace, weir_trace_details *out)
 {
-    return trace ? wi_events_lost(trace->events) : 0;
-}
-
-uint64_t weir_trace_failed(const weir_trace *trace)
-{
-    return trace ? atomic_load(&trace->failed) : 0;
+    WI_ENTER();
+    if (!trace || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_info: NULL");
+    weir_trace_details details = {.lost = wi_events_lost(trace->events), .failed = atomic_load(&trace->failed)};
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_info: member struct_size is not set");
+    return WEIR_OK;
 }
 
 void wi_trace_close(weir_trace *trace)
@@ -416,9 +409,9 @@ static weir_status trace_open_log(weir_runtime *runtime, const wi_resource *log,
     weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks};
     weir_status status = WEIR_OK;
     if (*wi_log_csv(log))
-        status = weir_sink_csv(wi_log_csv(log), &sinks[options.sink_count++]);
+        status = weir_sink_file(wi_log_csv(log), WEIR_SINK_CSV, &sinks[options.sink_count++]);
     if (status == WEIR_OK && *wi_log_binary(log))
-        status = weir_sink_binary(wi_log_binary(log), &sinks[options.sink_count++]);
+        status = weir_sink_file(wi_log_binary(log), WEIR_SINK_BINARY, &sinks[options.sink_count++]);
     if (status == WEIR_OK)
         status = wi_trace_open(runtime, WI_TRACE_OF_LOG, &options, out);
     for (size_t i = 0; status != WEIR_OK && i < options.sink_count; i++)
@@ -442,7 +435,7 @@ void wi_trace_log_start(weir_runtime *runtime)
     wi_detail_restore(&kept);
 }
 
-weir_trace *weir_runtime_log(weir_runtime *runtime)
+weir_trace *wi_runtime_log(weir_runtime *runtime)
 {
     return runtime && !atomic_load(&wi_forked) ? atomic_load(&runtime->recorder.traces[WI_TRACE_OF_LOG]) : NULL;
 }
@@ -451,52 +444,56 @@ weir_trace *weir_runtime_log(weir_runtime *runtime)
 
 /* Notes: work of the program that weir does not see. */
 
-static weir_status notes_note(weir_runtime *runtime, weir_event event)
-{
-    void *ignored;
-    weir_status status = wi_streams_resolve(&runtime->streams, event.stream, runtime->name, &ignored);
-    return wi_record_call(runtime, status, &event);
-}
-
 /* Whether no trace is open. */
 static bool notes_idle(const weir_runtime *runtime)
 {
     return runtime && wi_likely(wi_recording(&runtime->ledger) == 0);
 }
 
-weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream)
+static weir_status note_check_use(const weir_note *note)
 {
-    WI_ENTER();
-    if (notes_idle(runtime))
-        return WEIR_OK;
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_record: NULL");
-    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_RECORD, .object = event, .stream = stream});
+    if (!note->pointer || note->bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: a use of NULL, or of no bytes");
+    if (note->access < WEIR_ACCESS_READ || note->access > WEIR_ACCESS_READ_WRITE)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: %d is no access; see weir_access", (int)note->access);
+    return WEIR_OK;
 }
 
-weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream)
+static weir_status note_check(const weir_note *note)
 {
-    WI_ENTER();
-    if (notes_idle(runtime))
+    switch (note->action) {
+    case WEIR_ACTION_NOTE_RECORD:
+    case WEIR_ACTION_NOTE_WAIT:
         return WEIR_OK;
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_wait: NULL");
-    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_WAIT, .object = event, .stream = stream});
+    case WEIR_ACTION_NOTE_USE:
+        return note_check_use(note);
+    default:
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: %s is no note",
+                         weir_name_of(WEIR_NAMES_ACTION, (int)note->action));
+    }
 }
 
-weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
-                          weir_access access)
+weir_status weir_trace_note(weir_runtime *runtime, const weir_note *note)
 {
     WI_ENTER();
     if (notes_idle(runtime))
         return WEIR_OK;
-    if (!runtime || !pointer || bytes == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: NULL, or no bytes");
-    if (access < WEIR_ACCESS_READ || access > WEIR_ACCESS_READ_WRITE)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: %d is no access; see weir_access", (int)access);
-    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_USE,
-                                            .pointer = (void *)(uintptr_t)pointer,
-                                            .bytes = bytes,
-                                            .stream = stream,
-                                            .access = access});
+    weir_note n = {0};
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: NULL");
+    weir_status status = WI_COPY_IN(weir_note, &n, note, "weir_trace_note");
+    if (status == WEIR_OK)
+        status = note_check(&n);
+    if (status != WEIR_OK)
+        return status;
+    bool use = n.action == WEIR_ACTION_NOTE_USE;
+    weir_event event = {.action = n.action,
+                        .object = use ? 0 : n.event,
+                        .pointer = use ? (void *)(uintptr_t)n.pointer : NULL,
+                        .bytes = use ? n.bytes : 0,
+                        .stream = n.stream,
+                        .access = use ? n.access : 0};
+    void *ignored;
+    status = wi_streams_resolve(&runtime->streams, n.stream, runtime->name, &ignored);
+    return wi_record_call(runtime, status, &event);
 }

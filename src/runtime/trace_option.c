@@ -145,7 +145,7 @@ void wi_trace_option_end(weir_runtime *runtime)
 static weir_status trace_option_open_sink(const char *path, weir_sink *sink)
 {
     const char *dot = strrchr(path, '.');
-    return dot && strcmp(dot, ".csv") == 0 ? weir_sink_csv(path, sink) : weir_sink_binary(path, sink);
+    return weir_sink_file(path, dot && strcmp(dot, ".csv") == 0 ? WEIR_SINK_CSV : WEIR_SINK_BINARY, sink);
 }
 
 void wi_recorder_start(weir_runtime *runtime)
@@ -156,7 +156,7 @@ void wi_recorder_start(weir_runtime *runtime)
     weir_trace *trace;
     wi_kept_detail kept;
     wi_trace_log_start(runtime);
-    if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
+    if (weir_option_info("trace", 0, &option) != WEIR_OK || !option.value[0])
         return;
     wi_detail_keep(&kept);
     trace_option_expand(option.value, runtime->name, path);

@@ -359,20 +359,10 @@ static weir_status uses_note(weir_runtime *runtime, weir_block block, weir_strea
     return WEIR_OK;
 }
 
-weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
-{
-    WI_ENTER();
-    if (!runtime || !pointer)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
-    return uses_note(runtime, (weir_block){(void *)(uintptr_t)pointer, 0}, stream, "weir_use_record");
-}
-
-weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream)
+weir_status weir_use_record(weir_runtime *runtime, weir_block block, weir_stream stream)
 {
     WI_ENTER();
     if (!runtime || !block.pointer)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: NULL");
-    if (block.generation == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: the block at %p has no generation", block.pointer);
-    return uses_note(runtime, block, stream, "weir_use_record_block");
+        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
+    return uses_note(runtime, block, stream, "weir_use_record");
 }

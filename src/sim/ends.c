@@ -170,7 +170,7 @@ static bool lift_limits(world *w)
     }
     if (!any)
         run_client(w, &(step){0});
-    return weir_runtime_budget(w->runtime) == w->options.budget;
+    return wi_runtime_budget(w->runtime) == w->options.budget;
 }
 
 static weir_client *any_client(const world *w)

@@ -193,7 +193,7 @@ static void check_line(oracle *o, const weir_client_stats *line, unsigned number
                 settled ? a->pending_most - a->pending_least : UINT64_MAX - a->pending_least);
     check_bytes(o, "promised", number, line->promised, a->reserved, a->asked);
     for (int k = 0; k < WEIR_CLASS_COUNT; k++)
-        check_bytes(o, weir_class_name((weir_class)k), number, line->live_class[k], a->live_class[k],
+        check_bytes(o, weir_name_of(WEIR_NAMES_CLASS, k), number, line->live_class[k], a->live_class[k],
                     a->moving_class[k]);
     if (a->maximum && a->live + a->reserved + a->pending_least > a->maximum)
         oracle_report(o, ORACLE_BUDGET, "client %u has %llu bytes and a maximum of %llu", number,

@@ -2,6 +2,8 @@
 #ifndef TESTS_CORE_H
 #define TESTS_CORE_H
 
+#include "info.h"
+
 #include <weir/weir.h>
 
 #include <dlfcn.h>
@@ -26,7 +28,8 @@
 static inline void check_status(weir_status got, weir_status wanted, const char *call, const char *file, int line)
 {
     if (got != wanted) {
-        print_error("%s: %s (%s), not %s\n", call, weir_status_name(got), weir_detail(), weir_status_name(wanted));
+        print_error("%s: %s (%s), not %s\n", call, weir_name_of(WEIR_NAMES_STATUS, got), weir_detail(),
+                    weir_name_of(WEIR_NAMES_STATUS, wanted));
         _assert_true(0, call, file, line);
     }
 }
@@ -120,7 +123,7 @@ static inline uint64_t unpassed(const snapshot *s)
 /* A free that is pending until the stream has come to it, whatever the resource. */
 static inline void free_behind(weir_client *client, void *pointer, weir_stream stream)
 {
-    ok(weir_use_record(weir_client_runtime(client), pointer, stream));
+    ok(weir_use_record(client_details(client).runtime, (weir_block){.pointer = pointer}, stream));
     ok(weir_free(client, pointer, WEIR_STREAM_HOST));
 }
 
@@ -240,7 +243,7 @@ static inline void open_gate(gate *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* In the place of cmocka's own, which every assertion of it calls: a test that fails leaves nobody waiting at its gates,
+/* In the place of cmocka's own, which every assertion of it calls: a test that fails leaves nobody waiting at its shut_gates,
  * which may lie on its stack, so that its teardown ends. */
 __attribute__((weak)) void _fail(const char *const file, const int line)
 {

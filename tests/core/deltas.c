@@ -1,4 +1,5 @@
 /* What threads count for themselves is gathered where a number depends on it, and nowhere else. */
+#include "info.h"
 #include "core.h"
 #include "core/faulty.h"
 #include "runtime/runtime.h"
@@ -33,7 +34,7 @@ static void looks_that_need_none(void **state)
     (void)state;
     void *p = leave_a_drift();
     weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
-    assert_int_equal(weir_runtime_budget(runtime), BUDGET);
+    assert_int_equal(runtime_details(runtime).budget, BUDGET);
     ok(weir_layout_walk(runtime, NULL, NULL, &totals));
     assert_true(totals.bytes[WEIR_SPAN_LIVE] == SMALL && totals.bytes[WEIR_SPAN_THREAD_CACHED] == 0);
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));

@@ -1,4 +1,5 @@
 /* The ledger's limits: guarantees, maxima, the budget, and what a refusal says about them. */
+#include "info.h"
 #include "core.h"
 #include "trim.h"
 
@@ -19,7 +20,7 @@ static int tear_down(void **state)
 static void refused(weir_client *client, uint64_t bytes, weir_class memory_class)
 {
     void *p = &p;
-    weir_runtime *runtime = weir_client_runtime(client);
+    weir_runtime *runtime = client_details(client).runtime;
     snapshot before = take_snapshot(runtime);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, bytes, WEIR_STREAM_HOST, memory_class, &p));
     assert_null(p);
@@ -231,7 +232,7 @@ static void changing_the_budget_while_live(void **state)
     detail_names("5 MiB");
     unchanged(runtime, before); /* not even the cache is given up */
     ok(weir_runtime_set_budget(runtime, 5 * MIB));
-    assert_int_equal(weir_runtime_budget(runtime), 5 * MIB);
+    assert_int_equal(runtime_details(runtime).budget, 5 * MIB);
     refused(a, 1, WEIR_CLASS_KV);
     ok(weir_client_destroy(b));
     ok(weir_runtime_set_budget(runtime, 2 * MIB)); /* the cache is given up */
@@ -361,13 +362,13 @@ static void outside_is_noted_and_charged_to_nothing(void **state)
     ok(weir_client_info(client, &stats));
     assert_string_equal(stats.outside_method, "");
     fails(WEIR_ERR_INVALID, weir_client_info(client, NULL));
-    assert_string_equal(weir_client_name(client), "x");
-    assert_ptr_equal(weir_client_runtime(client), runtime);
+    assert_string_equal(client_details(client).name, "x");
+    assert_ptr_equal(client_details(client).runtime, runtime);
     char long_name[100];
     memset(long_name, 'n', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
     weir_client *other = open_client(runtime, long_name, 0, 0);
-    assert_int_equal(strlen(weir_client_name(other)), 63);
+    assert_int_equal(strlen(client_details(other).name), 63);
     ok(weir_client_destroy(other));
     ok(weir_client_destroy(client));
 }

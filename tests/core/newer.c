@@ -10,7 +10,6 @@
 #include <weir/select.h>
 #include <weir/experimental/kv.h>
 #include <weir/plan.h>
-#include <weir/experimental/compose.h>
 #include <weir/onnxruntime.h>
 #include <weir/model.h>
 
@@ -73,17 +72,6 @@ static weir_status of_runtime_create(const void *s)
 {
     weir_runtime *out;
     return weir_runtime_create("nowhere", s, &out);
-}
-static weir_status of_compose(const void *s)
-{
-    weir_runtime *out;
-    return weir_runtime_compose(s, NULL, &out);
-}
-static weir_status of_compose_options(const void *s)
-{
-    weir_parts parts = WEIR_INIT(weir_parts);
-    weir_runtime *out;
-    return weir_runtime_compose(&parts, s, &out);
 }
 static weir_status of_client(const void *s)
 {
@@ -281,8 +269,6 @@ static const struct {
     }
     ROW(weir_runtime_options, of_runtime_get),
     ROW(weir_runtime_options, of_runtime_create),
-    ROW(weir_runtime_options, of_compose_options),
-    ROW(weir_parts, of_compose),
     ROW(weir_client_options, of_client),
     ROW(weir_request, of_request),
     ROW(weir_trace_options, of_trace),

@@ -1,5 +1,6 @@
 /* One block, freed by several threads at once while others shrink it and allocate where it was: one of them frees it, and
  * nobody reads what another thread writes into its record (ThreadSanitizer sees to that). */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 
@@ -80,7 +81,7 @@ static void *take_and_give(void *user)
 static void *look_about(void *user)
 {
     race *r = user;
-    weir_runtime *runtime = weir_client_runtime(r->client);
+    weir_runtime *runtime = client_details(r->client).runtime;
     for (int round = 0; !atomic_load(&r->over); round++) {
         weir_block_details d = WEIR_INIT(weir_block_details);
         ok(weir_block_info(atomic_load(&r->addresses[0]), &d));

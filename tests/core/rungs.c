@@ -212,9 +212,9 @@ static void rungs_have_names(void **state)
 {
     (void)state;
     for (int i = 0; i < WEIR_RUNG_COUNT; i++)
-        assert_string_not_equal(weir_rung_name((weir_rung)i), "?");
-    assert_string_equal(weir_rung_name(WEIR_RUNG_ORDER), "order");
-    assert_string_equal(weir_rung_name(WEIR_RUNG_COUNT), "?");
+        assert_string_not_equal(weir_name_of(WEIR_NAMES_RUNG, i), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_RUNG, WEIR_RUNG_ORDER), "order");
+    assert_string_equal(weir_name_of(WEIR_NAMES_RUNG, WEIR_RUNG_COUNT), "?");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 # The core: base, the host driver, memory, runtime, trace, engines.
-foreach(core_test base options gates memory misuse pending limits placement threads fork runtime trace structs newer logging)
+foreach(core_test options gates memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
+weir_test(core-base core/base.c INTERNAL)
 weir_test(core-host core/host.c INTERNAL)
 weir_test(core-front core/front.c)
 
@@ -34,7 +35,7 @@ weir_test(core-ladder core/ladder.c core/faulty.c INTERNAL)
 target_link_options(test-core-ladder PRIVATE -Wl,--wrap=wi_pending_reap,--wrap=wi_pending_wait,--wrap=wi_record_locked
   -Wl,--wrap=wi_ledger_commit,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap,--wrap=wi_ledger_account_snapshot)
 weir_test(core-between core/between.c core/faulty.c INTERNAL)
-target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to,--wrap=wi_runtime_create_of
+target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to
   -Wl,--wrap=wi_ledger_commit,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap)
 weir_test(core-windows core/windows.c core/windows_common.c uses/lender.c INTERNAL)
 weir_test(core-windows-ends core/windows_ends.c core/windows_common.c uses/lender.c INTERNAL)
@@ -84,7 +85,7 @@ weir_sim_device_test(core-trim)
 add_test(NAME core-trim-long COMMAND test-core-trim)
 set_tests_properties(core-trim-long PROPERTIES LABELS long TIMEOUT 600 ENVIRONMENT WEIR_TEST_LONG=1)
 weir_test(core-reserve core/reserve.c core/faulty.c INTERNAL)
-weir_test(core-parts core/parts.c core/faulty.c INTERNAL)
+weir_test(core-own-streams core/own_streams.c core/faulty.c INTERNAL)
 weir_device_test(core-kinds core/kinds.c core/faulty.c)
 weir_sim_device_test(core-kinds)
 weir_device_test(core-kinds-order core/kinds_order.c core/faulty.c)

@@ -1,5 +1,6 @@
 /* Giving memory back: how much goes, what stays and why, in how few calls; what a device without memory has weir trim;
  * and records of blocks, which do not pile up. On the device that WEIR_TEST_DEVICE names, or the host. */
+#include "info.h"
 #include "core.h"
 #include "core/faulty.h"
 
@@ -176,7 +177,7 @@ static void a_trim_says_what_pins_the_rest(void **state)
         assert_int_equal(d.block.generation, r.pin[i].block.generation);
         assert_int_equal(d.charged, r.pin[i].charged);
         assert_ptr_equal(d.client, r.pin[i].client);
-        assert_string_equal(weir_client_name(d.client), r.pin[i].client_name);
+        assert_string_equal(client_details((weir_client *)d.client).name, r.pin[i].client_name);
         assert_string_equal(r.pin[i].tag, "kept");
         assert_int_equal(r.pin[i].memory_class, WEIR_CLASS_KV);
     }

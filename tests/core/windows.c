@@ -217,9 +217,9 @@ static void a_capture_gets_nothing_of_its_streams_order(void **state)
     void *all = allocate(f->client, BUDGET, a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, all, a));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BLOCK, a, WEIR_CLASS_KV, &p));
-    ok(weir_capture_end(a));
+    ok(weir_capture_end(a, NULL));
     open_gate(&f->gate);
     ok(weir_stream_release(a));
 }
@@ -319,13 +319,13 @@ static void no_thread_cache_is_made_for_a_captured_stream(void **state)
                    .pointer = p,
                    .stream = a};
     assert_true(begin(&freer));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     let_go_on(&freer);
     finish(&freer);
     assert_int_equal(freer.status, WEIR_ERR_STREAM_MISUSE);
     assert_false(has_front(f, a));
     assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
-    ok(weir_capture_end(a));
+    ok(weir_capture_end(a, NULL));
     ok(weir_free(f->client, p, a));
     ok(weir_stream_release(a));
 }
@@ -397,9 +397,9 @@ static void a_graph_is_closed_while_its_block_is_freed(void **state)
     ok(weir_stream_acquire(f->runtime, &a));
     ok(weir_stream_acquire(f->runtime, &b));
     ok(weir_capture_pool_create(f->client, &graph));
-    ok(weir_capture_pool_begin(graph, a));
+    ok(weir_capture_begin(a, graph));
     void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
-    ok(weir_capture_pool_end(graph, a));
+    ok(weir_capture_end(a, graph));
     actor freer = {.f = f, .act = act_free, .at = IN_RECORD, .on = record_of_stream(f, b), .pointer = p, .stream = b};
     assert_true(begin(&freer));
     ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
@@ -422,17 +422,17 @@ static void a_capture_begins_while_a_block_is_freed(void **state)
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
     void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    ok(weir_use_record(f->runtime, p, a));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, a));
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
-    ok(weir_use_record(f->runtime, p, a));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, a));
     actor freer = {.f = f, .act = act_free, .at = IN_RECORD, .on = record_of_stream(f, a), .pointer = p, .stream = a};
     assert_true(begin(&freer));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     let_go_on(&freer);
     finish(&freer);
     assert_true(freer.status == WEIR_OK || freer.status == WEIR_ERR_STREAM_MISUSE);
     open_gate(&f->gate);
-    ok(weir_capture_end(a));
+    ok(weir_capture_end(a, NULL));
     if (freer.status != WEIR_OK)
         ok(weir_free(f->client, p, a));
     ok(weir_stream_synchronize(a));

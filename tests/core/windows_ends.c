@@ -420,7 +420,7 @@ static void another_follows_when_a_free_has_its_event(void **state)
     void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
     ok(weir_stream_acquire(f->runtime, &own));
     ok(weir_call(f->runtime, pass_gate, &used, own));
-    ok(weir_use_record(f->runtime, p, own)); /* so that the free asks for an event */
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, own)); /* so that the free asks for an event */
     ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
     e->one.identity = 3;
     actor freer = {.f = f,

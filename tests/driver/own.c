@@ -1,5 +1,6 @@
 /* A driver of the program's own: which tables are refused, what its devices are called, and what it lacks is answered with
  * words. */
+#include "info.h"
 #include "core/core.h"
 #include "own-driver/toy.h"
 
@@ -44,16 +45,15 @@ static void devices_are_called_by_their_ordinals(void **state)
     (void)state;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
     weir_runtime *first, *again, *other, *none;
-    char text[64];
     ok(weir_runtime_get("toy", &options, &first));
     ok(weir_runtime_get("toy:0", NULL, &again));
     ok(weir_runtime_get("toy:1", &options, &other));
     assert_ptr_equal(first, again);
     assert_ptr_not_equal(first, other);
-    assert_string_equal(weir_runtime_device(first), "toy:0");
-    assert_int_equal(weir_runtime_ordinal(other), 1);
-    assert_null(weir_runtime_native(first));
-    assert_string_equal(weir_runtime_resource(first, text, sizeof text), "budget(segments)");
+    assert_string_equal(runtime_details(first).device, "toy:0");
+    assert_int_equal(runtime_details(other).ordinal, 1);
+    assert_null(runtime_details(first).native);
+    assert_string_equal(runtime_details(first).resource, "budget(segments)");
     fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("toy:2", NULL, &none));
     fails(WEIR_ERR_NOT_FOUND, weir_runtime_create("only-one", NULL, &none)); /* its `open` says so */
     detail_names("there is no number 0");
@@ -67,7 +67,7 @@ static void the_default_budget_comes_from_its_memory(void **state)
     (void)state;
     weir_runtime *runtime;
     ok(weir_runtime_create("toy:0", NULL, &runtime));
-    assert_int_equal(weir_runtime_budget(runtime), 512 * MIB); /* 512 MiB are left alone */
+    assert_int_equal(runtime_details(runtime).budget, 512 * MIB); /* 512 MiB are left alone */
     ok(weir_runtime_destroy(runtime));
 }
 

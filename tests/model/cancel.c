@@ -1,5 +1,6 @@
 /* Requests that are stopped while a model moves: wherever one is, a cancel reaches it, and one that does not has missed
  * it. */
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -158,7 +159,7 @@ static void a_cancelled_answer_has_no_further_piece(void **state)
     weir_outputs out = WEIR_INIT(weir_outputs);
     b.pieces_of_runs = 100;
     b.deaf = true;
-    fails(WEIR_ERR_CANCELLED, weir_model_infer_stream(stopper.model, &inference, stop_hearing, &stopper, &out));
+    fails(WEIR_ERR_CANCELLED, model_infer_stream(stopper.model, &inference, stop_hearing, &stopper, &out));
     assert_int_equal(stopper.status, WEIR_OK);
     assert_int_equal(b.pieces, 3); /* the third was not wanted any more */
     ok(weir_model_destroy(stopper.model));

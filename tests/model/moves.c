@@ -1,4 +1,5 @@
 /* How a model moves, row by row of the table in weir/model.h: what is done, what the caller sees, and what is left. */
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -217,7 +218,7 @@ static void one_that_breaks_in_the_middle(void **state)
         b.ill = true;
         b.faults[0] =
             (fault_plan){"cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_ENGINE, .times = 1, .pieces = 3, .breaks = true};
-        fails(WEIR_ERR_ENGINE, weir_model_infer_stream(model, &inference, hear, &pieces, &out));
+        fails(WEIR_ERR_ENGINE, model_infer_stream(model, &inference, hear, &pieces, &out));
         assert_int_equal(pieces, 3);
         assert_int_equal(b.loads, 1);
         ok(infer_once(model, &out));

@@ -1,4 +1,5 @@
 /* Requests on a model that moves: answered or failed once, whatever is held, streamed or ordered meanwhile. */
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -93,7 +94,7 @@ static weir_status stream_once(weir_model *model, heard *it, weir_outputs *out)
     weir_inference inference = WEIR_INIT(weir_inference);
     *out = WEIR_INIT(weir_outputs);
     *it = (heard){0};
-    return weir_model_infer_stream(model, &inference, hear, it, out);
+    return model_infer_stream(model, &inference, hear, it, out);
 }
 
 static void what_was_handed_out_is_not_made_again(void **state)
@@ -319,8 +320,8 @@ static void bad_arguments(void **state)
     fails(WEIR_ERR_NOT_FOUND, weir_model_create_chosen(&w.manifest, NULL, &other));
     assert_null(other);
     ok(weir_model_destroy(model));
-    assert_string_equal(weir_stage_name(WEIR_STAGE_LATER_RUN), "later-run");
-    assert_string_equal(weir_stage_name(WEIR_STAGE_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_STAGE, WEIR_STAGE_LATER_RUN), "later-run");
+    assert_string_equal(weir_name_of(WEIR_NAMES_STAGE, WEIR_STAGE_COUNT), "?");
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* What the suite of the resources shares: a runtime over the stack in question for each test, streams that are held up, and
- * looks at bytes, charges and the ledger. What a property may depend on is asked of weir_runtime_features. */
+ * looks at bytes, charges and the ledger. What a property may depend on is asked of weir_runtime_info. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 

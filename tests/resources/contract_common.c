@@ -1,3 +1,4 @@
+#include "info.h"
 #include "resources/contract.h"
 
 /* Runtimes --------------------------------------------------------------------------------------------------------- */
@@ -8,7 +9,7 @@ int set_up(void **state)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = place.stack};
     assert_non_null(f);
     ok(weir_runtime_create(place.device, &options, &f->runtime));
-    f->features = weir_runtime_features(f->runtime);
+    f->features = runtime_details(f->runtime).features;
     f->one = open_client(f->runtime, "one", 0, 0);
     f->two = open_client(f->runtime, "two", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->a));

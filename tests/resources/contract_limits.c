@@ -218,7 +218,7 @@ static void a_loop_at_the_limit_goes_on(void **state)
 static void peaks(void **state)
 {
     fixture *f = *state;
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     assert_int_equal(take_snapshot(f->runtime).device.peak, 0);
     void *p = take(f->one, 700000, f->a), *q = take(f->one, 300000, f->a);
     uint64_t most = details_of(p).charged + details_of(q).charged;
@@ -227,7 +227,7 @@ static void peaks(void **state)
     snapshot s = drained(f);
     assert_int_equal(s.device.peak, most);
     assert_int_equal(s.clients[0].peak, most);
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     assert_int_equal(take_snapshot(f->runtime).device.peak, details_of(p).charged);
     uint64_t before = details_of(p).charged; /* what is pending counts */
     gate *g = hold_up(f, f->a);

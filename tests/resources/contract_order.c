@@ -239,7 +239,7 @@ static void allocations_on_a_captured_stream(void **state)
 {
     fixture *f = *state;
     weir_block block;
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     snapshot before = take_snapshot(f->runtime);
     fails(WEIR_ERR_STREAM_MISUSE, try_take(f->one, 1000, f->a, WEIR_ALLOC_ZEROED, &block));
     if (!can(f, WEIR_FEATURE_CAPTURABLE))
@@ -250,7 +250,7 @@ static void allocations_on_a_captured_stream(void **state)
         fails(WEIR_ERR_STREAM_MISUSE, weir_free_block(f->one, block, f->a));
         ok(weir_free_block(f->one, block, WEIR_STREAM_HOST));
     }
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
 }
 
 int contract_order(void)

@@ -1,4 +1,5 @@
 /* weir_resize and weir_runtime_trim, as far as the stack's features go, and what is answered where they end. */
+#include "info.h"
 #include "resources/contract.h"
 #include "trim.h"
 
@@ -119,12 +120,12 @@ static void the_budget_can_be_lowered(void **state)
     void *p = take(f->one, 8 * MIB, f->a), *q;
     uint64_t live = details_of(p).charged;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_runtime_set_budget(f->runtime, live - 256));
-    assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
+    assert_int_equal(runtime_details(f->runtime).budget, BUDGET);
     weir_status status = weir_runtime_set_budget(f->runtime, 16 * MIB);
     ok(weir_runtime_trim(f->runtime, NULL, NULL));
     if (drained(f).device.held > 16 * MIB) { /* what is taken whole is not given back in part */
         assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
-        assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
+        assert_int_equal(runtime_details(f->runtime).budget, BUDGET);
     } else {
         assert_int_equal(status, WEIR_OK);
         fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 12 * MIB, f->a, WEIR_CLASS_KV, &q));

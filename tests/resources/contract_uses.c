@@ -29,8 +29,8 @@ static bool tracks(fixture *f)
     void *p = take(f->one, BYTES, f->a);
     snapshot before = drained(f);
     fails(WEIR_ERR_STREAM_MISUSE, try_begin(f, f->b, p, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->b));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record_block(f->runtime, details_of(p).block, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, details_of(p).block, f->b));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a));
     return false;
@@ -82,7 +82,7 @@ static void tickets_exclude_what_conflicts(void **state)
     ok(weir_launch_end(too));
     weir_launch *writing = begin(f, f->b, p, WEIR_ACCESS_WRITE);
     fails(WEIR_ERR_BUSY, try_begin(f, f->a, p, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->a));
     fails(WEIR_ERR_BUSY, weir_free(f->one, p, f->a));
     ok(weir_launch_end(writing));
     ok(weir_free(f->one, p, f->a));
@@ -105,8 +105,8 @@ static void what_is_no_block_is_not_used(void **state)
     fails(WEIR_ERR_FOREIGN, weir_launch_begin(f->runtime, f->a, pair, 2, &launch));
     fails(WEIR_ERR_INTERIOR, try_begin(f, f->a, p + 256, WEIR_ACCESS_READ));
     fails(WEIR_ERR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
-    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, stale.block, f->a));
-    fails(WEIR_ERR_FOREIGN, weir_use_record_block(f->runtime, (weir_block){&foreign, 1}, f->a));
+    fails(WEIR_ERR_STALE, weir_use_record(f->runtime, stale.block, f->a));
+    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, (weir_block){&foreign, 1}, f->a));
     fails(WEIR_ERR_STREAM_MISUSE, try_begin(f, other.stream, p, WEIR_ACCESS_READ));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a)); /* it holds no ticket */
@@ -118,7 +118,7 @@ static void wait_for_use(fixture *f, bool simple)
     uint64_t charged = details_of(p).charged;
     weir_launch *launch = simple ? NULL : begin(f, f->b, p, WEIR_ACCESS_WRITE);
     gate *g = hold_up(f, f->b);
-    ok(simple ? weir_use_record(f->runtime, p, f->b) : weir_launch_end(launch));
+    ok(simple ? weir_use_record(f->runtime, (weir_block){.pointer = p}, f->b) : weir_launch_end(launch));
     ok(weir_free(f->one, p, f->a)); /* where nothing holds it up */
     assert_int_equal(take_snapshot(f->runtime).device.pending, charged);
     assert_int_equal(drained(f).device.pending, charged);

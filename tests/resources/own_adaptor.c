@@ -1,4 +1,5 @@
 /* An adaptor of the program's own: what it is told and when, what its refusals come to, and what it may ask of weir. */
+#include "info.h"
 #include "core/core.h"
 
 #include <weir/adaptor.h>
@@ -134,11 +135,10 @@ static void end(weir_runtime *runtime, weir_client *client)
 static void every_allocation_and_every_free_comes_by(void **state)
 {
     (void)state;
-    char text[64];
     weir_runtime *runtime = runtime_of("mine(a=1, b, cache)", 4 * MIB);
     weir_client *client = open_client(runtime, "x", 0, 0);
     assert_string_equal(m.arguments, "a=1, b");
-    assert_string_equal(weir_runtime_resource(runtime, text, sizeof text), "budget(mine(a=1, b, mapped))");
+    assert_string_equal(runtime_details(runtime).resource, "budget(mine(a=1, b, mapped))");
     for (int i = 0; i < 3; i++) {
         weir_request request = {.struct_size = sizeof request, .bytes = 1000, .tag = "t"};
         weir_block block;
@@ -340,13 +340,13 @@ static void blocks_of_a_capture_pool_are_told_of_once_each(void **state)
     weir_stream stream;
     ok(weir_stream_acquire(runtime, &stream));
     ok(weir_capture_pool_create(client, &pool));
-    ok(weir_capture_pool_begin(pool, stream));
+    ok(weir_capture_begin(stream, pool));
     void *p = allocate(client, MIB, stream, WEIR_CLASS_KV);
     ok(weir_free(client, p, stream));
     assert_string_equal(story(), "a+-");
     assert_ptr_equal(allocate(client, MIB, stream, WEIR_CLASS_KV), p); /* what the pool holds */
     assert_string_equal(story(), "a+-a+");
-    ok(weir_capture_pool_end(pool, stream));
+    ok(weir_capture_end(stream, pool));
     ok(weir_capture_pool_destroy(pool, stream));
     ok(weir_free(client, p, stream));
     assert_string_equal(story(), "a+-a+-");

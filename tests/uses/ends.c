@@ -1,6 +1,7 @@
 /* Registered streams that end without a word while their work goes on, and whose address the next stream has: on the device that
  * WEIR_TEST_DEVICE names, where that is CUDA's; elsewhere nothing is looked at. What was freed or used in their order is nobody's
  * before that work is done, and everybody's afterwards, whatever is the matter with the next stream. */
+#include "info.h"
 #include "core.h"
 
 #include <dlfcn.h>
@@ -52,7 +53,7 @@ static void stub_fail(const char *function, int nth)
 #define CUDA(runtime, name, types, ...)                                                                                \
     do {                                                                                                               \
         void *popped_;                                                                                                 \
-        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(weir_runtime_native(runtime)), 0);                \
+        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(runtime_details(runtime).native), 0);             \
         assert_int_equal(((int(*) types)cuda(name))(__VA_ARGS__), 0);                                                  \
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)

@@ -75,11 +75,11 @@ static void is_no_stream(fixture *f, weir_stream stream)
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(stream));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(stream));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(stream, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_fill(f->runtime, &byte, 0, 1, stream));
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, stream, p));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, stream));
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 256, stream, WEIR_CLASS_KV, &q));
     assert_null(q);
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, stream));
@@ -337,7 +337,7 @@ static void destroying(void **state)
     ok(weir_stream_unregister(a));
     ok(weir_runtime_destroy(runtime));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(a));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(a, NULL));
 }
 
 /* Own and registered ones share the places: as many as there are, and each again when it is free. */
@@ -406,9 +406,9 @@ static void default_streams(void **state)
     void *p = allocate(f->client, BLOCK, legacy, WEIR_CLASS_KV);
     ok(launch(f, mine, p));
     ok(weir_free(f->client, p, legacy));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(legacy));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(legacy, NULL));
     detail_names("legacy");
-    fails(WEIR_ERR_INVALID, weir_capture_end(legacy));
+    fails(WEIR_ERR_INVALID, weir_capture_end(legacy, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(legacy));
     /* The per-thread one is this thread's alone. */
     elsewhere e = {.f = f, .first = mine};
@@ -513,20 +513,20 @@ static void the_driver_tells_of_a_capture(void **state)
     weir_use use = {{p, 0}, WEIR_ACCESS_READ};
     ok(weir_launch_begin(f->runtime, a, &use, 1, &open));
     atomic_store(&one.captured, true);
-    fails(WEIR_ERR_BUSY, weir_capture_begin(a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_launch_end(open));
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, a, p));
     detail_names("weir_launch_begin");
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(a));
-    fails(WEIR_ERR_INVALID, weir_capture_end(a)); /* nobody began it with weir */
+    fails(WEIR_ERR_INVALID, weir_capture_end(a, NULL)); /* nobody began it with weir */
     atomic_store(&one.captured, false);
     ok(weir_launch_end(open));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     atomic_store(&one.captured, true); /* the usual order: weir's around the driver's */
-    fails(WEIR_ERR_BUSY, weir_capture_begin(a));
-    ok(weir_capture_end(a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(a, NULL));
+    ok(weir_capture_end(a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, a, p));
     atomic_store(&one.captured, false);
     ok(launch(f, a, p));
@@ -540,11 +540,11 @@ static void a_capture_is_of_one_stream(void **state)
     fixture *f = *state;
     lent one = {.identity = 1};
     weir_stream old = enter(f, &one);
-    ok(weir_capture_begin(old));
+    ok(weir_capture_begin(old, NULL));
     one.identity = 2;
     weir_stream again = enter(f, &one);
     ok(weir_stream_synchronize(again));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(old));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(old, NULL));
     ok(weir_stream_unregister(again));
 }
 

@@ -3,6 +3,7 @@
 #include <weir/plan.h>
 
 #include "cli/text.h"
+#include "cli/plan/look.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -65,7 +66,7 @@ static maker begin(uint64_t seed)
 
 static bool wants_more(const maker *m, size_t buffers)
 {
-    return weir_buffers_count(m->list) < buffers;
+    return plan_list_info(m->list).count < buffers;
 }
 
 /* Blocks of convolutions with a shortcut around each, at four resolutions, with workspaces of all sizes. */
@@ -73,7 +74,7 @@ static weir_buffers *make_convolutions(size_t buffers)
 {
     maker m = begin(1);
     while (wants_more(&m, buffers)) {
-        uint64_t at = m.step, size = UINT64_C(802816) >> ((size_t)weir_buffers_count(m.list) * 4 / buffers);
+        uint64_t at = m.step, size = UINT64_C(802816) >> ((size_t)plan_list_info(m.list).count * 4 / buffers);
         add(&m, at, at + 5, size);
         add(&m, at + 1, at + 3, size / 4);
         add(&m, at + 2, at + 4, size / 4);
@@ -165,9 +166,9 @@ static weir_buffers *make_list(const graph *g)
     weir_plan *plan = NULL;
     maker m = begin(5);
     weir_status status = weir_plan_create(plain, &options, &plan);
-    for (uint32_t i = 0; status == WEIR_OK && i < weir_buffers_count(plain); i++) {
+    for (uint32_t i = 0; status == WEIR_OK && i < plan_list_info(plain).count; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
-        status = weir_buffers_get(plain, i, &b);
+        status = weir_buffer_info(plain, i, &b);
         decorate(&m, i, &b, plan, g->extra);
     }
     weir_plan_destroy(plan);
@@ -316,9 +317,9 @@ static uint64_t capacity_of(const char *path)
 /* An equivalent problem: rows in another order, time reversed, sizes scaled. Gaps are lost. */
 static weir_status transform(const weir_buffers *list, bool shuffle, bool reverse, uint64_t scale, weir_buffers **out)
 {
-    uint32_t count = weir_buffers_count(list);
+    uint32_t count = plan_list_info(list).count;
     uint32_t *order = text_zeroed(count, sizeof *order);
-    uint64_t steps = weir_buffers_steps(list), seed = 1;
+    uint64_t steps = plan_list_info(list).steps, seed = 1;
     weir_status status = weir_buffers_create(out);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t j = shuffle ? (uint32_t)next_random(&seed, i + 1) : i;
@@ -327,7 +328,7 @@ static weir_status transform(const weir_buffers *list, bool shuffle, bool revers
     }
     for (uint32_t i = 0; i < count && status == WEIR_OK; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
-        status = weir_buffers_get(list, order[i], &b);
+        status = weir_buffer_info(list, order[i], &b);
         uint64_t begin = b.begin;
         b.begin = reverse ? steps - b.end : b.begin;
         b.end = reverse ? steps - begin : b.end;

@@ -109,7 +109,7 @@ static weir_status check_text(const weir_tensor *input)
     size_t bytes = 0;
     if (input->type != WEIR_TYPE_TEXT)
         return weir_fail(WEIR_ERR_INVALID, "the input 'text' is of type %s and must be text",
-                         weir_type_name(input->type));
+                         weir_name_of(WEIR_NAMES_TYPE, input->type));
     if (input->rank != 1)
         return weir_fail(WEIR_ERR_INVALID, "the input 'text' has rank %u and must have 1, its bytes", input->rank);
     weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
@@ -131,7 +131,7 @@ static weir_status check_tokens(const weir_engine_model *model, const weir_tenso
     const weir_port *port = &model->inputs[1];
     if (input->type != WEIR_TYPE_I32)
         return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is of type %s and must be i32",
-                         weir_type_name(input->type));
+                         weir_name_of(WEIR_NAMES_TYPE, input->type));
     if (input->rank == 0 || input->rank > port->rank)
         return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,
                          port->rank == 2 ? "1 or 2" : "1");

@@ -63,7 +63,7 @@ weir_status onnx_buckets_begin(weir_engine_model *model)
     if (!b || !places) {
         free(b);
         free(places);
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     }
     pthread_mutex_init(&b->lock, NULL);
     b->places = places;
@@ -103,7 +103,7 @@ void onnx_buckets_end(weir_engine_model *model)
 static size_t put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
 {
     int dims = (int)tensor->rank < settings->bucket_dims ? (int)tensor->rank : settings->bucket_dims;
-    size_t at = (size_t)snprintf(text, capacity, "%s:%u:", weir_type_name(tensor->type), tensor->rank);
+    size_t at = (size_t)snprintf(text, capacity, "%s:%u:", weir_name_of(WEIR_NAMES_TYPE, tensor->type), tensor->rank);
     for (int i = 0; i < dims && at < capacity; i++) {
         int64_t extent = tensor->shape[i], step = settings->granularity;
         if (i && extent > 0)
@@ -254,8 +254,7 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
         status = ended ? onnx_session_another(model, lane, out) : status;
     }
     if (status != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", weir_client_name(model->client),
-                 key, weir_detail());
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", model->name, key, weir_detail());
     return status;
 }
 

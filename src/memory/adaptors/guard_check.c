@@ -63,13 +63,6 @@ weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kep
 
 /* Telling ---------------------------------------------------------------------------------------------------------- */
 
-static const char *const kind_names[WEIR_GUARD_COUNT] = {"overrun", "underrun", "use after free", "overlap"};
-
-const char *weir_guard_kind_name(weir_guard_kind kind)
-{
-    return (unsigned)kind < WEIR_GUARD_COUNT ? kind_names[kind] : "?";
-}
-
 weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other)
 {
     weir_guard_report report = {.struct_size = sizeof report,
@@ -114,8 +107,9 @@ void wi_guard_words(const weir_guard_report *r, char *text, size_t capacity)
         snprintf(freed, sizeof freed, ", freed on stream %llx", (unsigned long long)r->freed.id);
     snprintf(text, capacity,
              "%s: the block of %zu bytes at %p of %s (%s, tag \"%s\", generation %llu, allocated on stream %llx%s): %s",
-             weir_guard_kind_name(r->kind), r->bytes, r->block.pointer, r->client, weir_class_name(r->memory_class),
-             r->tag, (unsigned long long)r->block.generation, (unsigned long long)r->allocated.id, freed, damage);
+             weir_name_of(WEIR_NAMES_GUARD, r->kind), r->bytes, r->block.pointer, r->client,
+             weir_name_of(WEIR_NAMES_CLASS, r->memory_class), r->tag, (unsigned long long)r->block.generation,
+             (unsigned long long)r->allocated.id, freed, damage);
 }
 
 void wi_guard_note(wi_guard *guard, wi_guarded *record, const wi_damage *damage, const wi_guarded *other,
@@ -276,6 +270,13 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
 
 /* Sums ------------------------------------------------------------------------------------------------------------- */
 
+typedef struct guard_leak_sum {
+    const weir_client *client;
+    char name[64], tag[48];
+    uint64_t blocks, bytes;
+    weir_block oldest;
+} guard_leak_sum;
+
 static int by_client_and_tag(const void *a, const void *b)
 {
     const weir_guard_leak *x = a, *y = b;
@@ -289,19 +290,19 @@ static int by_client_and_tag(const void *a, const void *b)
 
 static int most_bytes_first(const void *a, const void *b)
 {
-    const weir_guard_leak_sum *x = a, *y = b;
+    const guard_leak_sum *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return (x->oldest.generation > y->oldest.generation) - (x->oldest.generation < y->oldest.generation);
 }
 
 /* Live blocks by client and tag. The caller frees *out. */
-static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, weir_guard_leak_sum **out, size_t *count)
+static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, guard_leak_sum **out, size_t *count)
 {
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, client, &all, &found);
-    weir_guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
+    guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
     if (status == WEIR_OK && !sums)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);
     if (status == WEIR_OK)
@@ -325,18 +326,10 @@ static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, weir
     return status;
 }
 
-weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_t capacity, size_t *count)
-{
-    weir_guard_leak_sum *all;
-    size_t found;
-    weir_status status = guard_sum_up(guard, NULL, &all, &found);
-    return guard_hand_out(status, sums, capacity, count, all, found, sizeof *all);
-}
-
 void wi_guard_log_leaks(wi_resource *top, const weir_client *client)
 {
     wi_guard *guard = wi_guard_in(top);
-    weir_guard_leak_sum *all;
+    guard_leak_sum *all;
     size_t found;
     char bytes[24];
     if (!guard || guard_sum_up(guard, client, &all, &found) != WEIR_OK)

@@ -8,16 +8,6 @@
 
 static _Thread_local void *last; /* of weir_refusal; NULL: no request was refused yet, or no host memory */
 
-static const char *const cause_names[WEIR_CAUSE_COUNT] = {
-    "none",   "budget",        "maximum",       "fragmentation", "pending",
-    "device", "other process", "address range", "reservation",   "adaptor",
-};
-
-const char *weir_refusal_cause_name(weir_refusal_cause cause)
-{
-    return (unsigned)cause < WEIR_CAUSE_COUNT ? cause_names[cause] : "?";
-}
-
 weir_status weir_refusal_last(weir_refusal *out)
 {
     WI_ENTER();
@@ -128,7 +118,7 @@ static weir_status refusal_explain(const weir_refusal *r, const char *words)
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
     refusal_list_top(r, members, sizeof members);
-    const char *kind = weir_class_name(r->memory_class);
+    const char *kind = weir_name_of(WEIR_NAMES_CLASS, r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
         return weir_fail(

@@ -1,19 +1,6 @@
-/* Snapshots of the ledger, and the names of classes and rungs. */
+/* Snapshots of the ledger. */
 #include "memory/ledger/gauges.h"
 #include "memory/ledger/ledger.h"
-
-const char *weir_class_name(weir_class memory_class)
-{
-    static const char *const names[WEIR_CLASS_COUNT] = {"other", "weights", "activations", "scratch", "kv"};
-    return (unsigned)memory_class < WEIR_CLASS_COUNT ? names[memory_class] : "?";
-}
-
-const char *weir_rung_name(weir_rung rung)
-{
-    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "thread_cached", "completed", "spare",    "create",
-                                                       "remap", "relieved",      "order",     "pressure", "wait"};
-    return (unsigned)rung < WEIR_RUNG_COUNT ? names[rung] : "?";
-}
 
 static void snapshot_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
 {

@@ -308,26 +308,20 @@ static inline bool block_pool_alloc_fast(weir_block_pool_member *member, weir_st
     return place != WI_BITMAP_NONE;
 }
 
-weir_status weir_block_pool_alloc(weir_block_pool_member *member, weir_stream stream, uint32_t *index)
+weir_status weir_block_pool_alloc(weir_block_pool_member *member, uint32_t count, uint32_t flags, weir_stream stream,
+                                  uint32_t *indices)
 {
-    if (wi_likely(block_pool_alloc_fast(member, stream, index)))
+    if (wi_likely(count == 1 && flags == 0 && block_pool_alloc_fast(member, stream, indices)))
         return WEIR_OK;
-    request w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
+    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_alloc: %#x has flags other than WEIR_BLOCK_POOL_RUN",
+                         flags);
+    request w = {.member = member,
+                 .kind = flags        ? RUN
+                         : count == 1 ? ONE
+                                      : MANY,
+                 .count = count,
+                 .out = indices,
+                 .stream = stream};
     return block_pool_alloc(&w, "weir_block_pool_alloc");
-}
-
-weir_status weir_block_pool_alloc_run(weir_block_pool_member *member, uint32_t count, weir_stream stream,
-                                      uint32_t *first)
-{
-    request w = {.member = member, .kind = RUN, .count = count, .stream = stream};
-    w.out = first;
-    return block_pool_alloc(&w, "weir_block_pool_alloc_run");
-}
-
-weir_status weir_block_pool_alloc_many(weir_block_pool_member *member, uint32_t count, weir_stream stream,
-                                       uint32_t *indices)
-{
-    request w = {.member = member, .kind = MANY, .count = count, .stream = stream};
-    w.out = indices;
-    return block_pool_alloc(&w, "weir_block_pool_alloc_many");
 }

@@ -305,16 +305,6 @@ static void block_pool_copy_name(char *to, size_t capacity, const char *name)
     to[length] = '\0';
 }
 
-weir_status weir_block_pool_view_info(const weir_block_pool *pool, weir_block_pool_view *out)
-{
-    WI_ENTER();
-    if (!pool || !block_pool_sized(out, out ? out->struct_size : 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_view_info: NULL, or member struct_size is not set");
-    weir_block_pool_view view = {sizeof view, pool->block.pointer, pool->bytes, pool->count};
-    wi_copy_out(out, out->struct_size, &view, sizeof view);
-    return WEIR_OK;
-}
-
 weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, weir_block_pool_block_details *out)
 {
     WI_ENTER();
@@ -363,7 +353,10 @@ weir_status weir_block_pool_info(weir_block_pool *pool, weir_block_pool_stats *o
     size_t stride = capacity > 0 ? members[0].struct_size : sizeof *members, found = 0;
     if (!block_pool_sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_info: member struct_size is not set");
-    weir_block_pool_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
+    weir_block_pool_stats s = {.struct_size = sizeof s,
+                               .view.base = pool->block.pointer,
+                               .view.bytes = pool->bytes,
+                               .view.count = pool->count};
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     s.free = pool->free.free;

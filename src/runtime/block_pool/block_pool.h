@@ -139,4 +139,9 @@ weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *wa
 /* Reaps. The lock is not held. */
 void wi_blocks_flush(weir_block_pool *pool);
 
+static inline weir_block_pool_view wi_blocks_view(const weir_block_pool *pool)
+{
+    return (weir_block_pool_view){pool->block.pointer, pool->bytes, pool->count};
+}
+
 #endif

@@ -245,8 +245,21 @@ static complaint block_pool_complain_run(const weir_block_pool_member *member, w
     return block_pool_complain(member, run.first);
 }
 
-/* `generation`: the generation of the first block that is meant; NULL: the present one. */
-static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *generation,
+/* Whether the block has the generation that is meant. Of a block that cannot be freed, something else is wrong. */
+static bool block_pool_meant(const weir_block_pool_member *member, uint32_t index, uint32_t generation)
+{
+    return !block_pool_may_free(member, index) || member->pool->generations[index] == generation;
+}
+
+static complaint block_pool_stale(const weir_block_pool_member *member, uint32_t index)
+{
+    complaint c = block_pool_complain(member, index);
+    c.status = WEIR_ERR_STALE;
+    return c;
+}
+
+/* `generations`: those of the blocks that are meant; NULL: the present ones. */
+static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *generations,
                                        weir_stream stream)
 {
     weir_block_pool *pool = member->pool;
@@ -258,10 +271,12 @@ static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_
     if (waiting)
         waiting->runs[0] = run;
     wi_blocks_lock(pool);
-    if (wi_unlikely(generation && block_pool_may_free(member, run.first) &&
-                    pool->generations[run.first] != *generation)) {
-        wrong = block_pool_complain(member, run.first);
-        wrong.status = WEIR_ERR_STALE;
+    uint32_t meant = 0;
+    while (wi_unlikely(generations != NULL) && meant < run.count &&
+           block_pool_meant(member, run.first + meant, generations[meant]))
+        meant++;
+    if (wi_unlikely(generations && meant < run.count)) {
+        wrong = block_pool_stale(member, run.first + meant);
     } else if (wi_likely(wi_blocks_unhold(member, run))) {
         wi_blocks_put(member, &run, 1, waiting);
         if (waiting)
@@ -298,44 +313,21 @@ static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t
     return good;
 }
 
-weir_status weir_block_pool_free(weir_block_pool_member *member, uint32_t first, uint32_t count, weir_stream stream)
-{
-    if (wi_likely(block_pool_free_fast(member, first, count, stream)))
-        return WEIR_OK;
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
-    if (status != WEIR_OK)
-        return status;
-    if (count == 0 || first >= member->pool->count || count > member->pool->count - first)
-        return block_pool_out_of_range(member->pool, "weir_block_pool_free", first, count);
-    return block_pool_free_run(member, (wi_block_run){first, count}, NULL, stream);
-}
-
-weir_status weir_block_pool_free_named(weir_block_pool_member *member, uint32_t index, uint32_t generation,
-                                       weir_stream stream)
-{
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free_named");
-    if (status != WEIR_OK)
-        return status;
-    if (index >= member->pool->count)
-        return block_pool_out_of_range(member->pool, "weir_block_pool_free_named", index, 1);
-    if (!member->pool->generations)
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "the pool %s does not count generations: make it with WEIR_BLOCK_POOL_NAMED",
-                         member->pool->tag);
-    return block_pool_free_run(member, (wi_block_run){index, 1}, &generation, stream);
-}
-
 /* Clears the held bits of all the blocks. At the first wrong one, the bits before it are set again. A block that is
  * named twice is not held the second time. */
-static bool block_pool_unhold_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
-                                   complaint *wrong)
+static bool block_pool_unhold_many(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                   uint32_t count, complaint *wrong)
 {
     uint32_t i = 0;
-    while (i < count && wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
-        i++;
+    bool meant = true;
+    for (; i < count; i++) {
+        meant = !generations || block_pool_meant(member, indices[i], generations[i]);
+        if (!meant || !wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
+            break;
+    }
     if (i == count)
         return true;
-    *wrong = block_pool_complain(member, indices[i]);
+    *wrong = meant ? block_pool_complain(member, indices[i]) : block_pool_stale(member, indices[i]);
     for (uint32_t j = i; j-- > 0;) {
         wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
         if (indices[j] == indices[i])
@@ -356,24 +348,19 @@ static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi
     return found;
 }
 
-weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
-                                      weir_stream stream)
+static weir_status block_pool_free_each(weir_block_pool_member *member, const uint32_t *indices,
+                                        const uint32_t *generations, uint32_t count, weir_stream stream)
 {
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free_many");
-    if (status != WEIR_OK)
-        return status;
     weir_block_pool *pool = member->pool;
-    if (!indices || count == 0)
-        return block_pool_out_of_range(pool, "weir_block_pool_free_many", 0, 0);
     for (uint32_t i = 0; i < count; i++)
         if (indices[i] >= pool->count)
-            return block_pool_out_of_range(pool, "weir_block_pool_free_many", indices[i], 1);
+            return block_pool_out_of_range(pool, "weir_block_pool_free", indices[i], 1);
     wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to free blocks of the pool %s", pool->tag);
     uint32_t runs = block_pool_find_runs(indices, count, room->runs);
-    status = block_pool_fence(member, stream, 0, &waiting);
+    weir_status status = block_pool_fence(member, stream, 0, &waiting);
     if (status != WEIR_OK) {
         wi_waiting_free(room);
         return status;
@@ -381,7 +368,7 @@ weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint
     if (waiting)
         room->event = waiting->event;
     wi_blocks_lock(pool);
-    bool good = block_pool_unhold_many(member, indices, count, &wrong);
+    bool good = block_pool_unhold_many(member, indices, generations, count, &wrong);
     if (good) {
         wi_blocks_put(member, room->runs, runs, waiting ? room : NULL);
         (void)wi_blocks_reap(pool, &done);
@@ -392,4 +379,38 @@ weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint
     wi_waiting_free(done);
     wi_waiting_free(waiting);
     return good ? WEIR_OK : block_pool_report(member, &wrong);
+}
+
+/* What is wrong with a free, whatever the blocks are. */
+static weir_status block_pool_check_free(const weir_block_pool_member *member, const uint32_t *indices, bool named,
+                                         uint32_t count, uint32_t flags)
+{
+    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
+    if (status != WEIR_OK)
+        return status;
+    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_free: %#x has flags other than WEIR_BLOCK_POOL_RUN", flags);
+    if (!indices || count == 0)
+        return block_pool_out_of_range(member->pool, "weir_block_pool_free", 0, 0);
+    if (named && !member->pool->generations)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "the pool %s does not count generations: make it with WEIR_BLOCK_POOL_NAMED",
+                         member->pool->tag);
+    return WEIR_OK;
+}
+
+weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                 uint32_t count, uint32_t flags, weir_stream stream)
+{
+    if (wi_likely(indices && !generations && flags == 0 && block_pool_free_fast(member, indices[0], count, stream)))
+        return WEIR_OK;
+    weir_status status = block_pool_check_free(member, indices, generations != NULL, count, flags);
+    if (status != WEIR_OK)
+        return status;
+    if (count > 1 && !flags)
+        return block_pool_free_each(member, indices, generations, count, stream);
+    uint32_t first = indices[0];
+    if (first >= member->pool->count || count > member->pool->count - first)
+        return block_pool_out_of_range(member->pool, "weir_block_pool_free", first, count);
+    return block_pool_free_run(member, (wi_block_run){first, count}, generations, stream);
 }

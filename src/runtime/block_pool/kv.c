@@ -1,5 +1,6 @@
 /* Keys and values in block pools: the geometry of a block, with every product checked for overflow. */
 #include "runtime/block_pool/block_pool.h"
+#include "base/values.h"
 #include <weir/block_pool.h>
 #include <weir/experimental/kv.h>
 
@@ -22,16 +23,16 @@ static weir_status kv_check_geometry(const weir_kv_geometry *g)
                          g->layers_in_block, g->layers);
     if ((g->type == WEIR_TYPE_NONE) == (g->bits == 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: say either the type of an element or its bits");
-    if (g->type != WEIR_TYPE_NONE && (weir_type_bytes(g->type) == 0 || g->type == WEIR_TYPE_TEXT))
-        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %s (%d) is no type of elements", weir_type_name(g->type),
-                         (int)g->type);
+    if (g->type != WEIR_TYPE_NONE && (wi_type_bytes(g->type) == 0 || g->type == WEIR_TYPE_TEXT))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %s (%d) is no type of elements",
+                         weir_name_of(WEIR_NAMES_TYPE, g->type), (int)g->type);
     return WEIR_OK;
 }
 
 /* Bytes of one row of a head in memory. */
 static weir_status kv_row_bytes(const weir_kv_geometry *g, uint64_t *bytes)
 {
-    uint64_t bits = g->bits ? g->bits : weir_type_bytes(g->type) * 8;
+    uint64_t bits = g->bits ? g->bits : wi_type_bytes(g->type) * 8;
     uint64_t row = bits * g->head_size; /* two factors of 32 bits cannot overflow */
     if (g->row_bytes == 0 && row % 8 != 0)
         return weir_fail(WEIR_ERR_INVALID,
