@@ -1,5 +1,5 @@
-/* What manifests and options are written in: keywords, each list once, for reading and for errors that name it;
- * durations; and how far a word is from one that may have been meant. */
+/* Keywords of manifests and options, each list written once, for reading and for the errors that name it; durations in
+ * options; and the edit distance of a word from one that may have been meant. */
 #ifndef WI_KEYWORDS_H
 #define WI_KEYWORDS_H
 

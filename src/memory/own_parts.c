@@ -1,4 +1,4 @@
-/* Bases and adaptors of the program's own. What is known is never forgotten, so that finding it takes no lock. */
+/* Bases and adaptors of a program's own. A registered part is never removed, so that finding one takes no lock. */
 #include "memory/own_parts.h"
 #include "memory/adaptors/own.h"
 #include "memory/driver_alloc.h"
@@ -14,9 +14,9 @@ typedef struct own_part {
     weir_adaptor_table adaptor;
 } own_part;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for who adds one */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for registration */
 static own_part parts[OWN_PARTS];
-static atomic_size_t known; /* so many of them; what is counted changes no more */
+static atomic_size_t known; /* the number of parts; those below it do not change */
 
 WI_FREE_AFTER_FORKS(lock)
 
@@ -66,7 +66,7 @@ static weir_status own_part_check_adaptor(const weir_adaptor_table *t)
                      t->name);
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static weir_status own_part_add(const own_part *part, const char *call)
 {
     size_t count = atomic_load_explicit(&known, memory_order_relaxed);

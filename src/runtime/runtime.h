@@ -123,7 +123,7 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
  * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still claimed. */
 weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
-/* As wi_free_claimed; `told`: the stack's adaptors have been told of it. */
+/* wi_free_claimed; `told`: the stack's adaptors have been told of the free already. */
 weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told);
 /* Frees a list of blocks that were thread-cached on the stream, linked by pending_next. False: nothing has changed,
  * and the caller frees each one. */

@@ -1,5 +1,5 @@
-/* An adaptor of the program's own. It keeps no books: what it is told of, it is told of in the thread that asks, with
- * no lock of weir's held. A free is told of before the block is retired, which happens under locks. */
+/* An adaptor of a program's own: calls its functions, on the thread of the request, with no lock of weir's held. It
+ * hears of a free before the block is retired, as that happens under locks. */
 #include "memory/adaptors/own.h"
 #include "base/own.h"
 
@@ -11,13 +11,13 @@ typedef struct own_adaptor {
     wi_resource resource;
     const weir_adaptor_table *own;
     void *state;
-    wi_resource_table table; /* with the adaptor's name */
+    wi_resource_table table; /* its name is the adaptor's */
     char arguments[OWN_WORDS];
 } own_adaptor;
 
-/* How many functions of adaptors the thread is inside of. */
+/* How many functions of adaptors this thread is inside. */
 static _Thread_local uint32_t inside;
-/* Why one has refused last: OWN_WORDS bytes; NULL: none has, or there was no memory for it. */
+/* Why an adaptor refused last: OWN_WORDS bytes; NULL: none has, or there was no host memory. */
 static _Thread_local void *words;
 
 static own_adaptor *own_adaptor_of(wi_resource *resource)
@@ -96,11 +96,12 @@ static const char *keep_words(const own_adaptor *a)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* The budget above takes it as a shortage, and says so if nothing helps. */
+/* A refusal is a shortage to the budget above, which climbs the ladder, and reports it if nothing helps. */
 static weir_status own_adaptor_refuse(own_adaptor *a, const wi_placement *p, weir_status status, wi_shortage *shortage)
 {
     wi_resource *base = a->resource.base;
-    if (status != WEIR_ERR_OUT_OF_MEMORY && status != WEIR_ERR_NO_ROOM) /* the latter has a meaning between resources */
+    if (status != WEIR_ERR_OUT_OF_MEMORY &&
+        status != WEIR_ERR_NO_ROOM) /* WEIR_ERR_NO_ROOM has a meaning of its own between resources */
         return status;
     const char *why = keep_words(a);
     base->table->look(base, p->memory_class, p->charged, p->alignment, shortage);
@@ -133,7 +134,7 @@ static void own_adaptor_publish(wi_resource *resource, wi_block *block)
 {
     const own_adaptor *a = own_adaptor_of(resource);
     weir_adaptor_block there = block_there(block);
-    tell(a, a->own->allocated, &there); /* before anybody can free it */
+    tell(a, a->own->allocated, &there); /* before another thread can free it */
     wi_publish(resource->inner, block);
 }
 
@@ -145,7 +146,8 @@ static void own_adaptor_freeing(wi_resource *resource, const wi_block *block, we
     tell(a, a->own->freed, &there);
 }
 
-/* A growth is asked for. One that is refused is one for which there is no room here: the caller can allocate another block. */
+/* Asks the adaptor about a resize. A refused growth answers WEIR_ERR_NO_ROOM: the caller may allocate another
+ * block. */
 static weir_status ask_resize(const own_adaptor *a, const weir_adaptor_block *now)
 {
     weir_status status = now->bytes > now->old_bytes ? ask(a, now) : WEIR_OK;
@@ -169,7 +171,7 @@ static weir_adaptor_block block_resized(const wi_block *block, uint64_t bytes)
     return now;
 }
 
-/* Also to a little more, within what the block is charged. */
+/* Also sets a slightly larger size, within the charge of the block. */
 static weir_status own_adaptor_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
                                       wi_block **tail)
 {

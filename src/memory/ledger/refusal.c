@@ -95,7 +95,7 @@ static void refusal_list_top(const weir_refusal *r, char *text, size_t capacity)
         refusal_append(text, capacity, "nobody holds any");
 }
 
-/* What would do. Where all addresses lie between blocks, no budget. */
+/* What would help. If all addresses lie between blocks, no budget does. */
 static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capacity)
 {
     char needed[24];
@@ -107,7 +107,7 @@ static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capa
     return text;
 }
 
-/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
+/* The text: who asked for how much, the limit and what is left under it, who holds the rest, what would help. */
 static weir_status refusal_explain(const weir_refusal *r, const char *words)
 {
     char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400], remedy[96];
