@@ -48,10 +48,12 @@ static void *look(void *user)
         weir_model_details info = WEIR_INIT(weir_model_details);
         weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
         weir_record record = WEIR_INIT(weir_record);
+        weir_client_stats account = WEIR_INIT(weir_client_stats);
         it->answered += weir_model_info(it->model, &info) == WEIR_OK && strlen(info.provider) > 0;
         it->answered += weir_model_metrics(it->model, &metrics) == WEIR_OK;
         it->answered += weir_model_record(it->model, &record) == WEIR_OK && record.attempt_count > 0;
-        (void)client_details(weir_model_client(it->model)).name;
+        weir_status there = weir_client_info(weir_model_client(it->model), &account);
+        (void)there; /* it may have gone by now */
     }
     return NULL;
 }

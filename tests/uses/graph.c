@@ -445,8 +445,8 @@ static void nothing_and_none(void **state)
     weir_capture_pool *graph = f->graph;
     weir_capture_pool_details details = {.struct_size = sizeof details};
     ok(weir_capture_pool_destroy(NULL, f->a));
-    fails(WEIR_ERR_INVALID, weir_capture_begin(f->a, NULL));
-    fails(WEIR_ERR_INVALID, weir_capture_end(f->a, NULL));
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->a, NULL)); /* none was begun, with a pool or without */
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->a, graph));
     fails(WEIR_ERR_INVALID, weir_capture_pool_create(f->client, NULL));
     fails(WEIR_ERR_INVALID, weir_capture_pool_create(NULL, &graph));
     fails(WEIR_ERR_INVALID, weir_capture_pool_info(NULL, &details));
