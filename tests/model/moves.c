@@ -264,6 +264,23 @@ static void row_5_the_one_before_goes_where_both_have_no_room(void **state)
     check_books(&before);
 }
 
+/* A request that fails otherwise there does not go back: where it has failed it is not tried a second time. */
+static void a_request_does_not_go_back_and_forth(void **state)
+{
+    (void)state;
+    books before = take_books();
+    weir_outputs out;
+    b.weights = 40 * MIB;
+    weir_model *model = opened_on("cuda rocm");
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, 3);
+    bed_fault("rocm", WEIR_STAGE_FIRST_RUN, WEIR_ERR_DRIVER, 3);
+    fails(WEIR_ERR_DRIVER, infer_once(model, &out));
+    assert_int_equal(b.runs, 2);
+    assert_string_equal(provider_of(model), "rocm");
+    ok(weir_model_destroy(model));
+    check_books(&before);
+}
+
 /* What somebody uses stays, and the request has failed. */
 static void one_that_is_used_does_not_go_for_lack_of_memory(void **state)
 {
@@ -401,6 +418,7 @@ int main(void)
         test(a_broken_instance_goes_for_lack_of_memory),
         test(one_that_breaks_in_the_middle),
         test(row_5_the_one_before_goes_where_both_have_no_room),
+        test(a_request_does_not_go_back_and_forth),
         test(one_that_is_used_does_not_go_for_lack_of_memory),
         test(row_6_a_lost_device_is_left),
         test(row_7_a_model_on_no_device_goes_where_it_is_loaded),
