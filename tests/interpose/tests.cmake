@@ -1,0 +1,43 @@
+# Import slots of modules, and CUDA's memory redirected by them. Modules are built here in the ways that linkers know.
+include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+set(WEIR_MODULES ${PROJECT_BINARY_DIR}/tests/interpose)
+
+function(weir_interpose_library name)
+  cmake_parse_arguments(M "" "" "SOURCES;COMPILE;LINK;LIBS" ${ARGN})
+  add_library(${name} SHARED ${M_SOURCES})
+  # The dynamic linker calls what chooses an IFUNC before a sanitizer is there.
+  target_compile_options(${name} PRIVATE -fno-sanitize=all ${M_COMPILE})
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  target_link_options(${name} PRIVATE ${M_LINK})
+  target_link_libraries(${name} PRIVATE ${M_LIBS})
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${WEIR_MODULES} PREFIX "" BUILD_RPATH ${WEIR_MODULES})
+endfunction()
+
+weir_interpose_library(imported SOURCES ${CMAKE_CURRENT_LIST_DIR}/provider.c
+  LINK -Wl,--version-script=${CMAKE_CURRENT_LIST_DIR}/provider.map)
+
+set(WEIR_INTERPOSE_MODULES)
+# weir_interpose_module(NAME [COMPILE …] [LINK …])
+function(weir_interpose_module name)
+  weir_interpose_library(${name} SOURCES ${PROJECT_SOURCE_DIR}/tests/interpose/module.c LIBS imported ${ARGN})
+  list(APPEND WEIR_INTERPOSE_MODULES ${name})
+  set(WEIR_INTERPOSE_MODULES ${WEIR_INTERPOSE_MODULES} PARENT_SCOPE)
+endfunction()
+weir_interpose_module(module-now LINK -Wl,-z,now,-z,relro,--hash-style=gnu)
+weir_interpose_module(module-lazy LINK -Wl,-z,lazy,-z,relro,--hash-style=sysv)
+weir_interpose_module(module-open LINK -Wl,-z,lazy,-z,norelro,--hash-style=both)
+weir_interpose_module(module-no-plt COMPILE -fno-plt LINK -Wl,-z,now,-z,relro)
+weir_interpose_module(module-text COMPILE -DMODULE_TEXT_RELOCATION LINK -Wl,-z,notext)
+weir_interpose_module(module-defines COMPILE -DMODULE_DEFINES)
+weir_interpose_module(module-ifunc COMPILE -DMODULE_IFUNC)
+weir_interpose_module(module-addend COMPILE -DMODULE_ADDEND)
+
+function(weir_interpose_test name)
+  weir_test(interpose-${name} ${ARGN} LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads)
+  target_include_directories(test-interpose-${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(test-interpose-${name} PRIVATE WEIR_TEST_MODULES="${WEIR_TEST_BINARY_PLACE}/tests/interpose")
+  add_dependencies(test-interpose-${name} ${WEIR_INTERPOSE_MODULES})
+endfunction()
+weir_interpose_test(elf interpose/elf.c)
+weir_interpose_test(slots interpose/slots.c)
+target_link_options(test-interpose-slots PRIVATE -Wl,--wrap=mprotect)
