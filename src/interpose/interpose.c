@@ -210,6 +210,13 @@ static weir_status check_required(const wi_interpose *it)
     return WEIR_OK;
 }
 
+static int by_replacement(const void *a, const void *b)
+{
+    const slot *x = a, *y = b;
+    return x->replacement != y->replacement ? (x->replacement > y->replacement) - (x->replacement < y->replacement)
+                                            : (x->at > y->at) - (x->at < y->at);
+}
+
 /* Opening ---------------------------------------------------------------------------------------------------------- */
 
 static weir_status copy_replacements(wi_interpose *it, const wi_replacement *replacements, size_t count)
@@ -257,6 +264,8 @@ weir_status wi_interpose_open(const char *module, const wi_replacement *replacem
         status = wi_elf_each_import(&it->module, find_slot, it);
     if (status == WEIR_OK)
         status = check_required(it);
+    if (status == WEIR_OK && it->slot_count > 0)
+        qsort(it->slots, it->slot_count, sizeof *it->slots, by_replacement);
     if (status == WEIR_OK)
         *out = it;
     else
@@ -363,25 +372,32 @@ static weir_status check_slots(const wi_interpose *it, bool forth)
     return WEIR_OK;
 }
 
-/* With the lock held: all slots from what they are to what they are to be, or none. One that is written and cannot be
- * sealed again counts as written. */
+/* With the lock held: one slot forth, or back. */
+static weir_status move(const wi_interpose *it, size_t index, bool forth)
+{
+    const slot *s = &it->slots[index];
+    return forth ? write_slot(it, s, s->before, s->after) : write_slot(it, s, s->after, s->before);
+}
+
+/* With the lock held: all slots, or none; back in the other order than forth. One that is written and cannot be sealed
+ * again counts as written. */
 static weir_status write_all(const wi_interpose *it, bool forth)
 {
+    size_t count = it->slot_count, done = 0;
     weir_status status = check_slots(it, forth);
-    size_t done = 0;
-    for (; done < it->slot_count && status == WEIR_OK; done++) {
-        const slot *s = &it->slots[done];
-        status = forth ? write_slot(it, s, s->before, s->after) : write_slot(it, s, s->after, s->before);
-    }
+    if (status != WEIR_OK)
+        return status;
+    for (; done < count && status == WEIR_OK; done++)
+        status = move(it, forth ? done : count - 1 - done, forth);
     if (status == WEIR_OK)
         return status;
     wi_kept_detail why;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     while (done-- > 0) {
-        const slot *s = &it->slots[done];
-        uintptr_t now = __atomic_load_n(s->at, __ATOMIC_ACQUIRE), from = forth ? s->after : s->before;
-        if (now == from)
-            (void)write_slot(it, s, from, forth ? s->before : s->after);
+        size_t index = forth ? done : count - 1 - done;
+        const slot *s = &it->slots[index];
+        if (__atomic_load_n(s->at, __ATOMIC_ACQUIRE) == (forth ? s->after : s->before))
+            (void)move(it, index, !forth);
     }
     return weir_fail(status, "%s", why.text);
 }

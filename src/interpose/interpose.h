@@ -12,7 +12,8 @@
  * tables that contradict themselves.
  *
  * A slot is one word and written atomically, so that threads may call meanwhile: each call goes to the one or the other
- * function. What undo cannot wait for: a thread that has read a slot may still be on its way into a replacement, which
+ * function. Slots are written in the order of the replacements, and undone in the other: of functions that belong
+ * together, the one that can deal with the work of both others comes first (a free before its allocation). What undo cannot wait for: a thread that has read a slot may still be on its way into a replacement, which
  * therefore has to stay, and to work, ever after. Out of reach are addresses that the module has already copied
  * elsewhere at run time, and those that it gets from dlsym. Versions do not choose: a slot is found by the symbol's
  * name, and its version is told.

@@ -293,9 +293,12 @@ int __real_mprotect(void *address, size_t bytes, int protection);
 int __wrap_mprotect(void *address, size_t bytes, int protection);
 
 static int protections, protection_fails_at = -1;
+static void (*on_protection)(void);
 
 int __wrap_mprotect(void *address, size_t bytes, int protection)
 {
+    if (on_protection)
+        on_protection();
     if (protections++ == protection_fails_at) {
         errno = EACCES;
         return -1;
@@ -344,6 +347,47 @@ static void where_a_page_cannot_be_changed_all_slots_stay_as_they_were(void **st
     assert_true(nth >= 8);
     check_calls(&m, 6, 10);
     ok(wi_interpose_close(it));
+    dlclose(m.handle);
+}
+
+/* Counts how far the writing has come, by what is in place when a page is opened. */
+static const module *watched;
+static bool one_alone, two_alone;
+
+static void watch(void)
+{
+    bool one = watched->sealed()[0] == replacement_one;
+    bool two = watched->sealed()[1] == replacement_two;
+    one_alone |= one && !two;
+    two_alone |= two && !one;
+}
+
+/* In both directions there is a moment when the first one is in place and the second is not, and never the other. */
+static void slots_are_written_in_the_order_of_the_list_and_undone_in_the_other(void **state)
+{
+    const wi_replacement backwards[] = {both[1], both[0]};
+    (void)state;
+    module m = load("module-now", RTLD_NOW);
+    for (int turn = 0; turn < 4; turn++) {
+        bool reversed = turn >= 2;
+        watched = &m;
+        ok(wi_interpose_open(m.path, reversed ? backwards : both, 2, &it));
+        if (turn % 2 == 0) {
+            one_alone = two_alone = false;
+            on_protection = watch;
+            ok(wi_interpose_apply(it));
+        } else {
+            ok(wi_interpose_apply(it));
+            one_alone = two_alone = false;
+            on_protection = watch;
+            ok(wi_interpose_undo(it));
+        }
+        on_protection = NULL;
+        assert_int_equal(one_alone, !reversed);
+        assert_int_equal(two_alone, reversed);
+        ok(wi_interpose_undo(it));
+        ok(wi_interpose_close(it));
+    }
     dlclose(m.handle);
 }
 
@@ -611,6 +655,7 @@ int main(void)
         cmocka_unit_test(nothing_is_written_where_a_slot_has_changed_since_it_was_found),
         cmocka_unit_test(of_two_that_found_the_same_slots_the_first_writes_them),
         cmocka_unit_test(where_a_page_cannot_be_changed_all_slots_stay_as_they_were),
+        cmocka_unit_test(slots_are_written_in_the_order_of_the_list_and_undone_in_the_other),
         cmocka_unit_test(two_in_a_row_are_undone_last_first),
         cmocka_unit_test(a_module_stays_loaded_until_it_is_closed_here),
         cmocka_unit_test(a_module_that_is_closed_here_first_stays_its_users),

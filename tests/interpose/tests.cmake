@@ -41,3 +41,17 @@ endfunction()
 weir_interpose_test(elf interpose/elf.c)
 weir_interpose_test(slots interpose/slots.c)
 target_link_options(test-interpose-slots PRIVATE -Wl,--wrap=mprotect)
+
+# A module as libggml-cuda.so is one, over the stubs of CUDA.
+weir_interpose_library(cuda-module SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_module.c LIBS stub-cudart stub-cuda
+  LINK -Wl,-z,now,-z,relro)
+weir_interpose_library(cuda-module-static SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_module.c COMPILE -DMODULE_STATIC -Wno-unused-parameter)
+weir_interpose_library(cuda-module-per-thread SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_module.c
+  COMPILE -DMODULE_PER_THREAD LIBS stub-cudart stub-cuda)
+set(WEIR_INTERPOSE_CUDA "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;STUB_CUDA_DEVICES=2")
+function(weir_interpose_cuda_test name)
+  weir_interpose_test(${name} ${ARGN})
+  add_dependencies(test-interpose-${name} cuda-module cuda-module-static cuda-module-per-thread)
+  set_tests_properties(interpose-${name} PROPERTIES ENVIRONMENT "${WEIR_INTERPOSE_CUDA}")
+endfunction()
+weir_interpose_cuda_test(cuda interpose/cuda.c interpose/cuda_rig.c)
