@@ -260,31 +260,36 @@ static weir_status start(wi_cuda_redirect *r, const wi_cuda_redirect_options *op
     return wi_interpose_apply(r->interpose);
 }
 
-static void wait_for_requests(wi_cuda_redirect *r)
+void wi_cuda_yield(int turn)
 {
+    enum { QUICK = 100 };
     const struct timespec moment = {.tv_nsec = 100000};
-    for (int i = 0; atomic_load(&r->serving) > 0; i++)
-        if (i < 100)
-            sched_yield();
-        else
-            nanosleep(&moment, NULL);
+    if (turn < QUICK)
+        sched_yield();
+    else
+        nanosleep(&moment, NULL);
 }
 
-/* Nobody's again, with the slots as they were. Late calls still find CUDA's functions in `real`. */
-static void retire(wi_cuda_redirect *r)
+static void wait_for_requests(wi_cuda_redirect *r)
+{
+    for (int i = 0; atomic_load(&r->serving) > 0; i++)
+        wi_cuda_yield(i);
+}
+
+/* Nobody's again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all calls do. */
+static void retire(wi_cuda_redirect *r, bool undone)
 {
     static uint64_t times;
     wi_interpose *interpose = r->interpose;
-    wi_cuda_streams_end(r);
     pthread_mutex_lock(&r->lock);
     wi_pointer_map_clear(&r->blocks);
     wi_pointer_map_clear(&r->registered);
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_lock(&choosing);
     r->ended = ++times;
-    atomic_store(&r->state, WI_CUDA_ENDED);
+    atomic_store(&r->state, undone ? WI_CUDA_ENDED : WI_CUDA_LEFT);
     pthread_mutex_unlock(&choosing);
-    if (wi_interpose_close(interpose) != WEIR_OK)
+    if (undone && wi_interpose_close(interpose) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "a module stays loaded: %s", weir_detail());
 }
 
@@ -308,7 +313,8 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_store(&r->state, WI_CUDA_ENDING);
     wait_for_requests(r);
-    retire(r);
+    wi_cuda_streams_end(r);
+    retire(r, true);
     return weir_fail(status, "%s", why.text);
 }
 
@@ -333,6 +339,7 @@ static weir_status check_idle(wi_cuda_redirect *r)
                            wi_interpose_module(r->interpose), (unsigned long long)blocks, (unsigned long long)bytes);
 }
 
+/* While the streams are given up, the module's destruction of one still comes here. */
 weir_status wi_cuda_redirect_end(wi_cuda_redirect *r)
 {
     unsigned active = WI_CUDA_ACTIVE;
@@ -343,12 +350,18 @@ weir_status wi_cuda_redirect_end(wi_cuda_redirect *r)
     wait_for_requests(r);
     weir_status status = check_idle(r);
     if (status == WEIR_OK)
-        status = wi_interpose_undo(r->interpose);
-    if (status == WEIR_OK)
-        retire(r);
-    else
+        status = wi_interpose_check(r->interpose);
+    if (status != WEIR_OK) {
         atomic_store(&r->state, WI_CUDA_ACTIVE);
-    return status;
+        return status;
+    }
+    wi_cuda_streams_end(r);
+    status = wi_interpose_undo(r->interpose);
+    if (status != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "%s goes on to call CUDA through weir, which no longer redirects it: %s",
+                 wi_interpose_module(r->interpose), weir_detail());
+    retire(r, status == WEIR_OK);
+    return WEIR_OK;
 }
 
 /* Scopes ----------------------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "interpose/cuda_redirect_parts.h"
 
 #include <stdio.h>
+#include <time.h>
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
@@ -31,12 +32,34 @@ static bool enlist(wi_cuda_redirect *r, wi_cuda_block *block)
     return listed;
 }
 
+static uint64_t clock_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* What waits for other threads' captures may be just what is missing, and modules do not survive each refusal: so it is
+ * asked for again when some of it has been freed, and waited for a while, as long as weir waits for pending frees. */
 static weir_status allocate(wi_cuda_redirect *r, weir_client *client, const weir_request *request, void **out)
 {
+    enum { MOST_MS = 1000 };
+    bool may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT);
+    uint64_t seen = atomic_load(&r->frees), until = clock_ms() + MOST_MS;
     weir_block block;
     weir_status status = weir_alloc_with(client, request, &block);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && wi_cuda_free_waiting(r))
-        status = weir_alloc_with(client, request, &block);
+    for (int i = 0; status == WEIR_ERR_OUT_OF_MEMORY && clock_ms() < until; i++) {
+        bool waits = atomic_load(&r->waiting) > 0;
+        (void)wi_cuda_free_waiting(r);
+        uint64_t now = atomic_load(&r->frees);
+        if (now == seen && !(waits && may_wait))
+            break;
+        if (now == seen)
+            wi_cuda_yield(i);
+        else
+            status = weir_alloc_with(client, request, &block);
+        seen = now;
+    }
     *out = status == WEIR_OK ? block.pointer : NULL;
     return status;
 }
@@ -67,13 +90,12 @@ static weir_status take(wi_cuda_redirect *r, weir_client *client, const weir_req
     return WEIR_OK;
 }
 
-/* Nothing may be waited for inside of a capture. */
+/* A thread that captures waits for nothing. */
 static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request *request, bool managed, void **out)
 {
-    bool capturing = atomic_load(&r->captures) > 0;
-    if (!capturing && atomic_load(&r->waiting) > 0)
+    if (atomic_load(&r->waiting) > 0)
         (void)wi_cuda_free_waiting(r);
-    request->flags = capturing ? WEIR_ALLOC_NO_WAIT : 0;
+    request->flags = wi_cuda_captures_here(r) ? WEIR_ALLOC_NO_WAIT : 0;
     return take(r, client, request, managed, out) == WEIR_OK ? CUDA_OK : refuse(r, client, request);
 }
 
@@ -136,11 +158,13 @@ static void wait_for_capture(wi_cuda_redirect *r, wi_cuda_block *block)
     pthread_mutex_lock(&r->lock);
     block->next = r->waiting_blocks;
     r->waiting_blocks = block;
-    atomic_fetch_add(&r->waiting, 1);
+    if (!block->waits)
+        atomic_fetch_add(&r->waiting, 1);
+    block->waits = true;
     pthread_mutex_unlock(&r->lock);
 }
 
-static weir_status give_back(wi_cuda_redirect *r, const wi_cuda_block *block)
+static weir_status give_back(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     weir_status status = wi_cuda_order_free(r, block);
     return status == WEIR_OK ? weir_free(block->client, block->pointer, WEIR_STREAM_HOST) : status;
@@ -161,6 +185,8 @@ static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
     pthread_mutex_lock(&r->lock);
     r->live[block->kind]--;
     r->live_bytes[block->kind] -= block->bytes;
+    if (block->waits)
+        atomic_fetch_sub(&r->waiting, 1);
     pthread_mutex_unlock(&r->lock);
     free(block);
     return true;
@@ -172,7 +198,6 @@ bool wi_cuda_free_waiting(wi_cuda_redirect *r)
     pthread_mutex_lock(&r->lock);
     wi_cuda_block *next = r->waiting_blocks;
     r->waiting_blocks = NULL;
-    atomic_store(&r->waiting, 0);
     pthread_mutex_unlock(&r->lock);
     while (next) {
         wi_cuda_block *block = next;
@@ -211,7 +236,7 @@ static int free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
     int (*real)(void *pointer) = of_host ? r->real.cudaFreeHost : r->real.cudaFree;
     wi_cuda_block *block = pointer ? claim(r, pointer, of_host) : NULL;
     if (block) {
-        if (atomic_load(&r->waiting) > 0 && atomic_load(&r->captures) == 0)
+        if (atomic_load(&r->waiting) > 0)
             (void)wi_cuda_free_waiting(r);
         (void)release(r, block);
         return CUDA_OK;

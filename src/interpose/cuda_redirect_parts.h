@@ -65,26 +65,32 @@ typedef struct wi_cuda_block {
     size_t bytes;
     weir_kind kind;
     bool managed;
+    bool waits;      /* counted among those that wait, also while a thread tries to free it */
+    bool freed;      /* `behind` is valid */
+    uint64_t behind; /* a bit for each of the first streams: its work at the free needs no waiting for any more */
     struct wi_cuda_block *next; /* of those that wait */
 } wi_cuda_block;
 
 typedef struct wi_cuda_stream_entry {
     bool used; /* else its place is free: places stay where they are, so that a walk misses none */
     bool captured;
-    bool leaving; /* its work is being waited for, and it will be gone */
-    void *native; /* NULL: the legacy default stream of its device */
+    pthread_t capturer; /* while it is */
+    unsigned held;      /* threads that are putting a free behind it: before a capture they are waited for */
+    bool leaving;       /* its work is being waited for, and it will be gone */
+    void *native;       /* NULL: the legacy default stream of its device */
     weir_runtime *runtime;
     weir_stream id;
 } wi_cuda_stream_entry;
 
-/* FREE: of nobody. ENDING: requests go on to CUDA already, frees are still taken. ENDED: everything goes on to CUDA, as a
- * thread may come late. */
+/* ENDING: requests go on to CUDA already, frees are still taken. ENDED: everything goes on to CUDA, as a thread may come
+ * late. LEFT: the same for good, as the module still calls these functions. */
 typedef enum wi_cuda_state {
     WI_CUDA_FREE,
     WI_CUDA_STARTING,
     WI_CUDA_ACTIVE,
     WI_CUDA_ENDING,
-    WI_CUDA_ENDED
+    WI_CUDA_ENDED,
+    WI_CUDA_LEFT
 } wi_cuda_state;
 
 enum { WI_CUDA_DEVICES = 64 };
@@ -116,6 +122,8 @@ struct wi_cuda_redirect {
     char refusal[1024];
 };
 
+/* Lets other threads go on: for a loop that waits for what takes them a moment, at its turn number `turn`. */
+void wi_cuda_yield(int turn);
 /* Whether a request is weir's; then it has to be ended by `leave`. */
 bool wi_cuda_enter(wi_cuda_redirect *r);
 void wi_cuda_leave(wi_cuda_redirect *r);
@@ -151,7 +159,10 @@ uint64_t wi_cuda_streams_count(wi_cuda_redirect *r); /* without the default ones
 weir_status wi_cuda_streams_begin(wi_cuda_redirect *r);
 /* No stream is known any more; waits for their work. */
 void wi_cuda_streams_end(wi_cuda_redirect *r);
-/* Puts the free of the block behind all work of the module's. WEIR_ERR_STREAM_MISUSE: that cannot be now. */
-weir_status wi_cuda_order_free(wi_cuda_redirect *r, const wi_cuda_block *block);
+/* Puts the free of the block behind the work that was on the module's streams when it was first asked to.
+ * WEIR_ERR_STREAM_MISUSE: one of them is captured; it is left for the next call, and the others are not. */
+weir_status wi_cuda_order_free(wi_cuda_redirect *r, wi_cuda_block *block);
+/* Whether the calling thread has begun a capture that has not ended. */
+bool wi_cuda_captures_here(wi_cuda_redirect *r);
 
 #endif

@@ -56,6 +56,38 @@ static void leave_entry(wi_cuda_redirect *r, size_t index)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* Holds the stream of an entry while a free is put behind it: false where it is captured, or leaving. */
+static bool hold(wi_cuda_redirect *r, size_t index)
+{
+    pthread_mutex_lock(&r->lock);
+    wi_cuda_stream_entry *entry = &r->streams[index];
+    bool may = entry->used && !entry->captured && !entry->leaving;
+    entry->held += may;
+    pthread_mutex_unlock(&r->lock);
+    return may;
+}
+
+static void let_go(wi_cuda_redirect *r, size_t index)
+{
+    pthread_mutex_lock(&r->lock);
+    r->streams[index].held--;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* The stream is marked, so that nobody else comes to hold it. */
+static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
+{
+    for (int i = 0;; i++) {
+        pthread_mutex_lock(&r->lock);
+        const wi_cuda_stream_entry *entry = find(r, native);
+        bool held = entry && entry->held > 0;
+        pthread_mutex_unlock(&r->lock);
+        if (!held)
+            return;
+        wi_cuda_yield(i);
+    }
+}
+
 /* Ordering --------------------------------------------------------------------------------------------------------- */
 
 /* Where no event tells when the stream is done with the block, it is waited for. */
@@ -67,15 +99,53 @@ static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cud
     return status == WEIR_ERR_STREAM_MISUSE ? weir_stream_synchronize(stream->id) : status;
 }
 
-/* One that is leaving is waited for by whoever ends it, and what waits is freed then. */
-weir_status wi_cuda_order_free(wi_cuda_redirect *r, const wi_cuda_block *block)
+enum { REMEMBERED = 64 }; /* streams that a block has a bit for; of others it is asked again */
+
+/* What begins after the free has nothing to do with the block: of places without a stream nothing will be asked. */
+static void begin_order(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     wi_cuda_stream_entry stream;
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; status == WEIR_OK && entry_at(r, i, &stream); i++)
+    block->freed = true;
+    block->behind = UINT64_MAX;
+    for (size_t i = 0; i < REMEMBERED && entry_at(r, i, &stream); i++)
         if (stream.used)
-            status = stream.captured || stream.leaving ? WEIR_ERR_STREAM_MISUSE : order_behind(&stream, block);
-    return status;
+            block->behind &= ~(UINT64_C(1) << i);
+}
+
+/* One that is leaving is waited for by whoever ends it, and what waits is freed then. */
+weir_status wi_cuda_order_free(wi_cuda_redirect *r, wi_cuda_block *block)
+{
+    wi_cuda_stream_entry stream;
+    weir_status all = WEIR_OK;
+    if (!block->freed)
+        begin_order(r, block);
+    for (size_t i = 0; entry_at(r, i, &stream); i++) {
+        uint64_t bit = i < REMEMBERED ? UINT64_C(1) << i : 0;
+        if (!stream.used || (block->behind & bit))
+            continue;
+        weir_status status = WEIR_ERR_STREAM_MISUSE;
+        if (hold(r, i)) {
+            status = order_behind(&stream, block);
+            let_go(r, i);
+        }
+        if (status == WEIR_OK)
+            block->behind |= bit;
+        else
+            all = status;
+    }
+    return all;
+}
+
+bool wi_cuda_captures_here(wi_cuda_redirect *r)
+{
+    bool here = false;
+    if (atomic_load(&r->captures) == 0)
+        return false;
+    pthread_mutex_lock(&r->lock);
+    for (size_t i = 0; i < r->stream_count; i++)
+        here |= r->streams[i].used && r->streams[i].captured && pthread_equal(r->streams[i].capturer, pthread_self());
+    pthread_mutex_unlock(&r->lock);
+    return here;
 }
 
 static void forget(weir_stream id)
@@ -192,6 +262,7 @@ static bool mark(wi_cuda_redirect *r, const void *native, bool captured, weir_st
     bool changed = entry && entry->captured != captured;
     if (changed) {
         entry->captured = captured;
+        entry->capturer = pthread_self();
         *id = entry->id;
         if (captured)
             atomic_fetch_add(&r->captures, 1);
@@ -214,6 +285,8 @@ int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode)
 {
     weir_stream id;
     bool marked = mark(r, stream, true, &id);
+    if (marked)
+        wait_until_nobody_holds(r, stream);
     if (marked && weir_capture_begin(id) != WEIR_OK) {
         (void)mark(r, stream, false, &id);
         marked = false; /* CUDA says what is wrong */
@@ -230,8 +303,7 @@ int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph)
     int result = r->real.cudaStreamEndCapture(stream, graph);
     if (result != CUDA_CAPTURE_WRONG_THREAD)
         end_capture(r, stream);
-    if (atomic_load(&r->captures) == 0)
-        (void)wi_cuda_free_waiting(r);
+    (void)wi_cuda_free_waiting(r);
     return result;
 }
 
@@ -268,6 +340,7 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
     bool known = begin_leaving(r, stream, &id);
     if (known) {
         end_capture(r, stream);
+        wait_until_nobody_holds(r, stream);
         forget(id);
         end_leaving(r, stream);
     }

@@ -425,6 +425,15 @@ weir_status wi_interpose_undo(wi_interpose *it)
     return change(it, false);
 }
 
+weir_status wi_interpose_check(wi_interpose *it)
+{
+    watch_forks();
+    pthread_mutex_lock(&lock);
+    weir_status status = it->applied ? check_slots(it, false) : WEIR_OK;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 size_t wi_interpose_in_place(const wi_interpose *it)
 {
     size_t count = 0;

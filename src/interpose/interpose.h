@@ -61,6 +61,9 @@ weir_status wi_interpose_apply(wi_interpose *it);
  * WEIR_OK when it is not applied. */
 weir_status wi_interpose_undo(wi_interpose *it);
 
+/* Whether undo could write all slots: WEIR_OK, or its WEIR_ERR_CONFLICT. */
+weir_status wi_interpose_check(wi_interpose *it);
+
 /* How many slots hold their replacement now. */
 size_t wi_interpose_in_place(const wi_interpose *it);
 

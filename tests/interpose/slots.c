@@ -217,10 +217,10 @@ static void the_program_itself_can_be_a_module(void **state)
 {
     (void)state;
     const wi_replacement some[] = {{"mkfifoat", (void (*)(void))replacement_one, false}};
-    wi_interpose *program;
-    ok(wi_interpose_open(NULL, some, 1, &program));
-    assert_true(wi_interpose_imports(program, "dlopen"));
-    ok(wi_interpose_close(program));
+    wi_interpose *own;
+    ok(wi_interpose_open(NULL, some, 1, &own));
+    assert_true(wi_interpose_imports(own, "dlopen"));
+    ok(wi_interpose_close(own));
 }
 
 /* Undoing ---------------------------------------------------------------------------------------------------------- */
@@ -240,6 +240,7 @@ static void undo_is_refused_where_somebody_has_replaced_the_replacement(void **s
     m.open()[0] = somebody_elses;
     size_t slots = wi_interpose_found(it, 0).slots + wi_interpose_found(it, 1).slots;
     assert_int_equal(wi_interpose_in_place(it), slots - 1);
+    fails(WEIR_ERR_CONFLICT, wi_interpose_check(it));
     fails(WEIR_ERR_CONFLICT, wi_interpose_undo(it));
     detail_names("imported_two");
     detail_names("test-interpose-slots"); /* whose function is there */
@@ -248,7 +249,9 @@ static void undo_is_refused_where_somebody_has_replaced_the_replacement(void **s
     assert_int_equal(m.open()[0](5), -5);
     fails(WEIR_ERR_BUSY, wi_interpose_close(it));
     m.open()[0] = ours;
+    ok(wi_interpose_check(it));
     ok(wi_interpose_undo(it));
+    ok(wi_interpose_check(it));
     check_calls(&m, 6, 10);
     ok(wi_interpose_close(it));
     dlclose(m.handle);
@@ -288,22 +291,36 @@ static void of_two_that_found_the_same_slots_the_first_writes_them(void **state)
     dlclose(m.handle);
 }
 
-/* mprotect, which the linker leads through here. */
-int __real_mprotect(void *address, size_t bytes, int protection);
-int __wrap_mprotect(void *address, size_t bytes, int protection);
-
+/* mprotect, which the program is led past, by its own import slot. */
 static int protections, protection_fails_at = -1;
 static void (*on_protection)(void);
+static wi_interpose *program;
 
-int __wrap_mprotect(void *address, size_t bytes, int protection)
+static int watched_mprotect(void *address, size_t bytes, int protection)
 {
+    int (*original)(void *, size_t, int);
+    void (*found)(void) = wi_interpose_found(program, 0).original;
     if (on_protection)
         on_protection();
     if (protections++ == protection_fails_at) {
         errno = EACCES;
         return -1;
     }
-    return __real_mprotect(address, bytes, protection);
+    memcpy(&original, &found, sizeof original);
+    return original(address, bytes, protection);
+}
+
+static int watch_mprotect(void **state)
+{
+    const wi_replacement it_alone[] = {{"mprotect", (void (*)(void))watched_mprotect, true}};
+    (void)state;
+    return wi_interpose_open(NULL, it_alone, 1, &program) == WEIR_OK && wi_interpose_apply(program) == WEIR_OK ? 0 : -1;
+}
+
+static int leave_mprotect(void **state)
+{
+    (void)state;
+    return wi_interpose_undo(program) == WEIR_OK && wi_interpose_close(program) == WEIR_OK ? 0 : -1;
 }
 
 /* Fails the call number `nth`; false: there are not so many. */
@@ -654,8 +671,10 @@ int main(void)
         cmocka_unit_test(undo_is_refused_where_somebody_has_replaced_the_replacement),
         cmocka_unit_test(nothing_is_written_where_a_slot_has_changed_since_it_was_found),
         cmocka_unit_test(of_two_that_found_the_same_slots_the_first_writes_them),
-        cmocka_unit_test(where_a_page_cannot_be_changed_all_slots_stay_as_they_were),
-        cmocka_unit_test(slots_are_written_in_the_order_of_the_list_and_undone_in_the_other),
+        cmocka_unit_test_setup_teardown(where_a_page_cannot_be_changed_all_slots_stay_as_they_were, watch_mprotect,
+                                        leave_mprotect),
+        cmocka_unit_test_setup_teardown(slots_are_written_in_the_order_of_the_list_and_undone_in_the_other,
+                                        watch_mprotect, leave_mprotect),
         cmocka_unit_test(two_in_a_row_are_undone_last_first),
         cmocka_unit_test(a_module_stays_loaded_until_it_is_closed_here),
         cmocka_unit_test(a_module_that_is_closed_here_first_stays_its_users),

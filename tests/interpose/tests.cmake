@@ -40,7 +40,7 @@ function(weir_interpose_test name)
 endfunction()
 weir_interpose_test(elf interpose/elf.c)
 weir_interpose_test(slots interpose/slots.c)
-target_link_options(test-interpose-slots PRIVATE -Wl,--wrap=mprotect)
+target_link_options(test-interpose-slots PRIVATE -Wl,-z,now) # its own slots are rewritten, too
 
 # A module as libggml-cuda.so is one, over the stubs of CUDA.
 weir_interpose_library(cuda-module SOURCES ${CMAKE_CURRENT_LIST_DIR}/cuda_module.c LIBS stub-cudart stub-cuda
@@ -55,3 +55,7 @@ function(weir_interpose_cuda_test name)
   set_tests_properties(interpose-${name} PROPERTIES ENVIRONMENT "${WEIR_INTERPOSE_CUDA}")
 endfunction()
 weir_interpose_cuda_test(cuda interpose/cuda.c interpose/cuda_rig.c)
+weir_interpose_cuda_test(cuda-threads interpose/cuda_threads.c interpose/cuda_rig.c)
+# INTERNAL, so that malloc can be led through the test.
+weir_interpose_cuda_test(cuda-faults interpose/cuda_faults.c interpose/cuda_rig.c INTERNAL)
+target_link_options(test-interpose-cuda-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
