@@ -33,7 +33,7 @@ void wi_cuda_leave(wi_cuda_redirect *r)
 int wi_cuda_device(const wi_cuda_redirect *r)
 {
     int device;
-    return r->real.cudaGetDevice(&device) == CUDA_OK && device >= 0 && device < WI_CUDA_DEVICES ? device : -1;
+    return wi_real(r, cudaGetDevice)(&device) == CUDA_OK && device >= 0 && device < WI_CUDA_DEVICES ? device : -1;
 }
 
 static const wi_cuda_scope *scope_of(const wi_cuda_redirect *r)
@@ -68,21 +68,21 @@ bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir
 
 int wi_cuda_fail(wi_cuda_redirect *r, int error)
 {
-    (void)r->real.cudaGetLastError();
+    (void)wi_real(r, cudaGetLastError)();
     last_error[r->number] = error;
     return error;
 }
 
 static int wi_on_cudaGetLastError(wi_cuda_redirect *r)
 {
-    int error = r->real.cudaGetLastError(), own = last_error[r->number];
+    int error = wi_real(r, cudaGetLastError)(), own = last_error[r->number];
     last_error[r->number] = CUDA_OK;
     return error ? error : own;
 }
 
 static int wi_on_cudaPeekAtLastError(wi_cuda_redirect *r)
 {
-    int error = r->real.cudaPeekAtLastError();
+    int error = wi_real(r, cudaPeekAtLastError)();
     return error ? error : last_error[r->number];
 }
 
@@ -92,13 +92,20 @@ static int wi_on_cuDeviceGetAttribute(wi_cuda_redirect *r, int *value, int attri
     bool ours =
         atomic_load(&r->state) == WI_CUDA_ACTIVE && device >= 0 && device < WI_CUDA_DEVICES && r->clients[device];
     if (!ours || !value || attribute != CUDA_ATTRIBUTE_VIRTUAL_MEMORY)
-        return r->real.cuDeviceGetAttribute(value, attribute, device);
+        return wi_real(r, cuDeviceGetAttribute)(value, attribute, device);
     atomic_fetch_add(&r->hidden, 1);
     *value = 0;
     return CUDA_OK;
 }
 
 /* The functions that the module calls: a set for each redirect, which know by themselves whose they are. ----------- */
+
+/* What was written before the slots were is seen from here on. */
+static wi_cuda_redirect *entered(unsigned which)
+{
+    (void)atomic_load_explicit(&redirects[which].state, memory_order_acquire);
+    return &redirects[which];
+}
 
 #define FUNCTION_0(name, parameters, arguments) FUNCTION(0, name, parameters, arguments)
 #define FUNCTION_1(name, parameters, arguments) FUNCTION(1, name, parameters, arguments)
@@ -107,7 +114,7 @@ static int wi_on_cuDeviceGetAttribute(wi_cuda_redirect *r, int *value, int attri
 #define FUNCTION(which, name, parameters, arguments)                                                                   \
     static int name##_##which parameters                                                                               \
     {                                                                                                                  \
-        wi_cuda_redirect *r = &redirects[which];                                                                       \
+        wi_cuda_redirect *r = entered(which);                                                                          \
         return wi_on_##name arguments;                                                                                 \
     }
 WI_CUDA_CALLS(FUNCTION_0)
@@ -209,20 +216,23 @@ static weir_status open_module(wi_cuda_redirect *r, const char *module)
 /* CUDA's functions: where the module calls them, and what the redirect calls besides. */
 static weir_status find_real(wi_cuda_redirect *r)
 {
+    wi_cuda_real real;
     void (*function)(void);
 #define X(name, parameters, arguments)                                                                                 \
     function = wi_interpose_symbol(r->interpose, #name);                                                               \
-    memcpy(&r->real.name, &function, sizeof function);
+    memcpy(&real.name, &function, sizeof function);                                                                    \
+    __atomic_store_n(&r->real.name, real.name, __ATOMIC_RELAXED);
     WI_CUDA_CALLS(X)
 #undef X
     function = wi_interpose_symbol(r->interpose, "cudaGetDevice");
-    memcpy(&r->real.cudaGetDevice, &function, sizeof function);
-    const char *missing = !r->real.cudaGetDevice        ? "cudaGetDevice"
-                          : !r->real.cudaGetLastError   ? "cudaGetLastError"
-                          : !r->real.cudaMemGetInfo     ? "cudaMemGetInfo"
-                          : !r->real.cudaStreamDestroy  ? "cudaStreamDestroy"
-                          : !r->real.cudaHostUnregister ? "cudaHostUnregister"
-                                                        : NULL;
+    memcpy(&real.cudaGetDevice, &function, sizeof function);
+    __atomic_store_n(&r->real.cudaGetDevice, real.cudaGetDevice, __ATOMIC_RELAXED);
+    const char *missing = !real.cudaGetDevice        ? "cudaGetDevice"
+                          : !real.cudaGetLastError   ? "cudaGetLastError"
+                          : !real.cudaMemGetInfo     ? "cudaMemGetInfo"
+                          : !real.cudaStreamDestroy  ? "cudaStreamDestroy"
+                          : !real.cudaHostUnregister ? "cudaHostUnregister"
+                                                     : NULL;
     return missing ? weir_fail(WEIR_ERR_NOT_FOUND, "the CUDA runtime of %s has no %s",
                                wi_interpose_module(r->interpose), missing)
                    : WEIR_OK;

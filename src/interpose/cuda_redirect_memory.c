@@ -123,13 +123,13 @@ static bool serve(wi_cuda_redirect *r, void **out, size_t bytes, weir_kind kind,
 int wi_on_cudaMalloc(wi_cuda_redirect *r, void **out, size_t bytes)
 {
     int result;
-    return serve(r, out, bytes, WEIR_KIND_DEVICE, false, &result) ? result : r->real.cudaMalloc(out, bytes);
+    return serve(r, out, bytes, WEIR_KIND_DEVICE, false, &result) ? result : wi_real(r, cudaMalloc)(out, bytes);
 }
 
 int wi_on_cudaMallocHost(wi_cuda_redirect *r, void **out, size_t bytes)
 {
     int result;
-    return serve(r, out, bytes, WEIR_KIND_PINNED, false, &result) ? result : r->real.cudaMallocHost(out, bytes);
+    return serve(r, out, bytes, WEIR_KIND_PINNED, false, &result) ? result : wi_real(r, cudaMallocHost)(out, bytes);
 }
 
 /* What the flags ask for is so of all pinned memory of weir's, but that it is never write-combined, which only speeds
@@ -138,8 +138,9 @@ int wi_on_cudaHostAlloc(wi_cuda_redirect *r, void **out, size_t bytes, unsigned 
 {
     int result;
     if (flags & ~(unsigned)CUDA_HOST_ALLOC_FLAGS)
-        return r->real.cudaHostAlloc(out, bytes, flags); /* which says what is wrong */
-    return serve(r, out, bytes, WEIR_KIND_PINNED, false, &result) ? result : r->real.cudaHostAlloc(out, bytes, flags);
+        return wi_real(r, cudaHostAlloc)(out, bytes, flags); /* which says what is wrong */
+    return serve(r, out, bytes, WEIR_KIND_PINNED, false, &result) ? result
+                                                                  : wi_real(r, cudaHostAlloc)(out, bytes, flags);
 }
 
 int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsigned flags)
@@ -147,8 +148,8 @@ int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsig
     int result;
     weir_kind kind = r->managed_on_device ? WEIR_KIND_DEVICE : WEIR_KIND_PINNED;
     if (flags != CUDA_MANAGED_GLOBAL && flags != CUDA_MANAGED_HOST)
-        return r->real.cudaMallocManaged(out, bytes, flags);
-    return serve(r, out, bytes, kind, true, &result) ? result : r->real.cudaMallocManaged(out, bytes, flags);
+        return wi_real(r, cudaMallocManaged)(out, bytes, flags);
+    return serve(r, out, bytes, kind, true, &result) ? result : wi_real(r, cudaMallocManaged)(out, bytes, flags);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
@@ -233,7 +234,7 @@ static bool is_weirs(const void *pointer)
 
 static int free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
 {
-    int (*real)(void *pointer) = of_host ? r->real.cudaFreeHost : r->real.cudaFree;
+    int (*real)(void *pointer) = of_host ? wi_real(r, cudaFreeHost) : wi_real(r, cudaFree);
     wi_cuda_block *block = pointer ? claim(r, pointer, of_host) : NULL;
     if (block) {
         if (atomic_load(&r->waiting) > 0)
@@ -259,7 +260,7 @@ int wi_on_cudaFreeHost(wi_cuda_redirect *r, void *pointer)
 
 int wi_on_cudaHostRegister(wi_cuda_redirect *r, void *pointer, size_t bytes, unsigned flags)
 {
-    int result = r->real.cudaHostRegister(pointer, bytes, flags);
+    int result = wi_real(r, cudaHostRegister)(pointer, bytes, flags);
     if (result != CUDA_OK)
         return result;
     pthread_mutex_lock(&r->lock);
@@ -268,14 +269,14 @@ int wi_on_cudaHostRegister(wi_cuda_redirect *r, void *pointer, size_t bytes, uns
     pthread_mutex_unlock(&r->lock);
     if (noted)
         return CUDA_OK;
-    (void)r->real.cudaHostUnregister(pointer);
+    (void)wi_real(r, cudaHostUnregister)(pointer);
     return wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
 }
 
 int wi_on_cudaHostUnregister(wi_cuda_redirect *r, void *pointer)
 {
     uint64_t bytes;
-    int result = r->real.cudaHostUnregister(pointer);
+    int result = wi_real(r, cudaHostUnregister)(pointer);
     pthread_mutex_lock(&r->lock);
     if (result == CUDA_OK && wi_pointer_map_remove(&r->registered, pointer, &bytes))
         r->registered_bytes -= bytes;
@@ -338,7 +339,7 @@ static weir_status measure(const wi_cuda_redirect *r, const weir_client *client,
     weir_status status = look(runtime, &stats, &clients, &count);
     if (status == WEIR_OK) {
         uint64_t left = left_of(weir_runtime_budget(runtime), clients, count, client, &limit);
-        if (r->real.cudaMemGetInfo(&device_free, &device_total) == CUDA_OK)
+        if (wi_real(r, cudaMemGetInfo)(&device_free, &device_total) == CUDA_OK)
             left = wi_min(left, device_free + stats.cached + stats.spare);
         *available = (size_t)left;
         *total = (size_t)limit;
@@ -352,7 +353,7 @@ int wi_on_cudaMemGetInfo(wi_cuda_redirect *r, size_t *available, size_t *total)
     weir_request request = {.struct_size = sizeof request};
     weir_client *client;
     bool entered = wi_cuda_enter(r), ours = entered && wi_cuda_request(r, wi_cuda_device(r), &client, &request);
-    int result = !ours                                             ? r->real.cudaMemGetInfo(available, total)
+    int result = !ours                                             ? wi_real(r, cudaMemGetInfo)(available, total)
                  : !available || !total                            ? wi_cuda_fail(r, CUDA_INVALID_VALUE)
                  : measure(r, client, available, total) == WEIR_OK ? CUDA_OK
                                                                    : wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);

@@ -58,6 +58,9 @@ typedef struct wi_cuda_real {
     int (*cudaGetDevice)(int *device);
 } wi_cuda_real;
 
+/* A call may come late, when the redirect begins for another module. */
+#define wi_real(r, name) __atomic_load_n(&(r)->real.name, __ATOMIC_RELAXED)
+
 /* A block that the module has, or has freed where it could not be freed yet. */
 typedef struct wi_cuda_block {
     void *pointer;

@@ -208,7 +208,7 @@ static int adopt(wi_cuda_redirect *r, weir_client *client, void **out)
              status == WEIR_OK ? "no host memory" : weir_detail());
     if (status == WEIR_OK)
         forget(entry.id);
-    (void)r->real.cudaStreamDestroy(entry.native);
+    (void)wi_real(r, cudaStreamDestroy)(entry.native);
     *out = NULL;
     return wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
 }
@@ -235,21 +235,21 @@ int wi_on_cudaStreamCreate(wi_cuda_redirect *r, void **out)
 {
     bool entered;
     weir_client *client = creator(r, &entered);
-    return created(r, client, entered, r->real.cudaStreamCreate(out), out);
+    return created(r, client, entered, wi_real(r, cudaStreamCreate)(out), out);
 }
 
 int wi_on_cudaStreamCreateWithFlags(wi_cuda_redirect *r, void **out, unsigned flags)
 {
     bool entered;
     weir_client *client = creator(r, &entered);
-    return created(r, client, entered, r->real.cudaStreamCreateWithFlags(out, flags), out);
+    return created(r, client, entered, wi_real(r, cudaStreamCreateWithFlags)(out, flags), out);
 }
 
 int wi_on_cudaStreamCreateWithPriority(wi_cuda_redirect *r, void **out, unsigned flags, int priority)
 {
     bool entered;
     weir_client *client = creator(r, &entered);
-    return created(r, client, entered, r->real.cudaStreamCreateWithPriority(out, flags, priority), out);
+    return created(r, client, entered, wi_real(r, cudaStreamCreateWithPriority)(out, flags, priority), out);
 }
 
 /* Captures --------------------------------------------------------------------------------------------------------- */
@@ -277,7 +277,7 @@ static void end_capture(wi_cuda_redirect *r, const void *native)
 {
     weir_stream id;
     if (mark(r, native, false, &id) && weir_capture_end(id) != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "a capture of %s: %s", wi_interpose_module(r->interpose), weir_detail());
+        weir_log(WEIR_LOG_WARNING, "the end of a capture: %s", weir_detail());
 }
 
 /* weir hears of it before: once CUDA captures, nothing can be recorded there. */
@@ -291,7 +291,7 @@ int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode)
         (void)mark(r, stream, false, &id);
         marked = false; /* CUDA says what is wrong */
     }
-    int result = r->real.cudaStreamBeginCapture(stream, mode);
+    int result = wi_real(r, cudaStreamBeginCapture)(stream, mode);
     if (marked && result != CUDA_OK)
         end_capture(r, stream);
     return result;
@@ -300,7 +300,7 @@ int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode)
 /* A capture that has failed is over as well, but one that another thread has begun goes on. */
 int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph)
 {
-    int result = r->real.cudaStreamEndCapture(stream, graph);
+    int result = wi_real(r, cudaStreamEndCapture)(stream, graph);
     if (result != CUDA_CAPTURE_WRONG_THREAD)
         end_capture(r, stream);
     (void)wi_cuda_free_waiting(r);
@@ -344,7 +344,7 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
         forget(id);
         end_leaving(r, stream);
     }
-    int result = r->real.cudaStreamDestroy(stream);
+    int result = wi_real(r, cudaStreamDestroy)(stream);
     if (known)
         (void)wi_cuda_free_waiting(r);
     return result;

@@ -7,6 +7,7 @@
 #include <link.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct slot {
@@ -402,9 +403,36 @@ static weir_status write_all(const wi_interpose *it, bool forth)
     return weir_fail(status, "%s", why.text);
 }
 
+/* Of linux/membarrier.h, which not every system has. */
+enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
+
+static void barrier(int command)
+{
+#ifdef SYS_membarrier
+    (void)syscall(SYS_membarrier, command, 0, 0);
+#else
+    (void)command;
+#endif
+}
+
+static void register_for_barriers(void)
+{
+    barrier(REGISTER_PRIVATE_EXPEDITED);
+}
+
+/* A call goes through a slot by plain loads: on arm64 a thread might see the slot, and not yet what its replacement
+ * needs, which was written before. Where the kernel has no such barrier, the changes of pages have to do. */
+static void let_all_threads_see(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_for_barriers);
+    barrier(PRIVATE_EXPEDITED);
+}
+
 static weir_status change(wi_interpose *it, bool forth)
 {
     watch_forks();
+    let_all_threads_see();
     pthread_mutex_lock(&lock);
     weir_status status = it->applied != forth ? write_all(it, forth)
                          : forth ? weir_fail(WEIR_ERR_BUSY, "the replacements in %s are in place", it->name)

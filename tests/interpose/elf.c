@@ -27,7 +27,7 @@ static const char *const symbol_names[SYMBOL_COUNT] = {"", "called", "addressed"
 
 typedef struct image {
     unsigned char *bytes; /* so long as it says, so that whoever leaves it is seen */
-    Elf64_Phdr segments[4];
+    Elf64_Phdr segments[8];
     size_t segment_count;
     Elf64_Dyn dynamic[32];
     size_t dynamic_count;
@@ -322,6 +322,95 @@ static void numbers_of_one_machine_mean_nothing_on_the_other(void **state)
     drop(&i);
 }
 
+/* Files as linkers make them --------------------------------------------------------------------------------------- */
+
+/* A file as the dynamic linker would lay it out, unrelocated; false: there is no such file. */
+static bool lay_out(const char *path, image *out)
+{
+    static unsigned char file[1 << 20];
+    FILE *stream = fopen(path, "rbe");
+    if (!stream)
+        return false;
+    size_t bytes = fread(file, 1, sizeof file, stream), end = 0;
+    fclose(stream);
+    Elf64_Ehdr header;
+    Elf64_Phdr segment;
+    assert_true(bytes > sizeof header && bytes < sizeof file);
+    memcpy(&header, file, sizeof header);
+    *out = (image){.bytes = NULL};
+    for (size_t i = 0; i < header.e_phnum; i++) {
+        memcpy(&segment, file + header.e_phoff + i * sizeof segment, sizeof segment);
+        bool wanted = segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC || segment.p_type == PT_GNU_RELRO;
+        if (wanted && out->segment_count < 8)
+            out->segments[out->segment_count++] = segment;
+        if (segment.p_type == PT_LOAD && segment.p_vaddr + segment.p_memsz > end)
+            end = segment.p_vaddr + segment.p_memsz;
+    }
+    out->bytes = calloc(1, end);
+    assert_non_null(out->bytes);
+    for (size_t i = 0; i < out->segment_count; i++)
+        if (out->segments[i].p_type == PT_LOAD)
+            memcpy(out->bytes + out->segments[i].p_vaddr, file + out->segments[i].p_offset, out->segments[i].p_filesz);
+    return true;
+}
+
+typedef struct uses {
+    unsigned one[4], two[4]; /* by wi_elf_use */
+} uses;
+
+static weir_status count_uses(const wi_elf_import *import, void *user)
+{
+    uses *u = user;
+    bool one = strcmp(import->name, "imported_one") == 0, two = strcmp(import->name, "imported_two") == 0;
+    if (!one && !two)
+        return WEIR_OK;
+    (one ? u->one : u->two)[import->use]++;
+    assert_string_equal(import->version, "IMPORTED_1.0");
+    assert_true(import->writable && import->aligned && !import->defined && !import->has_addend);
+    return WEIR_OK;
+}
+
+static void check_file(const char *name, uint16_t machine_number, bool has_plt)
+{
+    char path[512];
+    wi_elf_module m;
+    bool indirect;
+    image i;
+    snprintf(path, sizeof path, "%s/%s.so", WEIR_TEST_MODULES, name);
+    if (!lay_out(path, &i))
+        skip();
+    const wi_elf_place place = {name, (uintptr_t)i.bytes, i.segments, i.segment_count};
+    uses u = {.one = {0}};
+    ok(wi_elf_open(&place, &m));
+    assert_int_equal(m.machine, machine_number);
+    ok(wi_elf_each_import(&m, count_uses, &u));
+    assert_int_equal(u.one[WI_ELF_ADDRESS], 2);
+    assert_int_equal(u.two[WI_ELF_ADDRESS], 2);
+    assert_int_equal(u.two[WI_ELF_JUMP_SLOT], has_plt);
+    assert_int_equal(u.two[WI_ELF_GLOB_DAT], !has_plt);
+    assert_int_equal(u.one[WI_ELF_GLOB_DAT], 1);
+    assert_int_equal(u.one[WI_ELF_OTHER] + u.two[WI_ELF_OTHER], 0);
+    assert_true(wi_elf_needs(&m, "imported.so"));
+    assert_true(wi_elf_defines(&m, "module_call", &indirect));
+    assert_false(m.needs_text_writes);
+    free(i.bytes);
+}
+
+static void files_of_this_machine_are_understood(void **state)
+{
+    (void)state;
+    check_file("module-now", wi_elf_own_machine(), true);
+    check_file("module-lazy", wi_elf_own_machine(), true);
+    check_file("module-no-plt", wi_elf_own_machine(), false);
+}
+
+/* Where there is a compiler for it. */
+static void a_file_for_arm64_is_understood(void **state)
+{
+    (void)state;
+    check_file("module-arm64", EM_AARCH64, true);
+}
+
 /* Symbols ---------------------------------------------------------------------------------------------------------- */
 
 static void what_a_module_defines_and_needs_is_known(void **state)
@@ -563,6 +652,8 @@ int main(void)
         cmocka_unit_test(the_reader_stops_where_it_is_told_to),
         cmocka_unit_test(what_is_no_plain_slot_is_told_apart),
         cmocka_unit_test(numbers_of_one_machine_mean_nothing_on_the_other),
+        cmocka_unit_test(files_of_this_machine_are_understood),
+        cmocka_unit_test(a_file_for_arm64_is_understood),
         cmocka_unit_test(what_a_module_defines_and_needs_is_known),
         cmocka_unit_test(symbols_are_counted_by_the_chains_of_a_gnu_hash),
         cmocka_unit_test(imports_are_found_behind_the_end_of_an_empty_gnu_hash),

@@ -579,7 +579,7 @@ static void *call_all_the_time(void *user)
 {
     caller *c = user;
     while (!atomic_load(c->stop)) {
-        int one = c->m->call(5), two = c->m->call_two(5), table = c->m->sealed()[0](5);
+        int one = c->m->call(5), two = c->m->call_two(5), table = __atomic_load_n(c->m->sealed(), __ATOMIC_ACQUIRE)(5);
         c->wrong += one != 6 && one != 6 + THOUSAND;
         c->wrong += two != 10 && two != 10 + 2 * THOUSAND;
         c->wrong += table != 6 && table != 6 + THOUSAND;

@@ -32,6 +32,20 @@ weir_interpose_module(module-defines COMPILE -DMODULE_DEFINES)
 weir_interpose_module(module-ifunc COMPILE -DMODULE_IFUNC)
 weir_interpose_module(module-addend COMPILE -DMODULE_ADDEND)
 
+# One for another machine, which is only read.
+find_program(WEIR_ARM64_COMPILER aarch64-linux-gnu-gcc)
+if(WEIR_ARM64_COMPILER)
+  add_custom_command(OUTPUT ${WEIR_MODULES}/module-arm64.so
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${WEIR_MODULES}/arm64
+    COMMAND ${WEIR_ARM64_COMPILER} -shared -fPIC -nostdlib -o ${WEIR_MODULES}/arm64/imported.so -Wl,-soname,imported.so
+      -Wl,--version-script=${CMAKE_CURRENT_LIST_DIR}/provider.map ${CMAKE_CURRENT_LIST_DIR}/provider.c
+    COMMAND ${WEIR_ARM64_COMPILER} -shared -fPIC -nostdlib -o ${WEIR_MODULES}/module-arm64.so
+      ${CMAKE_CURRENT_LIST_DIR}/module.c ${WEIR_MODULES}/arm64/imported.so
+    DEPENDS ${CMAKE_CURRENT_LIST_DIR}/module.c ${CMAKE_CURRENT_LIST_DIR}/provider.c ${CMAKE_CURRENT_LIST_DIR}/provider.map)
+  add_custom_target(module-arm64 DEPENDS ${WEIR_MODULES}/module-arm64.so)
+  list(APPEND WEIR_INTERPOSE_MODULES module-arm64)
+endif()
+
 function(weir_interpose_test name)
   weir_test(interpose-${name} ${ARGN} LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads)
   target_include_directories(test-interpose-${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
