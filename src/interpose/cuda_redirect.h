@@ -16,7 +16,7 @@
  * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device of
  * which there is no client everything goes on to CUDA, and so does what the module had before.
  *
- * A free returns without waiting. The memory is nobody's until the work that is on the module's streams now is done: on
+ * A free returns without waiting. The memory is pending until the work that is on the module's streams now is done: on
  * all that it has created since the redirect began, and on the legacy default stream. Streams of another device are
  * waited for in the call, as no event of theirs can be had for the block; so are all where the resource tracks no uses.
  * While one of the streams is captured nothing can be ordered behind it: what is freed then stays the client's until the
