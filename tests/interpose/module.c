@@ -13,7 +13,7 @@ static int indirectly(int x)
 {
     return x + 7;
 }
-static int (*choose(void))(int)
+__attribute__((used)) static int (*choose(void))(int)
 {
     return indirectly;
 }

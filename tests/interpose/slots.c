@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-typedef int function(int x);
+typedef int (*function)(int x);
 
 enum { THOUSAND = 1000 };
 
@@ -16,7 +16,7 @@ static atomic_uint replaced;
 
 static int call_original(size_t index, int x)
 {
-    function *original;
+    function original;
     void (*found)(void) = wi_interpose_found(it, index).original;
     memcpy(&original, &found, sizeof original);
     return original(x);
@@ -41,10 +41,10 @@ static const wi_replacement both[] = {{"imported_one", (void (*)(void))replaceme
 typedef struct module {
     char path[512];
     void *handle;
-    function *call, *call_two;
-    function *(*address)(void);
-    function *const *(*sealed)(void);
-    function **(*open)(void);
+    function call, call_two;
+    function (*address)(void);
+    const function *(*sealed)(void);
+    function *(*unsealed)(void);
 } module;
 
 static void path_of(const char *name, char *path, size_t capacity)
@@ -54,7 +54,7 @@ static void path_of(const char *name, char *path, size_t capacity)
 
 static module load(const char *name, int mode)
 {
-    module m;
+    module m = {.handle = NULL};
     path_of(name, m.path, sizeof m.path);
     m.handle = dlopen(m.path, mode | RTLD_LOCAL);
     if (!m.handle)
@@ -63,8 +63,8 @@ static module load(const char *name, int mode)
     *(void **)&m.call_two = dlsym(m.handle, "module_call_two");
     *(void **)&m.address = dlsym(m.handle, "module_address");
     *(void **)&m.sealed = dlsym(m.handle, "module_sealed");
-    *(void **)&m.open = dlsym(m.handle, "module_open");
-    assert_non_null(m.open);
+    *(void **)&m.unsealed = dlsym(m.handle, "module_open");
+    assert_non_null(m.unsealed);
     return m;
 }
 
@@ -75,8 +75,8 @@ static void check_calls(const module *m, int one, int two)
     assert_int_equal(m->address()(5), one);
     assert_int_equal(m->sealed()[0](5), one);
     assert_int_equal(m->sealed()[1](5), two);
-    assert_int_equal(m->open()[0](5), two);
-    assert_int_equal(m->open()[1](5), one);
+    assert_int_equal(m->unsealed()[0](5), two);
+    assert_int_equal(m->unsealed()[1](5), one);
 }
 
 /* Of the page of an address, as the kernel has it: "r--p". */
@@ -236,8 +236,8 @@ static void undo_is_refused_where_somebody_has_replaced_the_replacement(void **s
     module m = load("module-now", RTLD_NOW);
     ok(wi_interpose_open(m.path, both, 2, &it));
     ok(wi_interpose_apply(it));
-    function *ours = m.open()[0];
-    m.open()[0] = somebody_elses;
+    function *table = m.unsealed(), ours = table[0];
+    table[0] = somebody_elses;
     size_t slots = wi_interpose_found(it, 0).slots + wi_interpose_found(it, 1).slots;
     assert_int_equal(wi_interpose_in_place(it), slots - 1);
     fails(WEIR_ERR_CONFLICT, wi_interpose_check(it));
@@ -246,9 +246,9 @@ static void undo_is_refused_where_somebody_has_replaced_the_replacement(void **s
     detail_names("test-interpose-slots"); /* whose function is there */
     assert_int_equal(wi_interpose_in_place(it), slots - 1);
     assert_int_equal(m.call(5), 6 + THOUSAND);
-    assert_int_equal(m.open()[0](5), -5);
+    assert_int_equal(m.unsealed()[0](5), -5);
     fails(WEIR_ERR_BUSY, wi_interpose_close(it));
-    m.open()[0] = ours;
+    table[0] = ours;
     ok(wi_interpose_check(it));
     ok(wi_interpose_undo(it));
     ok(wi_interpose_check(it));
@@ -262,12 +262,12 @@ static void nothing_is_written_where_a_slot_has_changed_since_it_was_found(void 
     (void)state;
     module m = load("module-now", RTLD_NOW);
     ok(wi_interpose_open(m.path, both, 2, &it));
-    function *before = m.open()[1];
-    m.open()[1] = somebody_elses;
+    function *table = m.unsealed(), before = table[1];
+    table[1] = somebody_elses;
     fails(WEIR_ERR_CONFLICT, wi_interpose_apply(it));
     assert_int_equal(wi_interpose_in_place(it), 0);
     assert_int_equal(m.call(5), 6);
-    m.open()[1] = before;
+    table[1] = before;
     ok(wi_interpose_apply(it));
     ok(wi_interpose_undo(it));
     ok(wi_interpose_close(it));
@@ -412,7 +412,7 @@ static wi_interpose *chained;
 
 static int chained_one(int x)
 {
-    function *original;
+    function original;
     void (*found)(void) = wi_interpose_found(chained, 0).original;
     memcpy(&original, &found, sizeof original);
     return original(x) + 5 * THOUSAND;

@@ -73,3 +73,13 @@ weir_interpose_cuda_test(cuda-threads interpose/cuda_threads.c interpose/cuda_ri
 # INTERNAL, so that malloc can be led through the test.
 weir_interpose_cuda_test(cuda-faults interpose/cuda_faults.c interpose/cuda_rig.c INTERNAL)
 target_link_options(test-interpose-cuda-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+
+# On a GPU by hand, and here on the stub.
+add_executable(test-interpose-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
+target_compile_definitions(test-interpose-gpu PRIVATE _GNU_SOURCE WEIR_TEST_MODULES="${WEIR_TEST_BINARY_PLACE}/tests/interpose")
+target_include_directories(test-interpose-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(test-interpose-gpu PRIVATE weir weir_interpose weir_base Threads::Threads ${CMAKE_DL_LIBS})
+set_target_properties(test-interpose-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(test-interpose-gpu cuda-module)
+add_test(NAME interpose-gpu-stub COMMAND test-interpose-gpu 5)
+set_tests_properties(interpose-gpu-stub PROPERTIES TIMEOUT 300 ENVIRONMENT "${WEIR_INTERPOSE_CUDA}")
