@@ -1,6 +1,7 @@
 /* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors, and the order in which
  * what it frees may serve again. */
 #include "interpose/cuda_rig.h"
+#include "interpose/cuda_redirect_parts.h"
 
 #include <dlfcn.h>
 
@@ -462,6 +463,52 @@ static void what_waits_serves_a_request_that_would_be_refused(void **state)
     end(&f);
 }
 
+typedef struct capturer {
+    const fixture *f;
+    void *stream, *graph;
+    pthread_barrier_t begun, freed;
+    int result;
+} capturer;
+
+static void *capture_for_a_while(void *user)
+{
+    capturer *c = user;
+    c->result = c->f->m.cudaStreamBeginCapture(c->stream, RELAXED);
+    pthread_barrier_wait(&c->begun);
+    pthread_barrier_wait(&c->freed);
+    usleep(30000);
+    c->result |= c->f->m.cudaStreamEndCapture(c->stream, &c->graph);
+    return NULL;
+}
+
+/* A module does not survive each refusal: what another thread's capture holds up is waited for. */
+static void a_request_waits_for_the_capture_of_another_thread(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    capturer c = {.f = &f, .stream = make_stream(&f)};
+    pthread_barrier_init(&c.begun, NULL, 2);
+    pthread_barrier_init(&c.freed, NULL, 2);
+    void *block = get(&f, 4 * MIB);
+    assert_int_equal(pthread_create(&thread, NULL, capture_for_a_while, &c), 0);
+    pthread_barrier_wait(&c.begun);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    pthread_barrier_wait(&c.freed);
+    block = get(&f, 4 * MIB);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(stats(&f).refused, 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(c.result, 0);
+    assert_int_equal(f.m.cudaGraphDestroy(c.graph), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(c.stream), 0);
+    pthread_barrier_destroy(&c.begun);
+    pthread_barrier_destroy(&c.freed);
+    end(&f);
+}
+
 /* Errors ----------------------------------------------------------------------------------------------------------- */
 
 static void a_refusal_is_cudas_error_and_has_weirs_reason(void **state)
@@ -705,6 +752,44 @@ static void a_module_that_its_user_has_closed_stays_until_the_end(void **state)
     end(&f);
 }
 
+static void *end_it(void *user)
+{
+    return (void *)(intptr_t)wi_cuda_redirect_end(user);
+}
+
+static bool is_followed(wi_cuda_redirect *r, size_t index)
+{
+    pthread_mutex_lock(&r->lock);
+    bool used = r->streams[index].used;
+    pthread_mutex_unlock(&r->lock);
+    return used;
+}
+
+/* Until weir has done with the streams, their destruction comes here, so that it never waits for one that is gone. */
+static void the_streams_are_given_up_before_the_slots(void **state)
+{
+    gate g = GATE;
+    pthread_t thread;
+    void *status;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *other = make_stream(&f);
+    size_t slots = wi_interpose_in_place(f.redirect->interpose);
+    assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
+    assert_int_equal(pthread_create(&thread, NULL, end_it, f.redirect), 0);
+    while (is_followed(f.redirect, 0)) /* the default stream, which comes first */
+        usleep(100);
+    assert_int_equal(wi_interpose_in_place(f.redirect->interpose), slots);
+    assert_int_equal(f.m.cudaStreamDestroy(other), 0);
+    open_gate(&g);
+    pthread_join(thread, &status);
+    assert_null(status);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    assert_int_equal(warnings, 0);
+    f.redirect = NULL;
+    end(&f);
+}
+
 static void four_redirects_may_be_in_a_row_and_end_last_first(void **state)
 {
     (void)state;
@@ -800,6 +885,7 @@ int main(void)
         cmocka_unit_test(a_capture_that_fails_to_begin_or_to_end_is_none),
         cmocka_unit_test(a_capture_that_nobody_declared_has_frees_wait_as_well),
         cmocka_unit_test(what_waits_serves_a_request_that_would_be_refused),
+        cmocka_unit_test(a_request_waits_for_the_capture_of_another_thread),
         cmocka_unit_test(a_refusal_is_cudas_error_and_has_weirs_reason),
         cmocka_unit_test(the_last_error_is_the_later_one),
         cmocka_unit_test(an_error_is_the_threads_own),
@@ -812,6 +898,7 @@ int main(void)
         cmocka_unit_test(the_end_is_refused_while_the_module_has_memory),
         cmocka_unit_test(after_the_end_the_module_has_cudas_memory_again),
         cmocka_unit_test(a_module_that_its_user_has_closed_stays_until_the_end),
+        cmocka_unit_test(the_streams_are_given_up_before_the_slots),
         cmocka_unit_test(four_redirects_may_be_in_a_row_and_end_last_first),
         cmocka_unit_test(options_that_are_none_are_refused),
         cmocka_unit_test(modules_whose_calls_cannot_be_had_or_ordered_are_refused),
