@@ -87,6 +87,7 @@ typedef struct wi_cuda_redirect_stats {
     char refusal[1024]; /* the last one's reason; "" is none */
 } wi_cuda_redirect_stats;
 
+/* Before it has ended. */
 void wi_cuda_redirect_info(wi_cuda_redirect *redirect, wi_cuda_redirect_stats *out);
 
 #endif

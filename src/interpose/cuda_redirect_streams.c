@@ -173,14 +173,26 @@ weir_status wi_cuda_streams_begin(wi_cuda_redirect *r)
     return WEIR_OK;
 }
 
-/* One that is leaving is taken out by the thread that destroys it. */
+/* The entry is the caller's to take out; false: there is none, or another thread does that. */
+static bool take_out(wi_cuda_redirect *r, size_t index, weir_stream *id)
+{
+    pthread_mutex_lock(&r->lock);
+    wi_cuda_stream_entry *entry = &r->streams[index];
+    bool taken = entry->used && !entry->leaving;
+    entry->leaving |= taken;
+    *id = entry->id;
+    pthread_mutex_unlock(&r->lock);
+    return taken;
+}
+
 void wi_cuda_streams_end(wi_cuda_redirect *r)
 {
     wi_cuda_stream_entry stream;
+    weir_stream id;
     for (size_t i = 0; entry_at(r, i, &stream); i++) {
-        if (!stream.used || stream.leaving)
+        if (!take_out(r, i, &id))
             continue;
-        forget(stream.id);
+        forget(id);
         leave_entry(r, i);
     }
 }
@@ -309,18 +321,23 @@ int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph)
 
 /* Destroying ------------------------------------------------------------------------------------------------------- */
 
-/* From now on frees wait for the stream to be gone. */
+/* From now on frees wait for the stream to be gone. False: it is not known. One that the end of the redirect gives up at
+ * the moment is waited for, as CUDA is still asked about it. */
 static bool begin_leaving(wi_cuda_redirect *r, const void *native, weir_stream *id)
 {
-    pthread_mutex_lock(&r->lock);
-    wi_cuda_stream_entry *entry = find(r, native);
-    bool found = entry && !entry->leaving;
-    if (found) {
-        entry->leaving = true;
-        *id = entry->id;
+    for (int i = 0;; i++) {
+        pthread_mutex_lock(&r->lock);
+        wi_cuda_stream_entry *entry = find(r, native);
+        bool found = entry && !entry->leaving, wait = entry && entry->leaving;
+        if (found) {
+            entry->leaving = true;
+            *id = entry->id;
+        }
+        pthread_mutex_unlock(&r->lock);
+        if (!wait)
+            return found;
+        wi_cuda_yield(i);
     }
-    pthread_mutex_unlock(&r->lock);
-    return found;
 }
 
 static void end_leaving(wi_cuda_redirect *r, const void *native)

@@ -443,17 +443,6 @@ bool wi_elf_defines(const wi_elf_module *m, const char *name, bool *indirect)
     return false;
 }
 
-bool wi_elf_needs(const wi_elf_module *m, const char *beginning)
-{
-    Elf64_Dyn entry;
-    for (uint64_t i = 0; (entry = dynamic_at(m, i)).d_tag != DT_NULL; i++) {
-        const char *name = entry.d_tag == DT_NEEDED ? text_at(m, entry.d_un.d_val) : NULL;
-        if (name && strncmp(name, beginning, strlen(beginning)) == 0)
-            return true;
-    }
-    return false;
-}
-
 bool wi_elf_contains(const wi_elf_module *m, uintptr_t address)
 {
     return address >= m->place.bias && segment_of(m, address - m->place.bias, 1);

@@ -71,9 +71,6 @@ weir_status wi_elf_each_import(const wi_elf_module *module, wi_elf_import_fn fn,
 /* Whether the module defines a symbol of that name for others. */
 bool wi_elf_defines(const wi_elf_module *module, const char *name, bool *indirect);
 
-/* Whether it asks to be loaded with a library whose name begins so: "libcudart.so". */
-bool wi_elf_needs(const wi_elf_module *module, const char *beginning);
-
 /* Whether an address in memory lies in one of its segments. */
 bool wi_elf_contains(const wi_elf_module *module, uintptr_t address);
 

@@ -765,11 +765,24 @@ static bool is_followed(wi_cuda_redirect *r, size_t index)
     return used;
 }
 
+typedef struct destroyer {
+    const fixture *f;
+    void *stream;
+    int result;
+} destroyer;
+
+static void *destroy_it(void *user)
+{
+    destroyer *d = user;
+    d->result = d->f->m.cudaStreamDestroy(d->stream);
+    return NULL;
+}
+
 /* Until weir has done with the streams, their destruction comes here, so that it never waits for one that is gone. */
 static void the_streams_are_given_up_before_the_slots(void **state)
 {
     gate g = GATE;
-    pthread_t thread;
+    pthread_t thread, second;
     void *status;
     (void)state;
     fixture f = begin(32 * MIB);
@@ -781,10 +794,16 @@ static void the_streams_are_given_up_before_the_slots(void **state)
         usleep(100);
     assert_int_equal(wi_interpose_in_place(f.redirect->interpose), slots);
     assert_int_equal(f.m.cudaStreamDestroy(other), 0);
+    uint64_t destroyed = control.stub_count("cuStreamDestroy");
+    destroyer d = {.f = &f, .stream = stream}; /* that stream itself is destroyed when weir is done with it */
+    assert_int_equal(pthread_create(&second, NULL, destroy_it, &d), 0);
+    usleep(10000);
+    assert_int_equal(control.stub_count("cuStreamDestroy"), destroyed);
     open_gate(&g);
     pthread_join(thread, &status);
+    pthread_join(second, NULL);
     assert_null(status);
-    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    assert_int_equal(d.result, 0);
     assert_int_equal(warnings, 0);
     f.redirect = NULL;
     end(&f);

@@ -390,7 +390,6 @@ static void check_file(const char *name, uint16_t machine_number, bool has_plt)
     assert_int_equal(u.two[WI_ELF_GLOB_DAT], !has_plt);
     assert_int_equal(u.one[WI_ELF_GLOB_DAT], 1);
     assert_int_equal(u.one[WI_ELF_OTHER] + u.two[WI_ELF_OTHER], 0);
-    assert_true(wi_elf_needs(&m, "imported.so"));
     assert_true(wi_elf_defines(&m, "module_call", &indirect));
     assert_false(m.needs_text_writes);
     free(i.bytes);
@@ -413,7 +412,7 @@ static void a_file_for_arm64_is_understood(void **state)
 
 /* Symbols ---------------------------------------------------------------------------------------------------------- */
 
-static void what_a_module_defines_and_needs_is_known(void **state)
+static void what_a_module_defines_is_known(void **state)
 {
     bool indirect;
     (void)state;
@@ -425,8 +424,6 @@ static void what_a_module_defines_and_needs_is_known(void **state)
     assert_false(indirect);
     assert_false(wi_elf_defines(&m, "called", &indirect));
     assert_false(wi_elf_defines(&m, "nothing", &indirect));
-    assert_true(wi_elf_needs(&m, "libone.so"));
-    assert_false(wi_elf_needs(&m, "libone.so.12"));
     assert_true(wi_elf_contains(&m, (uintptr_t)i.bytes + SLOTS));
     assert_false(wi_elf_contains(&m, (uintptr_t)i.bytes + READ_BYTES));
     assert_false(wi_elf_contains(&m, (uintptr_t)i.bytes - 1));
@@ -654,7 +651,7 @@ int main(void)
         cmocka_unit_test(numbers_of_one_machine_mean_nothing_on_the_other),
         cmocka_unit_test(files_of_this_machine_are_understood),
         cmocka_unit_test(a_file_for_arm64_is_understood),
-        cmocka_unit_test(what_a_module_defines_and_needs_is_known),
+        cmocka_unit_test(what_a_module_defines_is_known),
         cmocka_unit_test(symbols_are_counted_by_the_chains_of_a_gnu_hash),
         cmocka_unit_test(imports_are_found_behind_the_end_of_an_empty_gnu_hash),
         cmocka_unit_test(a_module_without_versions_is_read),
