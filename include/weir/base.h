@@ -53,7 +53,7 @@ WEIR_API const char *weir_version(void);
 
 /* How a call answers. Every function that can fail returns a weir_status; the reason in words is the
  * calling thread's detail text. Nothing in libweir prints or aborts, and a refused call has changed
- * nothing that anybody holds; memory that is nobody's may have gone back to the driver on the way. */
+ * nothing that anybody holds; free memory may have gone back to the driver on the way. */
 
 typedef enum weir_status {
     WEIR_OK = 0,

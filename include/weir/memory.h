@@ -107,7 +107,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *point
 typedef enum weir_block_state {
     WEIR_BLOCK_LIVE = 0,
     WEIR_BLOCK_PENDING = 1, /* freed; the device is not yet past it */
-    WEIR_BLOCK_FREE = 2     /* weir's memory, and nobody's block */
+    WEIR_BLOCK_FREE = 2     /* weir's memory, in no block */
 } weir_block_state;
 
 /* A point in the work of a stream. */
@@ -157,7 +157,8 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
     WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
-    WEIR_CAUSE_COUNT = 9
+    WEIR_CAUSE_ADAPTOR = 9,       /* an adaptor of the program's own (weir/adaptor.h); the detail has its words */
+    WEIR_CAUSE_COUNT = 10
 } weir_refusal_cause;
 
 /* "none", "budget" and so on, as in the command's JSON; "?" for a number that is none. Any thread; static storage. */
@@ -176,7 +177,8 @@ typedef struct weir_refusal {
     uint64_t remaining; /* what was left for it under the limit that refused */
     uint64_t limit;     /* that limit: the budget or the maximum */
     uint64_t largest;   /* the largest request that would have been met */
-    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart */
+    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart;
+                           UINT64_MAX: none */
     struct {
         char client[64];
         uint64_t bytes;              /* live + pending, or guaranteed if that is more */

@@ -60,38 +60,42 @@ WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 
 /* A model that was chosen for, and that moves on to the next candidate when one fails.
  *
- * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and
- * tries the accepted candidates by rank. A model that it made is used by the functions above as any other.
- * What happens when a run fails:
+ * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and tries the accepted
+ * candidates by rank. A model that it made is used by the functions above as any other. This is how it moves:
  *
- *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says
- *     that it is not healthy: the request is made on the next candidates, each loaded for it. The first that answers takes the
- *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
- *     candidate's device lacks the memory for both, the one before is unloaded first.
- *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
- *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
- *     request cost a model its place, nor is a broken engine the end of it.
- *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
- *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
- *     detail.
- *   - Anything else would be the same elsewhere: the request has failed.
+ * | row | the model is | a request | what is done | its caller sees |
+ * |---|---|---|---|---|
+ * | 1 | on a candidate | fails as it would anywhere | nothing | that failure |
+ * | 2 | on a candidate | fails otherwise | the others try it, by rank; one that answers gets the model | the answer |
+ * | 3 | on a candidate | is answered by none of them | nothing | its failure, and each candidate's |
+ * | 4 | on a candidate | fails as unhealthy again | as in 2; last its own, loaded again | as in 2 or 3 |
+ * | 5 | on a candidate | is tried where both have no room | the one before goes, if it is idle; then 7 | as in 7 |
+ * | 6 | on a candidate | loses the device | the instance is given up; then 7 | as in 7 |
+ * | 7 | on no device | begins, or goes on | the others load it, by rank; last the one before | as in 1 to 6 |
+ * | 8 | on no device | finds none that loads it | nothing; the next looks again | its failure, and each candidate's |
+ * | 9 | being moved | begins, or fails | it waits, and is made where the model is then | as in 1 to 8 |
  *
- * A request is answered or has failed once. It is not made again after a piece of its answer was handed out. One
- * whose inputs lie on a device (weir_tensor.on_device) is made again on candidates of the same device alone. One
- * whose inputs are ordered on a stream of a device waits for that stream before it is made on another. Requests that
- * fail together move the model once; those that are under way on the candidate before end there, and their outputs
- * stay until they are released. No lock of weir's is held while an engine loads or runs. A warm-up
- * (weir_model_warm_up) is a request without an answer: where it fails the next candidates are warmed up instead, and
- * the first that can be takes the model over.
+ * | a candidate that | is used again |
+ * |---|---|
+ * | could not be loaded, but for lack of memory, or is on a lost device | never |
+ * | could not answer a request, or not be loaded for it | in row 7; for requests that fail with another status |
  *
- * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded
- * for a request, or could not answer it, is not tried again for requests that fail with the same status; and one that
- * a model has left for a request, for none; but both may take over a model that has lost its place. A model does not
- * go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and weir_model_info tell
- * of the present candidate. What the last two told before stays readable until the model is unloaded; the client from
- * before is closed, and its record may serve another client later. A model on no device has no client, and its health
- * and info are WEIR_ERR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed
- * on one and was answered by the next counts as a run and as a failure; sessions are those that there are now. */
+ * Row 1: any status but WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED (other than of a call that the engine lacks),
+ * WEIR_ERR_DRIVER, WEIR_ERR_ENGINE and WEIR_ERR_DEVICE_LOST; and any failure after a piece of the answer was handed
+ * out. Row 2: a candidate is loaded for the request beside the present one. Row 4: WEIR_ERR_ENGINE, and `health` says
+ * so after each of two failures with no answer between them. Row 5: idle is what no other run and no output uses.
+ * Row 7: the request is made there. Rows 6 and 8: the failure is WEIR_ERR_DEVICE_LOST where there is no other.
+ *
+ * A request is answered or has failed once, and a cancel reaches it in every row. One whose inputs lie on a device
+ * (weir_tensor.on_device) is made on that device alone; one whose inputs are ordered on a stream waits for that before
+ * it is made on another device. A warm-up is a request without an answer. Requests under way on the candidate before
+ * end there, and their outputs stay until they are released. No lock of weir's is held while an engine loads or runs.
+ *
+ * After a move weir_model_client, weir_model_engine and weir_model_info tell of the present candidate. What the last
+ * two told before stays readable until the model is unloaded; the client from before is closed, and its record may
+ * serve another client later. A model on no device has no client, and its health and info are WEIR_ERR_DEVICE_LOST.
+ * weir_model_metrics adds up all candidates, also then, so a request that failed on one and was answered by the next
+ * counts as a run and as a failure; sessions are those that there are now. */
 
 typedef enum weir_stage {
     WEIR_STAGE_DETECT = 0,    /* the device was there when it was chosen, and is not any more */
@@ -121,9 +125,8 @@ typedef struct weir_record {
     const weir_attempt *attempts; /* in order */
     size_t attempt_count;
     bool on_cpu_unasked; /* it runs on the processor as the last resort */
-    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the first
-     * and the newest are; of those made since the model is on no device, the first. So a record has an end, however long the
-     * model lives. */
+    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the
+     * first and the newest are. So a record has an end, however long the model lives. */
     size_t left_out;
 } weir_record;
 

@@ -22,7 +22,7 @@ typedef struct weir_runtime_options {
 } weir_runtime_options;
 
 /* The process's runtime of `device`: "host", "cuda", "cuda:1" ("cuda" is "cuda:0"; ordinals go from 0 to 63, "host"
- * has 0 alone). The first call makes it, and it stays until the process ends; nobody gives it back. `options` may be
+ * has 0 alone), or one of a driver of the program's own (weir/driver.h). The first call makes it, and it stays until the process ends; nobody gives it back. `options` may be
  * NULL. Later calls find it: members of the options that are 0 or NULL agree with what it has, and another budget or
  * resource is WEIR_ERR_CONFLICT, naming both. The budget can be changed later with weir_runtime_set_budget.
  *
@@ -62,7 +62,7 @@ WEIR_API uint64_t weir_runtime_budget(const weir_runtime *runtime);
  * promised or guaranteed: WEIR_ERR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
 
-/* Makes frees final. At return, what was freed before the call and is known to have passed is nobody's: no thread
+/* Makes frees final. At return, what was freed before the call and is known to have passed is free: no thread
  * keeps it in its cache, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may
  * be NULL) gets the bytes that were freed and are not final, 0 when there are none: so where all work before the
  * frees was waited for beforehand (weir_stream_synchronize) and nobody frees meanwhile. Bytes that were freed and
@@ -97,6 +97,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_drain(weir_runtime *runtime, ui
  *   log       records each allocation, free and reap that reaches it, and how it went: "log(binary=PATH, async)"; with
  *             "csv=PATH" in RMM's words, which has none for a reap (weir/trace.h)
  *   guard     red zones around blocks, poison, quarantine: "guard(direct)", "guard(zone=1KiB, quarantine=64MiB, cache)"
+ * A program adds its own: bases with weir_base_register (below), adaptors with weir_adaptor_register (weir/adaptor.h).
  * Budget(Logging(Async)) is the recommended order: the log then has what was really asked of the device. */
 
 /* What a stack can do; weir_runtime_features. */
@@ -169,7 +170,7 @@ typedef struct weir_base_table {
 
 /* Makes the base known under its name, for as long as the process lives; the table is copied. Errors:
  * WEIR_ERR_INVALID (NULL, a function or a name that is missing or ill-formed, one of `held` and `trim` without the
- * other), WEIR_ERR_CONFLICT (the name is taken), WEIR_ERR_BUSY (there are 16 already), WEIR_ERR_UNSUPPORTED (members
+ * other), WEIR_ERR_CONFLICT (the name is taken), WEIR_ERR_BUSY (there are 16 bases and adaptors already), WEIR_ERR_UNSUPPORTED (members
  * or flags of a later version). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_base_register(const weir_base_table *table);
 

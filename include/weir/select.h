@@ -39,7 +39,7 @@ typedef struct weir_hardware_device {
      * this process, or it cannot be used. */
     int32_t ordinal;
     uint64_t total;   /* bytes; of the processor what its cgroups allow; WEIR_BYTES_UNKNOWN */
-    uint64_t free;    /* the same; nobody's at the moment of the look */
+    uint64_t free;    /* the same; free at the moment of the look */
     bool shares_host; /* its memory is the processor's: total and free count once for both */
     bool discrete;
     uint32_t units;                     /* processors that the process may use; multiprocessors; 0: not known */

@@ -1,8 +1,8 @@
 /* weir/stats.h: who holds what: the ledger read in one step, the same in the names of PyTorch, and where memory lies.
  *
  * Every byte of the device that weir holds is in exactly one state:
- *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
- *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
+ *   live      in blocks, as charged                       pending  freed; the device is not past it yet
+ *   cached    mapped, and in no block                     spare    physical memory that is mapped nowhere
  * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
  * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
  * the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised

@@ -40,8 +40,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_acquire(weir_runtime *runtim
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_release(weir_arena_pool *pool);
 
 /* Frees kept blocks, those idle longest first, until at most `keep` bytes are left: the client's alone (a client has
- * to have none before it can be closed), or, with NULL, everybody's. `freed` (may be NULL) gets how many. Errors:
- * WEIR_ERR_INVALID, and as weir_free. Any thread. */
+ * to have none before it can be closed), or, with NULL, those of all clients. `freed` (may be NULL) gets how many.
+ * Errors: WEIR_ERR_INVALID, and as weir_free. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uint64_t keep,
                                                          uint64_t *freed);
 

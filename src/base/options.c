@@ -1,7 +1,6 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
-#include "base/duration.h"
-#include "base/edit_distance.h"
+#include "base/keywords.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +19,7 @@ enum { VALUE_BYTES = 256 };
 static struct option {
     const char *name, *environment, *standard, *help;
     check_fn *valid;
-    bool given; /* by a call */
+    bool given; /* set by a call */
     char value[VALUE_BYTES];
 } options[] = {
     {.name = "budget",
@@ -130,7 +129,7 @@ static bool is_anything(const char *value)
     return true;
 }
 
-/* Its brackets; what the words in it mean is known above this room. */
+/* Checks the parentheses of a stack. The names in it are checked in src/memory. */
 static bool is_stack(const char *value)
 {
     long depth = 0;
@@ -195,8 +194,8 @@ static bool next_item(const char **list, char *item, size_t capacity)
     return true;
 }
 
-/* "host", "cuda:1"; "cuda" stands for "cuda:0". A name that is none must not be taken for a device that is not
- * there. */
+/* The full name of a device: "host", "cuda:1"; "cuda" stands for "cuda:0". A misspelt name must not pass for a device
+ * that is absent. */
 static bool device_name(const char *text, char *full, size_t capacity)
 {
     static const char *const alone[] = {"host", "sim"};
@@ -213,7 +212,7 @@ static bool device_name(const char *text, char *full, size_t capacity)
     return cuda;
 }
 
-/* "2GiB" is for every device; "host=2GiB" for one. The last that fits wins. */
+/* "2GiB" is for all devices, "host=2GiB" for one. The last item that fits wins. */
 static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
 {
     char item[VALUE_BYTES], name[32] = "";
@@ -290,7 +289,7 @@ static bool is_budget(const char *value)
 
 /* Values ----------------------------------------------------------------------------------------------------------- */
 
-/* Services may have no HOME, but their user has one. */
+/* A service may have no HOME; the user database has one. */
 static void default_home(char *text, size_t capacity)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -313,8 +312,8 @@ static struct option *find(const char *name)
     return NULL;
 }
 
-/* "" where it is not set; false if it is too long. White space around a word or a number is a file's or a shell's, and
- * not meant; around what can be a path it may be. */
+/* Reads the variable; "" if it is not set. False: too long. White space around words and numbers comes from files and
+ * shells, and is removed; around paths it may be meant. */
 static bool read_environment(const struct option *option, char value[VALUE_BYTES])
 {
     const char *text = getenv(option->environment);
@@ -334,7 +333,7 @@ static bool read_environment(const struct option *option, char value[VALUE_BYTES
     return true;
 }
 
-/* With the lock held. A value that does not parse is not used, and is marked. */
+/* Fills in an option's value. One that does not parse is marked and not used. The lock is held. */
 static void read_option(const struct option *option, weir_option *out)
 {
     *out = (weir_option){.struct_size = out->struct_size,

@@ -25,7 +25,7 @@ static weir_status no_size(const char *text)
                      "\"%.80s\" is no size; write bytes or a number with a unit, such as 512MiB or 1.5g", text);
 }
 
-/* whole.fraction x 1024^power, without what is left of a byte; false for fractions of bytes and for less than one. */
+/* whole.fraction x 1024^power, rounded down to bytes. False: less than a byte, a fraction of bytes, or overflow. */
 static bool scale(uint64_t whole, const char *fraction, size_t digits, int power, uint64_t *bytes)
 {
     unsigned __int128 unit = (unsigned __int128)1 << (10 * power);

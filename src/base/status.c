@@ -14,8 +14,8 @@ static const char *const status_names[WEIR_STATUS_COUNT] = {
 
 enum { DETAIL = sizeof((wi_kept_detail *)0)->text };
 
-static _Thread_local void *detail;  /* a text; NULL: the thread never failed, or it had no memory for words */
-static _Thread_local bool wordless; /* the latter */
+static _Thread_local void *detail;  /* a text; NULL: no call of the thread has failed, or there was no host memory */
+static _Thread_local bool wordless; /* there was no host memory for the detail */
 
 const char *weir_version(void)
 {
@@ -51,7 +51,7 @@ void wi_detail_restore(const wi_kept_detail *kept)
         set_detail(kept->text);
 }
 
-/* A text that was cut must not end inside a UTF-8 character. */
+/* Drops an incomplete UTF-8 character at the end of a text that was cut. */
 static void drop_partial_character(char *text, size_t length)
 {
     size_t start = length;
@@ -77,7 +77,8 @@ void wi_one_line(char *text)
 
 weir_status weir_fail(weir_status status, const char *format, ...)
 {
-    /* The arguments may contain the present detail ("loading x: <detail>"), so the new one is made beside it. */
+    /* The arguments may contain the present detail ("loading x: <detail>"), so that the new one is written elsewhere
+     * first. */
     char text[DETAIL];
     va_list arguments;
     va_start(arguments, format);
@@ -93,9 +94,9 @@ weir_status weir_fail(weir_status status, const char *format, ...)
 }
 
 #ifdef WEIR_INVARIANTS
-void wi_law_broken(const char *law, const char *file, int line)
+void wi_invariant_broken(const char *invariant, const char *file, int line)
 {
-    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", law, file, line);
+    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", invariant, file, line);
     abort();
 }
 #endif

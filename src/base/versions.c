@@ -12,7 +12,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads one part and moves *text behind it; false for none, or one past 32 bits. */
+/* Reads one part and moves *text behind it. False: there is none, or it is larger than 32 bits. */
 static bool read_part(const char **text, uint32_t *out)
 {
     uint64_t value = 0;

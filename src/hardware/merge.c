@@ -66,8 +66,7 @@ static bool add(wi_found *list, const wi_card *card)
     return room != NULL;
 }
 
-/* NVIDIA's
- * ---------------------------------------------------------------------------------------------------------- */
+/* NVIDIA's --------------------------------------------------------------------------------------------------------- */
 
 /* CUDA's driver alone gives a slice the name of one, and the key of a whole device. */
 static bool is_slice(const weir_hardware_device *of_cuda)
@@ -187,8 +186,7 @@ static void finish_cuda(wi_card *card)
         wi_card_remark(card, "without NVML its free bytes cannot be told without a context");
 }
 
-/* Others
- * ------------------------------------------------------------------------------------------------------------ */
+/* Others ----------------------------------------------------------------------------------------------------------- */
 
 /* One list of visible devices, over those of the cards that still have an ordinal. */
 static void hide(wi_visible_rules rules, const char *name, const char *list, wi_card *cards, size_t count)

@@ -104,7 +104,7 @@ static bool begin(const char *root, nvml *n, wi_found *out)
     return n->begun;
 }
 
-/* So that the next look begins anew. */
+/* So that the next look starts from the beginning. */
 static void end(nvml *n)
 {
     n->nvmlShutdown();

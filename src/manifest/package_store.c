@@ -1,5 +1,5 @@
 /* See package_store.h. */
-#include "base/duration.h"
+#include "base/keywords.h"
 #include "manifest/package_store.h"
 
 #include <weir/base.h>

@@ -1,5 +1,4 @@
 /* The parsers of the keys' values: texts, sizes, versions, lists, settings; and what hardware_requirements ask for. */
-#include "base/edit_distance.h"
 #include "base/keywords.h"
 #include "manifest/parse.h"
 

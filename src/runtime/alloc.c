@@ -398,18 +398,25 @@ static const wi_account *account_in(const weir_client *client, const wi_resource
     return stack == client->runtime->resource ? &client->account : &client->host_account;
 }
 
-weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told)
 {
     fence f;
     weir_status status = make_fence(runtime, stack, block, stream, &f);
     wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;
+    if (!told)
+        wi_freeing(stack, block, stream);
     if (f.past == WI_IN_ORDER)
         (void)wi_retire(stack, block, f.behind_all ? WEIR_STREAM_HOST : stream, f.native, f.past);
     else
         wi_pending_free(&runtime->pending, stack, block, stream, f.native, f.past == WI_UNPASSED ? &f.event : NULL);
     return WEIR_OK;
+}
+
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+{
+    return wi_free_told(runtime, stack, block, stream, false);
 }
 
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)

@@ -1,4 +1,4 @@
-/* Devices, pools of streams and resources as parts of their own, and runtimes that are composed of them. */
+/* Composition: devices, pools of streams and resources that are made one by one, and a runtime that is made of them. */
 #include "runtime/runtime.h"
 #include <weir/experimental/compose.h>
 #include "base/options.h"
@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Invariants, true whenever the lock is free: a device's `made` counts the pools and resources of it that there are; a
- * part is taken exactly while a runtime has it or is being made of it, and then so is its device. */
+/* Invariants, while the lock is free: a device's `made` counts its pools and resources; a part is `taken` exactly
+ * while a runtime has it or is being made of it; the device of a taken part is taken, too. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct part {
@@ -38,13 +38,13 @@ struct weir_resource {
     char text[WI_STACK_BYTES];
 };
 
-/* With the lock held. */
+/* Who has the part, for messages. The lock is held. */
 static const char *compose_member(const part *p)
 {
     return p->by[0] ? p->by : "that is being composed";
 }
 
-/* Whether a part may be ended; what of it is left to check is the caller's. With the lock held. */
+/* WEIR_ERR_BUSY while a runtime has the part. The caller checks whatever else may depend on it. The lock is held. */
 static weir_status compose_check_free(const part *p, const char *what, const weir_device *device)
 {
     if (!p->taken)
@@ -103,7 +103,7 @@ weir_status weir_device_destroy(weir_device *device)
     return WEIR_OK;
 }
 
-/* One more is made of the device. */
+/* Counts one more part of the device. */
 static weir_status compose_enter(weir_device *device, const char *call)
 {
     weir_status status = WEIR_OK;
@@ -126,13 +126,13 @@ static void compose_leave(weir_device *device)
 
 /* Pools of streams ------------------------------------------------------------------------------------------------- */
 
-static void end_streams(weir_stream_pool *pool, uint32_t count)
+static void compose_end_streams(weir_stream_pool *pool, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         pool->device->driver->stream_destroy(pool->device->device, pool->streams[i]);
 }
 
-static weir_status make_streams(weir_device *device, uint32_t capacity, weir_stream_pool **out)
+static weir_status compose_make_streams(weir_device *device, uint32_t capacity, weir_stream_pool **out)
 {
     weir_stream_pool *pool = calloc(1, sizeof *pool + capacity * sizeof pool->streams[0]);
     if (!pool)
@@ -146,7 +146,7 @@ static weir_status make_streams(weir_device *device, uint32_t capacity, weir_str
         made += status == WEIR_OK;
     }
     if (status != WEIR_OK) {
-        end_streams(pool, made);
+        compose_end_streams(pool, made);
         free(pool);
         return status;
     }
@@ -166,7 +166,7 @@ weir_status weir_stream_pool_create(weir_device *device, uint32_t capacity, weir
     weir_status status = compose_enter(device, "weir_stream_pool_create");
     if (status != WEIR_OK)
         return status;
-    status = make_streams(device, capacity, out);
+    status = compose_make_streams(device, capacity, out);
     if (status != WEIR_OK)
         compose_leave(device);
     return status;
@@ -182,7 +182,7 @@ weir_status weir_stream_pool_destroy(weir_stream_pool *streams)
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         return status;
-    end_streams(streams, streams->capacity);
+    compose_end_streams(streams, streams->capacity);
     compose_leave(streams->device);
     free(streams);
     return WEIR_OK;
@@ -190,7 +190,7 @@ weir_status weir_stream_pool_destroy(weir_stream_pool *streams)
 
 /* Resources -------------------------------------------------------------------------------------------------------- */
 
-static weir_status make_resource(weir_device *device, const char *text, weir_resource **out)
+static weir_status compose_make_resource(weir_device *device, const char *text, weir_resource **out)
 {
     weir_resource *resource = calloc(1, sizeof *resource);
     if (!resource)
@@ -217,7 +217,7 @@ weir_status weir_resource_create(weir_device *device, const char *text, weir_res
     weir_status status = compose_enter(device, "weir_resource_create");
     if (status != WEIR_OK)
         return status;
-    status = make_resource(device, text, out);
+    status = compose_make_resource(device, text, out);
     if (status != WEIR_OK)
         compose_leave(device);
     return status;
@@ -241,8 +241,8 @@ weir_status weir_resource_destroy(weir_resource *resource)
 
 /* Composing -------------------------------------------------------------------------------------------------------- */
 
-static weir_status of_two_devices(const char *what, const weir_device *device, const char *other_what,
-                                  const weir_device *other)
+static weir_status compose_two_devices(const char *what, const weir_device *device, const char *other_what,
+                                       const weir_device *other)
 {
     bool same = strcmp(device->name, other->name) == 0;
     return weir_fail(WEIR_ERR_CONFLICT,
@@ -259,16 +259,16 @@ static weir_status compose_in_use(const part *p, const char *what, const weir_de
                      device->name, compose_member(p));
 }
 
-/* With the lock held. Fills in the device. */
-static weir_status check_parts(weir_parts *p, const weir_runtime_options *options)
+/* Checks that the parts fit together, and fills in the device. The lock is held. */
+static weir_status compose_check_parts(weir_parts *p, const weir_runtime_options *options)
 {
     weir_device *of_streams = p->streams ? p->streams->device : NULL;
     weir_device *of_resource = p->resource ? p->resource->device : NULL;
     if (of_streams && of_resource && of_streams != of_resource)
-        return of_two_devices("pool of streams", of_streams, "resource", of_resource);
+        return compose_two_devices("pool of streams", of_streams, "resource", of_resource);
     weir_device *theirs = of_streams ? of_streams : of_resource;
     if (p->device && theirs && p->device != theirs)
-        return of_two_devices("device", p->device, of_streams ? "pool of streams" : "resource", theirs);
+        return compose_two_devices("device", p->device, of_streams ? "pool of streams" : "resource", theirs);
     p->device = p->device ? p->device : theirs;
     if (!p->device)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_compose: no part tells which device it is to be of");
@@ -284,7 +284,7 @@ static weir_status check_parts(weir_parts *p, const weir_runtime_options *option
     return status;
 }
 
-/* With the lock held. */
+/* Marks the parts as taken or free. The lock is held. */
 static void compose_mark(const weir_parts *p, bool taken, const char *by)
 {
     part *parts[] = {&p->device->part, p->streams ? &p->streams->part : NULL, p->resource ? &p->resource->part : NULL};
@@ -320,7 +320,7 @@ weir_status weir_runtime_compose(const weir_parts *parts, const weir_runtime_opt
         return status;
     *out = NULL;
     pthread_mutex_lock(&lock);
-    status = check_parts(&p, &given);
+    status = compose_check_parts(&p, &given);
     if (status == WEIR_OK)
         compose_mark(&p, true, "");
     pthread_mutex_unlock(&lock);

@@ -1,4 +1,4 @@
-/* The runtimes: one per device, made once, and owned ones. */
+/* Runtimes: one shared runtime for each device, and owned ones that a program makes. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/options.h"
@@ -7,42 +7,42 @@
 
 #include <stdio.h>
 
-/* All runtimes, shared and owned, under the list's lock; a shared one is never removed. */
+/* All runtimes, under the list's lock. A shared one is never removed. */
 static weir_runtime *runtimes;
 static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* The shared ones, each set once it runs, so that a look needs no lock. */
+/* The shared runtimes, published when they run, so that finding one takes no lock. */
 static _Atomic(weir_runtime *) by_device[WI_DRIVERS][WI_ORDINALS];
 
-static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
+static _Atomic(weir_runtime *) *runtime_slot(const wi_driver *driver, int ordinal)
 {
     wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
     return &by_device[wi_driver_number(driver)][ordinal];
 }
 
-/* Making one takes its device's lock: a start may take seconds, which are no other device's. What drivers share they
- * lock themselves. */
+/* A runtime is made under a lock of its device: a start may take seconds, for which other devices do not wait. Drivers
+ * lock what they share. */
 static pthread_mutex_t start_locks[WI_DRIVERS][WI_ORDINALS];
 
-static void make_start_locks(void)
+static void runtime_make_start_locks(void)
 {
     for (int driver = 0; driver < WI_DRIVERS; driver++)
         for (int ordinal = 0; ordinal < WI_ORDINALS; ordinal++)
             pthread_mutex_init(&start_locks[driver][ordinal], NULL);
 }
 
-static pthread_mutex_t *start_lock_of(const wi_driver *driver, int ordinal)
+static pthread_mutex_t *runtime_start_lock(const wi_driver *driver, int ordinal)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
-    pthread_once(&once, make_start_locks);
+    pthread_once(&once, runtime_make_start_locks);
     return &start_locks[wi_driver_number(driver)][ordinal];
 }
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-/* What is free, less what others on the machine may want: the larger of a tenth and 512 MiB. */
-static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
+/* The device's free memory, less a margin for other processes: the larger of a tenth of it and 512 MiB. */
+static weir_status runtime_default_budget(const weir_runtime *runtime, uint64_t *budget)
 {
     uint64_t available, total;
     weir_status status = runtime->driver->memory(runtime->device, &available, &total);
@@ -56,7 +56,7 @@ static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
     return WEIR_OK;
 }
 
-/* What the caller, or else the option, says about the budget. */
+/* The budget that the caller, or else the option, asks for. */
 static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir_runtime_options *options,
                                          uint64_t *budget)
 {
@@ -65,11 +65,11 @@ static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir
     if (*budget == 0)
         status = wi_option_budget(runtime->name, budget);
     if (status == WEIR_OK && *budget == 0)
-        status = default_budget(runtime, budget);
+        status = runtime_default_budget(runtime, budget);
     return status;
 }
 
-static weir_status choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
+static weir_status runtime_choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
     weir_option option = {.struct_size = sizeof option};
     weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
@@ -89,7 +89,7 @@ weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, co
     return weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
 }
 
-/* Opens the device and makes the resource, as far as they are not given. */
+/* Opens the device and makes the stack, unless the parts have them. */
 static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options,
                                  const wi_runtime_parts *parts)
 {
@@ -98,7 +98,7 @@ static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_optio
     if (parts->text)
         snprintf(runtime->stack, sizeof runtime->stack, "%s", parts->text);
     else
-        status = choose_stack(options, runtime->stack, sizeof runtime->stack);
+        status = runtime_choose_stack(options, runtime->stack, sizeof runtime->stack);
     runtime->device = parts->device;
     runtime->resource = parts->resource;
     if (status == WEIR_OK && !runtime->device)
@@ -116,7 +116,7 @@ static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_optio
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
     wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
     wi_resource_attach(runtime->resource, &runtime->ledger);
-    (void)wi_budget_attach(runtime->resource); /* it has one */
+    (void)wi_budget_attach(runtime->resource); /* every stack has one */
     wi_members_add(&runtime->members[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
     wi_tcaches_init(runtime);
     return WEIR_OK;
@@ -127,10 +127,10 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
     if (driver->ordinals == 1)
         snprintf(name, WI_NAME_BYTES, "%s", driver->name);
     else
-        snprintf(name, WI_NAME_BYTES, "%.8s:%d", driver->name, ordinal);
+        snprintf(name, WI_NAME_BYTES, "%.12s:%d", driver->name, ordinal);
 }
 
-/* A runtime that runs and is in the list, or nothing. With the device's lock held. */
+/* Makes a runtime and lists it, or leaves nothing behind. The device's lock is held. */
 static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                 const wi_runtime_parts *parts, bool shared, weir_runtime **out)
 {
@@ -176,7 +176,7 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
                          "%s runs already with the resource %s, not %.80s; the resource of a device is chosen "
                          "when it is first used",
                          runtime->name, runtime->stack, options->resource);
-    if (options->budget == 0) /* nothing is asked of the ledger then, which has a lock */
+    if (options->budget == 0) /* saves the ledger's lock */
         return WEIR_OK;
     uint64_t budget = weir_runtime_budget(runtime);
     if (options->budget != budget)
@@ -206,11 +206,11 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
-    _Atomic(weir_runtime *) *slot = slot_of(driver, ordinal);
+    _Atomic(weir_runtime *) *slot = runtime_slot(driver, ordinal);
     weir_runtime *runtime = atomic_load_explicit(slot, memory_order_acquire);
     if (!runtime) {
-        wi_watch_forks(); /* before a lock that a child could inherit */
-        pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+        wi_watch_forks(); /* before any lock that a child of fork could inherit */
+        pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
         pthread_mutex_lock(lock);
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
@@ -233,7 +233,7 @@ weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const wei
                                  const wi_runtime_parts *parts, weir_runtime **out)
 {
     wi_watch_forks();
-    pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+    pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
     pthread_mutex_lock(lock);
     weir_status status = runtime_make(driver, ordinal, options, parts, false, out);
     pthread_mutex_unlock(lock);
@@ -288,10 +288,10 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s has %u open clients%s; close and release them first",
                          runtime->name, clients,
                          wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
-    unsigned guests = atomic_load(&runtime->guests);
-    if (guests > 0)
+    unsigned hosted = atomic_load(&runtime->hosted);
+    if (hosted > 0)
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
-                         guests);
+                         hosted);
     status = wi_parts_check_end(runtime);
     if (status != WEIR_OK)
         return status;
@@ -339,7 +339,7 @@ weir_runtime *wi_runtime_there(const char *device)
     int ordinal;
     if (wi_driver_find(device, &driver, &ordinal) != WEIR_OK)
         return NULL;
-    return atomic_load_explicit(slot_of(driver, ordinal), memory_order_acquire);
+    return atomic_load_explicit(runtime_slot(driver, ordinal), memory_order_acquire);
 }
 
 weir_runtime *wi_runtime_of_pool(uint16_t pool)
@@ -408,8 +408,8 @@ static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
-    /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and
-     * the next try, hence more than one. */
+    /* The accounts are checked before anything is trimmed, so that a refusal costs no cached memory. Other threads may
+     * allocate between a trim and the next try, hence several. */
     for (int tries = 0;; tries++) {
         bool held;
         weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);
@@ -445,13 +445,13 @@ uint64_t wi_runtime_reap(weir_runtime *runtime)
 
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
 {
-    enum { ROUNDS = 3 }; /* so often the driver is asked at least to take back what it has refused */
+    enum { ROUNDS = 3 }; /* the driver may refuse to take memory back: it is asked so often */
     for (int round = 0; round < ROUNDS; round++)
         do {
             (void)wi_pending_reap(&runtime->pending, NULL);
             (void)wi_release_kept(runtime->resource);
         } while (wi_pending_wait(&runtime->pending, NULL, account, UINT64_MAX));
-    (void)wi_release_kept(runtime->resource); /* what other threads have reaped since */
+    (void)wi_release_kept(runtime->resource); /* what other threads have reaped meanwhile */
 }
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */
@@ -467,7 +467,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
         return weir_fail(WEIR_ERR_INVALID, "weir_snapshot: member struct_size is not set");
     (void)wi_runtime_reap(runtime);
     weir_stats stats = {.struct_size = sizeof stats};
-    uint64_t ordered; /* which the driver is asked about */
+    uint64_t ordered; /* asks the driver what has passed */
     (void)wi_members_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
     stats.failed_frees = atomic_load(&runtime->pending.failures);

@@ -15,7 +15,7 @@ void wi_recorder_init(weir_runtime *runtime)
 {
     pthread_mutex_init(&runtime->recorder.drain, NULL);
     const char *lasting = wi_intern_as(WI_DEVICE_NAME, runtime->name, sizeof runtime->name);
-    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory: there are few such names */
+    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory to keep it; there are few such names */
 }
 
 weir_status wi_recorder_check_end(const weir_runtime *runtime)
@@ -83,7 +83,7 @@ bool wi_sinks_inside(void)
     return inside;
 }
 
-/* Counts what a sink answered. Answers the failure that came first of `status` and this one. */
+/* Counts the answer of a sink. Returns the first failure. */
 static weir_status sinks_heard(weir_trace *trace, wi_sink *o, weir_status answer, weir_status status)
 {
     if (answer == WEIR_OK)
@@ -198,7 +198,7 @@ static void trace_tell(const char text[WI_UNTOLD], bool untold)
 
 /* Opening ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_sink(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
+static weir_status sinks_read(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
 {
     const void *from = given ? (const char *)given + index * stride : NULL;
     weir_status status = wi_copy_in(out, sizeof *out, from, stride, "weir_trace", "weir_sink");
@@ -221,7 +221,7 @@ static void trace_destroy(weir_trace *trace)
     free(trace);
 }
 
-/* With its sinks, and not yet the runtime's. */
+/* Makes a trace and its sinks. The runtime does not know it yet. */
 static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
                               weir_trace **out)
 {
@@ -235,14 +235,14 @@ static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const
     weir_status status = trace->events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     for (size_t i = 0; status == WEIR_OK && i < options->sink_count; i++) {
         weir_sink sink;
-        status = read_sink(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
+        status = sinks_read(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
         if (status == WEIR_OK)
             status = wi_sinks_add(trace, &sink);
     }
     return status;
 }
 
-/* Where its events come from. */
+/* Connects the trace to the ledger, or to the adaptor "log". */
 static void trace_attach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
@@ -309,7 +309,7 @@ weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_add_sink: NULL");
     if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a sink cannot be added inside a sink");
-    weir_status status = read_sink(sink, sink ? sink->struct_size : 0, 0, &copy);
+    weir_status status = sinks_read(sink, sink ? sink->struct_size : 0, 0, &copy);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&trace->runtime->recorder.drain);
@@ -408,9 +408,9 @@ void weir_trace_destroy(weir_trace *trace)
         wi_trace_close(trace);
 }
 
-/* The adaptor's ---------------------------------------------------------------------------------------------------- */
+/* The adaptor "log" ------------------------------------------------------------------------------------------------ */
 
-static weir_status open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
+static weir_status trace_open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
 {
     weir_sink sinks[2] = {WEIR_INIT(weir_sink), WEIR_INIT(weir_sink)};
     weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks};
@@ -435,7 +435,7 @@ void wi_trace_log_start(weir_runtime *runtime)
     if (!log)
         return;
     wi_detail_keep(&kept);
-    if (open_log(runtime, log, &trace) == WEIR_OK)
+    if (trace_open_log(runtime, log, &trace) == WEIR_OK)
         wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s does not log: %s", runtime->name, weir_detail());
@@ -449,7 +449,7 @@ weir_trace *weir_runtime_log(weir_runtime *runtime)
 
 /* Notes ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes: what a program says of work that weir does not see. */
+/* Notes: work of the program that weir does not see. */
 
 static weir_status notes_note(weir_runtime *runtime, weir_event event)
 {
@@ -458,7 +458,7 @@ static weir_status notes_note(weir_runtime *runtime, weir_event event)
     return wi_record_call(runtime, status, &event);
 }
 
-/* Nobody listens. */
+/* Whether no trace is open. */
 static bool notes_idle(const weir_runtime *runtime)
 {
     return runtime && wi_likely(wi_recording(&runtime->ledger) == 0);

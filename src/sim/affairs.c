@@ -86,11 +86,19 @@ static void make_known(world *w, unsigned stream)
     oracle_succeeds(w->oracle, world_number(w, stream), false);
 }
 
+static bool unregister(world *w, unsigned stream)
+{
+    return ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
+}
+
 static bool give_stream(world *w, unsigned stream)
 {
     if (!w->foreign[stream])
         return ANSWER(w, "weir_stream_release", weir_stream_release(w->streams[stream]), WEIR_OK);
-    if (!ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK))
+    if (w->registered_twice[stream] && !unregister(w, stream))
+        return false;
+    w->registered_twice[stream] = false;
+    if (!unregister(w, stream))
         return false;
     wi_sim_driver.stream_destroy(w->device, w->native[stream]);
     w->foreign[stream] = false;

@@ -43,7 +43,7 @@ void world_let_slot_go(world *w, slot *b, unsigned stream)
     world_take_stream(w, stream, -1);
 }
 
-/* A user's order ---------------------------------------------------------------------------------------------------- */
+/* A user's order --------------------------------------------------------------------------------------------------- */
 
 /* What is done next on `stream` comes after the work of the streams in `mask`. False: a fault was in the way. */
 bool world_follow(world *w, unsigned stream, uint64_t mask)

@@ -9,7 +9,7 @@ static uint64_t bit(unsigned stream)
     return stream ? UINT64_C(1) << stream : 0;
 }
 
-/* What the users know --------------------------------------------------------------------------------------------------- */
+/* What the users know ---------------------------------------------------------------------------------------------- */
 
 static bool knows(const slot *b, unsigned stream)
 {
@@ -53,7 +53,7 @@ static void pass_all_on(world *w, unsigned stream, unsigned other)
             pass_on(&w->pools[i].pieces[k].slot, stream, other);
 }
 
-/* Ending ------------------------------------------------------------------------------------------------------------------ */
+/* Ending ----------------------------------------------------------------------------------------------------------- */
 
 static bool register_at(world *w, unsigned stream, weir_stream *out)
 {
@@ -69,6 +69,7 @@ static void settle_next(world *w, unsigned stream)
     for (int tries = 0; tries < 3 && !done; tries++)
         done = register_at(w, stream, &id);
     w->unsettled[stream] = !done;
+    w->registered_twice[stream] = false; /* the one before has ended */
     if (!done)
         return;
     if (id.id == w->streams[stream].id && !w->twice)
@@ -106,6 +107,7 @@ static void settle_in(world *w, const step *s, unsigned stream)
     void *native = w->native[stream];
     if (how & CAPTURED)
         wi_sim_capture(w->device, native, true);
+    w->captured_new = how & CAPTURED ? w->depth : 0;
     if (how & NO_EVENT && w->options.faults) {
         w->fault_base = world_faults(w);
         wi_sim_arm(&(wi_sim_fault){WI_SIM_RECORD, 0, false, WEIR_ERR_DRIVER}, NULL);
@@ -115,11 +117,13 @@ static void settle_in(world *w, const step *s, unsigned stream)
     world_take_stream(w, stream, 1);
     settle_next(w, stream);
     if (w->twice)
-        (void)ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
+        w->registered_twice[stream] =
+            !ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
     world_take_stream(w, stream, -1);
     w->registering = 0;
     if (how & CAPTURED)
         wi_sim_capture(w->device, native, false);
+    w->captured_new = 0;
 }
 
 /* Whoever made the stream brings another one behind its work, for those who need to know, ends it, and makes a new one, which
@@ -144,7 +148,7 @@ void run_replace(world *w, const step *s)
     w->stream_closed[stream] = w->unsettled[stream];
 }
 
-/* Rest -------------------------------------------------------------------------------------------------------------------- */
+/* Rest ------------------------------------------------------------------------------------------------------------- */
 
 void world_settle_all(world *w)
 {
@@ -186,7 +190,7 @@ static uint64_t whole_budget(const world *w)
     return bytes;
 }
 
-/* No block is live, no work is anywhere, and the device has all its memory: whatever was freed is anyone's now. */
+/* No block is live, no work is anywhere, and the device has all its memory: any stream may have what was freed. */
 void world_check_rest(world *w)
 {
     weir_trim_report report = {.struct_size = sizeof report};

@@ -26,9 +26,9 @@ static void freed_by_user(world *w, graph_block *b)
     oracle_hold(w->oracle, b->known, true);
 }
 
-/* Capturing ---------------------------------------------------------------------------------------------------------------- */
+/* Capturing -------------------------------------------------------------------------------------------------------- */
 
-/* The pool has it from here on, or had it: in which case it is free there, and nobody's. */
+/* The pool has it from here on, or had it: in which case it is free there, and no block. */
 static graph_block *settle_in(world *w, world_graph *g, void *pointer)
 {
     graph_block *b = block_at(g, pointer);
@@ -113,7 +113,7 @@ static void capture(world *w, const step *s, world_graph *g)
     w->stream_closed[stream] = false;
 }
 
-/* Launching and ending ------------------------------------------------------------------------------------------------------- */
+/* Launching and ending --------------------------------------------------------------------------------------------- */
 
 static void launch_again(world *w, const step *s, const world_graph *g)
 {

@@ -21,7 +21,7 @@ static void leave(pool *p)
     p->in_hand--;
 }
 
-/* What is known of pieces ------------------------------------------------------------------------------------------- */
+/* What is known of pieces ------------------------------------------------------------------------------------------ */
 
 static bool is_held(const pool_piece *b)
 {
@@ -77,7 +77,7 @@ static uint32_t longest_free(const world *w, const pool *p)
     return longest;
 }
 
-/* Pools -------------------------------------------------------------------------------------------------------------- */
+/* Pools ------------------------------------------------------------------------------------------------------------ */
 
 static void move_in(world *w, pool *p, unsigned client, const weir_block_pool_options *o, uint64_t charged)
 {
@@ -165,7 +165,7 @@ void run_pool(world *w, const step *s)
     p->closed = false;
 }
 
-/* Members ------------------------------------------------------------------------------------------------------------ */
+/* Members ---------------------------------------------------------------------------------------------------------- */
 
 static uint32_t cap_of(const pool *p, uint64_t asked)
 {
@@ -224,7 +224,7 @@ void run_member(world *w, const step *s)
     leave(p);
 }
 
-/* Taking ------------------------------------------------------------------------------------------------------------- */
+/* Taking ----------------------------------------------------------------------------------------------------------- */
 
 static void take_piece(world *w, pool *p, const pool_member *m, uint32_t index, unsigned stream)
 {
@@ -320,7 +320,7 @@ void run_take(world *w, const step *s)
     leave(p);
 }
 
-/* Using and giving --------------------------------------------------------------------------------------------------- */
+/* Using and giving ------------------------------------------------------------------------------------------------- */
 
 void run_piece(world *w, const step *s)
 {
@@ -403,7 +403,7 @@ static pool_member *member_of(pool *p, uint64_t serial)
     return NULL;
 }
 
-/* A block that is nobody's is not given back; in the middle of the call it may become somebody's, but not this member's, who
+/* A block without an owner is not freed; in the middle of the call it may become somebody's, but not this member's, who
  * would then give back what is his. */
 static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, unsigned stream)
 {
@@ -447,7 +447,7 @@ void run_give(world *w, const step *s)
     leave(p);
 }
 
-/* Looking and ending ------------------------------------------------------------------------------------------------- */
+/* Looking and ending ----------------------------------------------------------------------------------------------- */
 
 static void check_pool(world *w, const pool *p)
 {

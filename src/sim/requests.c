@@ -8,7 +8,7 @@ static uint64_t bit(unsigned stream)
     return stream ? UINT64_C(1) << stream : 0;
 }
 
-/* Work that weir queues ---------------------------------------------------------------------------------------------- */
+/* Work that weir queues -------------------------------------------------------------------------------------------- */
 
 static void fill(world *w, slot *b, unsigned stream, uint8_t value)
 {
@@ -99,7 +99,7 @@ void run_record(world *w, const step *s)
     world_let_slot_go(w, b, stream);
 }
 
-/* Captures ----------------------------------------------------------------------------------------------------------- */
+/* Captures --------------------------------------------------------------------------------------------------------- */
 
 static void must_be_misuse(world *w, const char *call, weir_status status)
 {
@@ -135,6 +135,7 @@ void run_capture(world *w, const step *s)
         oracle_capturing(w->oracle, world_number(w, stream));
     if (w->captured[stream]) {
         wi_sim_capture(w->device, w->native[stream], false);
+        w->captures_ended++;
         w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream]), WEIR_OK);
     } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream]), WEIR_OK)) {
         wi_sim_capture(w->device, w->native[stream], true);
@@ -144,7 +145,7 @@ void run_capture(world *w, const step *s)
     w->stream_closed[stream] = false;
 }
 
-/* Reservations ------------------------------------------------------------------------------------------------------- */
+/* Reservations ----------------------------------------------------------------------------------------------------- */
 
 static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 {

@@ -24,10 +24,11 @@ static bool write_down(step_list *log, const step *s)
 
 static void run(world *w, const step *s)
 {
-    uint64_t mark = w->fault_mark, place = w->place;
+    uint64_t mark = w->fault_mark, place = w->place, captures = w->capture_mark;
     if (s->operation >= operation_count())
         return;
     w->fault_mark = world_faults(w);
+    w->capture_mark = w->captures_ended;
     w->place = 0;
     w->depth++;
     bool users = oracle_by_user(w->oracle, false);
@@ -37,6 +38,7 @@ static void run(world *w, const step *s)
     w->depth--;
     w->place = place;
     w->fault_mark = mark;
+    w->capture_mark = captures;
     w->done[s->operation]++;
 }
 
@@ -103,7 +105,7 @@ static void interrupt(void *user)
 #ifdef WEIR_INVARIANTS
 static world *at_windows;
 
-/* At that of a front its thread's own lock is held. */
+/* At the window of a thread cache its thread's own lock is held. */
 static void at_window(wi_window_place place)
 {
     if (place == WI_WINDOW_STREAM_SETTLED && at_windows->registering)

@@ -34,7 +34,8 @@ uint64_t world_random(world *w, uint64_t below)
 
 bool world_lacks_a_point(const world *w, weir_status status)
 {
-    bool captured = false;
+    bool captured = w->captures_ended != w->capture_mark; /* there was one when it was asked for */
+    captured |= w->captured_new > 0 && w->depth > w->captured_new;
     for (unsigned i = 1; i <= w->options.streams; i++)
         captured |= w->captured[i];
     return captured && status == WEIR_ERR_STREAM_MISUSE;

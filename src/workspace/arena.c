@@ -23,7 +23,7 @@ typedef struct arena_block {
     uint64_t planned; /* the longest plan's */
 } arena_block;
 
-/* Law: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
+/* Invariant: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
 struct weir_arena {
     weir_client *client;
     weir_runtime *runtime;

@@ -86,7 +86,7 @@ static void move_out(resident *r)
     ok(weir_client_destroy(r->client));
 }
 
-static void settle(situation *s)
+static void finish(situation *s)
 {
     for (size_t i = 0; i < RUNTIMES; i++) {
         ok(weir_runtime_set_budget(runtimes[i], STEP * (uint64_t)(6 + random_below(24))));
@@ -197,7 +197,7 @@ static void what_is_explained_is_done(void **state)
         for (size_t e = 0; e < DOUBLES; e++)
             for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
                 doubles[e].bytes[i] -= doubles[e].bytes[i] > 0 ? STEP / 2 : 0;
-        settle(&s);
+        finish(&s);
         faults = chance(2) ? 0 : (unsigned)random_below(8);
         uint64_t before = in_use();
         weir_choice *choice = choose(&s.manifest, &s.options);

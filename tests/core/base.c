@@ -33,7 +33,7 @@ static void causes_of_refusals_have_their_names(void **state)
 {
     (void)state;
     static const char *const names[] = {"none",   "budget",        "maximum",       "fragmentation", "pending",
-                                        "device", "other process", "address range", "reservation"};
+                                        "device", "other process", "address range", "reservation",   "adaptor"};
     assert_int_equal(sizeof names / sizeof names[0], WEIR_CAUSE_COUNT);
     for (int i = 0; i < WEIR_CAUSE_COUNT; i++)
         assert_string_equal(weir_refusal_cause_name((weir_refusal_cause)i), names[i]);

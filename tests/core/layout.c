@@ -295,14 +295,14 @@ static void what_waits_says_for_what(void **state)
     }
     ok(weir_stream_synchronize(f.streams[0]));
     ok(weir_runtime_trim(f.runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
-                         NULL)); /* gives up what is parked */
+                         NULL)); /* flushes thread caches */
     weir_layout_totals t = totals(f.runtime);
     assert_int_equal(t.bytes[WEIR_SPAN_PENDING] + t.bytes[WEIR_SPAN_ORDERED] + t.bytes[WEIR_SPAN_THREAD_CACHED], 0);
     assert_int_equal(t.bytes[WEIR_SPAN_FREE], t.held);
     end(&f);
 }
 
-static void what_a_thread_keeps_is_parked(void **state)
+static void what_a_thread_cache_keeps_is_thread_cached(void **state)
 {
     (void)state;
     fixture f;
@@ -471,7 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_that_is_held_is_told_once),
         cmocka_unit_test(what_waits_says_for_what),
-        cmocka_unit_test(what_a_thread_keeps_is_parked),
+        cmocka_unit_test(what_a_thread_cache_keeps_is_thread_cached),
         cmocka_unit_test(a_walk_may_be_answered_with_calls),
         cmocka_unit_test(a_walk_beside_threads_adds_up),
         cmocka_unit_test(the_host_tells_what_others_have_there),

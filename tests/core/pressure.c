@@ -215,8 +215,8 @@ static void free_in_order(const weir_pressure *pressure, void *user)
     f->kept[0] = NULL;
 }
 
-/* What is freed in a callback may be parked first. */
-static void what_is_freed_may_be_parked(void **state)
+/* A thread cache may keep what a callback frees. */
+static void what_a_callback_frees_may_stay_in_a_thread_cache(void **state)
 {
     enum { SMALL = 4096 };
     (void)state;
@@ -285,9 +285,9 @@ int main(void)
         cmocka_unit_test(what_is_guaranteed_is_not_short),
         cmocka_unit_test(pieces_that_are_too_small),
         cmocka_unit_test(what_is_freed_may_be_waited_for),
-        cmocka_unit_test(what_is_freed_may_be_parked),
+        cmocka_unit_test(what_a_callback_frees_may_stay_in_a_thread_cache),
         cmocka_unit_test(memory_of_another_kind),
     };
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* no thread cache keeps what is freed, but where a test asks for it */
     return cmocka_run_group_tests_name("pressure", tests, NULL, NULL);
 }

@@ -140,13 +140,13 @@ static void race_of(const char *cache, weir_stream on)
     ok(weir_runtime_destroy(runtime));
 }
 
-static void without_fronts(void **state)
+static void without_thread_caches(void **state)
 {
     (void)state;
     race_of("0", WEIR_STREAM_HOST);
 }
 
-static void with_fronts(void **state)
+static void with_thread_caches(void **state)
 {
     (void)state;
     race_of("1MiB", WEIR_STREAM_HOST);
@@ -154,6 +154,6 @@ static void with_fronts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_fronts), cmocka_unit_test(with_fronts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_thread_caches), cmocka_unit_test(with_thread_caches)};
     return cmocka_run_group_tests_name("races", tests, NULL, NULL);
 }

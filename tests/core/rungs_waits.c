@@ -337,6 +337,6 @@ int main(void)
         cmocka_unit_test(an_order_that_fails_changes_nothing),
         cmocka_unit_test(a_stream_that_ends_while_another_is_ordered_behind_it),
     };
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* no thread cache keeps what is freed, but where a test asks for it */
     return cmocka_run_group_tests_name("rungs_waits", tests, NULL, NULL);
 }

@@ -566,7 +566,7 @@ static void options_that_are_none(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
         CASE(either_of_the_two_asks_for_it),
         CASE(an_owner_keeps_its_bytes),

@@ -261,7 +261,7 @@ static void both_of_two_writes_are_waited_for(void **state)
 
 /* Thread caches ----------------------------------------------------------------------------------------------------------- */
 
-/* A block has another size when it is claimed than when it was chosen: it is parked as what it is, or not at all. */
+/* A block has another size when it is claimed than when it was chosen: it is cached as what it is, or not at all. */
 static void a_block_is_resized_while_it_is_freed(void **state)
 {
 #ifndef WEIR_INVARIANTS
@@ -305,12 +305,12 @@ static bool has_front(fixture *f, weir_stream stream)
 }
 
 /* A thread that has asked whether a stream is captured makes no thread cache for it when the capture has begun since. */
-static void no_front_is_made_for_a_captured_stream(void **state)
+static void no_thread_cache_is_made_for_a_captured_stream(void **state)
 {
     fixture *f = *state;
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
-    void *p = allocate(f->client, PARKED, a, WEIR_CLASS_KV);
+    void *p = allocate(f->client, CACHED, a, WEIR_CLASS_KV);
     actor freer = {.f = f,
                    .act = act_free,
                    .at = IN_CAPTURING,
@@ -330,11 +330,11 @@ static void no_front_is_made_for_a_captured_stream(void **state)
     ok(weir_stream_release(a));
 }
 
-/* Another thread has what this one's client parked in hand, to free it. */
+/* Another thread has taken what this one's cache kept, to free it. */
 static void put_in_hand(fixture *f, weir_client *client, weir_stream stream, actor *owner_tag)
 {
-    ok(weir_free(client, allocate(client, PARKED, stream, WEIR_CLASS_KV), stream));
-    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
+    ok(weir_free(client, allocate(client, CACHED, stream, WEIR_CLASS_KV), stream));
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, CACHED);
     *owner_tag = (actor){.f = f,
                          .act = act_allocate,
                          .at = IN_CAPTURING,
@@ -476,7 +476,7 @@ int main(void)
         PLAIN(a_capture_gets_nothing_of_its_streams_order),
         PLAIN(both_of_two_writes_are_waited_for),
         FRONT(a_block_is_resized_while_it_is_freed),
-        FRONT(no_front_is_made_for_a_captured_stream),
+        FRONT(no_thread_cache_is_made_for_a_captured_stream),
         FRONT(a_close_waits_for_what_others_have_in_hand),
         FRONT(a_starved_request_waits_for_what_others_have_in_hand),
         PLAIN(a_graph_is_closed_while_its_block_is_freed),

@@ -102,7 +102,7 @@ static void each_candidate_is_told_once(void **state)
     ok(weir_model_destroy(model));
 }
 
-/* What is not listed again is counted. */
+/* Of what fails alike the first and the newest are listed, and the others counted. */
 static void repetitions_are_counted(void **state)
 {
     (void)state;
@@ -110,10 +110,10 @@ static void repetitions_are_counted(void **state)
     weir_outputs out;
     lose(model);
     assert_int_equal(record_of(model).left_out, 0);
-    for (size_t i = 1; i <= 20; i++) {
+    for (size_t i = 0; i < 20; i++) {
         fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
         assert_int_equal(record_of(model).left_out, i); /* the cpu each time; rocm has failed for good */
-        assert_int_equal(record_of(model).attempt_count, 3);
+        assert_int_equal(record_of(model).attempt_count, 4);
     }
     assert_int_equal(b.loads, 3 + 20);
     ok(weir_model_destroy(model));

@@ -143,7 +143,7 @@ static void print_work(weir_runtime *runtime, int runs)
 {
     weir_stats s = take_snapshot(runtime).device;
     double n = runs * 2.0;
-    printf("both: a run takes %.1f allocations, %.1f of them parked, %.2f calls of the driver, %.2f moves; rungs",
+    printf("both: a run takes %.1f allocations, %.1f of them hits, %.2f calls of the driver, %.2f moves; rungs",
            (double)s.allocations / n, (double)s.hits / n, (double)s.driver_calls / n, (double)s.moved / n);
     for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         printf(" %.2f", (double)s.ladder[i] / n);

@@ -254,7 +254,7 @@ static void rich_lists_are_planned_as_the_checker_wants(void **state)
 }
 
 /* Pins of an earlier plan hold, and what is new finds its place around them. */
-static void pinned_buffers_stay_in_a_plan_made_anew(void **state)
+static void pinned_buffers_stay_in_a_plan_made_again(void **state)
 {
     (void)state;
     uint64_t seed = 17;
@@ -307,7 +307,7 @@ int main(void)
         cmocka_unit_test(dissections_are_put_together_again),
         cmocka_unit_test(rich_lists_are_planned_as_the_checker_wants),
         cmocka_unit_test(any_part_of_a_plan_can_be_pinned),
-        cmocka_unit_test(pinned_buffers_stay_in_a_plan_made_anew),
+        cmocka_unit_test(pinned_buffers_stay_in_a_plan_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

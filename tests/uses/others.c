@@ -3,7 +3,7 @@
 #include "lender.h"
 #include "runtime/runtime.h"
 
-enum { BUDGET = 8 << 20, BLOCK = 1 << 20, PARKED = 100 << 10, STREAMS = 1024 };
+enum { BUDGET = 8 << 20, BLOCK = 1 << 20, CACHED = 100 << 10, STREAMS = 1024 };
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -191,17 +191,17 @@ static void an_address_that_was_another_stream(void **state)
     is_no_stream(f, again);
 }
 
-/* The same for a block that the thread had parked: it is nobody's before the old stream's work is done. */
-static void parked_where_the_stream_ended(void **state)
+/* The same for a block in the thread's cache: no stream gets it before the old stream's work is done. */
+static void thread_cached_where_the_stream_ended(void **state)
 {
     fixture *f = *state;
     lent one = {.identity = 1};
     gate g = GATE;
     weir_stream old = enter(f, &one), again;
-    void *p = allocate(f->client, PARKED, old, WEIR_CLASS_KV);
+    void *p = allocate(f->client, CACHED, old, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, old));
     ok(weir_free(f->client, p, old));
-    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, CACHED);
     one.identity = 2;
     ok(weir_stream_register(f->runtime, &one, &again));
     weir_request all = {.struct_size = sizeof all,
@@ -217,7 +217,7 @@ static void parked_where_the_stream_ended(void **state)
     ok(weir_stream_unregister(again));
 }
 
-/* What a thread does with blocks that it had parked on a stream, which another one unregisters just then. */
+/* What a thread does with blocks that its cache keeps on a stream, which another one unregisters just then. */
 static struct {
     weir_stream stream;
     void *native;
@@ -260,7 +260,7 @@ static void the_end_waits_for_threads_in_between(void **state)
     ok(wi_runtime_create_over(&driver, 0, &options, &f.runtime));
     f.client = open_client(f.runtime, "one", 0, 0);
     ending.stream = enter(&f, &one);
-    ok(weir_free(f.client, allocate(f.client, PARKED, ending.stream, WEIR_CLASS_KV), ending.stream));
+    ok(weir_free(f.client, allocate(f.client, CACHED, ending.stream, WEIR_CLASS_KV), ending.stream));
     ending.native = wi_streams_place(&f.runtime->streams, ending.stream)->stream;
     void *all = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_null(ending.native); /* it was asked about */
@@ -604,7 +604,7 @@ int main(void)
         CASE(registered_twice),
         CASE(the_end_waits_for_the_work),
         CASE(an_address_that_was_another_stream),
-        CASE(parked_where_the_stream_ended),
+        CASE(thread_cached_where_the_stream_ended),
         CASE(the_end_waits_for_threads_in_between),
         CASE(bad_calls),
         CASE(streams_of_another_runtime),

@@ -15,11 +15,15 @@
 
 /* Graphs ----------------------------------------------------------------------------------------------------------- */
 
+/* What a list has beyond intervals and sizes: alignments of its own, gaps, conflicts, or a tenth of it fixed where an
+ * earlier plan had it. */
+typedef enum extra { PLAIN, ALIGNMENTS, GAPS, CONFLICTS, PINS } extra;
+
 typedef struct graph {
     const char *name;
     size_t buffers; /* about so many */
     bool training;  /* activations are live until their gradients */
-    bool plain;     /* intervals and sizes, and nothing else */
+    extra extra;
     weir_buffers *(*make)(size_t buffers);
 } graph;
 
@@ -131,10 +135,7 @@ static weir_buffers *make_random(size_t buffers)
     return m.list;
 }
 
-/* What makes a list other than plain, one at a time. */
-enum { ALIGNMENTS, GAPS, CONFLICTS, PINS };
-
-static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *plan, int how)
+static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *plan, extra how)
 {
     weir_slot slot = WEIR_INIT(weir_slot);
     weir_status status = WEIR_OK;
@@ -155,9 +156,11 @@ static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *pla
         text_out_of_memory();
 }
 
-/* The same list with alignments of its own, gaps, conflicts, or a tenth of it fixed where an earlier plan had it. */
-static weir_buffers *make_decorated(weir_buffers *plain, int how)
+static weir_buffers *make_list(const graph *g)
 {
+    weir_buffers *plain = g->make(g->buffers);
+    if (g->extra == PLAIN)
+        return plain;
     weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK};
     weir_plan *plan = NULL;
     maker m = begin(5);
@@ -165,58 +168,28 @@ static weir_buffers *make_decorated(weir_buffers *plain, int how)
     for (uint32_t i = 0; status == WEIR_OK && i < weir_buffers_count(plain); i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
         status = weir_buffers_get(plain, i, &b);
-        decorate(&m, i, &b, plan, how);
+        decorate(&m, i, &b, plan, g->extra);
     }
     weir_plan_destroy(plan);
     weir_buffers_destroy(plain);
     return m.list;
 }
 
-static weir_buffers *make_aligned_training(size_t buffers)
-{
-    return make_decorated(make_training(buffers), ALIGNMENTS);
-}
-
-static weir_buffers *make_training_with_gaps(size_t buffers)
-{
-    return make_decorated(make_training(buffers), GAPS);
-}
-
-static weir_buffers *make_training_with_conflicts(size_t buffers)
-{
-    return make_decorated(make_training(buffers), CONFLICTS);
-}
-
-static weir_buffers *make_pinned_training(size_t buffers)
-{
-    return make_decorated(make_training(buffers), PINS);
-}
-
-static weir_buffers *make_aligned_random(size_t buffers)
-{
-    return make_decorated(make_random(buffers), ALIGNMENTS);
-}
-
-static weir_buffers *make_pinned_random(size_t buffers)
-{
-    return make_decorated(make_random(buffers), PINS);
-}
-
 static const graph graphs[] = {
-    {"convolutions", 10000, false, true, make_convolutions},
-    {"transformer", 10000, false, true, make_transformer},
-    {"random graph", 10000, false, true, make_random},
-    {"training", 10000, true, true, make_training},
-    {"convolutions", 60000, false, true, make_convolutions},
-    {"transformer", 60000, false, true, make_transformer},
-    {"random graph", 60000, false, true, make_random},
-    {"training", 60000, true, true, make_training},
-    {"training, alignments", 10000, true, false, make_aligned_training},
-    {"training, gaps", 10000, true, false, make_training_with_gaps},
-    {"training, conflicts", 10000, true, false, make_training_with_conflicts},
-    {"training, pins", 10000, true, false, make_pinned_training},
-    {"random graph, alignments", 60000, false, false, make_aligned_random},
-    {"random graph, pins", 60000, false, false, make_pinned_random},
+    {"convolutions", 10000, false, PLAIN, make_convolutions},
+    {"transformer", 10000, false, PLAIN, make_transformer},
+    {"random graph", 10000, false, PLAIN, make_random},
+    {"training", 10000, true, PLAIN, make_training},
+    {"convolutions", 60000, false, PLAIN, make_convolutions},
+    {"transformer", 60000, false, PLAIN, make_transformer},
+    {"random graph", 60000, false, PLAIN, make_random},
+    {"training", 60000, true, PLAIN, make_training},
+    {"training, alignments", 10000, true, ALIGNMENTS, make_training},
+    {"training, gaps", 10000, true, GAPS, make_training},
+    {"training, conflicts", 10000, true, CONFLICTS, make_training},
+    {"training, pins", 10000, true, PINS, make_training},
+    {"random graph, alignments", 60000, false, ALIGNMENTS, make_random},
+    {"random graph, pins", 60000, false, PINS, make_random},
 };
 enum { GRAPHS = sizeof graphs / sizeof graphs[0] };
 
@@ -292,7 +265,7 @@ static void size_cell(table *t, uint64_t bytes)
 
 static void graph_goals(plans *p, const graph *g, const weir_plan_details *quick, const weir_plan_details *full)
 {
-    if (g->buffers != 10000 || !g->plain)
+    if (g->buffers != 10000 || g->extra != PLAIN)
         return;
     bench_goal(&p->goals, g->name, "10000 buffers, one pass: ms", g->training ? 30 : 10, quick->seconds * 1e3);
     bench_goal(&p->goals, g->name, "10000 buffers, one pass: arena / bound", 1.02, over_bound(quick));
@@ -302,7 +275,7 @@ static void graph_goals(plans *p, const graph *g, const weir_plan_details *quick
 
 static weir_status run_graph(plans *p, const graph *g)
 {
-    weir_buffers *list = g->make(g->buffers);
+    weir_buffers *list = make_list(g);
     weir_plan_details quick, again, full;
     weir_status status = make(list, WEIR_PLAN_QUICK, 0, &quick);
     for (uint64_t i = 1; i < p->rounds && status == WEIR_OK; i++) {

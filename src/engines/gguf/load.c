@@ -10,7 +10,7 @@
 
 #include "cores.h"
 
-/* ---- what is wanted --------------------------------------------------------------------------------------------- */
+/* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
 /* A plan may come before there is a place, for which it allocates nothing. */
 static weir_status check_places(const weir_engine_load *load, bool planning)
@@ -94,7 +94,7 @@ weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
     return status;
 }
 
-/* ---- llama.cpp's model ------------------------------------------------------------------------------------------ */
+/* ---- llama.cpp's model ------------------------------------------------------------------------------------------- */
 
 typedef struct making {
     weir_engine_model *model;
@@ -227,7 +227,7 @@ static weir_status try_out(weir_engine_model *model, const char *path)
     return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
 }
 
-/* ---- and back --------------------------------------------------------------------------------------------------- */
+/* ---- and back ---------------------------------------------------------------------------------------------------- */
 
 static void free_both(void *user)
 {
@@ -257,7 +257,7 @@ void wg_unload(weir_engine_model *model)
     free(model);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t first, int64_t second, bool optional)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- turns ------------------------------------------------------------------------------------------------------ */
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 static void leave(weir_engine_model *model, wg_run *run)
 {
@@ -102,7 +102,7 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
                      wg_log_last_error()[0] ? wg_log_last_error() : "no reason given");
 }
 
-/* ---- inputs ----------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static weir_status check_text(const weir_tensor *input)
 {
@@ -219,7 +219,7 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
     return WEIR_OK;
 }
 
-/* ---- outputs ---------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 /* What engine_data points at: the tensors, and the client's block behind their data. */
 typedef struct handed {

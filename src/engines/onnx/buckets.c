@@ -98,8 +98,7 @@ void onnx_buckets_end(weir_engine_model *model)
     model->buckets = NULL;
 }
 
-/* ---- keys
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static size_t put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
 {
@@ -128,8 +127,7 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
     }
 }
 
-/* ---- sessions
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 static void unlink_bucket(place *at, const onnx_bucket *bucket)
 {
@@ -192,8 +190,7 @@ static bool has_room(const onnx_buckets *b, const place *at)
     return at->count + 1 <= b->most + idle;
 }
 
-/* ---- those that failed
- * ---------------------------------------------------------------------------------------------- */
+/* ---- those that failed ------------------------------------------------------------------------------------------- */
 
 static failure *failed_before(onnx_buckets *b, const char *key)
 {
@@ -243,8 +240,7 @@ static bool is_spared(onnx_buckets *b, const char *key)
     return spared;
 }
 
-/* ---- making one
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- making one -------------------------------------------------------------------------------------------------- */
 
 /* Without the lock. */
 static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const char *key, ort_session **out)
@@ -305,8 +301,7 @@ static bool make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
     return true;
 }
 
-/* ---- turns
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 static bool has_turn(const onnx_buckets *b, size_t number)
 {

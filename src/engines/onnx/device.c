@@ -120,8 +120,7 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     return status;
 }
 
-/* ---- providers whose memory is not weir's
- * --------------------------------------------------------------------------- */
+/* ---- providers whose memory is not weir's ------------------------------------------------------------------------ */
 
 typedef ort_status *(*append_fn)(const ort_api *api, ort_session_options *options, const pairs *list);
 

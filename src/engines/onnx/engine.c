@@ -33,8 +33,7 @@ static weir_status read_settings(const weir_engine_load *load, onnx_settings *ou
     return onnx_settings_read(load->settings, load->setting_count, is_cuda(load), asked_provider(load), out);
 }
 
-/* ---- probe and plan
- * ----------------------------------------------------------------------------------------------- */
+/* ---- probe and plan ---------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_probe(weir_engine_probe *out)
 {
@@ -144,8 +143,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     return status;
 }
 
-/* ---- load and unload
- * ------------------------------------------------------------------------------------------------ */
+/* ---- load and unload --------------------------------------------------------------------------------------------- */
 
 static void onnx_unload(weir_engine_model *model)
 {
@@ -296,8 +294,7 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     return status;
 }
 
-/* ---- looking
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_health(weir_engine_model *model)
 {

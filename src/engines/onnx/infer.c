@@ -18,8 +18,7 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* ---- inputs
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 /* What one run hands to ONNX Runtime. */
 typedef struct bound {
@@ -157,8 +156,7 @@ static void unbind(weir_engine_model *model, bound *inputs)
     free(inputs->values);
 }
 
-/* ---- outputs
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor)
 {
@@ -217,8 +215,7 @@ void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
     outputs->count = 0;
 }
 
-/* ---- runs, and their cancellation
- * ----------------------------------------------------------------------------------- */
+/* ---- runs, and their cancellation -------------------------------------------------------------------------------- */
 
 static void enlist(weir_engine_model *model, onnx_run *run)
 {
@@ -432,8 +429,7 @@ weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference
     return infer_in(model, inference, NULL, out);
 }
 
-/* ---- warm-up
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- warm-up ----------------------------------------------------------------------------------------------------- */
 
 static weir_status warm_input(weir_engine_model *model, const weir_port *port, weir_tensor *tensor)
 {

@@ -60,8 +60,7 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* ---- parts
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static weir_status make_part(weir_engine_model *model, part *p)
 {
@@ -114,8 +113,7 @@ static void free_replay(weir_engine_model *model, replay *r)
     free(r);
 }
 
-/* ---- inputs
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static const weir_tensor *given(const weir_engine_model *model, const weir_inference *inference, size_t port)
 {
@@ -173,8 +171,7 @@ static weir_status copy_in(weir_engine_model *model, const replay *r, const weir
     return status;
 }
 
-/* ---- results
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static void release(weir_engine_model *model, onnx_results *results)
 {
@@ -237,8 +234,7 @@ void onnx_capture_end(weir_engine_model *model)
     }
 }
 
-/* ---- runs
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* `number` -1: as it is, neither captured nor launched. */
 static weir_status run_graph(weir_engine_model *model, const replay *r, int number)
@@ -361,8 +357,7 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
     return WEIR_OK;
 }
 
-/* ---- outputs
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 static weir_status copy_out(weir_engine_model *model, const replay *r, const job *j)
 {
@@ -434,8 +429,7 @@ static weir_status serve(weir_engine_model *model, job *j)
     return status == WEIR_OK ? copy_out(model, r, j) : status;
 }
 
-/* ---- the thread
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static void *work(void *user)
 {

@@ -48,8 +48,7 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
     return weir_fail(WEIR_ERR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
 }
 
-/* ---- weights
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
 {
@@ -114,8 +113,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
     return WEIR_OK;
 }
 
-/* ---- session
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- session ----------------------------------------------------------------------------------------------------- */
 
 typedef struct attempt {
     int code;
@@ -206,8 +204,7 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
     return status;
 }
 
-/* ---- further ones
- * ------------------------------------------------------------------------------------------------- */
+/* ---- further ones ------------------------------------------------------------------------------------------------ */
 
 /* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their
  * place, those weights would be mixed with these. */
@@ -281,8 +278,7 @@ static weir_status begin_further(weir_engine_model *model, const onnx_file *file
     return status;
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)

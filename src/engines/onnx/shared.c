@@ -20,8 +20,7 @@
 
 enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
 
-/* ---- whose nodes
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- whose nodes ------------------------------------------------------------------------------------------------- */
 
 /* Those that compute shapes and masks, which are what the CPU gets of a model that cuda runs. None of them becomes
  * another operator on the way, and none is what a product, a convolution or a recurrent layer becomes. */
@@ -144,8 +143,7 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
     return good;
 }
 
-/* ---- where they lie
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- where they lie ---------------------------------------------------------------------------------------------- */
 
 typedef struct place {
     const void *data;
@@ -209,8 +207,7 @@ static weir_status find(const weir_engine_model *model, const places *all, const
     return status;
 }
 
-/* ---- handing them on
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- handing them on --------------------------------------------------------------------------------------------- */
 
 /* Zeros, or another value throughout, as an optimizer may compute them. */
 static bool is_plain(const onnx_tensor *its)

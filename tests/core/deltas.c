@@ -8,22 +8,22 @@ enum { BUDGET = 64 << 20, SMALL = 4096 };
 static weir_runtime *runtime;
 static weir_client *client;
 static weir_stream stream;
-static unsigned folds;
+static unsigned merges;
 static void (*real_fold)(void *user);
 
 static void count_fold(void *user)
 {
-    folds++;
+    merges++;
     real_fold(user);
 }
 
-/* One block is live, and some are parked, which the ledger has not been told of. */
+/* One block is live, and some are thread-cached, which the ledger does not know yet. */
 static void *leave_a_drift(void)
 {
     for (int i = 0; i < 3; i++)
         ok(weir_free(client, allocate(client, SMALL, stream, WEIR_CLASS_KV), stream));
     void *p = allocate(client, SMALL, stream, WEIR_CLASS_KV);
-    folds = 0;
+    merges = 0;
     return p;
 }
 
@@ -38,9 +38,9 @@ static void looks_that_need_none(void **state)
     assert_true(totals.bytes[WEIR_SPAN_LIVE] == SMALL && totals.bytes[WEIR_SPAN_THREAD_CACHED] == 0);
     fails(WEIR_ERR_BUSY, weir_runtime_destroy(runtime));
     detail_names("has 1 open client");
-    assert_int_equal(folds, 0);
+    assert_int_equal(merges, 0);
     snapshot s = take_snapshot(runtime); /* this does */
-    assert_int_equal(folds, 1);
+    assert_int_equal(merges, 1);
     check_sums(&s);
     assert_int_equal(s.device.live, SMALL);
     assert_int_equal(s.device.hits, 3);
@@ -55,14 +55,14 @@ static void a_request_that_the_device_refuses(void **state)
     weir_request request = {
         .struct_size = sizeof request, .bytes = BUDGET / 2, .stream = stream, .flags = WEIR_ALLOC_NO_WAIT};
     weir_block none;
-    folds = 0;
+    merges = 0;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc_with(client, &request, &none));
-    assert_int_equal(folds, 0);
+    assert_int_equal(merges, 0);
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS); /* the limits allowed it */
     ok(weir_free(client, p, stream));
 }
 
-/* Of each client, without an adaptor: what its threads' parked blocks served, and what they did not. */
+/* Of each client, without an adaptor: hits and misses of its threads' caches. */
 static void hits_and_misses_are_told_by_client(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void hits_and_misses_are_told_by_client(void **state)
     weir_client *two = open_client(runtime, "two", 0, 0);
     snapshot before = take_snapshot(runtime);
     weir_request request = {
-        .struct_size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread parks it for that"};
+        .struct_size = sizeof request, .bytes = SMALL, .stream = stream, .tag = "no thread cache keeps it for that"};
     weir_block tagged;
     for (int i = 0; i <= HITS; i++)
         ok(weir_free(two, allocate(two, 3 * SMALL, stream, WEIR_CLASS_KV), stream));
@@ -120,5 +120,5 @@ int main(void)
         cmocka_unit_test(a_request_that_the_device_refuses),
         cmocka_unit_test(hits_and_misses_are_told_by_client),
     };
-    return cmocka_run_group_tests_name("folds", tests, start, end);
+    return cmocka_run_group_tests_name("deltas", tests, start, end);
 }

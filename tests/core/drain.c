@@ -10,7 +10,7 @@
 
 enum { BUDGET = 64 << 20, BLOCK = 1 << 20, SMALL = 4096 };
 
-static sem_t parked_there, go_on;
+static sem_t cached_there, go_on;
 
 static const char *device(void)
 {
@@ -67,7 +67,7 @@ static void let_go(fixture *f)
     ok(weir_stream_synchronize(f->stream));
 }
 
-static uint64_t settled(weir_runtime *runtime)
+static uint64_t drained(weir_runtime *runtime)
 {
     uint64_t left = UINT64_MAX;
     ok(weir_runtime_drain(runtime, &left));
@@ -82,7 +82,7 @@ static uint64_t unfinished(weir_runtime *runtime)
            (base->stream_lists ? wi_stream_lists_bytes(base->stream_lists) : 0);
 }
 
-static uint64_t runtime_parked(weir_runtime *runtime)
+static uint64_t thread_cached_bytes(weir_runtime *runtime)
 {
     return take_snapshot(runtime).device.thread_cached;
 }
@@ -94,8 +94,8 @@ static uint64_t charge_of(const void *pointer)
     return details.charged;
 }
 
-/* Pending behind a use elsewhere, in the order of a stream, parked, in quarantine: all is final once the device is past it, and
- * not before. */
+/* Pending behind a use elsewhere, in the order of a stream, thread-cached, in quarantine: all is final once the device
+ * is past it, and not before. */
 static void frees_are_final_once_they_have_passed(void **state)
 {
     static const char *const stacks[] = {"mapped",      "segments",      "direct",    "async",
@@ -110,7 +110,7 @@ static void frees_are_final_once_they_have_passed(void **state)
         begin(&f, stacks[i]);
         void *used = allocate(f.client, BLOCK, f.second, WEIR_CLASS_KV),
              *live = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_KV);
-        void *ordered = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_WEIGHTS); /* which no thread parks */
+        void *ordered = allocate(f.client, BLOCK, f.stream, WEIR_CLASS_WEIGHTS); /* which no thread cache keeps */
         void *thread_cached = allocate(f.client, SMALL, f.second, WEIR_CLASS_KV);
         uint64_t held_up = charge_of(used) + charge_of(ordered), kept = charge_of(live);
         hold_up(&f);
@@ -119,22 +119,22 @@ static void frees_are_final_once_they_have_passed(void **state)
         ok(weir_free(f.client, thread_cached, f.second));
         ok(weir_stream_synchronize(f.second));
         assert_true(unfinished(f.runtime) >= held_up);
-        assert_int_equal(settled(f.runtime), held_up);
+        assert_int_equal(drained(f.runtime), held_up);
         assert_int_equal(unfinished(f.runtime), held_up);
         let_go(&f);
         assert_int_equal(unfinished(f.runtime), held_up);
-        assert_int_equal(settled(f.runtime), 0);
+        assert_int_equal(drained(f.runtime), 0);
         assert_int_equal(unfinished(f.runtime), 0);
         ok(weir_runtime_drain(f.runtime, NULL));
         assert_int_equal(take_snapshot(f.runtime).device.live, kept);
         ok(weir_free(f.client, live, WEIR_STREAM_HOST));
-        assert_int_equal(settled(f.runtime), 0);
+        assert_int_equal(drained(f.runtime), 0);
         end(&f);
     }
 }
 
-/* What threads have parked is freed on its streams, in front of nothing that was queued there. */
-static void what_is_parked_stays_in_the_order_of_its_stream(void **state)
+/* What thread caches keep is freed on its stream, behind all that was queued there. */
+static void thread_cached_blocks_stay_in_the_order_of_their_stream(void **state)
 {
     (void)state;
     fixture f;
@@ -142,29 +142,29 @@ static void what_is_parked_stays_in_the_order_of_its_stream(void **state)
     void *p = allocate(f.client, SMALL, f.stream, WEIR_CLASS_KV);
     hold_up(&f);
     ok(weir_free(f.client, p, f.stream));
-    assert_int_equal(runtime_parked(f.runtime), SMALL);
-    assert_int_equal(settled(f.runtime), SMALL);
-    assert_int_equal(runtime_parked(f.runtime), 0);
+    assert_int_equal(thread_cached_bytes(f.runtime), SMALL);
+    assert_int_equal(drained(f.runtime), SMALL);
+    assert_int_equal(thread_cached_bytes(f.runtime), 0);
     void *q = allocate(f.client, SMALL, f.stream, WEIR_CLASS_KV); /* at once, in that order */
     assert_ptr_equal(p, q);
     ok(weir_free(f.client, q, f.stream));
-    assert_in_range(settled(f.runtime), SMALL, 2 * SMALL);
+    assert_in_range(drained(f.runtime), SMALL, 2 * SMALL);
     let_go(&f);
-    assert_int_equal(settled(f.runtime), 0);
+    assert_int_equal(drained(f.runtime), 0);
     end(&f);
 }
 
-/* What was parked by a thread that does nothing more. */
-static void *park(void *user)
+/* Blocks in the cache of a thread that does nothing more. */
+static void *cache_one(void *user)
 {
     fixture *f = user;
     ok(weir_free(f->client, allocate(f->client, SMALL, f->second, WEIR_CLASS_KV), f->second));
-    sem_post(&parked_there);
+    sem_post(&cached_there);
     sem_wait(&go_on);
     return NULL;
 }
 
-static void other_threads_parked_blocks_are_handed_in(void **state)
+static void caches_of_other_threads_are_flushed(void **state)
 {
     (void)state;
     fixture f;
@@ -172,11 +172,11 @@ static void other_threads_parked_blocks_are_handed_in(void **state)
     if (on_sim())
         skip(); /* it is driven by one thread */
     begin(&f, "mapped");
-    assert_int_equal(pthread_create(&thread, NULL, park, &f), 0);
-    sem_wait(&parked_there);
+    assert_int_equal(pthread_create(&thread, NULL, cache_one, &f), 0);
+    sem_wait(&cached_there);
     ok(weir_stream_synchronize(f.second));
-    assert_int_equal(runtime_parked(f.runtime), SMALL);
-    assert_int_equal(settled(f.runtime), 0);
+    assert_int_equal(thread_cached_bytes(f.runtime), SMALL);
+    assert_int_equal(drained(f.runtime), 0);
     assert_int_equal(unfinished(f.runtime), 0);
     sem_post(&go_on);
     pthread_join(thread, NULL);
@@ -226,11 +226,11 @@ static void *free_slowly(void *user)
     return NULL;
 }
 
-static void *settle_once(void *user)
+static void *drain_once(void *user)
 {
     fixture *f = user;
     tells = true;
-    uint64_t left = settled(f->runtime);
+    uint64_t left = drained(f->runtime);
     atomic_store(&done, true);
     sem_post(&turn);
     return (void *)(uintptr_t)left;
@@ -242,7 +242,7 @@ static void those_in_hand_are_waited_for(void **state)
     (void)state;
     fixture f;
     worker workers[2];
-    pthread_t settler;
+    pthread_t drainer;
     void *left;
     if (strcmp(device(), "host") != 0)
         skip(); /* the driver is the host's */
@@ -256,19 +256,19 @@ static void those_in_hand_are_waited_for(void **state)
         workers[i] = (worker){&f, allocate(f.client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV), i, 0};
     assert_int_equal(pthread_create(&workers[0].thread, NULL, free_slowly, &workers[0]), 0);
     sem_wait(&in_driver[0]);
-    assert_int_equal(pthread_create(&settler, NULL, settle_once, &f), 0);
+    assert_int_equal(pthread_create(&drainer, NULL, drain_once, &f), 0);
     sem_wait(&turn);
     assert_false(atomic_load(&done));
     assert_int_equal(pthread_create(&workers[1].thread, NULL, free_slowly, &workers[1]), 0);
     sem_wait(&in_driver[1]); /* it comes late, and is slow, too */
     sem_post(&let_driver[0]);
     pthread_join(workers[0].thread, NULL);
-    pthread_join(settler, &left);
+    pthread_join(drainer, &left);
     assert_true(atomic_load(&done));
     assert_int_equal((uintptr_t)left, BLOCK); /* of the second */
     sem_post(&let_driver[1]);
     pthread_join(workers[1].thread, NULL);
-    assert_int_equal(settled(f.runtime), 0);
+    assert_int_equal(drained(f.runtime), 0);
     check_empty(f.runtime);
     ok(weir_client_destroy(f.client));
     ok(weir_runtime_destroy(f.runtime));
@@ -289,8 +289,8 @@ static void what_is_refused_is_left(void **state)
     void *p = allocate(f.client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     fault.refused_releases = 2;
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
-    assert_int_equal(settled(f.runtime), BLOCK);
-    assert_int_equal(settled(f.runtime), 0);
+    assert_int_equal(drained(f.runtime), BLOCK);
+    assert_int_equal(drained(f.runtime), 0);
     ok(weir_client_destroy(f.client));
     ok(weir_runtime_destroy(f.runtime));
     assert_true(faults_nothing_left());
@@ -304,7 +304,7 @@ static void nothing_there(void **state)
     fails(WEIR_ERR_INVALID, weir_runtime_drain(NULL, &left));
     assert_int_equal(left, 1);
     begin(&f, "mapped");
-    assert_int_equal(settled(f.runtime), 0);
+    assert_int_equal(drained(f.runtime), 0);
     end(&f);
 }
 
@@ -312,18 +312,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frees_are_final_once_they_have_passed),
-        cmocka_unit_test(what_is_parked_stays_in_the_order_of_its_stream),
-        cmocka_unit_test(other_threads_parked_blocks_are_handed_in),
+        cmocka_unit_test(thread_cached_blocks_stay_in_the_order_of_their_stream),
+        cmocka_unit_test(caches_of_other_threads_are_flushed),
         cmocka_unit_test(those_in_hand_are_waited_for),
         cmocka_unit_test(what_is_refused_is_left),
         cmocka_unit_test(nothing_there),
     };
-    sem_init(&parked_there, 0, 0);
+    sem_init(&cached_there, 0, 0);
     sem_init(&go_on, 0, 0);
     sem_init(&turn, 0, 0);
     for (int i = 0; i < 2; i++) {
         sem_init(&in_driver[i], 0, 0);
         sem_init(&let_driver[i], 0, 0);
     }
-    return cmocka_run_group_tests_name("settle", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
 }

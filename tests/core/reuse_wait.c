@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that nothing but thrift speaks against more */
+enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that only the soft limit speaks against more */
 
 /* What stream a freed is behind work that is not done; stream b wants as much. */
 static void start_far(fixture *f, const char *reuse_wait)
@@ -14,7 +14,7 @@ static void start_far(fixture *f, const char *reuse_wait)
     *f = (fixture){.sim = strncmp(device(), "sim", 3) == 0};
     weir_runtime_options options = {.struct_size = sizeof options, .budget = ROOM, .resource = "mapped"};
     ok(weir_option_set("reuse_wait", reuse_wait));
-    ok(weir_option_set("thread_cache", "0")); /* what a thread parks is in use */
+    ok(weir_option_set("thread_cache", "0")); /* thread-cached blocks count as in use */
     if (f->sim)
         wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = ROOM});
     ok(weir_runtime_create(device(), &options, &f->runtime));
@@ -172,7 +172,7 @@ static void no_waiting_in_a_capture_or_against_the_option(void **state)
 
 /* A stream that is held up for good costs a share of the time, and requests are served: each of these needs what it has, too. All
  * together may wait for what is saved up and their share of the time that went by, however long that is. */
-static void patience_ends(void **state)
+static void waiting_is_limited_to_a_share_of_the_time(void **state)
 {
     (void)state;
     enum { TIMES = 14, EACH = 10000000, SAVED = 100000000 }; /* nanoseconds */
@@ -221,7 +221,7 @@ int main(void)
         cmocka_unit_test(who_must_not_wait_gets_more),
         cmocka_unit_test(a_wait_that_was_not_enough),
         cmocka_unit_test(no_waiting_in_a_capture_or_against_the_option),
-        cmocka_unit_test(patience_ends),
+        cmocka_unit_test(waiting_is_limited_to_a_share_of_the_time),
         cmocka_unit_test(one_stream_waits_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
