@@ -286,7 +286,8 @@ static void wait_for_requests(wi_cuda_redirect *r)
         wi_cuda_yield(i);
 }
 
-/* The place is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all calls do. */
+/* The place is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
+ * calls do. */
 static void retire(wi_cuda_redirect *r, bool undone)
 {
     static uint64_t times;

@@ -10,18 +10,19 @@
  *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams
  *   cudaStreamBeginCapture, …EndCapture     go on to CUDA; weir learns when a stream is captured
  *   cudaGetLastError, cudaPeekAtLastError   know refusals as the runtime's own errors
- *   cuDeviceGetAttribute                    answers 0 for virtual-memory management, as a module that finds it takes memory
- *                                           past cudaMalloc
+ *   cuDeviceGetAttribute                    answers 0 for virtual-memory management, as a module that finds it takes
+ *                                           memory past cudaMalloc
  *
- * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device of
- * which there is no client everything goes on to CUDA, and so does what the module had before.
+ * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device
+ * of which there is no client everything goes on to CUDA, and so does what the module had before.
  *
- * A free returns without waiting. The memory is pending until the work that is on the module's streams now is done: on
- * all that it has created since the redirect began, and on the legacy default stream. Streams of another device are
- * waited for in the call, as no event of theirs can be had for the block; so are all where the resource tracks no uses.
- * While one of the streams is captured nothing can be ordered behind it: what is freed then stays the client's until the
- * capture has ended. Work on the per-thread default stream, and on streams that the module did not create itself, has to
- * be done before it frees what that uses; modules that were built for per-thread default streams are refused.
+ * A free returns without waiting. The memory is pending until the work that is on the module's streams now is done:
+ * on all that it has created since the redirect began, and on the legacy default stream. Streams of another device
+ * are waited for in the call, as no event of theirs can be had for the block; so are all where the resource tracks no
+ * uses. While one of the streams is captured nothing can be ordered behind it: what is freed then stays the client's
+ * until the capture has ended. Work on the per-thread default stream, and on streams that the module did not create
+ * itself, has to be done before it frees what that uses; modules that were built for per-thread default streams are
+ * refused.
  *
  * Any thread, where nothing else is said. */
 #ifndef WI_CUDA_REDIRECT_H
@@ -43,8 +44,8 @@ typedef struct wi_cuda_redirect_options {
 } wi_cuda_redirect_options;
 
 /* Begins it, at best right after the module was opened (with RTLD_NOW): streams and memory that it had before are not
- * known. Errors: those of wi_interpose_open, which requires cudaMalloc and cudaFree; WEIR_ERR_INVALID for clients that are
- * none, not on cuda, or two for one device; WEIR_ERR_BUSY when there are WI_CUDA_REDIRECTS already;
+ * known. Errors: those of wi_interpose_open, which requires cudaMalloc and cudaFree; WEIR_ERR_INVALID for clients
+ * that are none, not on cuda, or two for one device; WEIR_ERR_BUSY when there are WI_CUDA_REDIRECTS already;
  * WEIR_ERR_UNSUPPORTED for per-thread default streams. Nothing has changed then. */
 weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_cuda_redirect **out);
 

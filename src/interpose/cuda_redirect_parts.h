@@ -1,6 +1,6 @@
 /* The parts of a redirect: what it is made of and its functions for the module (cuda_redirect.c), memory
- * (cuda_redirect_memory.c), streams and captures (cuda_redirect_streams.c). CUDA's types and numbers are declared here as
- * its headers have them (driver_types.h, CUDA 12 and 13), so that nothing of CUDA is needed to build. */
+ * (cuda_redirect_memory.c), streams and captures (cuda_redirect_streams.c). CUDA's types and numbers are declared
+ * here as its headers have them (driver_types.h, CUDA 12 and 13), so that nothing of CUDA is needed to build. */
 #ifndef WI_CUDA_REDIRECT_PARTS_H
 #define WI_CUDA_REDIRECT_PARTS_H
 
@@ -85,8 +85,8 @@ typedef struct wi_cuda_stream_entry {
     weir_stream id;
 } wi_cuda_stream_entry;
 
-/* ENDING: requests go on to CUDA already, frees are still taken. ENDED: everything goes on to CUDA, as a thread may come
- * late. LEFT: the same for good, as the module still calls these functions. */
+/* ENDING: requests go on to CUDA already, frees are still taken. ENDED: everything goes on to CUDA, as a thread may
+ * come late. LEFT: the same for good, as the module still calls these functions. */
 typedef enum wi_cuda_state {
     WI_CUDA_FREE,
     WI_CUDA_STARTING,

@@ -321,8 +321,8 @@ int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph)
 
 /* Destroying ------------------------------------------------------------------------------------------------------- */
 
-/* From now on frees wait for the stream to be gone. False: it is not known. One that the end of the redirect gives up at
- * the moment is waited for, as CUDA is still asked about it. */
+/* From now on frees wait for the stream to be gone. False: it is not known. One that the end of the redirect gives up
+ * at the moment is waited for, as CUDA is still asked about it. */
 static bool begin_leaving(wi_cuda_redirect *r, const void *native, weir_stream *id)
 {
     for (int i = 0;; i++) {
@@ -349,8 +349,8 @@ static void end_leaving(wi_cuda_redirect *r, const void *native)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* weir waits for its work before it is gone, so that no free has to be put behind it any more. CUDA may give its address
- * to the next stream at once. */
+/* weir waits for its work before it is gone, so that no free has to be put behind it any more. CUDA may give its
+ * address to the next stream at once. */
 int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
 {
     weir_stream id;

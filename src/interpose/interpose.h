@@ -1,19 +1,20 @@
-/* Replacing functions that ONE loaded module imports, by its import slots: what the module calls goes elsewhere, other
- * modules' calls of the same functions do not, and code is never written.
+/* Replacing functions that ONE loaded module imports, by its import slots: what the module calls goes elsewhere,
+ * other modules' calls of the same functions do not, and code is never written.
  *
- * Four steps: open finds the slots and changes nothing, apply writes them, undo writes back what was there, close ends
- * it. From open to close the module stays loaded, whoever else closes it.
+ * Four steps: open finds the slots and changes nothing, apply writes them, undo writes back what was there, close
+ * ends it. From open to close the module stays loaded, whoever else closes it.
  *
- * It is refused, and nothing has changed then, what cannot be done surely: WEIR_ERR_NOT_FOUND for a module that is not
- * loaded, and for a function that is required and not imported (CUDA's runtime may be linked into the module);
+ * What cannot be done safely is refused, and nothing has changed then: WEIR_ERR_NOT_FOUND for a module that is
+ * not loaded, and for a function that is required and not imported (CUDA's runtime may be linked into the module);
  * WEIR_ERR_UNSUPPORTED for a module of another machine, with text relocations or packed ones, for a function that the
  * module defines itself, an IFUNC, an address with an addend or one that goes into code, and for a slot that the
  * dynamic linker has not written yet: a thread that calls through it would write it after us; WEIR_ERR_CORRUPT for
  * tables that contradict themselves.
  *
- * A slot is one word and written atomically, so that threads may call meanwhile: each call goes to the one or the other
- * function. Slots are written in the order of the replacements, and undone in the other: of functions that belong
- * together, the one that can deal with the work of both others comes first (a free before its allocation). What undo cannot wait for: a thread that has read a slot may still be on its way into a replacement, which
+ * A slot is one word and written atomically, so that threads may call meanwhile: each call goes to the one or the
+ * other function. Slots are written in the order of the replacements, and undone in the other: of functions that
+ * belong together, the one that can deal with whatever the module has comes first (a free before its allocation).
+ * What undo cannot wait for: a thread that has read a slot may still be on its way into a replacement, which
  * therefore has to stay, and to work, ever after. Out of reach are addresses that the module has already copied
  * elsewhere at run time, and those that it gets from dlsym. Versions do not choose: a slot is found by the symbol's
  * name, and its version is told.
@@ -52,13 +53,13 @@ bool wi_interpose_imports(const wi_interpose *it, const char *name);
 /* The function of that name which the module gets or would get by itself; NULL: none. Not what it was replaced by. */
 void (*wi_interpose_symbol(const wi_interpose *it, const char *name))(void);
 
-/* Writes all slots, or none: WEIR_ERR_CONFLICT when one holds something else than when it was opened, naming whose it is;
- * WEIR_ERR_SYSTEM when its page cannot be written; WEIR_ERR_BUSY when it is applied already. */
+/* Writes all slots, or none: WEIR_ERR_CONFLICT when one holds something else than when it was opened, naming whose it
+ * is; WEIR_ERR_SYSTEM when its page cannot be written; WEIR_ERR_BUSY when it is applied already. */
 weir_status wi_interpose_apply(wi_interpose *it);
 
-/* Writes back what the slots held, all or none: WEIR_ERR_CONFLICT when one does not hold the replacement any more, naming
- * what it does: somebody has put a function of his own in its place, which may call ours. Then all stay as they are.
- * WEIR_OK when it is not applied. */
+/* Writes back what the slots held, all or none: WEIR_ERR_CONFLICT when one does not hold the replacement any more,
+ * naming what it does: somebody has put a function of his own in its place, which may call ours. Then all stay as
+ * they are. WEIR_OK when it is not applied. */
 weir_status wi_interpose_undo(wi_interpose *it);
 
 /* Whether undo could write all slots: WEIR_OK, or its WEIR_ERR_CONFLICT. */
@@ -67,8 +68,8 @@ weir_status wi_interpose_check(wi_interpose *it);
 /* How many slots hold their replacement now. */
 size_t wi_interpose_in_place(const wi_interpose *it);
 
-/* The end. WEIR_ERR_BUSY while it is applied. The module may be unloaded then, whose destructors run in the call. NULL is
- * nothing. */
+/* The end. WEIR_ERR_BUSY while it is applied. The module may be unloaded then, whose destructors run in the call.
+ * NULL is nothing. */
 weir_status wi_interpose_close(wi_interpose *it);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors, and the order in which
- * what it frees may serve again. */
+/* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors, and the order
+ * in which what it frees may serve again. */
 #include "interpose/cuda_rig.h"
 #include "interpose/cuda_redirect_parts.h"
 
@@ -681,7 +681,8 @@ static void each_device_has_its_client(void **state)
     end(&f);
 }
 
-/* Another device's streams may be at work with a block: no event of theirs can be had for it, so they are waited for. */
+/* Another device's streams may be at work with a block: no event of theirs can be had for it, so they are waited
+ * for. */
 static void a_free_waits_for_the_streams_of_another_device(void **state)
 {
     gate g = GATE;

@@ -1,5 +1,5 @@
-/* Each allocation of the host's and each call of the driver fails in turn: the module gets an error of CUDA's and goes on,
- * the books stay exact, nothing leaks. */
+/* Each allocation of the host's and each call of the driver fails in turn: the module gets an error of CUDA's and
+ * goes on, the books stay exact, nothing leaks. */
 #include "interpose/cuda_rig.h"
 
 #include <stdatomic.h>

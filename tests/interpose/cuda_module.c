@@ -1,5 +1,5 @@
-/* A module as libggml-cuda.so is one: it imports CUDA's functions and calls them. The test finds each of its own under the
- * name of CUDA's with module_ before it. */
+/* A module as libggml-cuda.so is one: it imports CUDA's functions and calls them. The test finds each of its own
+ * under the name of CUDA's with module_ before it. */
 #include <stddef.h>
 
 #define API __attribute__((visibility("default")))

@@ -1,4 +1,5 @@
-/* A module over the stubs of CUDA, a runtime of weir's on the stub's device with a host's of its own, and a redirect. */
+/* A module over the stubs of CUDA, a runtime of weir's on the stub's device with a host's of its own, and a
+ * redirect. */
 #ifndef TESTS_INTERPOSE_CUDA_RIG_H
 #define TESTS_INTERPOSE_CUDA_RIG_H
 

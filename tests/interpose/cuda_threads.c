@@ -1,5 +1,5 @@
-/* Threads of a module at work while its calls are redirected and given back, and with each other: what each asked for goes
- * back to whom it came from, and nothing is left. */
+/* Threads of a module at work while its calls are redirected and given back, and with each other: what each asked for
+ * goes back to whom it came from, and nothing is left. */
 #include "interpose/cuda_rig.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* The decoding of a module, on images that are made here: each relocation of both machines, forms that real linkers make
- * of few modules, and what must be refused. Nothing here runs, so that a module of any machine will do. */
+/* The decoding of a module, on images that are made here: each relocation of both machines, forms that real linkers
+ * make of few modules, and what must be refused. Nothing here runs, so that a module of any machine will do. */
 #include "core/core.h"
 #include "interpose/elf_imports.h"
 

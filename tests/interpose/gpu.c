@@ -1,6 +1,6 @@
-/* A redirected module on whatever CUDA is there: an NVIDIA GPU with its own libraries, or the stub. What a test on the stub
- * cannot see: that CUDA accepts the order of things around real streams, captures and graphs, and that no block is given
- * out again while work on it goes on.
+/* A redirected module on whatever CUDA is there: an NVIDIA GPU with its own libraries, or the stub. What a test on
+ * the stub cannot see: that CUDA accepts the order of things around real streams, captures and graphs, and that no
+ * block is given out again while work on it goes on.
  *
  *   test-interpose-gpu [ROUNDS]     with LD_LIBRARY_PATH to libcudart.so.13; says what it has seen */
 #include "interpose/cuda_redirect.h"

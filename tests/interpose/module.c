@@ -1,5 +1,5 @@
-/* A module that reaches what it imports in each way: calls (through the PLT, or without one), by its address, and by tables
- * that were initialised with it. The tests build it several times over. What MODULE_… asks for spoils it. */
+/* A module that reaches what it imports in each way: calls (through the PLT, or without one), by its address, and by
+ * tables that were initialised with it. The tests build it several times over. What MODULE_… asks for spoils it. */
 #define API __attribute__((visibility("default")))
 
 #if defined(MODULE_DEFINES)
