@@ -44,10 +44,10 @@ static const wi_cuda_scope *scope_of(const wi_cuda_redirect *r)
     return scope;
 }
 
-static weir_client *client_on(weir_client *const *clients, size_t count, int device)
+static weir_client *client_of(weir_client *const *clients, size_t count, const weir_runtime *runtime)
 {
     for (size_t i = 0; i < count; i++)
-        if (weir_runtime_ordinal(weir_client_runtime(clients[i])) == device)
+        if (weir_client_runtime(clients[i]) == runtime)
             return clients[i];
     return NULL;
 }
@@ -57,7 +57,7 @@ bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir
     if (device < 0 || !r->clients[device])
         return false;
     const wi_cuda_scope *scope = scope_of(r);
-    weir_client *own = scope ? client_on(scope->clients, scope->client_count, device) : NULL;
+    weir_client *own = scope ? client_of(scope->clients, scope->client_count, r->runtimes[device]) : NULL;
     *client = own ? own : r->clients[device];
     request->memory_class = scope ? scope->memory_class : (weir_class)atomic_load(&r->memory_class);
     request->tag = scope ? scope->tag : NULL;
@@ -169,12 +169,16 @@ static weir_status set_clients(wi_cuda_redirect *r, const wi_cuda_redirect_optio
         weir_runtime *runtime = o->clients[i] ? weir_client_runtime(o->clients[i]) : NULL;
         if (!runtime)
             return invalid("a client is NULL");
-        if (strncmp(weir_runtime_device(runtime), "cuda", 4) != 0)
+        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+        weir_status status = weir_runtime_info(runtime, &its);
+        if (status != WEIR_OK)
+            return status;
+        if (strncmp(its.device, "cuda", 4) != 0)
             return invalid("a client's device is not of CUDA");
-        int device = weir_runtime_ordinal(runtime);
-        if (device >= WI_CUDA_DEVICES || r->clients[device])
+        if (its.ordinal >= WI_CUDA_DEVICES || r->clients[its.ordinal])
             return invalid("there are two clients for one device");
-        r->clients[device] = o->clients[i];
+        r->clients[its.ordinal] = o->clients[i];
+        r->runtimes[its.ordinal] = runtime;
     }
     return WEIR_OK;
 }
@@ -242,6 +246,7 @@ static void reset(wi_cuda_redirect *r)
 {
     r->interpose = NULL;
     memset(r->clients, 0, sizeof r->clients);
+    memset(r->runtimes, 0, sizeof r->runtimes);
     atomic_store(&r->allocations, 0);
     atomic_store(&r->frees, 0);
     atomic_store(&r->refused, 0);
@@ -382,12 +387,16 @@ weir_status wi_cuda_scope_enter(wi_cuda_redirect *r, wi_cuda_scope *scope)
     if (!r || !scope || (unsigned)scope->memory_class >= WEIR_CLASS_COUNT)
         return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: NULL, or a class that is none");
     for (size_t i = 0; i < scope->client_count; i++) {
-        weir_runtime *runtime = weir_client_runtime(scope->clients[i]);
-        int device = weir_runtime_ordinal(runtime);
-        const weir_client *own = device < WI_CUDA_DEVICES ? r->clients[device] : NULL;
-        if (!own || weir_client_runtime(own) != runtime)
-            return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: %s is not of a runtime that %s is redirected to",
-                             weir_client_name(scope->clients[i]), wi_interpose_module(r->interpose));
+        const weir_runtime *runtime = weir_client_runtime(scope->clients[i]);
+        int device = 0;
+        while (device < WI_CUDA_DEVICES && (!runtime || r->runtimes[device] != runtime))
+            device++;
+        if (device < WI_CUDA_DEVICES)
+            continue;
+        weir_client_stats its = WEIR_INIT(weir_client_stats);
+        (void)!weir_client_info(scope->clients[i], &its);
+        return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: %s is not of a runtime that %s is redirected to",
+                         its.name, wi_interpose_module(r->interpose));
     }
     scope->redirect = r;
     scope->outer = innermost;

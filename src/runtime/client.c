@@ -233,7 +233,7 @@ const char *wi_client_name(const weir_client *client)
     return client ? client->account.name : "";
 }
 
-weir_runtime *wi_client_runtime(const weir_client *client)
+weir_runtime *weir_client_runtime(const weir_client *client)
 {
     return client ? client->runtime : NULL;
 }
