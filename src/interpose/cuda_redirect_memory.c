@@ -9,13 +9,15 @@
 static int refuse(wi_cuda_redirect *r, weir_client *client, const weir_request *request)
 {
     wi_kept_detail why; /* the log's function may call weir */
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_fetch_add(&r->refused, 1);
     pthread_mutex_lock(&r->lock);
     snprintf(r->refusal, sizeof r->refusal, "%s", why.text);
     pthread_mutex_unlock(&r->lock);
     weir_log(WEIR_LOG_WARNING, "%s asked %s for %zu bytes of %s memory: %s", wi_interpose_module(r->interpose),
-             weir_runtime_device(weir_client_runtime(client)), request->bytes, weir_kind_name(request->kind), why.text);
+             weir_runtime_info(weir_client_runtime(client), &its) == WEIR_OK ? its.device : "a device", request->bytes,
+             weir_name_of(WEIR_NAMES_KIND, (int)request->kind), why.text);
     return wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
 }
 
@@ -338,7 +340,7 @@ static weir_status measure(const wi_cuda_redirect *r, const weir_client *client,
     uint64_t limit;
     weir_status status = look(runtime, &stats, &clients, &count);
     if (status == WEIR_OK) {
-        uint64_t left = left_of(weir_runtime_budget(runtime), clients, count, client, &limit);
+        uint64_t left = left_of(stats.budget, clients, count, client, &limit);
         if (wi_real(r, cudaMemGetInfo)(&device_free, &device_total) == CUDA_OK)
             left = wi_min(left, device_free + stats.cached + stats.spare);
         *available = (size_t)left;

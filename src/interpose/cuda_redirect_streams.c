@@ -94,8 +94,9 @@ static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
 static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cuda_block *block)
 {
     weir_runtime *runtime = weir_client_runtime(block->client);
-    weir_status status =
-        stream->runtime == runtime ? weir_use_record(runtime, block->pointer, stream->id) : WEIR_ERR_STREAM_MISUSE;
+    weir_status status = stream->runtime == runtime
+                             ? weir_use_record(runtime, (weir_block){.pointer = block->pointer}, stream->id)
+                             : WEIR_ERR_STREAM_MISUSE;
     return status == WEIR_ERR_STREAM_MISUSE ? weir_stream_synchronize(stream->id) : status;
 }
 
@@ -288,7 +289,7 @@ static bool mark(wi_cuda_redirect *r, const void *native, bool captured, weir_st
 static void end_capture(wi_cuda_redirect *r, const void *native)
 {
     weir_stream id;
-    if (mark(r, native, false, &id) && weir_capture_end(id) != WEIR_OK)
+    if (mark(r, native, false, &id) && weir_capture_end(id, NULL) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "the end of a capture: %s", weir_detail());
 }
 
@@ -299,7 +300,7 @@ int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode)
     bool marked = mark(r, stream, true, &id);
     if (marked)
         wait_until_nobody_holds(r, stream);
-    if (marked && weir_capture_begin(id) != WEIR_OK) {
+    if (marked && weir_capture_begin(id, NULL) != WEIR_OK) {
         (void)mark(r, stream, false, &id);
         marked = false; /* CUDA says what is wrong */
     }

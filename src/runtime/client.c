@@ -238,6 +238,11 @@ weir_runtime *wi_client_runtime(const weir_client *client)
     return client ? client->runtime : NULL;
 }
 
+weir_runtime *weir_client_runtime(const weir_client *client)
+{
+    return wi_client_runtime(client);
+}
+
 weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const char *method)
 {
     weir_status status = wi_client_check_giving(client, "weir_client_note_outside");

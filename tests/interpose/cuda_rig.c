@@ -127,8 +127,9 @@ weir_client_stats account(weir_client *client)
 uint64_t pinned_of(const fixture *f, const weir_client *client)
 {
     snapshot s = take_snapshot(f->host);
+    const weir_client_stats own = client_details((weir_client *)client);
     for (size_t i = 0; i < s.count; i++)
-        if (strcmp(s.clients[i].name, weir_client_name(client)) == 0)
+        if (strcmp(s.clients[i].name, own.name) == 0)
             return s.clients[i].live;
     return 0;
 }
