@@ -78,12 +78,12 @@ WEIR_API void weir_runtime_leave(weir_runtime *runtime);
  * promised or guaranteed: WEIR_ERR_OUT_OF_MEMORY with those numbers, and the old budget stays. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget);
 
-/* Makes frees final. At return, what was freed before the call and is known to have passed is free: no thread
- * keeps it in its cache, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may
- * be NULL) gets the bytes that were freed and are not final, 0 when there are none: so where all work before the
- * frees was waited for beforehand (weir_stream_synchronize) and nobody frees meanwhile. Bytes that were freed and
- * taken again on one stream may count each time. What the driver refuses to take back is tried again here, and is
- * among them; what graphs hold (weir/stream.h) is not.
+/* Makes frees final. At return, what was freed before the call and is known to have passed is free: no thread keeps it
+ * in its cache, it is not pending, not in a guard's quarantine, and no more in the order of a stream. `left` (may be
+ * NULL) gets the bytes that were freed and are not final, 0 when there are none: so where all work before the frees was
+ * waited for beforehand (weir_stream_synchronize) and nobody frees meanwhile. Bytes that were freed and taken again on
+ * one stream may count each time. What the driver refuses to take back is tried again here, and is among them; what
+ * graphs hold (weir/stream.h) is not.
  *
  * It waits for no work on any stream, and for no free that is made after it has begun; it does wait for threads that
  * at its start are making such frees final themselves, and for what the driver's own calls wait for (cuMemFree: the
