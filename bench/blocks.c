@@ -14,7 +14,7 @@ enum { BLOCKS = 1000000, LAPS = 200000, ROUNDS = 7, SHORT_ROUNDS = 100, NAIVE_LA
 static void must(weir_status status)
 {
     if (status != WEIR_OK) {
-        fprintf(stderr, "blocks: %s: %s\n", weir_status_name(status), weir_detail());
+        fprintf(stderr, "blocks: %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
         exit(1);
     }
 }
@@ -116,11 +116,11 @@ static void singles(weir_block_pool_member *m, uint32_t depth, uint32_t *held)
         for (uint32_t lap = 0; lap < laps; lap++) {
             uint64_t a = now();
             for (uint32_t i = 0; i < depth; i++)
-                if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, &held[i]) != WEIR_OK)
+                if (weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &held[i]) != WEIR_OK)
                     must(WEIR_ERR_INVALID);
             uint64_t b = now();
             for (uint32_t i = depth; i-- > 0;)
-                if (weir_block_pool_free(m, held[i], 1, WEIR_STREAM_HOST) != WEIR_OK)
+                if (weir_block_pool_free(m, &(uint32_t){held[i]}, NULL, 1, 0, WEIR_STREAM_HOST) != WEIR_OK)
                     must(WEIR_ERR_INVALID);
             uint64_t c = now();
             taking += b - a - clock_cost;
@@ -140,8 +140,8 @@ static void one_by_one(weir_block_pool_member *m)
         uint32_t index, laps = 100000;
         uint64_t start = now();
         for (uint32_t i = 0; i < laps; i++)
-            if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
-                weir_block_pool_free(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
+            if (weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index) != WEIR_OK ||
+                weir_block_pool_free(m, &(uint32_t){index}, NULL, 1, 0, WEIR_STREAM_HOST) != WEIR_OK)
                 must(WEIR_ERR_INVALID);
         double each = (double)(now() - start) / (2.0 * laps);
         best = each < best ? each : best;
@@ -154,18 +154,18 @@ static void at_random(weir_block_pool_member *m)
     enum { DEPTH = 500000 };
     static uint32_t held[DEPTH];
     for (uint32_t i = 0; i < DEPTH; i++)
-        must(weir_block_pool_alloc(m, WEIR_STREAM_HOST, &held[i]));
+        must(weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &held[i]));
     uint64_t start = now();
     for (int i = 0; i < 2000000; i++) {
         uint32_t *at = &held[random_number() % DEPTH];
-        if (weir_block_pool_free(m, *at, 1, WEIR_STREAM_HOST) != WEIR_OK ||
-            weir_block_pool_alloc(m, WEIR_STREAM_HOST, at) != WEIR_OK)
+        if (weir_block_pool_free(m, &(uint32_t){*at}, NULL, 1, 0, WEIR_STREAM_HOST) != WEIR_OK ||
+            weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, at) != WEIR_OK)
             must(WEIR_ERR_INVALID);
     }
     double each = (double)(now() - start) / 4e6;
     printf("| any one of %d given, one taken | %.1f | %.1f |\n", DEPTH, each, each);
     for (uint32_t i = 0; i < DEPTH; i++)
-        must(weir_block_pool_free(m, held[i], 1, WEIR_STREAM_HOST));
+        must(weir_block_pool_free(m, &(uint32_t){held[i]}, NULL, 1, 0, WEIR_STREAM_HOST));
 }
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static void at_random(weir_block_pool_member *m)
 static void make_comb(weir_block_pool_member *m, uint32_t gap, uint8_t *held)
 {
     uint32_t first, at = 0;
-    must(weir_block_pool_alloc_run(m, BLOCKS, WEIR_STREAM_HOST, &first));
+    must(weir_block_pool_alloc(m, BLOCKS, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &first));
     memset(held, 1, BLOCKS);
     for (uint32_t i = 1; at < BLOCKS; i++) {
         uint32_t tooth = 1 + (uint32_t)(random_number() % gap), hole = 1 + (uint32_t)(random_number() % gap);
@@ -184,7 +184,7 @@ static void make_comb(weir_block_pool_member *m, uint32_t gap, uint8_t *held)
         at += tooth;
         if (at + hole > BLOCKS)
             break;
-        must(weir_block_pool_free(m, at, hole, WEIR_STREAM_HOST));
+        must(weir_block_pool_free(m, &(uint32_t){at}, NULL, hole, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST));
         memset(held + at, 0, hole);
         at += hole;
     }
@@ -196,7 +196,7 @@ static void clear_comb(weir_block_pool_member *m, const uint8_t *held)
         for (end = i + 1; end < BLOCKS && held[end] == held[i];)
             end++;
         if (held[i])
-            must(weir_block_pool_free(m, i, end - i, WEIR_STREAM_HOST));
+            must(weir_block_pool_free(m, &(uint32_t){i}, NULL, end - i, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST));
     }
 }
 
@@ -249,11 +249,12 @@ static uint32_t come_and_go(weir_block_pool_member *m, run *kept, uint32_t *sing
     for (int i = 0; i < LAPS; i++) {
         run *at = &kept[random_number() % live];
         uint64_t start = now();
-        if (at->count && weir_block_pool_free(m, at->first, at->count, WEIR_STREAM_HOST) == WEIR_OK)
+        if (at->count && weir_block_pool_free(m, &(uint32_t){at->first}, NULL, at->count, WEIR_BLOCK_POOL_RUN,
+                                              WEIR_STREAM_HOST) == WEIR_OK)
             add(give, start, now());
         at->count = 1 + (uint32_t)(random_number() % LONGEST);
         start = now();
-        weir_status status = weir_block_pool_alloc_run(m, at->count, WEIR_STREAM_HOST, &at->first);
+        weir_status status = weir_block_pool_alloc(m, at->count, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &at->first);
         if (status == WEIR_OK)
             add(take, start, now());
         else
@@ -261,8 +262,8 @@ static uint32_t come_and_go(weir_block_pool_member *m, run *kept, uint32_t *sing
         for (int k = 0; mixed && k < 4; k++) {
             uint32_t *one = &single[random_number() % live];
             if (*one != WEIR_BLOCK_POOL_NONE)
-                must(weir_block_pool_free(m, *one, 1, WEIR_STREAM_HOST));
-            if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, one) != WEIR_OK)
+                must(weir_block_pool_free(m, &(uint32_t){*one}, NULL, 1, 0, WEIR_STREAM_HOST));
+            if (weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, one) != WEIR_OK)
                 *one = WEIR_BLOCK_POOL_NONE;
         }
     }
@@ -289,9 +290,10 @@ static void runs(weir_block_pool *pool, weir_block_pool_member *m, uint32_t live
     naive(pool, name);
     for (uint32_t i = 0; i < live; i++) {
         if (kept[i].count)
-            must(weir_block_pool_free(m, kept[i].first, kept[i].count, WEIR_STREAM_HOST));
+            must(weir_block_pool_free(m, &(uint32_t){kept[i].first}, NULL, kept[i].count, WEIR_BLOCK_POOL_RUN,
+                                      WEIR_STREAM_HOST));
         if (single[i] != WEIR_BLOCK_POOL_NONE)
-            must(weir_block_pool_free(m, single[i], 1, WEIR_STREAM_HOST));
+            must(weir_block_pool_free(m, &(uint32_t){single[i]}, NULL, 1, 0, WEIR_STREAM_HOST));
     }
     free(kept);
     free(single);
@@ -304,8 +306,8 @@ static void *hammer(void *user)
     weir_block_pool_member *m = user;
     uint32_t index;
     for (int i = 0; i < 500000; i++)
-        if (weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index) != WEIR_OK ||
-            weir_block_pool_free(m, index, 1, WEIR_STREAM_HOST) != WEIR_OK)
+        if (weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index) != WEIR_OK ||
+            weir_block_pool_free(m, &(uint32_t){index}, NULL, 1, 0, WEIR_STREAM_HOST) != WEIR_OK)
             must(WEIR_ERR_INVALID);
     return NULL;
 }

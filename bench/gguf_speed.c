@@ -26,7 +26,7 @@ static void need(weir_status status)
 {
     if (status == WEIR_OK)
         return;
-    fprintf(stderr, "%s: %s\n", weir_status_name(status), weir_detail());
+    fprintf(stderr, "%s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
     exit(1);
 }
 

@@ -54,8 +54,8 @@ static double move_pages(char *p, size_t handle)
     size_t count = MOVED / handle;
     double start = now();
     for (size_t i = 0; i < count; i++) {
-        void *parked = must(mremap(p + i * handle, handle, handle, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */));
-        must(mremap(parked, handle, handle, MREMAP_MAYMOVE | MREMAP_FIXED, p + i * handle));
+        void *moved = must(mremap(p + i * handle, handle, handle, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */));
+        must(mremap(moved, handle, handle, MREMAP_MAYMOVE | MREMAP_FIXED, p + i * handle));
     }
     return (now() - start) / (double)count;
 }

@@ -129,7 +129,10 @@ static size_t read_settings(int argc, char **argv, weir_setting *settings)
 static weir_engine_model *load(const weir_engine *engine, const char *path, weir_client *client,
                                const weir_setting *settings, size_t count)
 {
-    weir_engine_place place = {weir_client_runtime(client), client};
+    weir_client_stats account = WEIR_INIT(weir_client_stats);
+    if (weir_client_info(client, &account) != WEIR_OK)
+        return NULL;
+    weir_engine_place place = {account.runtime, client};
     weir_engine_load request = {.struct_size = sizeof request,
                                 .path = path,
                                 .places = &place,
@@ -146,7 +149,7 @@ int main(int argc, char **argv)
     static const int64_t shapes[][2] = {{1, 32}, {1, 128}, {8, 32}, {8, 128}};
     char path[512];
     weir_option home = WEIR_INIT(weir_option);
-    must(weir_option_get("home", &home));
+    must(weir_option_info("home", 0, &home));
     snprintf(path, sizeof path, "%s/models/minilm.onnx", home.value);
     const char *file = argc > 1 && !strchr(argv[1], '=') ? argv[1] : path;
     size_t repeats = argc > 2 && !strchr(argv[2], '=') ? strtoul(argv[2], NULL, 10) : 60;

@@ -53,10 +53,17 @@ static weir_client *client_of(int device)
     return known.clients[device];
 }
 
+/* NULL: the client is none, of which the calls that get it say so. */
+static weir_runtime *runtime_of(weir_client *client)
+{
+    weir_client_stats account = WEIR_INIT(weir_client_stats);
+    return weir_client_info(client, &account) == WEIR_OK ? account.runtime : NULL;
+}
+
 /* PyTorch's own stream is NULL unless the program has chosen another: CUDA's legacy stream. */
 static weir_status register_stream(weir_client *client, cuda_stream native, weir_stream *out)
 {
-    weir_runtime *runtime = weir_client_runtime(client);
+    weir_runtime *runtime = runtime_of(client);
     return native ? weir_stream_register(runtime, native, out)
                   : weir_stream_default(runtime, WEIR_DEFAULT_STREAM_LEGACY, out);
 }
@@ -141,8 +148,8 @@ const char *torch_seam_statistics(int device)
     pthread_mutex_unlock(&known.lock);
     if (!client)
         return NULL;
-    if (weir_snapshot(weir_client_runtime(client), &now, NULL, 0, NULL) != WEIR_OK ||
-        weir_memory_stats_info(weir_client_runtime(client), &memory) != WEIR_OK) {
+    weir_runtime *runtime = runtime_of(client);
+    if (weir_snapshot(runtime, &now, NULL, 0, NULL) != WEIR_OK || weir_memory_stats_info(runtime, &memory) != WEIR_OK) {
         report("statistics");
         return NULL;
     }

@@ -66,7 +66,7 @@ static weir_status add_constant(encoder *e, uint32_t id)
         status = weir_parameters_add(e->weights, name, onnx_type_to_weir(value->type), value->elements, from,
                                      WEIR_STREAM_HOST, &index);
     if (status == WEIR_OK)
-        status = weir_parameters_get(e->weights, index, &parameter);
+        status = weir_parameter_info(e->weights, NULL, index, &parameter);
     e->at[id] = parameter.pointer;
     free(numbers);
     return status;

@@ -7,16 +7,17 @@
 
 #include <string.h>
 
-static bool work(OrtEnv *env, weir_client *client, const char *path, weir_stream stream)
+static bool work(weir_runtime *runtime, const char *device, OrtEnv *env, weir_client *client, const char *path,
+                 weir_stream stream)
 {
     if (!share(env, client, stream))
         return false;
     OrtSession *session = open_session(env, path, stream);
     bool good = session && run(session, "the session");
-    print_clients(weir_client_runtime(client));
+    print_clients(runtime);
     if (session) /* before the client goes: its weights and outputs are there */
         ort->ReleaseSession(session);
-    if (weir_onnxruntime_unregister(env, weir_runtime_device(weir_client_runtime(client))) != WEIR_OK) {
+    if (weir_onnxruntime_unregister(env, device) != WEIR_OK) {
         fprintf(stderr, "%s\n", weir_detail());
         good = false;
     }
@@ -27,9 +28,11 @@ static bool work_on(weir_runtime *runtime, OrtEnv *env, const char *path)
 {
     weir_client *client = make_client(runtime, "session");
     weir_stream stream = WEIR_STREAM_HOST;
-    bool cuda = strcmp(weir_runtime_device(runtime), "host") != 0;
-    bool good = client && (!cuda || weir_stream_acquire(runtime, &stream) == WEIR_OK);
-    good = good && work(env, client, path, stream);
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    bool good = client && weir_runtime_info(runtime, &its) == WEIR_OK;
+    bool cuda = good && strcmp(its.device, "host") != 0;
+    good = good && (!cuda || weir_stream_acquire(runtime, &stream) == WEIR_OK);
+    good = good && work(runtime, its.device, env, client, path, stream);
     if (stream.id)
         good = weir_stream_release(stream) == WEIR_OK && good;
     return client && weir_client_destroy(client) == WEIR_OK && good;

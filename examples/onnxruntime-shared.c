@@ -28,12 +28,12 @@ static void *run_often(void *user)
     return NULL;
 }
 
-/* The other engine finds the budget by the registered client. */
-static weir_model *load_beside(const char *path)
+/* The other engine takes from the same budget. */
+static weir_model *load_beside(weir_runtime *runtime, const char *path)
 {
     weir_model_options options = WEIR_INIT(weir_model_options);
     weir_model *model = NULL;
-    options.runtime = weir_client_runtime(weir_onnxruntime_client(NULL, "host"));
+    options.runtime = runtime;
     if (weir_model_create(path, &options, &model) != WEIR_OK)
         fprintf(stderr, "%s: %s\n", path, weir_detail());
     return model;
@@ -58,10 +58,10 @@ static bool ask(weir_model *model, char *sentence)
     return true;
 }
 
-static bool work(OrtEnv *env, char **paths)
+static bool work(weir_runtime *runtime, OrtEnv *env, char **paths)
 {
     task tasks[SESSIONS] = {{.name = "session 1"}, {.name = "session 2"}};
-    weir_model *model = load_beside(paths[1]);
+    weir_model *model = load_beside(runtime, paths[1]);
     bool good = model;
     int started = 0;
     for (; good && started < SESSIONS; started += good) {
@@ -73,7 +73,7 @@ static bool work(OrtEnv *env, char **paths)
         pthread_join(tasks[i].thread, NULL);
         good = good && tasks[i].good;
     }
-    print_clients(weir_client_runtime(weir_onnxruntime_client(NULL, "host")));
+    print_clients(runtime);
     for (int i = 0; i < SESSIONS; i++)
         if (tasks[i].session)
             ort->ReleaseSession(tasks[i].session);
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         weir_runtime_get("host", &options, &runtime) == WEIR_OK ? make_client(runtime, "sessions") : NULL;
     bool good = client && share(env, client, WEIR_STREAM_HOST);
     if (good) {
-        good = work(env, argv + 1);
+        good = work(runtime, env, argv + 1);
         good = weir_onnxruntime_unregister(env, "host") == WEIR_OK && good;
     }
     good = client && weir_client_destroy(client) == WEIR_OK && good;

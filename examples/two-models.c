@@ -40,7 +40,7 @@ static bool answer(task *it)
         return complain(it);
     for (size_t i = 0; i < outputs.count; i++)
         printf("%s: %s, %zu bytes of %s\n", it->path, outputs.tensors[i].name, outputs.tensors[i].bytes,
-               weir_type_name(outputs.tensors[i].type));
+               weir_name_of(WEIR_NAMES_TYPE, outputs.tensors[i].type));
     weir_model_release_outputs(it->model, &outputs);
     return true;
 }

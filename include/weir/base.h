@@ -1,12 +1,11 @@
-/* weir/base.h: what every other header needs: version, visibility, statuses, the log, options, versions, kinds of memory,
- * element types.
+/* weir/base.h: what every other header needs: version, visibility, statuses, the log, options, versions, kinds of
+ * memory, element types.
  *
- * All structures that callers fill or receive begin with a member `struct_size`. The caller sets it to sizeof the structure
- * as it was compiled. libweir reads and writes only that much, so programs built against an older header keep working. What
- * a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED, because an option is obeyed
- * or refused, never dropped. A struct_size that is not set, or that no header ever had, is WEIR_ERR_INVALID.
- * Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";`
- */
+ * All structures that callers fill or receive begin with a member `struct_size`. The caller sets it to sizeof the
+ * structure as it was compiled. libweir reads and writes only that much, so programs built against an older header keep
+ * working. What a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED,
+ * because an option is obeyed or refused, never dropped. A struct_size that is not set, or that no header ever had, is
+ * WEIR_ERR_INVALID. Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";` */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
 
@@ -53,7 +52,7 @@ WEIR_API const char *weir_version(void);
 
 /* How a call answers. Every function that can fail returns a weir_status; the reason in words is the
  * calling thread's detail text. Nothing in libweir prints or aborts, and a refused call has changed
- * nothing that anybody holds; memory that is nobody's may have gone back to the driver on the way. */
+ * nothing that anybody holds; free memory may have gone back to the driver on the way. */
 
 typedef enum weir_status {
     WEIR_OK = 0,
@@ -78,9 +77,6 @@ typedef enum weir_status {
     WEIR_ERR_CANCELLED = 19,     /* stopped on request */
     WEIR_STATUS_COUNT
 } weir_status;
-
-/* "WEIR_ERR_OUT_OF_MEMORY" and so on; "WEIR_?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_status_name(weir_status status);
 
 /* The detail of the calling thread's last failed call: one line naming the object, the sizes and the remedy; "" if none
  * has failed. Valid until this thread's next failing call. A successful call leaves it as it is. Any thread. */
@@ -137,22 +133,14 @@ typedef struct weir_option {
                                   A runtime does not start on a rejected budget: WEIR_ERR_INVALID */
 } weir_option;
 
-/* The option number `index`, from 0; WEIR_ERR_NOT_FOUND past the last. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_option_at(size_t index, weir_option *out);
-
-/* The option called `name`. WEIR_ERR_NOT_FOUND names the nearest one. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_option_get(const char *name, weir_option *out);
+/* The option called `name`; with NULL the one number `index`, from 0. WEIR_ERR_NOT_FOUND past the last, and for a name
+ * that is none, with the nearest one. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_option_info(const char *name, size_t index, weir_option *out);
 
 /* Gives an option a value from now on; NULL takes the given value back. WEIR_ERR_INVALID says what values are taken,
- * and leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that runtime. */
+ * and leaves the old one. Options that a runtime read when it was made (budget, resource) do not change that
+ * runtime. */
 WEIR_API WEIR_NODISCARD weir_status weir_option_set(const char *name, const char *value);
-
-/* Reads a size: digits with an optional fraction, then a unit: none or B (bytes), k, KiB, m, MiB, g, GiB, t, TiB and
- * kB, MB, GB, TB, in any case. All of them are powers of 1024: memory comes in those, and "1gb" that means something
- * else than "1g" has never helped anyone. What a fraction leaves of a byte is dropped ("1.7GiB"). Fractions of bytes
- * ("1.5") or of less than one, a sign, an empty text, trailing text and more than 2^64-1 bytes are WEIR_ERR_INVALID.
- * Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_size_parse(const char *text, uint64_t *bytes);
 
 /* Writes "980 MiB", "1.5 GiB", "512 B" into `text` (24 bytes are enough, always terminated) and returns it. Exact where
  * one decimal is exact, otherwise rounded to one decimal. */
@@ -168,18 +156,6 @@ typedef struct weir_version_number {
     uint32_t count;
 } weir_version_number;
 
-/* Reads "12", "12.4", "v12.4.1", "535.129.03": one to four decimal numbers below 2^32 between points; leading zeros
- * count for nothing ("12.08" is 12.8). What follows behind the numbers is only taken if it begins with '-' or '+' and
- * is then left out. WEIR_ERR_INVALID otherwise, with *out unchanged. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_version_read(const char *text, weir_version_number *out);
-
-/* Less than 0, 0 or more than 0 as `a` is earlier than, the same as or later than `b`. One that is not known is
- * earlier than all others, and the same as another such. Any thread. */
-WEIR_API int weir_version_compare(weir_version_number a, weir_version_number b);
-
-/* "12.4"; "unknown" for one that is not. Cut at `capacity`, always terminated; 48 bytes are enough. Answers `text`. */
-WEIR_API const char *weir_version_write(weir_version_number version, char *text, size_t capacity);
-
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 /* The kinds of memory and of default streams that a device may have. */
@@ -192,9 +168,6 @@ typedef enum weir_kind {
 } weir_kind;
 
 enum { WEIR_KIND_MOST = 8 }; /* places by kind in structures, so that kinds can be added */
-
-/* "device", "pinned", "host"; "?" for a number that is none. */
-WEIR_API const char *weir_kind_name(weir_kind kind);
 
 /* The two streams that CUDA gives every program: the legacy one, which waits for all blocking streams and they for
  * it, and one per host thread. */
@@ -230,11 +203,6 @@ typedef enum weir_type {
     WEIR_TYPE_COUNT
 } weir_type;
 
-/* "f32", "i64", "bool", "text" …; "?" for a number that is none. */
-WEIR_API const char *weir_type_name(weir_type type);
-/* Bytes of one element; 0 for a number that is none. */
-WEIR_API size_t weir_type_bytes(weir_type type);
-
 enum { WEIR_MAX_RANK = 16 };
 
 /* A dense tensor in row-major order. Rank 0 is a scalar with one element; a dimension of 0 makes it empty (data may
@@ -247,15 +215,39 @@ typedef struct weir_tensor {
     int64_t shape[WEIR_MAX_RANK];
     void *data; /* memory the CPU can address, unless: */
     size_t bytes;
-    bool
-        on_device; /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed
-                       in the order of the engine's stream, so uses on others are declared (weir/uses.h) */
+    /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed in the
+     * order of the engine's stream, so uses on others are declared (weir/uses.h) */
+    bool on_device;
 } weir_tensor;
 
-/* Bytes a dense tensor of this type and shape takes. WEIR_ERR_INVALID for a negative dimension, a rank above
- * WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
+/* Bytes a dense tensor of this type and shape takes; of rank 0 those of one element. WEIR_ERR_INVALID for a negative
+ * dimension, a rank above WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
 WEIR_API WEIR_NODISCARD weir_status weir_tensor_bytes(weir_type type, uint32_t rank, const int64_t *shape,
                                                       size_t *bytes);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* The words for values, as logs, messages and the command's JSON have them. */
+
+typedef enum weir_names {
+    WEIR_NAMES_STATUS = 0,   /* weir_status: "WEIR_ERR_OUT_OF_MEMORY" */
+    WEIR_NAMES_KIND = 1,     /* weir_kind: "device", "pinned", "host" */
+    WEIR_NAMES_TYPE = 2,     /* weir_type: "f32", "i64", "bool", "text" … */
+    WEIR_NAMES_CLASS = 3,    /* weir_class: "weights" … */
+    WEIR_NAMES_CAUSE = 4,    /* weir_refusal_cause: "budget", "other process" … */
+    WEIR_NAMES_RUNG = 5,     /* weir_rung: "fit", "thread_cached" … */
+    WEIR_NAMES_SPAN = 6,     /* weir_span_state: "live", "pending" … */
+    WEIR_NAMES_ACTION = 7,   /* weir_action: "allocate", "use-begin" … */
+    WEIR_NAMES_GUARD = 8,    /* weir_guard_kind: "overrun", "use after free" … */
+    WEIR_NAMES_HARDWARE = 9, /* weir_hardware_kind: "cpu", "cuda", "rocm", "intel", "metal", "directml" */
+    WEIR_NAMES_VERDICT = 10, /* weir_verdict: "ACCEPTED", "LITTLE_VRAM" … */
+    WEIR_NAMES_STAGE = 11,   /* weir_stage: "detect", "construct", "load", "first-run", "later-run" */
+    WEIR_NAMES_COUNT
+} weir_names;
+
+/* The word for a value of the enumeration that `names` stands for; "?" for a number that is none. Any thread; static
+ * storage. */
+WEIR_API const char *weir_name_of(weir_names names, int value);
 
 WEIR_END
 #endif

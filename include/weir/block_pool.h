@@ -30,11 +30,13 @@ typedef struct weir_block_pool_member weir_block_pool_member;
 #define WEIR_BLOCK_POOL_NONE UINT32_MAX
 
 enum {
-    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the taker's stream
-     * before the taker's work there: nobody reads what another left behind. */
+    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the taker's
+     * stream before the taker's work there: nobody reads what another left behind. */
     WEIR_BLOCK_POOL_CLEAR = 1u << 16,
-    /* Takings are numbered, for weir_block_pool_free_named. Costs 4 bytes of host memory a block. */
-    WEIR_BLOCK_POOL_NAMED = 1u << 17
+    /* Takings are numbered, for frees by generation. Costs 4 bytes of host memory a block. */
+    WEIR_BLOCK_POOL_NAMED = 1u << 17,
+    /* Of an allocation or a free: blocks in a row, of which the first is named. */
+    WEIR_BLOCK_POOL_RUN = 1u << 18
 };
 
 typedef struct weir_block_pool_options {
@@ -44,7 +46,7 @@ typedef struct weir_block_pool_options {
     weir_class memory_class; /* WEIR_CLASS_OTHER, which is 0, means WEIR_CLASS_KV */
     size_t alignment;        /* of every block: a power of two up to 2 MiB; 0 is 256 */
     const char *tag;         /* how reports call the pool; copied, cut at 47 bytes; NULL is "blocks" */
-    uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: takes never wait for pending blocks; WEIR_BLOCK_POOL_… */
+    uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: takes never wait for pending blocks; _CLEAR, _NAMED */
 } weir_block_pool_options;
 
 /* Makes a pool with all its blocks free. The bytes are one WEIR_ALLOC_STABLE block of `client`: under its limits and
@@ -78,55 +80,42 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_po
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes one block. WEIR_ERR_OUT_OF_MEMORY when none is free or the cap is reached; the detail names the member, its
- * cap, and what is free, held and pending. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for
- * pending blocks that would do. *index is WEIR_BLOCK_POOL_NONE on failure. Which block it is, is the pool's choice:
- * it fills up gaps between held blocks, the shortest gaps first, and lower indices before higher ones. Other errors:
- * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID, and from clearing WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member *member, weir_stream stream,
-                                                          uint32_t *index);
-
-/* Takes `count` blocks in a row, *first being the first: the same errors, and WEIR_ERR_OUT_OF_MEMORY naming the
- * longest free run when enough blocks are free but not in a row. Up to 64 blocks it is found in constant time, best
- * fit by words of 64 blocks; longer runs are first fit, in time that grows with the pool. A count of 0 is
- * WEIR_ERR_INVALID. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc_run(weir_block_pool_member *member, uint32_t count,
-                                                              weir_stream stream, uint32_t *first);
-
-/* Takes `count` blocks, wherever they are, and writes their indices: all of them, or none. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc_many(weir_block_pool_member *member, uint32_t count,
-                                                               weir_stream stream, uint32_t *indices);
+/* Takes `count` blocks, wherever they are, and writes their indices: all of them, or none. With WEIR_BLOCK_POOL_RUN
+ * they are in a row, and *indices gets the first. WEIR_ERR_OUT_OF_MEMORY when too few are free or the cap is reached;
+ * the detail names the member, its cap, and what is free, held and pending, or the longest free run when enough blocks
+ * are free but not in a row. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks
+ * that would do. The indices, or the first of a run, are WEIR_BLOCK_POOL_NONE then.
+ *
+ * Which blocks they are is the pool's choice: one fills up gaps between held blocks, the shortest gaps first, and lower
+ * indices before higher ones. Up to 64 blocks a run is found in constant time, best fit by words of 64 blocks; longer
+ * runs are first fit, in time that grows with the pool. Other errors: WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID (a count
+ * of 0, a flag that is none), and from clearing WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member *member, uint32_t count,
+                                                          uint32_t flags, weir_stream stream, uint32_t *indices);
 
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
-/* Gives the blocks [first, first + count) back, ordered behind the work on `stream`. Blocks are given one by one as
- * it were: a run may be given back in parts, and runs taken separately together. Errors, each of which changes
- * nothing: WEIR_ERR_INVALID (out of range, a count of 0), WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN
- * (another member's; the detail names it), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any
- * thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free(weir_block_pool_member *member, uint32_t first, uint32_t count,
+/* Gives `count` blocks back, ordered behind the work on `stream`: those that `indices` names or, with
+ * WEIR_BLOCK_POOL_RUN, the run that begins at the first of them. All of them or, if one is bad or named twice, none.
+ * Blocks are given one by one as it were: a run may be given back in parts, and runs taken separately together.
+ * `generations` NULL: whichever taking it is; else one for each block, as weir_block_pool_block_info told it. Errors,
+ * each of which changes nothing: WEIR_ERR_INVALID (out of range, a count of 0, a flag that is none),
+ * WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN (another member's; the detail names it), WEIR_ERR_STALE
+ * (given and taken again since that generation), WEIR_ERR_UNSUPPORTED (generations in a pool without
+ * WEIR_BLOCK_POOL_NAMED), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices,
+                                                         const uint32_t *generations, uint32_t count, uint32_t flags,
                                                          weir_stream stream);
-
-/* The same for blocks anywhere: all of them or, if one of them is bad or named twice, none. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint32_t *indices,
-                                                              uint32_t count, weir_stream stream);
-
-/* The same for one block by name: also WEIR_ERR_STALE when the block has been given and taken again since
- * weir_block_pool_block_info told this generation. WEIR_ERR_UNSUPPORTED in a pool without WEIR_BLOCK_POOL_NAMED. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free_named(weir_block_pool_member *member, uint32_t index,
-                                                               uint32_t generation, weir_stream stream);
 
 /* Addresses -------------------------------------------------------------------------------------------------------- */
 
-/* What addresses are computed from: constant for the life of the pool, to be copied at will. */
+/* What addresses are computed from: constant for the life of the pool, to be copied at will; weir_block_pool_info has
+ * it. */
 typedef struct weir_block_pool_view {
-    size_t struct_size;
     void *base;
     size_t bytes; /* of a block */
     uint32_t count;
 } weir_block_pool_view;
-
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_view_info(const weir_block_pool *pool, weir_block_pool_view *out);
 
 /* The address of a block; the index is not checked. */
 static inline void *weir_block_pool_at(const weir_block_pool_view *view, uint32_t index)
@@ -169,9 +158,8 @@ typedef struct weir_block_pool_member_stats {
 
 typedef struct weir_block_pool_stats {
     size_t struct_size;
-    size_t bytes; /* of a block */
-    uint32_t count;
-    uint32_t free, held, pending; /* add up to count */
+    weir_block_pool_view view;
+    uint32_t free, held, pending; /* add up to view.count */
     uint32_t peak;                /* of held + pending */
     uint32_t longest;             /* the longest free run */
     double fragmentation;         /* 1 - longest / free; 0 when nothing is free */

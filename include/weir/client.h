@@ -46,8 +46,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_destroy(weir_client *client);
  * leave no room for, is refused with numbers (WEIR_ERR_OUT_OF_MEMORY), and nothing changes. maximum 0: the budget. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum);
 
-/* Owned by the client, until it is closed. */
-WEIR_API const char *weir_client_name(const weir_client *client);
+/* The client's runtime, without a look at the ledger (weir_client_info): for bridges, which ask on every call. NULL for
+ * NULL. Valid until the client is closed. Any thread. */
 WEIR_API weir_runtime *weir_client_runtime(const weir_client *client);
 
 /* Notes the bytes this client's engine took without asking weir, and how that was found out ("RssAnon over load and
@@ -82,9 +82,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_reservation_create(weir_client *client,
  * what is left: WEIR_ERR_OUT_OF_MEMORY with the cause WEIR_CAUSE_RESERVATION. Where the bytes cannot be placed
  * (WEIR_ERR_DRIVER, or the device has less than the budget) they stay reserved. Several threads may allocate from one
  * reservation. */
-
-/* The bytes that no block has taken yet. 0 for NULL. Any thread. */
-WEIR_API uint64_t weir_reservation_left(const weir_reservation *reservation);
 
 /* Ends it: what is left goes back to the budget, what blocks have taken is theirs, also where one of them is freed
  * later. A client with an open reservation, be there anything left of it or not, cannot be closed (WEIR_ERR_BUSY).

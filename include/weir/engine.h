@@ -102,8 +102,8 @@ typedef struct weir_port {
 /* Valid until the model is unloaded. */
 typedef struct weir_model_details {
     size_t struct_size;
-    const char *engine, *version, *provider;
-    const char *architecture; /* "bert", "llama", "onnx graph of 214 nodes" */
+    const char *engine, *version, *provider; /* weir_model_info has the table's name for the first */
+    const char *architecture;                /* "bert", "llama", "onnx graph of 214 nodes" */
     const weir_port *inputs;
     size_t input_count;
     const weir_port *outputs;
@@ -113,25 +113,6 @@ typedef struct weir_model_details {
     const weir_provider_share *shares; /* since 2: by provider, the most parts first */
     size_t share_count;                /* 0: the engine cannot tell */
 } weir_model_details;
-
-typedef struct weir_inference {
-    size_t struct_size;
-    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
-    const weir_tensor *inputs;
-    size_t input_count;
-    const weir_setting *settings;
-    size_t setting_count;
-    weir_stream stream; /* what the inputs are ordered on; WEIR_STREAM_HOST if they are ready */
-} weir_inference;
-
-/* The results of one run: `tensors` and their data belong to the engine until `release_outputs`. */
-typedef struct weir_outputs {
-    size_t struct_size;
-    weir_tensor *tensors;
-    size_t count;
-    void *engine_data; /* the engine's */
-    void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
-} weir_outputs;
 
 /* One piece of a generated answer. */
 typedef struct weir_piece {
@@ -145,6 +126,29 @@ typedef struct weir_piece {
 /* Answers false to stop; the run then ends with what it has, as a success. Called on the calling thread of
  * infer_stream; it may call weir, but not this model. */
 typedef bool (*weir_piece_fn)(const weir_piece *piece, void *user);
+
+typedef struct weir_inference {
+    size_t struct_size;
+    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
+    const weir_tensor *inputs;
+    size_t input_count;
+    const weir_setting *settings;
+    size_t setting_count;
+    weir_stream stream; /* what the inputs are ordered on; WEIR_STREAM_HOST if they are ready */
+    /* For weir_model_infer: takes the answer piece by piece. NULL: it comes whole. An engine gets it as an argument of
+     * infer_stream, and leaves these alone. */
+    weir_piece_fn piece;
+    void *piece_user;
+} weir_inference;
+
+/* The results of one run: `tensors` and their data belong to the engine until `release_outputs`. */
+typedef struct weir_outputs {
+    size_t struct_size;
+    weir_tensor *tensors;
+    size_t count;
+    void *engine_data; /* the engine's */
+    void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
+} weir_outputs;
 
 typedef struct weir_engine_metrics {
     size_t struct_size;
@@ -164,12 +168,13 @@ typedef struct weir_engine {
 
     /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */
     weir_status (*probe)(weir_engine_probe *out);
-    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. Since 2 it is asked
-     * without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of. WEIR_ERR_INVALID is for
-     * settings, WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for the file. */
+    /* Optional. Reads the model file, checks its structure and predicts bytes; no device memory is touched. Since 2 it
+     * is asked without a place (place_count 0), before there is a runtime: `provider` says what the bytes are of.
+     * WEIR_ERR_INVALID is for settings, WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for the file. */
     weir_status (*plan)(const weir_engine_load *load, weir_engine_plan *out);
-    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_ERR_CORRUPT for a file that
-     * is not well-formed, WEIR_ERR_UNSUPPORTED for what it cannot run, WEIR_ERR_OUT_OF_MEMORY with the refusal set. */
+    /* Loads the model. On failure nothing of it is left: the clients' ledgers are as before. WEIR_ERR_CORRUPT for a
+     * file that is not well-formed, WEIR_ERR_UNSUPPORTED for what it cannot run, WEIR_ERR_OUT_OF_MEMORY with the
+     * refusal set. */
     weir_status (*load)(const weir_engine_load *load, weir_engine_model **out);
     /* Runs it once. Inputs by name, in any order; WEIR_ERR_INVALID names a missing, unknown or ill-shaped one. */
     weir_status (*infer)(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
@@ -178,10 +183,11 @@ typedef struct weir_engine {
                                 void *user, weir_outputs *out);
     /* Gives the results of one run back. */
     void (*release_outputs)(weir_engine_model *model, weir_outputs *outputs);
-    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_ERR_CANCELLED. A run
-     * that has not begun or has ended is not affected: WEIR_ERR_NOT_FOUND. */
+    /* Optional. Stops the run of that id (0: every run) as soon as the engine can; that run answers WEIR_ERR_CANCELLED.
+     * A run that has not begun or has ended is not affected: WEIR_ERR_NOT_FOUND. */
     weir_status (*cancel)(weir_engine_model *model, uint64_t id);
-    /* Optional. Runs several inferences together; out[i] belongs to inferences[i], and statuses[i] tells how it went. */
+    /* Optional. Runs several inferences together; out[i] belongs to inferences[i], and statuses[i] tells how it
+     * went. */
     weir_status (*batch)(weir_engine_model *model, const weir_inference *inferences, size_t count, weir_outputs *out,
                          weir_status *statuses);
     /* Optional. Does what the first run would have to do otherwise. */
@@ -199,8 +205,8 @@ typedef struct weir_engine {
     weir_status (*info)(weir_engine_model *model, weir_model_details *out);
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
-    /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from 0;
-     * WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
+    /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from
+     * 0; WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
     weir_status (*provider)(size_t index, weir_engine_provider *out);
 } weir_engine;
 

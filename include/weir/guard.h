@@ -32,9 +32,6 @@ typedef enum weir_guard_kind {
     WEIR_GUARD_COUNT
 } weir_guard_kind;
 
-/* "overrun" and so on; "?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_guard_kind_name(weir_guard_kind kind);
-
 typedef struct weir_guard_report {
     size_t struct_size;
     weir_guard_kind kind;
@@ -74,22 +71,10 @@ typedef struct weir_guard_leak {
 } weir_guard_leak;
 
 /* The live blocks, oldest (of the lowest generation) first: what was forgotten, when everything should have been freed.
- * `leaks`, `capacity` and `count` as above, without a bound. Any thread. */
+ * `leaks`, `capacity` and `count` as above, without a bound. What a client that still has blocks is closed with is also
+ * written into the log, as warnings, summed by tag. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_guard_leaks(weir_runtime *runtime, weir_guard_leak *leaks, size_t capacity,
                                                      size_t *count);
-
-typedef struct weir_guard_leak_sum {
-    size_t struct_size;
-    const weir_client *client;
-    char name[64], tag[48];
-    uint64_t blocks, bytes;
-    weir_block oldest;
-} weir_guard_leak_sum;
-
-/* The same, summed for each client and tag, those with the most bytes first. It is also written into the log, as
- * warnings, when a client that still has blocks is closed. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_guard_leak_sums(weir_runtime *runtime, weir_guard_leak_sum *sums,
-                                                         size_t capacity, size_t *count);
 
 WEIR_END
 #endif

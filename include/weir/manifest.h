@@ -13,8 +13,8 @@ WEIR_BEGIN
 typedef enum weir_cpu_use {
     WEIR_CPU_LAST = 0,   /* the processor is the last resort, and said to be so */
     WEIR_CPU_LISTED = 1, /* only if it is asked for by name */
-    /* Never; nor a model on another provider that leaves all of it to the processor, as far as the engine tells. How much of a
-     * model may be left to it min_coverage says. */
+    /* Never; nor a model on another provider that leaves all of it to the processor, as far as the engine tells. How
+     * much of a model may be left to it min_coverage says. */
     WEIR_CPU_FORBIDDEN = 2
 } weir_cpu_use;
 
@@ -31,8 +31,8 @@ typedef struct weir_requirements {
     weir_version_number min_driver_version, min_compute_capability;
     const int32_t *device_ids; /* ordinals; the model may be on any one of them */
     size_t device_count;
-    const char *
-        strategy; /* NULL: exactly the given device, or any where none is given; else any of seven names, weir/select.h */
+    /* NULL: exactly the given device, or any where none is given; else any of seven names, weir/select.h */
+    const char *strategy;
     const char *graph_optimization_level; /* "disable" … "all", "0" … "3", "99" */
     weir_cpu_use cpu;
     double min_coverage; /* share of nodes or layers that the provider must run, 0 to 1, by its word after each load */
@@ -58,9 +58,9 @@ typedef struct weir_manifest {
  * These functions are in a library of their own, libweir-manifest (pkg-config weir-manifest, CMake
  * weir::weir_manifest), so that libweir needs no reader of JSON. What can be read:
  *   a manifest   a JSON object in a file, up to 4 MiB; docs/guide/factory.md has its keys
- *   a package    a gzip tar (".aimod") with metadata.json, which is a manifest, and the model. It is unpacked once, into
- *                packages/ below the store, under the SHA-256 of its content; that folder is whole or not there. It is in use
- *                until the manifest is released: until then no process clears it away
+ *   a package    a gzip tar (".aimod") with metadata.json, which is a manifest, and the model. It is unpacked once,
+ *                into packages/ below the store, under the SHA-256 of its content; that folder is whole or not there.
+ *                It is in use until the manifest is released: until then no process clears it away
  *   a model      a file .onnx or .gguf, or one with such a file's first bytes, or a folder with genai_config.json
  * A key that is not known, given twice or of another type than it should be, a value out of its range, and what weir
  * cannot do are problems: every one is found, with its place, and a manifest with one is not read. */

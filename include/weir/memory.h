@@ -26,9 +26,6 @@ typedef enum weir_class {
 
 enum { WEIR_CLASS_MOST = 8 }; /* places by class in structures, so that classes can be added */
 
-/* "weights" and so on, as in the command's JSON; "?" for a number that is none. */
-WEIR_API const char *weir_class_name(weir_class memory_class);
-
 /* A block by name: the address alone cannot tell a block from a later one at the same place. */
 typedef struct weir_block {
     void *pointer;
@@ -54,13 +51,12 @@ typedef struct weir_request {
     weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */
 } weir_request;
 
-/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL
- * and nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir_refusal_last has the numbers), WEIR_ERR_INVALID (a class
- * or client that is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER,
- * WEIR_ERR_FORKED. May block while the driver maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to
- * the option `wait` (default 1 s) before it would be refused; and 10 ms at most, where other streams have freed
- * something, before more memory would be held than was in use (the option `reuse_wait`: percent of the time). Any
- * thread. */
+/* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
+ * nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir_refusal_last has the numbers), WEIR_ERR_INVALID (a class or
+ * client that is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_FORKED. May
+ * block while the driver maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to the option `wait`
+ * (default 1 s) before it would be refused; and 10 ms at most, where other streams have freed something, before more
+ * memory would be held than was in use (the option `reuse_wait`: percent of the time). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);
 
@@ -75,13 +71,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes
  * kind, which serves for all three. Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
-/* Allocates a block and copies `bytes` from `from` into it, in the order of the stream: as weir_alloc and weir_copy
- * (weir/stream.h), whose errors it has. When the copy cannot be queued, the block is freed again and *out is NULL;
- * should that fail, too, the block is the client's and *out tells where it is. What is behind `from` stays as it is
- * until the stream has come to the copy (without a stream: the return). */
-WEIR_API WEIR_NODISCARD weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes,
-                                                    weir_stream stream, weir_class memory_class, void **out);
-
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
  * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has
@@ -95,19 +84,20 @@ WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer
 /* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
 WEIR_API WEIR_NODISCARD weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream);
 
-/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works;
- * a resource whose memory has no parts keeps the tail for the block (weir/runtime.h, WEIR_FEATURE_SHRINKS). Growing
- * works where the range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there,
+/* Makes the block `bytes` long without moving it. Shrinking returns the tail, ordered on `stream`, and always works; a
+ * resource whose memory has no parts keeps the tail for the block (weir/runtime.h, WEIR_FEATURE_SHRINKS). Growing works
+ * where the range behind it is free and the limits allow: WEIR_ERR_NO_ROOM names what stands there,
  * WEIR_ERR_OUT_OF_MEMORY the limit; the block is unchanged in both cases. What the client's scrub policy asks for is
  * done to the new part alone: on `stream` where that is the block's own and no other has used it, else at once. If it
  * cannot be, the block keeps its length: WEIR_ERR_NO_ROOM also where the new part has to be zeroed at once and work
- * that stands before the block on its own stream may still write it (segments leaves bytes behind a block). Zero bytes is WEIR_ERR_INVALID (free it instead). Other errors as weir_free. */
+ * that stands before the block on its own stream may still write it (segments leaves bytes behind a block). Zero bytes
+ * is WEIR_ERR_INVALID (free it instead). Other errors as weir_free. */
 WEIR_API WEIR_NODISCARD weir_status weir_resize(weir_client *client, void *pointer, size_t bytes, weir_stream stream);
 
 typedef enum weir_block_state {
     WEIR_BLOCK_LIVE = 0,
     WEIR_BLOCK_PENDING = 1, /* freed; the device is not yet past it */
-    WEIR_BLOCK_FREE = 2     /* weir's memory, and nobody's block */
+    WEIR_BLOCK_FREE = 2     /* weir's memory, in no block */
 } weir_block_state;
 
 /* A point in the work of a stream. */
@@ -131,10 +121,10 @@ typedef struct weir_block_details {
     weir_stream stream; /* where it was allocated */
     char tag[48];       /* "" is none */
     weir_kind kind;     /* WEIR_KIND_DEVICE for all memory of a host's runtime */
-    /* What the device is not past: of a PENDING block the points that it waits for, of a LIVE one those that declared uses have
-     * left (weir/uses.h), for which a free would wait. The latest of each stream; more than WEIR_BLOCK_WAITS are left out, and all
-     * while a thread frees or resizes the block or a graph holds it.
-     * What is FREE in the order of a stream alone, weir/stats.h tells. */
+    /* What the device is not past: of a PENDING block the points that it waits for, of a LIVE one those that declared
+     * uses have left (weir/uses.h), for which a free would wait. The latest of each stream; more than WEIR_BLOCK_WAITS
+     * are left out, and all while a thread frees or resizes the block or a graph holds it. What is FREE in the order of
+     * a stream alone, weir/stats.h tells. */
     uint32_t waits; /* so many of wait[] are filled */
     weir_block_wait wait[WEIR_BLOCK_WAITS];
 } weir_block_details;
@@ -157,11 +147,9 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
     WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
-    WEIR_CAUSE_COUNT = 9
+    WEIR_CAUSE_ADAPTOR = 9,       /* an adaptor of the program's own (weir/adaptor.h); the detail has its words */
+    WEIR_CAUSE_COUNT = 10
 } weir_refusal_cause;
-
-/* "none", "budget" and so on, as in the command's JSON; "?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_refusal_cause_name(weir_refusal_cause cause);
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };
 
@@ -176,7 +164,8 @@ typedef struct weir_refusal {
     uint64_t remaining; /* what was left for it under the limit that refused */
     uint64_t limit;     /* that limit: the budget or the maximum */
     uint64_t largest;   /* the largest request that would have been met */
-    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart */
+    uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart;
+                           UINT64_MAX: none */
     struct {
         char client[64];
         uint64_t bytes;              /* live + pending, or guaranteed if that is more */

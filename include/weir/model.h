@@ -33,12 +33,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const we
  * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
-/* As the functions of the same names in weir_engine. Optional ones that the engine lacks: WEIR_ERR_UNSUPPORTED.
- * Outputs are to be released before the model is unloaded. */
+/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional
+ * ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is unloaded. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
                                                      weir_outputs *out);
-WEIR_API WEIR_NODISCARD weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference,
-                                                            weir_piece_fn piece, void *user, weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
 /* Stops the runs of that id (0: every run, warm-ups too) wherever they are: in the engine, about to be made, or
  * between two candidates of a weir_model_create_chosen. WEIR_OK: there was one, and each of them answers
@@ -51,47 +49,50 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_health(weir_model *model);
 WEIR_API WEIR_NODISCARD weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out);
 WEIR_API WEIR_NODISCARD weir_status weir_model_info(weir_model *model, weir_model_details *out);
 
-/* The model's account and engine; valid until it is unloaded, and the account of one that weir_model_create_chosen
- * made until it moves: NULL while that is on no device. */
+/* The model's account; valid until the model is unloaded, or, of one that weir_model_create_chosen made, until it
+ * moves: NULL while that is on no device. */
 WEIR_API weir_client *weir_model_client(const weir_model *model);
-WEIR_API const weir_engine *weir_model_engine(const weir_model *model);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 /* A model that was chosen for, and that moves on to the next candidate when one fails.
  *
- * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and
- * tries the accepted candidates by rank. A model that it made is used by the functions above as any other.
- * What happens when a run fails:
+ * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and tries the accepted
+ * candidates by rank. A model that it made is used by the functions above as any other. This is how it moves:
  *
- *   - WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER, and WEIR_ERR_ENGINE where the candidate has answered nothing yet or says
- *     that it is not healthy: the request is made on the next candidates, each loaded for it. The first that answers takes the
- *     model over. If none does, the request has failed as it first did, and the model is where it was. Where the next
- *     candidate's device lacks the memory for both, the one before is unloaded first.
- *   - WEIR_ERR_ENGINE from one that was not healthy after a run before either and has answered none since: if no other candidate
- *     answers, the request is made on the same one loaded anew, which takes the model over if it answers. So neither does one bad
- *     request cost a model its place, nor is a broken engine the end of it.
- *   - WEIR_ERR_DEVICE_LOST: the model is loaded on the next candidate, and what has failed is made there. Candidates of a lost device
- *     are passed over. Where none is left, this and all later requests fail, with every candidate and its reason in the
- *     detail.
- *   - Anything else would be the same elsewhere: the request has failed.
+ * | row | the model is | a request | what is done | its caller sees |
+ * |---|---|---|---|---|
+ * | 1 | on a candidate | fails as it would anywhere | nothing | that failure |
+ * | 2 | on a candidate | fails otherwise | the others try it, by rank; one that answers gets the model | the answer |
+ * | 3 | on a candidate | is answered by none of them | nothing | its failure, and each candidate's |
+ * | 4 | on a candidate | fails as unhealthy again | as in 2; last its own, loaded again | as in 2 or 3 |
+ * | 5 | on a candidate | is tried where both have no room | the one before goes, if it is idle; then 7 | as in 7 |
+ * | 6 | on a candidate | loses the device | the instance is given up; then 7 | as in 7 |
+ * | 7 | on no device | begins, or goes on | the others load it, by rank; last the one before | as in 1 to 6 |
+ * | 8 | on no device | finds none that loads it | nothing; the next looks again | its failure, and each candidate's |
+ * | 9 | being moved | begins, or fails | it waits, and is made where the model is then | as in 1 to 8 |
  *
- * A request is answered or has failed once. It is not made again after a piece of its answer was handed out. One
- * whose inputs lie on a device (weir_tensor.on_device) is made again on candidates of the same device alone. One
- * whose inputs are ordered on a stream of a device waits for that stream before it is made on another. Requests that
- * fail together move the model once; those that are under way on the candidate before end there, and their outputs
- * stay until they are released. No lock of weir's is held while an engine loads or runs. A warm-up
- * (weir_model_warm_up) is a request without an answer: where it fails the next candidates are warmed up instead, and
- * the first that can be takes the model over.
+ * | a candidate that | is used again |
+ * |---|---|
+ * | could not be loaded, but for lack of memory, or is on a lost device | never |
+ * | could not answer a request, or not be loaded for it | in row 7; for requests that fail with another status |
  *
- * A candidate that failed for a reason that would come again is not tried again. Any other that could not be loaded
- * for a request, or could not answer it, is not tried again for requests that fail with the same status; and one that
- * a model has left for a request, for none; but both may take over a model that has lost its place. A model does not
- * go back to a better candidate by itself. After a move weir_model_client, weir_model_engine and weir_model_info tell
- * of the present candidate. What the last two told before stays readable until the model is unloaded; the client from
- * before is closed, and its record may serve another client later. A model on no device has no client, and its health
- * and info are WEIR_ERR_DEVICE_LOST. weir_model_metrics adds up all candidates, also then, so a request that failed
- * on one and was answered by the next counts as a run and as a failure; sessions are those that there are now. */
+ * Row 1: any status but WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED (other than of a call that the engine lacks),
+ * WEIR_ERR_DRIVER, WEIR_ERR_ENGINE and WEIR_ERR_DEVICE_LOST; and any failure after a piece of the answer was handed
+ * out. Row 2: a candidate is loaded for the request beside the present one. Row 4: WEIR_ERR_ENGINE, and `health` says
+ * so after each of two failures with no answer between them. Row 5: idle is what no other run and no output uses.
+ * Row 7: the request is made there. Rows 6 and 8: the failure is WEIR_ERR_DEVICE_LOST where there is no other.
+ *
+ * A request is answered or has failed once, and a cancel reaches it in every row. One whose inputs lie on a device
+ * (weir_tensor.on_device) is made on that device alone; one whose inputs are ordered on a stream waits for that before
+ * it is made on another device. A warm-up is a request without an answer. Requests under way on the candidate before
+ * end there, and their outputs stay until they are released. No lock of weir's is held while an engine loads or runs.
+ *
+ * After a move weir_model_client and weir_model_info tell of the present candidate. What the latter told before stays
+ * readable until the model is unloaded; the client from before is closed, and its record may
+ * serve another client later. A model on no device has no client, and its health and info are WEIR_ERR_DEVICE_LOST.
+ * weir_model_metrics adds up all candidates, also then, so a request that failed on one and was answered by the next
+ * counts as a run and as a failure; sessions are those that there are now. */
 
 typedef enum weir_stage {
     WEIR_STAGE_DETECT = 0,    /* the device was there when it was chosen, and is not any more */
@@ -121,9 +122,8 @@ typedef struct weir_record {
     const weir_attempt *attempts; /* in order */
     size_t attempt_count;
     bool on_cpu_unasked; /* it runs on the processor as the last resort */
-    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the first
-     * and the newest are; of those made since the model is on no device, the first. So a record has an end, however long the
-     * model lives. */
+    /* Attempts that are not listed: of those of one candidate that failed in the same stage with the same status, the
+     * first and the newest are. So a record has an end, however long the model lives. */
     size_t left_out;
 } weir_record;
 
@@ -131,14 +131,14 @@ typedef struct weir_opening_options {
     size_t struct_size;
     const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
     bool no_fallback;                  /* the first accepted candidate or none, also later */
-    bool
-        first_run; /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an
-                      engine that has no warm_up has its first run with the first request, and the record says "load" till then */
+    /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an engine that
+     * has no warm_up has its first run with the first request, and the record says "load" till then */
+    bool first_run;
     uint64_t guaranteed, maximum; /* instead of the manifest's; 0: the manifest's */
     void (*progress)(double fraction, void *user);
-    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves to a
-     * processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may be called as
-     * long as the model lives; they may call weir, but not this model. */
+    /* Told of each attempt when it has failed, of a last resort on the processor, and of parts that a provider leaves
+     * to a processor that is forbidden: a sentence. On the thread that called; no lock is held. It and `progress` may
+     * be called as long as the model lives; they may call weir, but not this model. */
     void (*notice)(const char *text, void *user);
     void *user;
 } weir_opening_options;
@@ -154,9 +154,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_create_chosen(const weir_manifest
  * without a change none. A program that lives long looks when it is told of something (`notice`), not by the clock.
  * WEIR_ERR_UNSUPPORTED for one of weir_model_create's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_record(weir_model *model, weir_record *out);
-
-/* "detect", "construct", "load", "first-run", "later-run"; "?" for a number that is none. */
-WEIR_API const char *weir_stage_name(weir_stage stage);
 
 WEIR_END
 #endif

@@ -27,10 +27,9 @@
  * disable_synchronize_execution_providers are the caller's to order: values are to be released when the device is
  * past their use, as with ONNX Runtime's own allocator.
  *
- * Addresses of captured CUDA graphs stay when the capture is between weir_capture_pool_begin and
- * weir_capture_pool_end of the known stream (weir/stream.h), on the thread that runs the session: then what its
- * kernels ask for without a stream is the graph's, too. Otherwise, and with a pool of blocks, a request or a free on
- * a captured stream is refused or stays, with a word in the log.
+ * Addresses of captured CUDA graphs stay when the known stream is captured for a capture pool (weir_capture_begin), on
+ * the thread that runs the session: then what its kernels ask for without a stream is the graph's, too. Otherwise, and
+ * with a pool of blocks, a request or a free on a captured stream is refused or stays, with a word in the log.
  *
  * The client, and the pool of blocks and the stream if there are such, are closed and released after the bridge. ONNX
  * Runtime 1.23 or later. Any thread may call these functions; none of them prints. Its allocators are found by the
@@ -58,13 +57,13 @@ typedef struct weir_onnxruntime_options {
     uint32_t version;         /* and the version it was asked for: ORT_API_VERSION, WEIR_ONNXRUNTIME_OLDEST or more */
     struct OrtEnv *env;
     weir_client *client; /* who is charged, of a runtime of host or cuda */
-    weir_block_pool_member
-        *blocks;        /* NULL: the client's runtime serves. Else device memory is taken from this member's pool
-                                   in runs of blocks; the member is the client's, and its blocks are multiples of 256 bytes */
+    /* NULL: the client's runtime serves. Else device memory is taken from this member's pool in runs of blocks; the
+     * member is the client's, and its blocks are multiples of 256 bytes */
+    weir_block_pool_member *blocks;
     weir_stream stream; /* of the sessions; WEIR_STREAM_HOST: weir knows none */
 } weir_onnxruntime_options;
 
-/* One client for a device ------------------------------------------------------------------------------------------- */
+/* One client for a device ------------------------------------------------------------------------------------------ */
 
 /* Makes the client serve the environment's sessions on the client's device. The same options again: WEIR_OK, and
  * nothing changes. The environment is pinned: it lives at least until weir_onnxruntime_unregister. Errors, each of
@@ -77,15 +76,10 @@ typedef struct weir_onnxruntime_options {
  * leave on this thread; WEIR_ERR_SYSTEM. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options);
 
-/* Whether a bridge is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that
- * was entered has its place; env NULL: with any environment. Waits while another thread is between enter and leave. */
-WEIR_API bool weir_onnxruntime_is_registered(const struct OrtEnv *env, const char *device);
-
-/* The registered client, so that another engine joins the same account or the same runtime; NULL if there is none.
- * Valid until it is unregistered. */
-WEIR_API weir_client *weir_onnxruntime_client(const struct OrtEnv *env, const char *device);
-
-/* The registered bridge, for its numbers; as above. */
+/* The bridge that is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that was
+ * entered has its place; NULL if there is none. env NULL: with any environment. weir_onnxruntime_info tells its client,
+ * so that another engine joins the same account or the same runtime. Valid until it is unregistered. Waits while
+ * another thread is between enter and leave. */
 WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const char *device);
 
 /* Ends it and gives everything back: later sessions get what they would without weir. WEIR_ERR_BUSY while blocks are
@@ -94,7 +88,7 @@ WEIR_API weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env,
  * WEIR_ERR_NOT_FOUND names the device. An allocator that somebody else put in its place meanwhile stays. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *device);
 
-/* A client for each session ----------------------------------------------------------------------------------------- */
+/* A client for each session ---------------------------------------------------------------------------------------- */
 
 /* Makes a bridge. Errors as for weir_onnxruntime_register, but for conflicts. The environment is pinned until the
  * close. */
@@ -116,14 +110,10 @@ WEIR_API void weir_onnxruntime_leave(weir_onnxruntime *bridge);
  * waited for, if another thread is in it. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge);
 
-/* The OrtAllocator itself, to be called or passed on, as to CreateTensorAsOrtValue: of kind WEIR_KIND_DEVICE or
- * WEIR_KIND_PINNED; NULL for a kind that the bridge has not. Lives as long as the bridge. */
-WEIR_API struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridge, weir_kind kind);
-
 /* Looking
  * ------------------------------------------------------------------------------------------------------------ */
 
-typedef struct weir_onnxruntime_stats {
+typedef struct weir_onnxruntime_details {
     size_t struct_size;
     uint64_t live;      /* blocks that ONNX Runtime has */
     uint64_t blocks;    /* that it ever took, of any kind, */
@@ -132,10 +122,15 @@ typedef struct weir_onnxruntime_stats {
     uint64_t reserved;  /* bytes that it asked for by Reserve */
     uint64_t foreign;   /* frees of pointers that the allocator did not hand out, which were ignored */
     uint64_t refused;   /* requests that were refused */
-} weir_onnxruntime_stats;
+    weir_client *client;
+    /* The OrtAllocators themselves, to be called or passed on, as to CreateTensorAsOrtValue, by kind of memory: of
+     * WEIR_KIND_DEVICE and WEIR_KIND_PINNED; NULL for a kind that the bridge has not. They live as long as the
+     * bridge. */
+    struct OrtAllocator *allocators[WEIR_KIND_MOST];
+} weir_onnxruntime_details;
 
 /* Each number is exact at rest. WEIR_ERR_INVALID for NULL or a size that is not set. */
-WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_stats *out);
+WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_details *out);
 
 /* A call of ONNX Runtime has failed with the words in `text`. If that was because a request of this thread, or of one
  * that worked for it, was refused since `refused` was as given: writes the refusal's words there instead and answers

@@ -1,5 +1,5 @@
-/* weir/plan.h: static plans: buffers whose lifetimes are known beforehand, the offsets that fit them into one arena, and
- * buffers from the nodes of a graph.
+/* weir/plan.h: static plans: buffers whose lifetimes are known beforehand, the offsets that fit them into one arena,
+ * and buffers from the nodes of a graph.
  *
  * Time is counted in steps from 0, in the one order in which the program's pieces of work run (its *serial
  * schedule*): a buffer is live in the steps begin … end - 1, so `begin` is the step that first writes it and `end` is
@@ -78,35 +78,42 @@ WEIR_API WEIR_NODISCARD weir_status weir_buffers_conflict(weir_buffers *buffers,
 /* Makes a buffer fixed at `offset`, or, with UINT64_MAX, no longer fixed. Errors as weir_buffers_add. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_pin(weir_buffers *buffers, uint32_t index, uint64_t offset);
 
-/* Lengthens a lifetime so that the buffer is live in `step` too; that of a view lengthens its storage's.
- * WEIR_ERR_INVALID for an index that is none, a step at or beyond WEIR_STEPS_MAX, and a lifetime that would reach
- * into a gap of the storage. */
-WEIR_API WEIR_NODISCARD weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step);
-
 /* States which piece of work runs in each step, in numbers of the caller's: kept with the plan, saved, and compared
  * when a plan is checked against a list. WEIR_ERR_INVALID for fewer steps than lifetimes reach. NULL and 0: not
  * stated. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_schedule(weir_buffers *buffers, const uint32_t *order, size_t steps);
 
-/* Reading. A name is valid until the list changes; lifetimes are as told, without what views add. WEIR_ERR_INVALID for
- * an index that is none. */
-WEIR_API uint32_t weir_buffers_count(const weir_buffers *buffers);
-WEIR_API uint64_t weir_buffers_steps(const weir_buffers *buffers); /* the largest end, or the schedule's length */
-WEIR_API WEIR_NODISCARD weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_buffer *out);
-/* The gaps of all buffers, in the order in which they were told: the `i`th, with the buffer that has it.
- * WEIR_ERR_NOT_FOUND behind the last one. */
-WEIR_API WEIR_NODISCARD weir_status weir_buffers_get_gap(const weir_buffers *buffers, size_t i, uint32_t *index,
-                                                         uint64_t *begin, uint64_t *end);
+/* Steps in which a buffer is not live. */
+typedef struct weir_gap {
+    uint64_t begin, end;
+    uint32_t buffer;
+    uint32_t before; /* the number of the same buffer's gap before this one; UINT32_MAX: it is the first */
+} weir_gap;
+
+typedef struct weir_buffers_details {
+    size_t struct_size;
+    uint32_t count; /* buffers */
+    uint64_t steps; /* the largest end, or the schedule's length */
+    /* What follows is valid until the list changes. */
+    const weir_gap *gaps; /* of all buffers, in the order in which they were told */
+    size_t gap_count;
+    const uint32_t *schedule; /* as stated by weir_buffers_schedule, and its length; NULL and 0: not stated */
+    size_t schedule_steps;
+} weir_buffers_details;
+
+/* WEIR_ERR_INVALID for NULL, or when member struct_size is not set. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffers_info(const weir_buffers *buffers, weir_buffers_details *out);
+
+/* One buffer. Its name is valid until the list changes; its lifetime is as told, without what views add.
+ * WEIR_ERR_INVALID for an index that is none. */
+WEIR_API WEIR_NODISCARD weir_status weir_buffer_info(const weir_buffers *buffers, uint32_t index, weir_buffer *out);
 
 /* Reads MiniMalloc's CSV: a header that names the columns id, lower (or begin, start), upper (or end, whose steps
  * count in it), size, and optionally alignment, offset (a fixed one; empty: free), hint (ignored) and gaps ("3-7
  * 9-11"); then a row for each buffer. Rows of size 0 are buffers without storage. Errors, naming the line:
  * WEIR_ERR_CORRUPT for what is no such file, WEIR_ERR_INVALID as weir_buffers_add, WEIR_ERR_UNSUPPORTED for gaps in
- * which part of a buffer stays ("3-7@0:64"), WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. `name` stands for
- * the text in messages. */
+ * which part of a buffer stays ("3-7@0:64"), WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_read_csv(const char *path, weir_buffers **out);
-WEIR_API WEIR_NODISCARD weir_status weir_buffers_parse_csv(const char *text, size_t bytes, const char *name,
-                                                           weir_buffers **out);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
@@ -149,8 +156,8 @@ typedef struct weir_plan_options {
     uint64_t effort;    /* steps of the search at the most; 0: 4 million, some ten seconds */
     uint64_t enough; /* ends it when no kind's arena is larger: what there is room for; 0: the optimum is looked for */
     double seconds;  /* ends the planning with the best plan so far; 0: no limit */
-    /* Called on the calling thread some ten times a second while planning goes on (NULL: nobody); false ends it with the
-     * best plan so far. */
+    /* Called on the calling thread some ten times a second while planning goes on (NULL: nobody); false ends it with
+     * the best plan so far. */
     bool (*progress)(const weir_plan_progress *progress, void *user);
     void *user;
 } weir_plan_options;
@@ -170,6 +177,9 @@ typedef struct weir_plan_details {
     double seconds;
     const char *found_by; /* which part of the planner: static storage */
     bool said_proven;     /* of a plan that was loaded, and is above the bound: its file says that it was proven */
+    uint64_t arena_of[WEIR_KIND_MOST];       /* by kind of memory; 0 where it has no buffers; */
+    uint64_t lower_bound_of[WEIR_KIND_MOST]; /* and the lower bound */
+    const weir_buffers *list;                /* that was planned, with its schedule; valid as long as the plan */
 } weir_plan_details;
 
 typedef struct weir_slot {
@@ -194,14 +204,6 @@ WEIR_API void weir_plan_destroy(weir_plan *plan);
 /* A plan does not change: any thread may read it. WEIR_ERR_INVALID for NULL and for a number that is none. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_info(const weir_plan *plan, weir_plan_details *out);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out);
-/* The arena of one kind of memory; 0 where it has no buffers. */
-WEIR_API uint64_t weir_plan_arena(const weir_plan *plan, weir_kind kind);
-/* The lower bound of one kind. */
-WEIR_API uint64_t weir_plan_lower_bound(const weir_plan *plan, weir_kind kind);
-/* The list that was planned; valid as long as the plan. */
-WEIR_API const weir_buffers *weir_plan_buffers(const weir_plan *plan);
-/* What was stated by weir_buffers_schedule: the order and its length; NULL and 0 if nothing was. */
-WEIR_API const uint32_t *weir_plan_schedule(const weir_plan *plan, size_t *steps);
 
 /* Looks whether the plan serves the list (NULL: its own), knowing nothing of how it was made: the same number of
  * buffers, every slot as long as its buffer, aligned, inside its arena; views where they belong; fixed buffers where
@@ -216,7 +218,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const
  * a list at hand, weir_plan_check with that list tells. WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
-WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
@@ -224,7 +225,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_parse(const char *text, size_t byt
  *
  * Each node's result is one buffer; a node runs in the step of its number among those that do (further results of a
  * node have its step). Which results share storage:
- *   - a reshape, a cast to the same type and a slice of the first axis are views of their input, and take no step's work;
+ *   - a reshape, a cast to the same type and a slice of the first axis are views of their input, and take no step's
+ *     work;
  *   - a cast to another type has storage of its own, unless `cast_views` is asked for and the size is the same;
  *   - a computation may name one input over which it can write.
  * Inputs, parameters and constants of the graph and what is marked as an output live as told in weir_node_kind. */
@@ -259,9 +261,9 @@ typedef struct weir_node_rules {
     size_t struct_size;
     bool cast_views; /* a cast to a type of the same size is a view */
     /* As the planner that this one descends from: every result takes four bytes an element, whatever its type; every
-     * reshape and every cast shares its first input's slot, whatever the size; a narrow has a slot of its own. Planned with
-     * WEIR_PLAN_BUMP and an alignment of 16, slots are byte for byte where that planner puts them; what has no bytes has
-     * no place. */
+     * reshape and every cast shares its first input's slot, whatever the size; a narrow has a slot of its own. Planned
+     * with WEIR_PLAN_BUMP and an alignment of 16, slots are byte for byte where that planner puts them; what has no
+     * bytes has no place. */
     bool uniform;
 } weir_node_rules;
 

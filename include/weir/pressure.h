@@ -1,5 +1,5 @@
-/* weir/pressure.h: giving memory up: callbacks that are asked to before a request waits or is refused; and trimming, which
- * gives cached memory back to the driver.
+/* weir/pressure.h: giving memory up: callbacks that are asked to before a request waits or is refused; and trimming,
+ * which gives cached memory back to the driver.
  *
  * An engine that keeps memory it could do without (cached sequences, a second copy of its weights) registers a
  * function. When a request finds no memory, and nothing that costs nobody anything has helped, the functions are

@@ -1,9 +1,9 @@
 /* weir/select.h: what this machine has, and which engine, provider and device a model gets on it.
  *
- * The machine: its processor and its GPUs, with the memory that can be had of each. Asked are the system's own files (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are
- * opened when they are there: NVML and CUDA's driver. No command is run, and no context is made on a device. Each
- * source has a time limit of its own: one that is slow or fails hides nothing of the others, and is asked again the
- * next time. */
+ * The machine: its processor and its GPUs, with the memory that can be had of each. Asked are the system's own files
+ * (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are opened when they are there: NVML and
+ * CUDA's driver. No command is run, and no context is made on a device. Each source has a time limit of its own: one
+ * that is slow or fails hides nothing of the others, and is asked again the next time. */
 #ifndef WEIR_SELECT_H
 #define WEIR_SELECT_H
 
@@ -27,19 +27,19 @@ typedef enum weir_hardware_kind {
 typedef struct weir_hardware_device {
     size_t struct_size;
     weir_hardware_kind kind;
-    /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none, "cpu".
-     * Partitions of AMD's for which the kernel has one UUID have their number behind it ("GPU-…/1"). */
+    /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none,
+     * "cpu". Partitions of AMD's for which the kernel has one UUID have their number behind it ("GPU-…/1"). */
     char key[64];
     char parent[64]; /* the key of the device that it is a slice of (MIG); "" */
     char pci[20];    /* "0000:3b:00.0"; "" for the processor */
     char name[128];
     /* As weir_runtime_get takes it: "host", "cuda:0"; "": weir has no driver for it, or it is hidden. */
     char runtime[16];
-    /* Among its kind, as that kind's runtime counts what this process may see (Intel's NPUs after its GPUs); -1: hidden from
-     * this process, or it cannot be used. */
+    /* Among its kind, as that kind's runtime counts what this process may see (Intel's NPUs after its GPUs); -1: hidden
+     * from this process, or it cannot be used. */
     int32_t ordinal;
     uint64_t total;   /* bytes; of the processor what its cgroups allow; WEIR_BYTES_UNKNOWN */
-    uint64_t free;    /* the same; nobody's at the moment of the look */
+    uint64_t free;    /* the same; free at the moment of the look */
     bool shares_host; /* its memory is the processor's: total and free count once for both */
     bool discrete;
     uint32_t units;                     /* processors that the process may use; multiprocessors; 0: not known */
@@ -64,8 +64,8 @@ enum { WEIR_HARDWARE_PATIENT_MS = 5000 };
 
 typedef struct weir_hardware_options {
     size_t struct_size;
-    /* A directory that stands for "/": another machine's files. Libraries below its /usr/lib are opened and run, and stay open,
-     * so it is one to trust. NULL or "": this machine. */
+    /* A directory that stands for "/": another machine's files. Libraries below its /usr/lib are opened and run, and
+     * stay open, so it is one to trust. NULL or "": this machine. */
     const char *sysroot;
     /* Instead of CUDA_VISIBLE_DEVICES: ordinals are then those of a process that is started with it. NULL: as it is. */
     const char *visible;
@@ -90,9 +90,6 @@ typedef struct weir_hardware_options {
 WEIR_API WEIR_NODISCARD weir_status weir_hardware_create(const weir_hardware_options *options, weir_hardware **out);
 WEIR_API void weir_hardware_destroy(weir_hardware *hardware); /* NULL is nothing */
 
-/* "cpu", "cuda", "rocm", "intel", "metal", "directml"; "?" for a number that is none. */
-WEIR_API const char *weir_hardware_kind_name(weir_hardware_kind kind);
-
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 /* Which engine, provider and device a model gets, and why not the others.
@@ -106,16 +103,18 @@ WEIR_API const char *weir_hardware_kind_name(weir_hardware_kind kind);
  * "openvino", "cpu". Case does not matter in what is given.
  *
  * The order in which accepted candidates are ranked:
- *   1. providers. Under the policy "fastest" those of the manifest (preferred, then fallbacks, each once); where it names none,
- *      or cpu alone, `order`, whose default is "cuda rocm coreml directml cpu" (TensorRT builds for minutes and OpenVINO's
- *      memory is outside the budget: they are taken when they are named). Under "manifest" those of the manifest alone. Under
- *      "memory" as under fastest, but what is predicted to need the fewest bytes of its device comes first, and last what nobody
- *      predicts. In each, cpu comes after all others and is the last resort where nobody names it, but where the policy is
- *      "manifest" and the manifest names it, or a given `order` does: there it has the place that it was given;
+ *   1. providers. Under the policy "fastest" those of the manifest (preferred, then fallbacks, each once); where it
+ *      names none, or cpu alone, `order`, whose default is "cuda rocm coreml directml cpu" (TensorRT builds for minutes
+ *      and OpenVINO's memory is outside the budget: they are taken when they are named). Under "manifest" those of the
+ *      manifest alone. Under "memory" as under fastest, but what is predicted to need the fewest bytes of its device
+ *      comes first, and last what nobody predicts. In each, cpu comes after all others and is the last resort where
+ *      nobody names it, but where the policy is "manifest" and the manifest names it, or a given `order` does: there it
+ *      has the place that it was given;
  *   2. engines: the manifest's framework names one; else by the model file, in the order of their names;
- *   3. devices: those of the manifest's ordinals, which are no processor's, or all where it has none; under each of the strategies
- *      "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel", "tensor-parallel" and "auto" (in any case) all that
- *      qualify, those of the ordinals first. Then the most bytes to be had, then by ordinal. A model runs on one device.
+ *   3. devices: those of the manifest's ordinals, which are no processor's, or all where it has none; under each of the
+ *      strategies "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel", "tensor-parallel" and "auto"
+ *      (in any case) all that qualify, those of the ordinals first. Then the most bytes to be had, then by ordinal. A
+ *      model runs on one device.
  *
  * What a candidate wants of memory is the most of what its engine predicts (else the size of the model's file), the
  * manifest's min_vram (of the host: min_memory) and what its client is guaranteed. It is tested against what can be
@@ -176,14 +175,15 @@ typedef struct weir_obtainable {
 
 typedef struct weir_choice_options {
     size_t struct_size;
-    /* Exactly this, and an error instead of a fallback. NULL, or "": any. A device is "cuda:0", "cpu", a key, or an ordinal, which
-     * is not the processor's. They do not override the manifest's framework, nor its word on the processor. */
+    /* Exactly this, and an error instead of a fallback. NULL, or "": any. A device is "cuda:0", "cpu", a key, or an
+     * ordinal, which is not the processor's. They do not override the manifest's framework, nor its word on the
+     * processor. */
     const char *engine, *provider, *device;
     const char *policy; /* "fastest", "manifest", "memory"; NULL: the option `policy` (WEIR_POLICY), else "fastest" */
     const char *
         order; /* providers between spaces or commas; NULL: the option `providers` (WEIR_PROVIDERS), else the default */
-    /* As the manifest's WEIR_CPU_FORBIDDEN: no candidate is the processor's. Parts of the model that another provider leaves to
-     * it are told after the load; the manifest's min_provider_coverage refuses those. */
+    /* As the manifest's WEIR_CPU_FORBIDDEN: no candidate is the processor's. Parts of the model that another provider
+     * leaves to it are told after the load; the manifest's min_provider_coverage refuses those. */
     bool no_cpu;
     const weir_hardware *hardware; /* NULL: weir_hardware_create */
     const weir_obtainable *obtainable;
@@ -200,9 +200,6 @@ typedef struct weir_choice_options {
 WEIR_API WEIR_NODISCARD weir_status weir_choice_create(const weir_manifest *manifest,
                                                        const weir_choice_options *options, weir_choice **out);
 WEIR_API void weir_choice_destroy(weir_choice *choice); /* NULL is nothing */
-
-/* "ACCEPTED", "LITTLE_VRAM"; "?" for a number that is none. */
-WEIR_API const char *weir_verdict_name(weir_verdict verdict);
 
 WEIR_END
 #endif

@@ -1,13 +1,13 @@
 /* weir/stats.h: who holds what: the ledger read in one step, the same in the names of PyTorch, and where memory lies.
  *
  * Every byte of the device that weir holds is in exactly one state:
- *   live      in blocks, as charged                       pending  freed, and nobody's before the device is past it
- *   cached    mapped, in nobody's block                   spare    physical memory that is mapped nowhere
+ *   live      in blocks, as charged                       pending  freed; the device is not past it yet
+ *   cached    mapped, and in no block                     spare    physical memory that is mapped nowhere
  * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
- * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client on
- * the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
- * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver
- * has given out, and never exceeds the budget. Bytes, all of them. */
+ * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client
+ * on the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
+ * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver has
+ * given out, and never exceeds the budget. Bytes, all of them. */
 #ifndef WEIR_STATS_H
 #define WEIR_STATS_H
 
@@ -32,10 +32,6 @@ typedef enum weir_rung {
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 
-/* "fit", "thread_cached", "completed", "spare", "create", "remap", "relieved", "order", "pressure", "wait"; "?" for a number
- * that is none. */
-WEIR_API const char *weir_rung_name(weir_rung rung);
-
 typedef struct weir_stats {
     size_t struct_size;
     uint64_t budget;
@@ -50,8 +46,8 @@ typedef struct weir_stats {
     uint64_t driver_calls; /* calls that create, destroy, map or unmap physical memory */
     uint32_t clients;
     uint64_t failed_frees; /* times that the driver refused to take back what was freed; it is tried again */
-    /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a moment
-     * before the rest. */
+    /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a
+     * moment before the rest. */
     uint64_t ordered;
     uint64_t created;       /* chunks of physical memory ever made, */
     uint64_t moved;         /* moved to where a block wanted memory, */
@@ -61,8 +57,9 @@ typedef struct weir_stats {
     uint64_t emptied;       /* thread-cached bytes that were given up for requests which needed them */
     /* Blocks by the highest rung that led to them; invariant: hits and these add up to allocations. */
     uint64_t ladder[WEIR_RUNG_MOST];
-    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by another
-     * one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it came behind. */
+    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by
+     * another one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it
+     * came behind. */
     uint64_t lent_clients, lent_streams;
     uint64_t misses;    /* the other allocations */
     uint64_t lost_tags; /* in the process: times that a tag was not kept; weir/memory.h */
@@ -83,28 +80,25 @@ typedef struct weir_client_stats {
     char outside_method[128];
     uint64_t thread_cached; /* live + pending + promised + thread_cached <= maximum */
     uint64_t hits, misses;  /* allocations that thread caches served, and the others */
+    weir_runtime *runtime;  /* in whose ledger the account is */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
  * capacity 0) gets up to `capacity` of them, each with its member struct_size set by the caller in
  * clients[0].struct_size; `count` (may be NULL) gets how many there are. Exact at every moment: no state is counted
- * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is thread-cached; where several
- * do, a peak may be off by no more than the client's thread-cached bytes at that moment. Any thread. */
+ * twice or missed. Peaks are exact where one thread allocates for a client, or while nothing is thread-cached; where
+ * several do, a peak may be off by no more than the client's thread-cached bytes at that moment. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
-/* One client's line of it. */
+/* One client's line of it, also of one that is being closed. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
-
-/* Peaks start again from what is live and pending now: the runtime's and every client's, and those of
- * weir_memory_stats. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_reset_peaks(weir_runtime *runtime);
 
 /* The same book in the names of torch.cuda.memory_stats, for those who know that. */
 
 typedef struct weir_gauge {
-    uint64_t current, peak;    /* now; the most since the start or the last weir_reset_peaks */
-    uint64_t allocated, freed; /* what came and what went since the start or the last weir_reset_accumulated */
+    uint64_t current, peak;    /* now; the most since the start or the last WEIR_RESET_PEAKS */
+    uint64_t allocated, freed; /* what came and what went since the start or the last WEIR_RESET_ACCUMULATED */
 } weir_gauge;
 
 /* PyTorch's key "allocated_bytes.all.current" is allocated_bytes.current, and so on. Bytes are as charged. */
@@ -117,8 +111,8 @@ typedef struct weir_memory_stats {
     weir_gauge requested_bytes; /* of live blocks, as their users asked: allocated - requested is lost to rounding */
     weir_gauge
         reserved_bytes; /* held: physical memory that the driver gave; what was asked of it in vain comes and goes */
-    /* Not in blocks, in segments that hold some and so cannot be given back: free, for whomever. Of `mapped` and `segments`;
-     * 0 with other resources, which do not split. */
+    /* Not in blocks, in segments that hold some and so cannot be given back: free, for whomever. Of `mapped` and
+     * `segments`; 0 with other resources, which do not split. */
     weir_gauge inactive_split_bytes;
     weir_gauge allocation; /* live blocks */
     weir_gauge segment;    /* segments (weir_layout_walk), without what the pool of `async` keeps */
@@ -134,8 +128,17 @@ typedef struct weir_memory_stats {
  * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out);
 
-/* What came and went, retries and refusals start again from 0 in weir_memory_stats; weir_stats goes on. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_reset_accumulated(weir_runtime *runtime);
+enum {
+    WEIR_RESET_PEAKS =
+        1u << 0, /* peaks start again from what is live and pending now: the runtime's, every client's, and
+                                   those of weir_memory_stats */
+    WEIR_RESET_ACCUMULATED =
+        1u << 1 /* what came and went, retries and refusals start again from 0 in weir_memory_stats;
+                                        weir_stats goes on */
+};
+
+/* `what` is a sum of the above; another is WEIR_ERR_INVALID. WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_stats_reset(weir_runtime *runtime, uint32_t what);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
@@ -159,9 +162,6 @@ typedef enum weir_span_state {
 } weir_span_state;
 
 enum { WEIR_SPAN_MOST = 16 }; /* places by state in structures, so that states can be added */
-
-/* "live" and so on, as in the command's JSON; "?" for a number that is none. */
-WEIR_API const char *weir_span_state_name(weir_span_state state);
 
 typedef struct weir_segment {
     size_t struct_size;

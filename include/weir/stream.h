@@ -1,4 +1,5 @@
-/* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their pools.
+/* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their
+ * pools.
  *
  * A stream is an id that carries its runtime, its place and its generation: a stale or foreign one is answered with
  * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does
@@ -71,15 +72,16 @@ WEIR_API void *weir_stream_native(weir_stream stream);
  * WEIR_ERR_STREAM_MISUSE: freeing a block on it, launches (declare them around the launch of the graph),
  * weir_use_record, waiting for it, releasing it, and allocations for which something must be queued (zeros, and all
  * of a resource that allocates in stream order). Other allocations serve without waiting; weir_copy, weir_fill and
- * weir_call become part of the graph, on drivers that capture. weir_capture_pool_begin does the same
- * and gives the graph memory of its own, which can be freed within. weir also looks itself whether a stream is being
+ * weir_call become part of the graph, on drivers that capture. With a `pool` the graph has memory of its own besides,
+ * which can be freed within: see below. weir also looks itself whether a stream is being
  * captured, where the driver can tell, but not each time for what a thread frees and allocates there again and again;
  * begin says so beforehand, and works on every driver. The caller starts and ends the driver's own capture, inside.
  * begin is WEIR_ERR_BUSY while the stream is captured already, WEIR_ERR_INVALID for WEIR_STREAM_HOST,
- * WEIR_ERR_STREAM_MISUSE for CUDA's legacy stream, which cannot be captured; end is WEIR_ERR_INVALID without a begin.
- * Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_capture_begin(weir_stream stream);
-WEIR_API WEIR_NODISCARD weir_status weir_capture_end(weir_stream stream);
+ * WEIR_ERR_STREAM_MISUSE for CUDA's legacy stream, which cannot be captured; end is WEIR_ERR_INVALID without a begin
+ * for the same pool, or without one for none. Any thread. */
+struct weir_capture_pool;
+WEIR_API WEIR_NODISCARD weir_status weir_capture_begin(weir_stream stream, struct weir_capture_pool *pool);
+WEIR_API WEIR_NODISCARD weir_status weir_capture_end(weir_stream stream, struct weir_capture_pool *pool);
 
 /* The three below queue work and return; the work happens in stream order. On WEIR_STREAM_HOST it is done at return.
  * On cuda a copy from or to memory of the host's that is not pinned (weir/base.h) may itself return only when the
@@ -122,17 +124,12 @@ typedef struct weir_capture_pool weir_capture_pool;
  * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **out);
 
-/* weir_capture_begin (which has its errors and what a captured stream refuses), and until
- * weir_capture_pool_end the client's allocations of device memory on the stream are of the graph's pool. Blocks of
- * the pool may be freed on the stream meanwhile, behind all that was captured so far; other blocks may not. A request
- * with a reservation is met with new memory. Other clients' allocations, and those on other streams that join the
- * capture, are as in any capture. Errors besides: WEIR_ERR_BUSY while another capture for the graph has not ended,
- * WEIR_ERR_STREAM_MISUSE for a stream of another runtime. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);
-
-/* Ends that capture; also where the stream has gone meanwhile. WEIR_ERR_INVALID when the graph does not capture this
- * stream. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream);
+/* Between weir_capture_begin with the pool and weir_capture_end the client's allocations of device memory on the stream
+ * are of the graph's pool. Blocks of the pool may be freed on the stream meanwhile, behind all that was captured so
+ * far; other blocks may not. A request with a reservation is met with new memory. Other clients' allocations, and those
+ * on other streams that join the capture, are as in any capture. begin is WEIR_ERR_BUSY besides while another capture
+ * for the pool has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime; end also works where the stream
+ * has gone meanwhile. */
 
 /* What was captured will not be launched again, and its last launches are done when the work is that is on `stream`
  * now (WEIR_STREAM_HOST: are done). What the pool holds goes back in that order, and behind the uses that were

@@ -20,19 +20,19 @@ typedef struct weir_trace weir_trace;
 
 typedef enum weir_action {
     WEIR_ACTION_ALLOCATE = 0,
-    /* The free call; the bytes are pending or free from here on. `object` is 1 when they are the stream's, in its order: no
-     * reap of the block follows. */
+    /* The free call; the bytes are pending or free from here on. `object` is 1 when they are the stream's, in its
+     * order: no reap of the block follows. */
     WEIR_ACTION_DEALLOCATE = 1,
-    /* Pending bytes have become free; pointer and bytes of the block. With generation 0, and charged 0: the device is past
-     * what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for every stream;
-     * where `other` is another one, they are for that alone, which was ordered behind it. */
+    /* Pending bytes have become free; pointer and bytes of the block. With generation 0, and charged 0: the device is
+     * past what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for
+     * every stream; where `other` is another one, they are for that alone, which was ordered behind it. */
     WEIR_ACTION_REAP = 2,
     WEIR_ACTION_RESIZE = 3, /* bytes and charged are the new ones */
     WEIR_ACTION_REFUSE = 4, /* pointer is NULL, bytes as requested, result WEIR_ERR_OUT_OF_MEMORY */
     WEIR_ACTION_HOLD = 5,   /* the driver gave (or took back) physical memory: `held` has changed */
     /* A weir_alloc, weir_free or weir_resize that failed otherwise than by a refusal: `result` is its answer, `object`
-     * the action that did not happen, pointer and bytes as the caller gave them. Calls with a client that is none belong
-     * to no runtime, and to no trace. */
+     * the action that did not happen, pointer and bytes as the caller gave them. Calls with a client that is none
+     * belong to no runtime, and to no trace. */
     WEIR_ACTION_FAIL = 6,
 
     /* What follows changes nothing in the ledger. A call that failed is recorded as well, with its `result`; only the
@@ -41,15 +41,15 @@ typedef enum weir_action {
     WEIR_ACTION_STREAM_CLOSE = 8, /* released, or unregistered; its work is done */
     WEIR_ACTION_SYNCHRONIZE = 9,  /* the host has waited for all work on the stream */
 
-    /* A launch: one event for each of its blocks, with its access; `object` is the launch's number. One with a failure in `result` tells that the launch was not begun: those of the
-     * same number before it are given back. */
+    /* A launch: one event for each of its blocks, with its access; `object` is the launch's number. One with a failure
+     * in `result` tells that the launch was not begun: those of the same number before it are given back. */
     WEIR_ACTION_USE_BEGIN = 10,
     WEIR_ACTION_USE_END = 11,    /* of the launch `object`, on all its blocks */
     WEIR_ACTION_USE_ABORT = 12,  /* the same; nothing was queued */
     WEIR_ACTION_USE_RECORD = 13, /* weir_use_record */
 
-    /* Work that weir queued. A copy is two events of one `object`, the bytes read (WEIR_ACCESS_READ) and the bytes written
-     * (WEIR_ACCESS_WRITE); either may be memory that is not weir's. */
+    /* Work that weir queued. A copy is two events of one `object`, the bytes read (WEIR_ACCESS_READ) and the bytes
+     * written (WEIR_ACCESS_WRITE); either may be memory that is not weir's. */
     WEIR_ACTION_COPY = 14,
     WEIR_ACTION_FILL = 15,
     WEIR_ACTION_CALL = 16,
@@ -60,9 +60,6 @@ typedef enum weir_action {
     WEIR_ACTION_NOTE_USE = 19,
     WEIR_ACTION_COUNT
 } weir_action;
-
-/* "allocate", "use-begin" and so on; "?" for a number that is none. Any thread; static storage. */
-WEIR_API const char *weir_action_name(weir_action action);
 
 typedef struct weir_event {
     size_t struct_size;
@@ -88,7 +85,7 @@ typedef struct weir_event {
     weir_stream other;  /* where the block was allocated, for what concerns a block */
 } weir_event;
 
-/* Sinks ------------------------------------------------------------------------------------------------------------- */
+/* Sinks ------------------------------------------------------------------------------------------------------------ */
 
 /* Where a trace's events go. They are called with no lock of weir's held, but one after the other: in the order of
  * the events, by whichever thread ends a call of weir's when enough events wait, by a flush and by the close. Inside,
@@ -97,32 +94,34 @@ typedef struct weir_event {
 typedef struct weir_sink {
     size_t struct_size;
     void *user;
-    /* Takes the events; events[0].size is their stride. They are the sink's to read until it returns. A failure loses
-     * them for this sink alone. */
+    /* Takes the events; events[0].struct_size is their stride. They are the sink's to read until it returns. A failure
+     * loses them for this sink alone. */
     weir_status (*write)(void *user, const weir_event *events, size_t count);
     weir_status (*flush)(void *user);         /* what was written is to arrive; NULL: nothing to do */
     weir_status (*close)(void *user);         /* the last call; NULL: nothing to do */
     void (*lost)(void *user, uint64_t count); /* before the close: so many events never came; NULL: of no interest */
 } weir_sink;
 
-/* A file of comma-separated values: the columns that RMM's logging adaptor writes,
- * Thread,Time,Action,Pointer,Size,Stream with the actions allocate, allocate failure and free, and behind them
- * Client,Class,Tag,Order,Nanoseconds. A resize is a free and an allocation. RMM's own reader ends at an action that
- * it does not know, so that what RMM has no word for (a reap, a use) has no row here; the binary file has it. An old
- * file is overwritten. out->size is the caller's to set, as everywhere. The sink is for one trace at a time. Errors:
- * WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
-WEIR_API WEIR_NODISCARD weir_status weir_sink_csv(const char *path, weir_sink *out);
+typedef enum weir_sink_format {
+    /* All members of every event; `weir simulate --trace` reads it, and docs/guide/trace.md describes it. */
+    WEIR_SINK_BINARY = 0,
+    /* Comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream
+     * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A
+     * resize is a free and an allocation. RMM's own reader ends at an action that it does not know, so that what RMM
+     * has no word for (a reap, a use) has no row here. */
+    WEIR_SINK_CSV = 1
+} weir_sink_format;
 
-/* A binary file with all members of every event, which `weir simulate --trace` reads; docs/guide/trace.md describes it.
- * Errors as above. */
-WEIR_API WEIR_NODISCARD weir_status weir_sink_binary(const char *path, weir_sink *out);
+/* A sink that writes a file; an old one is overwritten. out->struct_size is the caller's to set, as everywhere. The
+ * sink is for one trace at a time. Errors: WEIR_ERR_SYSTEM, which names the file, WEIR_ERR_INVALID. */
+WEIR_API WEIR_NODISCARD weir_status weir_sink_file(const char *path, weir_sink_format format, weir_sink *out);
 
-/* Traces ------------------------------------------------------------------------------------------------------------ */
+/* Traces ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct weir_trace_options {
     size_t struct_size;
     size_t capacity;        /* unread events that are kept; 0: 1,048,576 */
-    const weir_sink *sinks; /* sinks[0].size is the stride; they are copied */
+    const weir_sink *sinks; /* sinks[0].struct_size is the stride; they are copied */
     size_t sink_count;
 } weir_trace_options;
 
@@ -137,8 +136,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_create(weir_runtime *runtime, con
  * closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink);
 
-/* Takes up to `capacity` events, oldest first; events[0].size is the stride. *count is 0 when none is waiting. One
- * reader at a time. WEIR_ERR_CONFLICT when the trace has sinks, which get the events. */
+/* Takes up to `capacity` events, oldest first; events[0].struct_size is the stride. *count is 0 when none is waiting.
+ * One reader at a time. WEIR_ERR_CONFLICT when the trace has sinks, which get the events. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity,
                                                     size_t *count);
 
@@ -146,40 +145,46 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_even
  * out. Answers what the first sink answered that failed. WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_flush(weir_trace *trace);
 
-/* How many events were lost so far, because as many as the capacity were waiting. */
-WEIR_API uint64_t weir_trace_lost(const weir_trace *trace);
+typedef struct weir_trace_details {
+    size_t struct_size;
+    uint64_t lost;   /* events, because as many as the capacity were waiting */
+    uint64_t failed; /* calls of sinks. The caller of weir whose thread it was is never told; the log is, once for each
+                        sink */
+} weir_trace_details;
 
-/* How many calls of sinks have failed so far. The caller of weir whose thread it was is never told; the log is, once
- * for each sink. */
-WEIR_API uint64_t weir_trace_failed(const weir_trace *trace);
+/* So far. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_trace_info(const weir_trace *trace, weir_trace_details *out);
 
 /* Stops recording, hands the sinks what is left, closes them and frees the trace. Inside a sink it does nothing. */
 WEIR_API void weir_trace_destroy(weir_trace *trace);
 
-/* The trace of the adaptor "log" in the runtime's stack (weir/runtime.h), to read from, flush or add sinks to: what
- * reached the adaptor, as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and
- * WEIR_ACTION_REFUSE and WEIR_ACTION_FAIL with their result. It belongs to the runtime: closing it does nothing. NULL
- * without such an adaptor. Any thread. */
-WEIR_API weir_trace *weir_runtime_log(weir_runtime *runtime);
-
-/* Notes ------------------------------------------------------------------------------------------------------------- */
+/* Notes ------------------------------------------------------------------------------------------------------------ */
 
 /* A program that orders its streams by means of its own (a CUevent, a barrier) or that touches blocks without
  * declaring it (weir/uses.h) can say so, for whoever reads the trace: weir simulate --trace checks a recorded program
- * with it. They do nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where they
- * answer WEIR_ERR_FORKED, traced or not. Otherwise WEIR_ERR_INVALID for NULL, no access, or no bytes,
+ * with it. */
+
+typedef struct weir_note {
+    size_t struct_size;
+    /* One of:
+     *   - WEIR_ACTION_NOTE_RECORD: "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST:
+     *     whatever the host did so far. A number stands for its latest record.
+     *   - WEIR_ACTION_NOTE_WAIT: "Work on this stream waits, from here on, for that event"; on WEIR_STREAM_HOST: the
+     *     host has waited for it.
+     *   - WEIR_ACTION_NOTE_USE: "The work that I have just queued here touches these bytes"; on WEIR_STREAM_HOST: the
+     *     host does, now. */
+    weir_action action;
+    weir_access access; /* of a use */
+    weir_stream stream;
+    uint64_t event;
+    const void *pointer; /* of a use */
+    size_t bytes;
+} weir_note;
+
+/* It does nothing else, and without a trace nothing at all: WEIR_OK, but for a forked child, where it answers
+ * WEIR_ERR_FORKED, traced or not. Otherwise WEIR_ERR_INVALID for NULL, another action, no access, or no bytes,
  * WEIR_ERR_STREAM_MISUSE for a stream that is not the runtime's. Any thread. */
-
-/* "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST: whatever the host did so far. A
- * number stands for its latest record. */
-WEIR_API weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream);
-
-/* "Work on this stream waits, from here on, for that event"; on WEIR_STREAM_HOST: the host has waited for it. */
-WEIR_API weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream);
-
-/* "The work that I have just queued here touches these bytes"; on WEIR_STREAM_HOST: the host does, now. */
-WEIR_API weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
-                                   weir_access access);
+WEIR_API weir_status weir_trace_note(weir_runtime *runtime, const weir_note *note);
 
 WEIR_END
 #endif

@@ -43,11 +43,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_launch_end(weir_launch *launch);
 WEIR_API void weir_launch_abort(weir_launch *launch);
 
 /* The simple form for one block that is only read: whatever is queued on `stream` so far is a use that the free waits
- * for. It orders nothing before that work. Errors as above. */
-WEIR_API WEIR_NODISCARD weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream);
-
-/* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
-WEIR_API WEIR_NODISCARD weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream);
+ * for. It orders nothing before that work. Generation 0: whatever block begins at the pointer now; else also
+ * WEIR_ERR_STALE when the address has become another block since. Errors as above. */
+WEIR_API WEIR_NODISCARD weir_status weir_use_record(weir_runtime *runtime, weir_block block, weir_stream stream);
 
 WEIR_END
 #endif

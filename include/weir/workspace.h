@@ -22,9 +22,9 @@ typedef struct weir_arena_pool weir_arena_pool;
 typedef struct weir_arena_pool_options {
     size_t struct_size;
     uint64_t cap; /* of kept bytes; 0: an eighth of the runtime's budget as it is at the first get */
-    uint32_t
-        waste; /* a block may be longer than what is asked for by so many percent of that; 0: 25, half the step of sizes by
-                       powers of two, on average */
+    /* a block may be longer than what is asked for by so many percent of that; 0: 25, half the step of sizes by powers
+     * of two, on average */
+    uint32_t waste;
     int priority; /* of the pressure callback */
 } weir_arena_pool_options;
 
@@ -40,8 +40,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_acquire(weir_runtime *runtim
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_release(weir_arena_pool *pool);
 
 /* Frees kept blocks, those idle longest first, until at most `keep` bytes are left: the client's alone (a client has
- * to have none before it can be closed), or, with NULL, everybody's. `freed` (may be NULL) gets how many. Errors:
- * WEIR_ERR_INVALID, and as weir_free. Any thread. */
+ * to have none before it can be closed), or, with NULL, those of all clients. `freed` (may be NULL) gets how many.
+ * Errors: WEIR_ERR_INVALID, and as weir_free. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uint64_t keep,
                                                          uint64_t *freed);
 
@@ -137,9 +137,10 @@ typedef struct weir_parameter {
     void *pointer; /* never changes; NULL without elements */
 } weir_parameter;
 
-/* By number: WEIR_ERR_INVALID for one that is none. By name: WEIR_ERR_NOT_FOUND. Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_parameter *out);
-WEIR_API WEIR_NODISCARD weir_status weir_parameters_find(weir_parameters *store, const char *name, weir_parameter *out);
+/* The parameter called `name`; with NULL the one number `index`. WEIR_ERR_NOT_FOUND for a name, WEIR_ERR_INVALID for a
+ * number that is none. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_parameter_info(weir_parameters *store, const char *name, uint32_t index,
+                                                        weir_parameter *out);
 
 typedef struct weir_parameters_details {
     size_t struct_size;
@@ -185,14 +186,11 @@ typedef struct weir_arena_options {
     const char *tag;         /* how reports call it and what it allocates; copied, cut at 47 bytes; NULL: "arena" */
 } weir_arena_options;
 
-/* The bytes of one kind of memory that an arena of these plans is charged, apart from what a resource's adaptors add,
- * and unless a pool hands it a longer block. 0 without plans; UINT64_MAX for one that is longer than any device. */
-WEIR_API uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind);
-
-/* Opens an arena and allocates its memory. Errors: WEIR_ERR_INVALID (no plan and no room, a pool or parameters of
- * another runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any device), WEIR_ERR_CORRUPT
- * (weir_plan_check refuses a plan), WEIR_ERR_OUT_OF_MEMORY and the others of weir_alloc_with; WEIR_ERR_SYSTEM,
- * WEIR_ERR_FORKED. Any thread. */
+/* Opens an arena and allocates its memory: of each kind as much as the longest plan has (weir_plan_details.arena_of),
+ * or the `room`, rounded up to 256, unless the pool hands it a longer block. Errors: WEIR_ERR_INVALID (no plan and no
+ * room, a pool or parameters of another runtime, a tensor with an alignment beyond 2 MiB, a plan longer than any
+ * device), WEIR_ERR_CORRUPT (weir_plan_check refuses a plan), WEIR_ERR_OUT_OF_MEMORY and the others of weir_alloc_with;
+ * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_create(weir_client *client, const weir_arena_options *options,
                                                       weir_arena **out);
 
@@ -218,9 +216,10 @@ typedef struct weir_arena_tensor {
     uint64_t length; /* of the slot: the most that it may have */
     uint64_t offset; /* of the slot in the block of its kind */
     weir_kind kind;
-    /* (The last member, so that both structures can grow.) Its parameter, if the arena's store has one: of its own name; or, where it looks at bytes of a persistent tensor with a
-     * parameter of that name, the elements there (which have parameter.bytes of another type, and the same name). It comes before
-     * the slot, and may have been added after the plan was made. type WEIR_TYPE_NONE: there is none. */
+    /* (The last member, so that both structures can grow.) Its parameter, if the arena's store has one: of its own
+     * name; or, where it looks at bytes of a persistent tensor with a parameter of that name, the elements there (which
+     * have parameter.bytes of another type, and the same name). It comes before the slot, and may have been added after
+     * the plan was made. type WEIR_TYPE_NONE: there is none. */
     weir_parameter parameter;
 } weir_arena_tensor;
 

@@ -7,10 +7,10 @@
 #include <sys/syscall.h>
 #endif
 
-/* Of linux/membarrier.h, which not every system has. */
+/* From linux/membarrier.h, which not every system has. */
 enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 
-static bool fenced = true; /* once it is known whether the system serves */
+static bool fenced = true; /* until init knows that the system has membarrier */
 
 static bool membarrier(int command)
 {
@@ -44,7 +44,7 @@ void wi_biased_fence(void)
 {
     if (!fenced) {
         bool served = membarrier(PRIVATE_EXPEDITED);
-        wi_assert(served); /* it was registered, and that cannot be undone */
+        wi_assert(served); /* registered by wi_biased_init, which cannot be undone */
         (void)served;
     }
 }

@@ -1,13 +1,13 @@
-/* A lock that one thread, its owner, enters all the time, and others claim now and then.
+/* A biased lock (asymmetric lock): its owner, one thread, enters it all the time; other threads claim it now and then.
  *
- * The owner's way in is a store and a load, without a read-modify-write or a fence: who claims has the system put a
- * fence into every thread that runs (membarrier). Where the system cannot, or under ThreadSanitizer, which would not
- * see it, the owner pays for the fence.
+ * The owner enters with a plain store and a load. A claimer pays instead: it has the system put a memory barrier into
+ * every running thread (membarrier). Where the system cannot do that, or under ThreadSanitizer, which cannot see it,
+ * the owner executes the barrier itself.
  *
- * Contract: wi_biased_init was called for each lock before it was used. Owner: enter, and leave if that answered true;
- * never nested, and nothing in between that waits. Claimers: one at a time, by a lock of their own; ask for as many as
- * they want, then one wi_biased_fence, then wait for each; from then on what the lock protects is theirs, until
- * release. The owner may do without entering while it has the claimers' lock. */
+ * Contract: wi_biased_init is called before a lock is used. Owner: enter, and leave if enter returned true; never
+ * nested, and it waits for nothing in between. Claimers: one at a time, by a lock of their own. A claimer asks for as
+ * many locks as it wants, calls wi_biased_fence once, and waits for each; from then on what these locks protect is its
+ * own, until release. An owner that holds the claimers' lock need not enter. */
 #ifndef WI_BIASED_H
 #define WI_BIASED_H
 
@@ -25,21 +25,21 @@
 #endif
 
 typedef struct wi_biased {
-    atomic_uint busy;    /* the owner's to write */
-    atomic_uint claimed; /* the claimers' */
-    bool fenced;         /* the owner has to pay */
+    atomic_uint busy;    /* written by the owner */
+    atomic_uint claimed; /* written by claimers */
+    bool fenced;         /* the owner executes the barrier itself */
 } wi_biased;
 
 void wi_biased_init(wi_biased *lock);
 
-/* False: it is claimed, and the owner has not entered. */
+/* False: another thread has claimed the lock, and the owner has not entered. */
 static inline bool wi_biased_enter(wi_biased *lock)
 {
     if (WI_BIASED_ALWAYS_FENCED || wi_unlikely(lock->fenced)) {
         (void)atomic_exchange(&lock->busy, 1);
     } else {
         atomic_store_explicit(&lock->busy, 1, memory_order_relaxed);
-        atomic_signal_fence(memory_order_seq_cst); /* the other half is wi_biased_fence */
+        atomic_signal_fence(memory_order_seq_cst); /* pairs with the barrier of wi_biased_fence */
     }
     if (wi_likely(!atomic_load(&lock->claimed)))
         return true;

@@ -4,7 +4,7 @@
 
 /* Bits ------------------------------------------------------------------------------------------------------------- */
 
-static uint32_t lowest(uint64_t bits) /* of what is not zero */
+static uint32_t lowest(uint64_t bits) /* for a word that is not zero */
 {
     return (uint32_t)__builtin_ctzll(bits);
 }
@@ -19,8 +19,8 @@ static uint32_t ones_above(uint64_t bits)
     return ~bits ? (uint32_t)__builtin_clzll(~bits) : 64;
 }
 
-/* The longest run of ones. Where runs of 1, 2, 4 … begin, and then from the longest of them on, as many of each as fit
- * behind one another. Without branches: what they depend on is as good as random. */
+/* The longest run of ones: finds where runs of 1, 2, 4 … begin, then goes down from the longest and adds each that
+ * still fits behind. No branches, as their outcomes would be random. */
 static uint32_t longest_inside(uint64_t bits)
 {
     uint64_t runs[6] = {bits}, starts = ~UINT64_C(0);
@@ -47,7 +47,8 @@ static uint32_t longest_from(const wi_bitmap *b, uint32_t word)
     return (uint32_t)wi_min(wi_max(inside, across), WI_BITMAP_LONGEST);
 }
 
-/* Where runs of `count` begin in the 128 bits (high, low), as far as that is in `low`. Always six steps, as above. */
+/* Where runs of `count` begin in the 128 bits (high, low), as far as they begin in `low`. Always six steps, for the
+ * same reason. */
 static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
 {
     for (uint32_t k = 0, have = 1; k < 6; k++) {
@@ -61,8 +62,8 @@ static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
 
 /* Trees ------------------------------------------------------------------------------------------------------------ */
 
-/* Word `at` of a level of the tree of `bound`. The 64 trees' words for the same places lie together: a place that
- * changes its bound touches one neighbourhood. */
+/* Word `at` of a level of the tree of `bound`. The words of all 64 trees for one place are neighbours, so that a
+ * changed bound touches few cache lines. */
 static uint64_t *tree_at(const wi_bitmap *b, uint32_t level, uint32_t at, uint32_t bound)
 {
     return &b->tree[((size_t)b->level[level] + at) * WI_BITMAP_LONGEST + bound - 1];
@@ -77,7 +78,7 @@ static void enter(wi_bitmap *b, uint32_t bound, uint32_t word)
 
 static void leave(wi_bitmap *b, uint32_t bound, uint32_t word)
 {
-    uint64_t gone = 1; /* whether nothing is left below */
+    uint64_t gone = 1; /* whether the word below is empty now */
     for (uint32_t level = 0; level < b->levels; level++, word /= 64) {
         uint64_t *at = tree_at(b, level, word / 64, bound);
         *at &= ~(gone << word % 64);
@@ -119,7 +120,7 @@ void *wi_table_make(size_t count, size_t size)
     bytes = wi_round_up(bytes, huge);
     if (posix_memalign(&table, huge, bytes) != 0)
         return NULL;
-    (void)madvise(table, bytes, MADV_HUGEPAGE); /* a kernel without them says so, and that is all */
+    (void)madvise(table, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
     memset(table, 0, bytes);
     return table;
 }
@@ -189,7 +190,7 @@ static void clear_bits(wi_bitmap *b, uint32_t first, uint32_t count)
     }
 }
 
-/* The place in the word where a run of `count` fits best; the word's bound says that one may. */
+/* Best fit in the word for a run of `count`, which its bound promises. */
 static bool fit(const wi_bitmap *b, uint32_t word, uint32_t count, uint32_t *first)
 {
     uint64_t low = b->bits[word], high = b->bits[word + 1];
@@ -214,7 +215,7 @@ static uint32_t take_short_run(wi_bitmap *b, uint32_t count)
         bool found = fit(b, word, count, &first);
         if (found)
             clear_bits(b, first, count);
-        set_bound(b, word, longest_from(b, word)); /* now is the time to put it right */
+        set_bound(b, word, longest_from(b, word)); /* corrects a bound that was too high */
         if (!found)
             continue;
         if (first / 64 == word && first % 64 == 0 && word > 0)
@@ -295,8 +296,7 @@ static inline void raise_bound(wi_bitmap *b, uint32_t word, uint32_t length)
         set_bound(b, word, length);
 }
 
-/* The run through the bit that was just set, with what it goes on into, raises the bounds of the word and of the one
- * before. */
+/* Raises the bounds of the word and of the one before, by the run around the bit that was just set. */
 static inline void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
 {
     uint64_t bits = b->bits[word];
@@ -314,7 +314,7 @@ static inline void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
     raise_bound(b, word, length);
 }
 
-/* Short runs are used up first. */
+/* Words with short runs serve single places first. */
 static inline void open_word(wi_bitmap *b, uint32_t word)
 {
     if (b->bound[word] < b->bound[b->open])
@@ -358,13 +358,13 @@ uint32_t wi_bitmap_longest(wi_bitmap *b)
     return 0;
 }
 
-/* Laws ------------------------------------------------------------------------------------------------------------- */
+/* Invariants ------------------------------------------------------------------------------------------------------- */
 
 void wi_bitmap_check(wi_bitmap *b)
 {
 #ifdef WEIR_INVARIANTS
     if (++b->changes % (1 + b->words / 4) != 0)
-        return; /* a walk over all words each time would make long tests quadratic */
+        return; /* a walk over all words with every change would be quadratic */
     uint64_t counted = 0, trees = 0;
     for (uint32_t w = 0; w < b->words; w++) {
         uint32_t bound = b->bound[w];

@@ -5,8 +5,8 @@
  * is n or more; so it is enough to look into words by bound. For each bound from 1 to 64 a tree of bitmaps of 64
  * branches tells which words have it, and one more word tells which trees are not empty.
  *
- * Taking leaves bounds too high and they are put right when a search comes by, or when the word is full: that is what
- * makes single places cheap. Giving raises them at once, as far as the run that it made asks for.
+ * Taking a place leaves its bound, which may be too high then. A search that comes by corrects it, and so does a word
+ * that is full: that keeps single places cheap. Giving a place back raises bounds at once, as the new run requires.
  *
  * Invariants: bound[w] >= longest(w);  bound[w] == 0 if and only if the word is full;  w is in the tree of bound[w]
  * and in no other;  a bit of a tree is set if and only if the word below it is not zero;  `free` counts the bits.
@@ -23,12 +23,12 @@ enum { WI_BITMAP_LEVELS = 5, WI_BITMAP_LONGEST = 64 };
 typedef struct wi_bitmap {
     uint32_t count, words, free;
     uint32_t open;  /* the word that single places come from */
-    uint64_t *bits; /* one word more than there are, for ever full */
+    uint64_t *bits; /* one word more than there are, always full */
     uint8_t *bound; /* per word */
     uint64_t trees; /* bit n - 1: some word has the bound n */
     uint64_t *tree; /* 64 trees of tree_words each, interleaved; the level of single words first */
     uint32_t tree_words, levels, level[WI_BITMAP_LEVELS]; /* where each level of a tree begins */
-    uint64_t changes;                                     /* for the law checker */
+    uint64_t changes;                                     /* for the invariant checker */
 } wi_bitmap;
 
 /* `count` ones from bit `from` on, within a word; count is from 1 to 64. */
@@ -38,7 +38,7 @@ static inline uint64_t wi_bits(uint32_t from, uint32_t count)
     return ~UINT64_C(0) >> (64 - count) << from;
 }
 
-/* All places free. False when there is no host memory; count is from 1 to WI_BITMAP_MOST. */
+/* All places are free. False: no host memory; count is from 1 to WI_BITMAP_MOST. */
 bool wi_bitmap_init(wi_bitmap *bitmap, uint32_t count);
 void wi_bitmap_destroy(wi_bitmap *bitmap);
 
@@ -83,7 +83,7 @@ static inline bool wi_bitmap_is_free(const wi_bitmap *bitmap, uint32_t place)
  * are read at random cost a miss of the address tables else. NULL when there is no memory. */
 void *wi_table_make(size_t count, size_t size);
 
-/* Executes the laws; nothing in builds without WEIR_INVARIANTS. */
+/* Executes the invariants; nothing in builds without WEIR_INVARIANTS. */
 void wi_bitmap_check(wi_bitmap *bitmap);
 
 #endif

@@ -8,10 +8,10 @@
 
 /* Groups ----------------------------------------------------------------------------------------------------------- */
 
-/* A group's directory, and what is made of it. */
+/* Called for a group's directory. */
 typedef void (*visit)(const char *directory, bool second, void *user);
 
-/* From the group to the top of its mount: every group on the way may limit. */
+/* Visits the group and its parents up to the mount, as each of them may limit. */
 static void visit_up(const char *mount, const char *group, bool second, visit each, void *user)
 {
     char path[PATH_MAX];
@@ -79,7 +79,7 @@ static void limit_memory(const char *directory, bool second, void *user)
     if (second)
         wi_sysfs_number(&high, "%s/memory.high", directory);
     limit = wi_min(limit, high);
-    if (limit >= m->machine) /* also the first version's word for none, which is a number */
+    if (limit >= m->machine) /* also covers the first version's value for no limit, a huge number */
         return;
     m->total = wi_min(m->total, limit);
     if (!wi_sysfs_number(&used, "%s/%s", directory, second ? "memory.current" : "memory.usage_in_bytes"))
@@ -109,7 +109,7 @@ bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
     visit_groups(root, "memory", limit_memory, &m);
     *available = m.available;
     *total = m.total;
-    return m.machine > 0; /* a group may be allowed 0 bytes, which is known well enough */
+    return m.machine > 0; /* a limit of 0 bytes is known, too */
 }
 
 /* Processors ------------------------------------------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ typedef struct processors {
     uint64_t quota; /* UINT64_MAX: none */
 } processors;
 
-/* Leaves those in the set that are in a list as 0-3,8; a text that is no list leaves all. */
+/* Keeps those processors that are in a list such as 0-3,8. A text that is not a list changes nothing. */
 static void keep_listed(processors *p, const char *list)
 {
     uint64_t listed[MOST_PROCESSORS / 64] = {0};

@@ -14,7 +14,7 @@ static inline uint64_t wi_fnv1a(const void *bytes, size_t length)
     return hash;
 }
 
-/* The same, good in its low bits too. */
+/* FNV-1a with the high half mixed into the low bits, for tables that use only those. */
 static inline uint64_t wi_hash(const void *bytes, size_t length)
 {
     uint64_t hash = wi_fnv1a(bytes, length);

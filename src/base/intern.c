@@ -12,11 +12,11 @@ typedef struct kept {
     char text[];
 } kept;
 
-/* Entries are only ever added, at the front, so readers need no lock. */
+/* Entries are only added, at the head, so that readers need no lock. */
 static kept *_Atomic buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 WI_FREE_AFTER_FORKS(lock)
-static atomic_size_t counts[WI_TEXTS]; /* each grows under the lock */
+static atomic_size_t counts[WI_TEXTS]; /* changed under the lock */
 static atomic_uint_fast64_t lost[WI_TEXTS];
 
 static const char *look_up(uint64_t hash, const char *text, size_t length)
@@ -43,7 +43,7 @@ static const char *add(wi_text_kind kind, uint64_t hash, const char *text, size_
     return k->text;
 }
 
-/* Where there is no room, a text that is not there costs a walk and no lock. */
+/* When the table is full, a new text is searched for without the lock. */
 static const char *keep(wi_text_kind kind, const char *text, size_t most)
 {
     size_t length = strnlen(text, most);

@@ -1,8 +1,8 @@
-/* Texts that are kept for the life of the process: names and tags, which traces and refusals show long after their
- * owner has gone. The same text is kept once.
+/* Interned texts: names and tags that stay valid for the life of the process, as traces and refusals show them long
+ * after their owner is gone. Equal texts are stored once.
  *
- * A program that makes up texts without end must not grow without end, so that only so many different ones of each kind
- * are kept: what comes later is lost, or its owner's alone, which is counted and said once in the log. */
+ * A program may make up texts without end, so that only a bounded number of each kind is stored. Later ones are lost,
+ * or remain their owner's alone; that is counted, and logged once. */
 #ifndef WI_INTERN_H
 #define WI_INTERN_H
 
@@ -11,15 +11,15 @@
 typedef enum wi_text_kind { WI_TAG, WI_NAME, WI_DEVICE_NAME, WI_TEXTS } wi_text_kind;
 enum { WI_TEXTS_MOST = 65536 };
 
-/* What stands for a name that is not kept, where it has to outlive its owner. */
+/* Stands for a name that was not stored, where it has to outlive its owner. */
 #define WI_LOST_NAME "?"
 
-/* The kept copy of a tag, cut at `most` bytes; "" for NULL, and for what is lost. No lock is held: the log may be
- * called. Any thread; equal texts give equal pointers. */
+/* The stored copy of a tag, cut at `most` bytes; "" for NULL, and for a lost one. Equal texts give equal pointers. Any
+ * thread; no lock is held, as the log may be called. */
 const char *wi_intern(const char *text, size_t most);
-/* The same of any kind, for a text that is one; NULL for what is not kept. */
+/* The same for a text of any kind, not NULL; NULL for a lost one. */
 const char *wi_intern_as(wi_text_kind kind, const char *text, size_t most);
-/* Times that a text of the kind was not kept. */
+/* How many texts of the kind were lost. */
 uint64_t wi_intern_lost(wi_text_kind kind);
 
 #endif

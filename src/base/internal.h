@@ -1,4 +1,4 @@
-/* What every file of libweir may use: small macros, the fork guard, locks. Internal names begin with wi_. */
+/* For every file of libweir: small macros, the fork guard, locks. Internal names begin with wi_. */
 #ifndef WI_INTERNAL_H
 #define WI_INTERNAL_H
 
@@ -12,7 +12,7 @@
 #define wi_likely(x)   __builtin_expect(!!(x), 1)
 #define wi_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* The value, of which the compiler knows nothing: it makes no branch of what is computed from it. */
+/* Returns the value, and hides from the compiler what it is, so that it makes no branch of a computation with it. */
 static inline uint64_t wi_opaque(uint64_t value)
 {
     __asm__("" : "+r"(value));
@@ -23,11 +23,11 @@ static inline uint64_t wi_opaque(uint64_t value)
 #define WI_MIB (UINT64_C(1) << 20)
 #define WI_GIB (UINT64_C(1) << 30)
 
-/* The laws written beside the types are executed in builds with WEIR_INVARIANTS; a broken one ends the process there,
- * because going on would only move the damage. Other builds do not contain them. */
+/* Invariants, which are written beside the types, are executed in builds with WEIR_INVARIANTS. A broken one aborts, as
+ * going on would only spread the damage. */
 #ifdef WEIR_INVARIANTS
-_Noreturn void wi_law_broken(const char *law, const char *file, int line);
-#define wi_assert(condition) ((condition) ? (void)0 : wi_law_broken(#condition, __FILE__, __LINE__))
+_Noreturn void wi_invariant_broken(const char *invariant, const char *file, int line);
+#define wi_assert(condition) ((condition) ? (void)0 : wi_invariant_broken(#condition, __FILE__, __LINE__))
 #else
 #define wi_assert(condition) ((void)sizeof(condition))
 #endif
@@ -40,7 +40,7 @@ static inline uint64_t wi_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
-/* `unit` is a power of two; the caller has made sure that the sum does not overflow. */
+/* `unit` is a power of two. The caller knows that the sum does not overflow. */
 static inline uint64_t wi_round_up(uint64_t value, uint64_t unit)
 {
     return (value + unit - 1) & ~(unit - 1);
@@ -50,7 +50,8 @@ static inline bool wi_power_of_two(uint64_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Set in a child made by fork from a process that had a runtime: threads and device contexts did not come along. */
+/* Set in the child of a fork if the parent had a runtime: the child has neither its threads nor its device
+ * contexts. */
 extern atomic_bool wi_forked;
 void wi_watch_forks(void);
 void wi_fail_forked(void);
@@ -62,8 +63,8 @@ void wi_fail_forked(void);
         }                                                                                                              \
     } while (0)
 
-/* For a file's `lock` that is used before the first runtime, and so before a child of fork is told that it is one: a
- * fork waits for it, and the child finds it free. watch_forks() comes before each lock. */
+/* For a file's `lock` that may be used before the first runtime, when forks are not watched yet. A fork waits for the
+ * lock, so that the child finds it free. watch_forks() is called before each lock. */
 #define WI_FREE_AFTER_FORKS(lock)                                                                                      \
     static void before_fork(void)                                                                                      \
     {                                                                                                                  \
@@ -83,18 +84,19 @@ void wi_fail_forked(void);
         pthread_once(&once, watch_forks_once);                                                                         \
     }
 
-/* The thread's detail, put back after what is no affair of whoever called weir: sinks and the log's function. */
+/* Saves the thread's detail around calls of sinks and the log's function, which are not part of the caller's own
+ * call. */
 typedef struct wi_kept_detail {
     char text[1024];
 } wi_kept_detail;
 void wi_detail_keep(wi_kept_detail *kept);
 void wi_detail_restore(const wi_kept_detail *kept);
 
-/* Makes one line of a text that may come from elsewhere: no line breaks inside, none at the end. */
+/* Turns a text from elsewhere into one line: no line breaks inside or at the end. */
 void wi_one_line(char *text);
 
-/* Copies what a caller's structure of `caller_size` bytes can hold of ours, so that old callers keep working; false if
- * it is too small to be one at all. The member `size` at its front keeps the caller's value. */
+/* Copies our structure into a caller's of `caller_size` bytes, as far as it fits, so that callers of older headers
+ * keep working. False: too small to be one. Its first member, struct_size, keeps the caller's value. */
 static inline bool wi_copy_out(void *to, size_t caller_size, const void *from, size_t our_size)
 {
     if (caller_size < 2 * sizeof(size_t))
@@ -103,10 +105,10 @@ static inline bool wi_copy_out(void *to, size_t caller_size, const void *from, s
            wi_min(caller_size, our_size) - sizeof(size_t));
     return true;
 }
-/* The other way: an options structure, with zeros for what the caller does not know. What this library does not know has to
- * be zero: an option that somebody sets is obeyed or refused, never dropped. Errors, naming `call` and the structure:
- * WEIR_ERR_INVALID for NULL, a struct_size that is not set, or one that no header ever had; WEIR_ERR_UNSUPPORTED for
- * something set beyond our size. */
+/* Copies a caller's options in. Members that the caller does not know are 0. Members that this library does not know
+ * have to be 0, as an option is obeyed or refused, never ignored. WEIR_ERR_INVALID for NULL, a struct_size that is not
+ * set, or one that no header had; WEIR_ERR_UNSUPPORTED for something set beyond our size. Errors name `call` and the
+ * structure. */
 enum { WI_LATER_MEMBERS = 4096 }; /* a later header's structure has at most so many bytes more than ours */
 weir_status wi_copy_in_other(void *to, size_t our_size, const void *from, size_t caller_size, const char *call,
                              const char *type);
@@ -120,7 +122,7 @@ static inline weir_status wi_copy_in(void *to, size_t our_size, const void *from
 }
 #define WI_COPY_IN(type, to, from, call)                                                                               \
     wi_copy_in(1 ? (to) : (type *)NULL, sizeof(type), from, (from) ? (from)->struct_size : 0, call, #type)
-/* Options that may be NULL: `to` stays as it is then. */
+/* For options that may be NULL: `to` is unchanged then. */
 #define WI_COPY_OPTIONS_IN(type, to, from, call) ((from) ? WI_COPY_IN(type, to, from, call) : WEIR_OK)
 
 #endif

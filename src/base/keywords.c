@@ -1,7 +1,10 @@
 #include "base/keywords.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <strings.h>
+
+/* Keywords --------------------------------------------------------------------------------------------------------- */
 
 /* In the order of wi_provider. */
 static const char *const providers[WI_PROVIDERS] = {"tensorrt", "cuda",     "rocm", "coreml",
@@ -85,4 +88,62 @@ bool wi_level_is_all(const char *word)
 {
     static const char *const all[] = {"all", "3", "99", NULL};
     return is_one_of(all, word);
+}
+
+/* Durations -------------------------------------------------------------------------------------------------------- */
+
+enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, MOST_DAYS = 36500 };
+
+bool wi_duration_read(const char *text, uint64_t *seconds)
+{
+    static const struct {
+        const char *name;
+        uint64_t seconds;
+    } units[] = {{"s", 1}, {"m", MINUTE}, {"h", HOUR}, {"d", DAY}};
+    const uint64_t most = UINT64_C(1) * MOST_DAYS * DAY;
+    char *end = NULL;
+    if (!isdigit((unsigned char)*text))
+        return false;
+    unsigned long long number = strtoull(text, &end, 10);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].name) == 0 && number <= most / units[i].seconds) {
+            *seconds = number * units[i].seconds;
+            return true;
+        }
+    return false;
+}
+
+/* How far apart two words are -------------------------------------------------------------------------------------- */
+
+enum { ROW = 64 };
+
+size_t wi_edit_distance(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    size_t m = strlen(a), n = strlen(b);
+    while (m > 0 && n > 0 && a[m - 1] == b[n - 1])
+        m--, n--;
+    if (n > m) {
+        const char *longer = b;
+        size_t most = n;
+        b = a, n = m;
+        a = longer, m = most;
+    }
+    if (n >= ROW)
+        return m;
+    size_t row[ROW];
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= m; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t substitution = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t step = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = substitution < step ? substitution : step;
+        }
+    }
+    return row[n];
 }

@@ -1,4 +1,5 @@
-/* Keywords of manifests and options: each list once, for reading and for errors that name it. */
+/* Keywords of manifests and options, each list written once, for reading and for the errors that name it; durations in
+ * options; and the edit distance of a word from one that may have been meant. */
 #ifndef WI_KEYWORDS_H
 #define WI_KEYWORDS_H
 
@@ -23,11 +24,20 @@ const char *wi_policy_name(wi_policy policy);
 /* Each reads a word in any case; `what` begins the error. WEIR_ERR_INVALID names the allowed ones, and leaves *out. */
 weir_status wi_provider_read(const char *what, const char *word, wi_provider *out);
 weir_status wi_policy_read(const char *what, const char *word, wi_policy *out);
-/* One of the seven strategies, all of which mean any device that qualifies. One that would split a model over several
- * devices is refused as what does not exist. */
+/* Checks one of the seven strategies, all of which mean any device that qualifies. A strategy that splits a model over
+ * devices does not exist, and is refused. */
 weir_status wi_strategy_check(const char *what, const char *word);
 weir_status wi_level_check(const char *what, const char *word);
 /* "all" and its other names. */
 bool wi_level_is_all(const char *word);
+
+/* Reads digits and a unit: "30d", "12h", "15m", "0s"; at most 36500 days. False, with *seconds unchanged, for anything
+ * else. */
+bool wi_duration_read(const char *text, uint64_t *seconds);
+
+/* How many letters have to be put in, left out or changed to make one of the other. Where both are longer than 63
+ * between what they begin and end with in common, nobody meant the one by the other: then it is the longer one's length
+ * there. */
+size_t wi_edit_distance(const char *a, const char *b);
 
 #endif

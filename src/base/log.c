@@ -1,4 +1,4 @@
-/* The log: one function of the caller's, or standard error when the environment asks for it. */
+/* The log: the program's function, or standard error if an option asks for it. */
 #include "base/internal.h"
 #include "base/options.h"
 
@@ -41,7 +41,7 @@ static int level_from_option(void)
     wi_kept_detail kept;
     int level = WEIR_LOG_OFF;
     wi_detail_keep(&kept);
-    if (weir_option_get("log", &option) == WEIR_OK)
+    if (weir_option_info("log", 0, &option) == WEIR_OK)
         for (int i = 0; i <= WEIR_LOG_DEBUG; i++)
             if (strcmp(option.value, level_names[i]) == 0)
                 level = i;
@@ -70,14 +70,14 @@ void weir_log(weir_log_level level, const char *format, ...)
     wi_one_line(text);
     watch_forks();
     pthread_mutex_lock(&lock);
-    /* The function may have been taken back since the level was read: silence then, for nobody asked for the rest. */
+    /* The program may have removed its function after the level was read. */
     int now = atomic_load(&sink_level);
     weir_log_fn fn = sink ? sink : to_stderr;
     void *user = sink_user;
     pthread_mutex_unlock(&lock);
     if ((int)level > now)
         return;
-    wi_kept_detail kept; /* the message may come from the middle of a call whose own refusal is in words already */
+    wi_kept_detail kept; /* the message may come from within a call that has set its detail already */
     wi_detail_keep(&kept);
     fn(level, text, user);
     wi_detail_restore(&kept);

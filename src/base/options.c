@@ -1,7 +1,6 @@
 /* The options: one table, from which values, checks and listings come. */
 #include "base/options.h"
-#include "base/duration.h"
-#include "base/edit_distance.h"
+#include "base/keywords.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +19,7 @@ enum { VALUE_BYTES = 256 };
 static struct option {
     const char *name, *environment, *standard, *help;
     check_fn *valid;
-    bool given; /* by a call */
+    bool given; /* set by a call */
     char value[VALUE_BYTES];
 } options[] = {
     {.name = "budget",
@@ -124,7 +123,7 @@ static bool is_anything(const char *value)
     return true;
 }
 
-/* Its brackets; what the words in it mean is known above this room. */
+/* Checks the parentheses of a stack. The names in it are checked in src/memory. */
 static bool is_stack(const char *value)
 {
     long depth = 0;
@@ -189,8 +188,8 @@ static bool next_item(const char **list, char *item, size_t capacity)
     return true;
 }
 
-/* "host", "cuda:1"; "cuda" stands for "cuda:0". A name that is none must not be taken for a device that is not
- * there. */
+/* The full name of a device: "host", "cuda:1"; "cuda" stands for "cuda:0". A misspelt name must not pass for a device
+ * that is absent. */
 static bool device_name(const char *text, char *full, size_t capacity)
 {
     static const char *const alone[] = {"host", "sim"};
@@ -207,7 +206,7 @@ static bool device_name(const char *text, char *full, size_t capacity)
     return cuda;
 }
 
-/* "2GiB" is for every device; "host=2GiB" for one. The last that fits wins. */
+/* "2GiB" is for all devices, "host=2GiB" for one. The last item that fits wins. */
 static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
 {
     char item[VALUE_BYTES], name[32] = "";
@@ -278,7 +277,7 @@ static bool is_budget(const char *value)
 
 /* Values ----------------------------------------------------------------------------------------------------------- */
 
-/* Services may have no HOME, but their user has one. */
+/* A service may have no HOME; the user database has one. */
 static void default_home(char *text, size_t capacity)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -301,8 +300,8 @@ static struct option *find(const char *name)
     return NULL;
 }
 
-/* "" where it is not set; false if it is too long. White space around a word or a number is a file's or a shell's, and
- * not meant; around what can be a path it may be. */
+/* Reads the variable; "" if it is not set. False: too long. White space around words and numbers comes from files and
+ * shells, and is removed; around paths it may be meant. */
 static bool read_environment(const struct option *option, char value[VALUE_BYTES])
 {
     const char *text = getenv(option->environment);
@@ -322,7 +321,7 @@ static bool read_environment(const struct option *option, char value[VALUE_BYTES
     return true;
 }
 
-/* With the lock held. A value that does not parse is not used, and is marked. */
+/* Fills in an option's value. One that does not parse is marked and not used. The lock is held. */
 static void read_option(const struct option *option, weir_option *out)
 {
     *out = (weir_option){.struct_size = out->struct_size,
@@ -358,18 +357,8 @@ static weir_status give(const struct option *option, weir_option *out)
     read_option(option, &value);
     pthread_mutex_unlock(&lock);
     if (!wi_copy_out(out, out->struct_size, &value, sizeof value))
-        return weir_fail(WEIR_ERR_INVALID, "weir_option: member struct_size is not set");
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_info: member struct_size is not set");
     return WEIR_OK;
-}
-
-weir_status weir_option_at(size_t index, weir_option *out)
-{
-    WI_ENTER();
-    if (!out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_option_at: NULL");
-    if (index >= OPTION_COUNT)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
-    return give(&options[index], out);
 }
 
 static weir_status unknown(const char *name)
@@ -381,13 +370,20 @@ static weir_status unknown(const char *name)
     return weir_fail(WEIR_ERR_NOT_FOUND, "there is no option \"%.64s\"; the nearest is \"%s\"", name, nearest->name);
 }
 
-weir_status weir_option_get(const char *name, weir_option *out)
+static weir_status option_at(size_t index, weir_option *out)
+{
+    if (index >= OPTION_COUNT)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
+    return give(&options[index], out);
+}
+
+weir_status weir_option_info(const char *name, size_t index, weir_option *out)
 {
     WI_ENTER();
-    if (!name || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_option_get: NULL");
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_option_info: NULL");
     const struct option *option = find(name);
-    return option ? give(option, out) : unknown(name);
+    return !name ? option_at(index, out) : option ? give(option, out) : unknown(name);
 }
 
 weir_status weir_option_set(const char *name, const char *value)
@@ -413,7 +409,7 @@ weir_status weir_option_set(const char *name, const char *value)
 weir_status wi_option_budget(const char *device, uint64_t *bytes)
 {
     weir_option option = {.struct_size = sizeof option};
-    weir_status status = weir_option_get("budget", &option);
+    weir_status status = weir_option_info("budget", 0, &option);
     if (status == WEIR_OK && option.rejected)
         return weir_fail(WEIR_ERR_INVALID, "%s does not hold a budget: %s", option.environment, option.help);
     if (status == WEIR_OK)
@@ -425,7 +421,7 @@ uint64_t wi_option_range(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t bytes = 0;
-    if (weir_option_get("range", &option) == WEIR_OK && option.value[0])
+    if (weir_option_info("range", 0, &option) == WEIR_OK && option.value[0])
         (void)wi_size_read(option.value, &bytes);
     return bytes;
 }
@@ -434,8 +430,8 @@ uint64_t wi_option_thread_cache(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t bytes;
-    bool said =
-        weir_option_get("thread_cache", &option) == WEIR_OK && option.value[0] && wi_size_read(option.value, &bytes);
+    bool said = weir_option_info("thread_cache", 0, &option) == WEIR_OK && option.value[0] &&
+                wi_size_read(option.value, &bytes);
     return said ? bytes : UINT64_MAX;
 }
 
@@ -443,7 +439,7 @@ unsigned wi_option_reuse_wait(void)
 {
     weir_option option = {.struct_size = sizeof option};
     unsigned percent = 0;
-    if (weir_option_get("reuse_wait", &option) == WEIR_OK)
+    if (weir_option_info("reuse_wait", 0, &option) == WEIR_OK)
         (void)read_count(option.value, &percent);
     return percent;
 }
@@ -452,7 +448,7 @@ uint64_t wi_option_wait(void)
 {
     weir_option option = {.struct_size = sizeof option};
     uint64_t nanoseconds = UINT64_C(1000000000);
-    if (weir_option_get("wait", &option) == WEIR_OK)
+    if (weir_option_info("wait", 0, &option) == WEIR_OK)
         (void)parse_duration(option.value, &nanoseconds);
     return nanoseconds;
 }
@@ -460,5 +456,5 @@ uint64_t wi_option_wait(void)
 bool wi_option_poison(void)
 {
     weir_option option = {.struct_size = sizeof option};
-    return weir_option_get("poison", &option) == WEIR_OK && strcmp(option.value, "1") == 0;
+    return weir_option_info("poison", 0, &option) == WEIR_OK && strcmp(option.value, "1") == 0;
 }

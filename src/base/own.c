@@ -1,6 +1,6 @@
 #include "base/own.h"
 
-/* In front of the memory. */
+/* Before each piece of memory. */
 typedef struct owned {
     struct owned *next; /* of the same thread */
     void **place;
@@ -10,8 +10,8 @@ typedef struct owned {
 static pthread_key_t key; /* the thread's list */
 static bool usable;
 
-/* Other libraries' ends may come after this and need a place again: that gets the thread a list anew, which the system comes
- * back for. */
+/* Destructors of other libraries may run after this and need the memory again. The thread then gets a new list, and
+ * the system calls this again. */
 static void end_thread(void *list)
 {
     for (owned *o = list, *next; o; o = next) {

@@ -7,7 +7,7 @@ static size_t home(const wi_pointer_map *map, const void *pointer)
     return (size_t)(((uint64_t)(uintptr_t)pointer >> 8) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (map->capacity - 1);
 }
 
-/* Where the pointer is, or the empty entry where it would go. */
+/* The pointer's entry, or the empty one where it would go. */
 static size_t find(const wi_pointer_map *map, const void *pointer)
 {
     size_t at = home(map, pointer);
@@ -50,7 +50,7 @@ bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *v
     if (map->entries[gap].pointer == NULL)
         return false;
     *value = map->entries[gap].value;
-    /* Later entries that could no longer be found move up into the gap. */
+    /* Moves later entries into the gap if they could not be found behind it. */
     for (size_t at = (gap + 1) & mask; map->entries[at].pointer != NULL; at = (at + 1) & mask) {
         size_t wanted = home(map, map->entries[at].pointer);
         if (((at - wanted) & mask) >= ((at - gap) & mask)) {

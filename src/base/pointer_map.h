@@ -11,17 +11,16 @@ typedef struct wi_pointer_map_entry {
     uint64_t value;
 } wi_pointer_map_entry;
 
-/* All zeros is an empty one. */
+/* All zeros is an empty map. */
 typedef struct wi_pointer_map {
     wi_pointer_map_entry *entries;
     size_t capacity; /* a power of two, or 0 */
     size_t used;
 } wi_pointer_map;
 
-/* Puts it in, in the place of the value that the pointer has; NULL is no key and stays out. False without host
- * memory. */
+/* Sets the pointer's value. NULL is no key, and is ignored. False: no host memory. */
 bool wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value);
-/* Takes it out; false if it is not there. */
+/* Removes the pointer; false: it is not there. */
 bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *value);
 void wi_pointer_map_clear(wi_pointer_map *map);
 

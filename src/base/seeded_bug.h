@@ -1,7 +1,7 @@
-/* Seeded bugs: how the simulator shows that it sees what it is there for.
+/* Seeded bugs (mutations): mistakes that the simulator puts into the core, to show that its oracle finds them.
  *
- * The core asks for one where it makes a decision of that kind. Only the simulator's copy of the core is compiled with an
- * answer (WEIR_SEEDED_BUGS); in libweir there are none, and the questions cost nothing. */
+ * The core asks for one at each decision of that kind. Only the simulator's copy of the core is compiled with them
+ * (WEIR_SEEDED_BUGS); libweir has none, and the questions cost nothing there. */
 #ifndef WI_SEEDED_BUG_H
 #define WI_SEEDED_BUG_H
 
@@ -9,7 +9,7 @@
 
 typedef enum wi_bug {
     WI_BUG_NONE = 0,
-    WI_BUG_EARLY_REUSE = 1,     /* a pending free is taken for passed */
+    WI_BUG_EARLY_REUSE = 1,     /* a pending free counts as passed */
     WI_BUG_DROP_WAIT = 2,       /* a launch does not wait for the uses before it */
     WI_BUG_UNMAP_UNDER_USE = 3, /* pending memory is unmapped like free memory */
     WI_BUG_LOST_READER = 4,     /* a read that has ended is forgotten */

@@ -1,5 +1,5 @@
-/* Sizes and durations with units. */
-#include "base/options.h"
+/* Sizes with units. */
+#include "base/values.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static weir_status no_size(const char *text)
                      "\"%.80s\" is no size; write bytes or a number with a unit, such as 512MiB or 1.5g", text);
 }
 
-/* whole.fraction x 1024^power, without what is left of a byte; false for fractions of bytes and for less than one. */
+/* whole.fraction x 1024^power, rounded down to bytes. False: less than a byte, a fraction of bytes, or overflow. */
 static bool scale(uint64_t whole, const char *fraction, size_t digits, int power, uint64_t *bytes)
 {
     unsigned __int128 unit = (unsigned __int128)1 << (10 * power);
@@ -66,10 +66,10 @@ bool wi_size_read(const char *text, uint64_t *bytes)
     return digits > 0 && power >= 0 && fraction_digits <= 18 && scale(whole, fraction, fraction_digits, power, bytes);
 }
 
-weir_status weir_size_parse(const char *text, uint64_t *bytes)
+weir_status wi_size_parse(const char *text, uint64_t *bytes)
 {
     if (!text || !bytes)
-        return weir_fail(WEIR_ERR_INVALID, "weir_size_parse: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "wi_size_parse: NULL");
     return wi_size_read(text, bytes) ? WEIR_OK : no_size(text);
 }
 
@@ -102,7 +102,7 @@ void wi_size_write(uint64_t bytes, char *text, size_t capacity)
     snprintf(text, capacity, "%llu%s", (unsigned long long)bytes, units[unit]);
 }
 
-char *weir_size_format(uint64_t bytes, char *text, size_t capacity)
+char *wi_size_text(uint64_t bytes, char *text, size_t capacity)
 {
     return format(bytes, text, capacity, false);
 }

@@ -1,10 +1,10 @@
 # What needs nothing but libc and public calls. Libraries and programs beside libweir, which exports none of it, link it by itself
 # (weir_base).
 set(WEIR_BASE_SOURCES)
-foreach(file duration edit_distance keywords pointer_map structures treap)
+foreach(file keywords pointer_map size structures treap types versions)
   list(APPEND WEIR_BASE_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 list(APPEND WEIR_SOURCES ${WEIR_BASE_SOURCES})
-foreach(file status log options size versions sysfs cgroup system intern own window bitmap biased string_pool tensor)
+foreach(file status log options values sysfs cgroup system intern own bitmap biased string_pool)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

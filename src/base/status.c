@@ -4,27 +4,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *const status_names[WEIR_STATUS_COUNT] = {
-    "WEIR_OK",           "WEIR_ERR_INVALID",     "WEIR_ERR_OUT_OF_MEMORY", "WEIR_ERR_FOREIGN",
-    "WEIR_ERR_INTERIOR", "WEIR_ERR_DOUBLE_FREE", "WEIR_ERR_STALE",         "WEIR_ERR_BUSY",
-    "WEIR_ERR_CONFLICT", "WEIR_ERR_NOT_FOUND",   "WEIR_ERR_UNSUPPORTED",   "WEIR_ERR_STREAM_MISUSE",
-    "WEIR_ERR_NO_ROOM",  "WEIR_ERR_FORKED",      "WEIR_ERR_DRIVER",        "WEIR_ERR_DEVICE_LOST",
-    "WEIR_ERR_SYSTEM",   "WEIR_ERR_CORRUPT",     "WEIR_ERR_ENGINE",        "WEIR_ERR_CANCELLED",
-};
-
 enum { DETAIL = sizeof((wi_kept_detail *)0)->text };
 
-static _Thread_local void *detail;  /* a text; NULL: the thread never failed, or it had no memory for words */
-static _Thread_local bool wordless; /* the latter */
+static _Thread_local void *detail;  /* a text; NULL: no call of the thread has failed, or there was no host memory */
+static _Thread_local bool wordless; /* there was no host memory for the detail */
 
 const char *weir_version(void)
 {
     return WEIR_VERSION_STRING;
-}
-
-const char *weir_status_name(weir_status status)
-{
-    return (unsigned)status < WEIR_STATUS_COUNT ? status_names[status] : "WEIR_?";
 }
 
 const char *weir_detail(void)
@@ -51,7 +38,7 @@ void wi_detail_restore(const wi_kept_detail *kept)
         set_detail(kept->text);
 }
 
-/* A text that was cut must not end inside a UTF-8 character. */
+/* Drops an incomplete UTF-8 character at the end of a text that was cut. */
 static void drop_partial_character(char *text, size_t length)
 {
     size_t start = length;
@@ -77,7 +64,8 @@ void wi_one_line(char *text)
 
 weir_status weir_fail(weir_status status, const char *format, ...)
 {
-    /* The arguments may contain the present detail ("loading x: <detail>"), so the new one is made beside it. */
+    /* The arguments may contain the present detail ("loading x: <detail>"), so that the new one is written elsewhere
+     * first. */
     char text[DETAIL];
     va_list arguments;
     va_start(arguments, format);
@@ -93,9 +81,9 @@ weir_status weir_fail(weir_status status, const char *format, ...)
 }
 
 #ifdef WEIR_INVARIANTS
-void wi_law_broken(const char *law, const char *file, int line)
+void wi_invariant_broken(const char *invariant, const char *file, int line)
 {
-    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", law, file, line);
+    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", invariant, file, line);
     abort();
 }
 #endif

@@ -1,7 +1,7 @@
-/* Structures of callers that were compiled against an older or a newer header. */
+/* Structures of callers that were compiled with an older or a newer header. */
 #include "base/internal.h"
 
-/* Whether anything is set in what the caller's structure has beyond ours. */
+/* Whether a caller's structure has anything set beyond our size. */
 static bool is_set_beyond(const unsigned char *from, size_t ours, size_t theirs)
 {
     for (size_t i = ours; i < theirs; i++)

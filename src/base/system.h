@@ -7,15 +7,15 @@
 uint64_t wi_now(void);           /* monotonic nanoseconds */
 uint64_t wi_thread_number(void); /* 1 for the first thread that asks, 2 for the second … */
 
-/* One more turn, from 0 on, of waiting for another thread that is at work on something short: it may need this
- * processor, and be of a lower priority, so that giving up the rest of a turn is soon not enough. */
+/* Waits one turn, counted from 0, for another thread that is doing something short. That thread may need this
+ * processor and have a lower priority, so that yielding is replaced by sleeping after a few turns. */
 void wi_pause(unsigned turn);
 
-/* What wi_now asks instead of the system's clock when it is set: simulated time. Set before anything of weir runs. */
+/* Replaces the system's clock in wi_now if set: simulated time. Set before anything else of weir is called. */
 extern uint64_t (*wi_clock)(void);
 
-/* Set where one thread plays all of a program's, as the simulator does: another thread's work never gets done while
- * this one waits for it. Such waits then answer at once, as they do when nobody is at work. */
+/* Set where one thread plays all threads, as in the simulator: waiting for another thread would never end. Such waits
+ * return at once then, as if that thread were done. */
 extern bool wi_alone;
 
 #endif

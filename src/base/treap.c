@@ -16,7 +16,7 @@ static wi_treap_node **child(wi_treap_node *parent, uint64_t key)
     return key < parent->key ? &parent->left : &parent->right;
 }
 
-/* What is below the key, and the rest. */
+/* Splits a tree into the keys below `key` and the rest. */
 static void split(wi_treap_node *from, uint64_t key, wi_treap_node **below, wi_treap_node **rest)
 {
     while (from) {
@@ -33,7 +33,7 @@ static void split(wi_treap_node *from, uint64_t key, wi_treap_node **below, wi_t
     *below = *rest = NULL;
 }
 
-/* All keys of `low` are below those of `high`. */
+/* Merges two trees; all keys of `low` are below those of `high`. */
 static void merge(const wi_treap *treap, wi_treap_node *low, wi_treap_node *high, wi_treap_node **out)
 {
     while (low && high) {

@@ -1,7 +1,8 @@
-/* Treaps (Seidel and Aragon 1996): things in the order of their keys. The node is the thing's first member.
+/* Treaps (Seidel and Aragon 1996): balanced trees by key. The node is the first member of the element.
  *
- * A parent has the higher rank, which is a hash of the key and the treap's seed: as good as balanced whatever the order
- * in which keys come, and nothing has to be kept for it. No locks: the caller has one. */
+ * A parent has a higher rank than its children. The rank is a hash of the key and the treap's seed, so that the tree
+ * is balanced with high probability, in whatever order keys come, and stores nothing for it. No locks: the caller has
+ * one. */
 #ifndef WI_TREAP_H
 #define WI_TREAP_H
 
@@ -13,23 +14,23 @@ typedef struct wi_treap_node {
     struct wi_treap_node *left, *right;
 } wi_treap_node;
 
-/* All zeros is an empty one. Where keys come from others, the seed is a number that they cannot know. */
+/* All zeros is an empty treap. If keys are chosen by others, the seed is a number that they cannot know. */
 typedef struct wi_treap {
     wi_treap_node *root;
     uint64_t seed;
 } wi_treap;
 
-void wi_treap_add(wi_treap *treap, wi_treap_node *node, uint64_t key); /* no node has the key yet */
+void wi_treap_add(wi_treap *treap, wi_treap_node *node, uint64_t key); /* the key must not be in the treap */
 void wi_treap_remove(wi_treap *treap, wi_treap_node *node);
 
 wi_treap_node *wi_treap_find(const wi_treap *treap, uint64_t key);
-wi_treap_node *wi_treap_floor(const wi_treap *treap, uint64_t key); /* the last one at or below the key; NULL */
-wi_treap_node *wi_treap_above(const wi_treap *treap, uint64_t key); /* the first one above it; NULL */
+wi_treap_node *wi_treap_floor(const wi_treap *treap, uint64_t key); /* the last node at or below the key; NULL: none */
+wi_treap_node *wi_treap_above(const wi_treap *treap, uint64_t key); /* the first node above the key; NULL: none */
 
-/* Calls fn for all in their order; fn changes nothing. */
+/* Calls fn for all nodes by key; fn must not change the treap. */
 void wi_treap_each(const wi_treap *treap, void (*fn)(wi_treap_node *node, void *user), void *user);
 
-/* How many nodes there are; SIZE_MAX if they are not in order, or a child has a higher rank than its parent. */
+/* The number of nodes; SIZE_MAX: the order of keys or of ranks is broken. */
 size_t wi_treap_check(const wi_treap *treap);
 
 #endif

@@ -1,7 +1,5 @@
 /* Versions as tuples of integers. */
-#include "base/internal.h"
-
-#include <weir/base.h>
+#include "base/values.h"
 
 #include <stdio.h>
 
@@ -12,7 +10,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads one part and moves *text behind it; false for none, or one past 32 bits. */
+/* Reads one part and moves *text behind it. False: there is none, or it is larger than 32 bits. */
 static bool read_part(const char **text, uint32_t *out)
 {
     uint64_t value = 0;
@@ -28,10 +26,10 @@ static bool read_part(const char **text, uint32_t *out)
     return found;
 }
 
-weir_status weir_version_read(const char *text, weir_version_number *out)
+weir_status wi_version_read(const char *text, weir_version_number *out)
 {
     if (!text || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_version_read: %s is NULL", text ? "out" : "text");
+        return weir_fail(WEIR_ERR_INVALID, "wi_version_read: %s is NULL", text ? "out" : "text");
     weir_version_number version = {.count = 0};
     const char *p = text + (*text == 'v');
     bool good = true;
@@ -46,7 +44,7 @@ weir_status weir_version_read(const char *text, weir_version_number *out)
     return WEIR_OK;
 }
 
-int weir_version_compare(weir_version_number a, weir_version_number b)
+int wi_version_compare(weir_version_number a, weir_version_number b)
 {
     if (a.count == 0 || b.count == 0)
         return (a.count > 0) - (b.count > 0);
@@ -58,7 +56,7 @@ int weir_version_compare(weir_version_number a, weir_version_number b)
     return 0;
 }
 
-const char *weir_version_write(weir_version_number version, char *text, size_t capacity)
+const char *wi_version_write(weir_version_number version, char *text, size_t capacity)
 {
     if (capacity == 0)
         return text;

@@ -71,7 +71,7 @@ static bool add(listing *list, wi_engine_info *engine, wi_provider provider, siz
     return true;
 }
 
-/* Whether an ordinal is named, of the provider's kinds, that no device has. Ordinals of the processor are nobody's. */
+/* Whether an ordinal is named, of the provider's kinds, that no device has. The processor has no ordinals. */
 static bool is_missing(const wi_context *context, wi_provider provider, int32_t ordinal)
 {
     bool any = false;

@@ -195,12 +195,3 @@ void weir_choice_destroy(weir_choice *choice)
     free(made->candidates);
     free(made);
 }
-
-const char *weir_verdict_name(weir_verdict verdict)
-{
-    static const char *const names[WEIR_VERDICT_COUNT] = {
-        "ACCEPTED",     "NOT_ASKED",      "NOT_LISTED", "NO_ENGINE",       "OTHER_FORMAT",  "NOT_BUILT",
-        "NOT_LOADABLE", "OTHER_PLATFORM", "NO_DEVICE",  "DEVICE_UNUSABLE", "LITTLE_MEMORY", "LITTLE_VRAM",
-        "OLD_CUDA",     "OLD_DRIVER",     "OLD_DEVICE", "NO_CPU",          "BAD_SETTING"};
-    return (unsigned)verdict < WEIR_VERDICT_COUNT ? names[verdict] : "?";
-}

@@ -110,7 +110,7 @@ static weir_status read_device(const char *text, wi_device_name *out)
         text = "cpu";
     size_t length = strcspn(text, ":");
     for (int kind = 0; kind < WEIR_HARDWARE_COUNT; kind++) {
-        const char *name = weir_hardware_kind_name((weir_hardware_kind)kind);
+        const char *name = weir_name_of(WEIR_NAMES_HARDWARE, kind);
         if (strncasecmp(name, text, length) != 0 || name[length])
             continue;
         if (!text[length] || read_ordinal(text + length + 1, &out->ordinal)) {
@@ -215,7 +215,7 @@ static weir_status read_text(const char *given, const char *name, weir_option *o
 {
     if (given)
         return WEIR_OK;
-    weir_status status = weir_option_get(name, option);
+    weir_status status = weir_option_info(name, 0, option);
     if (status == WEIR_OK && option->rejected)
         return weir_fail(WEIR_ERR_INVALID, "%s is not understood: %s", option->environment, option->help);
     return status;

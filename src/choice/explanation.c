@@ -125,7 +125,7 @@ static void write_devices(const wi_context *context, FILE *out)
     for (size_t i = 0; i < context->hardware->device_count; i++) {
         const weir_hardware_device *d = context->devices[i];
         bool numbered = d->kind != WEIR_HARDWARE_CPU && d->ordinal >= 0;
-        fprintf(out, "%s %s", i ? "," : "", numbered ? weir_hardware_kind_name(d->kind) : d->key);
+        fprintf(out, "%s %s", i ? "," : "", numbered ? weir_name_of(WEIR_NAMES_HARDWARE, d->kind) : d->key);
         if (numbered)
             fprintf(out, ":%d (%s)", (int)d->ordinal, d->key);
     }

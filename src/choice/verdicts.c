@@ -1,5 +1,6 @@
 /* The rules: each one function, with its code and its sentence. The first that refuses a candidate is its verdict. */
 #include "choice/context.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>
@@ -177,10 +178,10 @@ static weir_verdict is_new_enough(wi_context *context, wi_candidate *c, weir_ver
                                   weir_version_number there, weir_version_number wanted)
 {
     char has[48], wants[48];
-    if (wanted.count == 0 || weir_version_compare(there, wanted) >= 0)
+    if (wanted.count == 0 || wi_version_compare(there, wanted) >= 0)
         return WEIR_VERDICT_ACCEPTED;
     return refuse(context, c, verdict, "%s of %s is %s, and the manifest wants %s or later", what, c->device->key,
-                  weir_version_write(there, has, sizeof has), weir_version_write(wanted, wants, sizeof wants));
+                  wi_version_write(there, has, sizeof has), wi_version_write(wanted, wants, sizeof wants));
 }
 
 static weir_verdict cuda_is_new_enough(wi_context *context, wi_candidate *c)

@@ -85,3 +85,19 @@ int cli_print_json(json_t *object)
     free(text);
     return cli_flush(CLI_OK);
 }
+
+weir_runtime_details cli_runtime(const weir_runtime *runtime)
+{
+    weir_runtime_details details = WEIR_INIT(weir_runtime_details);
+    if (!runtime || weir_runtime_info(runtime, &details) != WEIR_OK)
+        details.device = "";
+    return details;
+}
+
+weir_client_stats cli_client(weir_client *client)
+{
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    if (client && weir_client_info(client, &stats) != WEIR_OK)
+        stats = WEIR_INIT(weir_client_stats);
+    return stats;
+}

@@ -68,7 +68,7 @@ char *engine_file_named(const char *word)
 {
     weir_option home = WEIR_INIT(weir_option);
     if (word[0] == '\0' || strchr(word, '/') != NULL || access(word, F_OK) == 0 ||
-        weir_option_get("home", &home) != WEIR_OK)
+        weir_option_info("home", 0, &home) != WEIR_OK)
         return text_copy(word);
     char *stored = text_print("%s/models/%s", home.value, word);
     if (access(stored, F_OK) == 0)

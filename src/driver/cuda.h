@@ -8,7 +8,7 @@
 
 /* An event of weir's is a number on a stream. Behind the numbers that are not known to be passed stand CUDA events, oldest
  * first, in a ring per stream; they are taken from and returned to a list, so that a steady state creates none.
- * Laws: passed <= recorded; the ring holds the numbers passed + 1 … recorded, one CUDA event each.
+ * Invariants: passed <= recorded; the ring holds the numbers passed + 1 … recorded, one CUDA event each.
  * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. One that was
  * abandoned serves when the last of its events has passed. Records stay where they are until the device is closed. */
 typedef struct wi_cuda_stream {
@@ -28,7 +28,7 @@ typedef struct wi_cuda_stream {
     struct wi_cuda_stream *next_ended; /* of those that have ended, or were abandoned */
 } wi_cuda_stream;
 
-struct wi_device {
+struct weir_driver_device {
     int ordinal;
     CUdevice device;
     CUcontext context; /* the primary one, retained */
@@ -79,7 +79,7 @@ weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which,
 void wi_cuda_stream_destroy(wi_device *device, void *handle);
 void wi_cuda_stream_abandon(wi_device *device, void *handle);
 weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle);
-weir_status wi_cuda_settle(wi_device *device);
+weir_status wi_cuda_synchronize(wi_device *device);
 void *wi_cuda_stream_native(void *handle);
 bool wi_cuda_stream_capturing(wi_device *device, void *handle);
 void wi_cuda_streams_clear(wi_device *device);

@@ -106,7 +106,7 @@ typedef struct CUmemPoolProps {
     X(cuMemGetInfo, 3020, (size_t * available, size_t * total))                                                        \
     X(cuMemGetAllocationGranularity, 10020, (size_t * bytes, const CUmemAllocationProp *properties, int option))       \
     X(cuMemAddressReserve, 10020,                                                                                      \
-      (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr wish, unsigned long long flags))             \
+      (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags))             \
     X(cuMemAddressFree, 10020, (CUdeviceptr address, size_t bytes))                                                    \
     X(cuMemCreate, 10020,                                                                                              \
       (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *properties,                     \

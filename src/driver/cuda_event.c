@@ -1,4 +1,4 @@
-/* The cuda driver's events: numbers on a stream, and the CUDA events behind them (cuda.h has the laws). */
+/* The cuda driver's events: numbers on a stream, and the CUDA events behind them (cuda.h has the invariants). */
 #include "driver/cuda.h"
 #include "base/system.h"
 
@@ -195,7 +195,7 @@ weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event)
         wi_cuda_end(&guard);
         return WEIR_OK;
     }
-    /* The other's lock keeps its CUDA event from being recorded anew before the wait is queued. */
+    /* The other's lock keeps its CUDA event from being recorded again before the wait is queued. */
     pthread_mutex_lock(&other->lock);
     if (status == WEIR_OK && event.sequence > atomic_load(&other->passed))
         status = wi_cuda_check(device,

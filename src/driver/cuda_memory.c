@@ -120,7 +120,7 @@ void wi_cuda_pool_close(wi_device *device)
 }
 
 /* On the stream, or on the device's own, which is waited for. */
-static weir_status settle(wi_device *device, const wi_cuda_stream *stream)
+static weir_status cuda_pool_synchronize(wi_device *device, const wi_cuda_stream *stream)
 {
     if (stream)
         return WEIR_OK;
@@ -143,7 +143,7 @@ weir_status wi_cuda_pool_allocate(wi_device *device, uint64_t bytes, void *strea
         status = wi_cuda_check(device, wi_cuda.cuMemAllocFromPoolAsync(&start, bytes, pool, on->stream),
                                "cuMemAllocFromPoolAsync");
     if (status == WEIR_OK) {
-        status = settle(device, stream);
+        status = cuda_pool_synchronize(device, stream);
         if (status != WEIR_OK)
             (void)wi_cuda.cuMemFreeAsync(start, on->stream);
     }
@@ -165,7 +165,7 @@ weir_status wi_cuda_pool_release(wi_device *device, void *address, uint64_t byte
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuMemFreeAsync(PTR(address), on->stream), "cuMemFreeAsync");
     if (status == WEIR_OK)
-        (void)settle(device, stream);
+        (void)cuda_pool_synchronize(device, stream);
     wi_cuda_end(&guard);
     return status;
 }

@@ -326,7 +326,7 @@ weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
     return status;
 }
 
-weir_status wi_cuda_settle(wi_device *device)
+weir_status wi_cuda_synchronize(wi_device *device)
 {
     wi_cuda_guard guard;
     if (wi_cuda_over(device))

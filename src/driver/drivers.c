@@ -3,14 +3,28 @@
 
 #include <ctype.h>
 
-static const wi_driver *drivers[WI_DRIVERS] = {&wi_host_driver, &wi_cuda_driver}; /* then NULL, or what was added */
+/* Then what was added, then NULL. What is in the list stays. */
+static _Atomic(const wi_driver *) drivers[WI_DRIVERS] = {&wi_host_driver, &wi_cuda_driver};
+
+static const wi_driver *driver_at(size_t number)
+{
+    return atomic_load_explicit(&drivers[number], memory_order_acquire);
+}
 
 void wi_driver_add(const wi_driver *driver)
 {
     size_t number = 0;
-    while (number < WI_DRIVERS - 1 && drivers[number])
+    while (number < WI_DRIVERS - 1 && driver_at(number))
         number++;
-    drivers[number] = driver;
+    atomic_store_explicit(&drivers[number], driver, memory_order_release);
+}
+
+bool wi_driver_has(const char *name)
+{
+    size_t number = 0;
+    while (number < WI_DRIVERS && driver_at(number) && strcmp(driver_at(number)->name, name) != 0)
+        number++;
+    return number < WI_DRIVERS && driver_at(number);
 }
 
 static weir_status no_device(const char *text)
@@ -22,7 +36,7 @@ static weir_status no_device(const char *text)
 size_t wi_driver_number(const wi_driver *driver)
 {
     size_t number = 0;
-    while (number < WI_DRIVERS - 1 && drivers[number] != driver)
+    while (number < WI_DRIVERS - 1 && driver_at(number) != driver)
         number++;
     return number;
 }
@@ -43,13 +57,14 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
             number = number * 10 + (*digit - '0');
         }
     }
-    for (size_t i = 0; i < WI_DRIVERS && drivers[i]; i++) {
-        if (strncmp(drivers[i]->name, device, length) != 0 || drivers[i]->name[length] != '\0')
+    for (size_t i = 0; i < WI_DRIVERS && driver_at(i); i++) {
+        const wi_driver *d = driver_at(i);
+        if (strncmp(d->name, device, length) != 0 || d->name[length] != '\0')
             continue;
-        if (number >= drivers[i]->ordinals)
+        if (number >= d->ordinals)
             return weir_fail(WEIR_ERR_NOT_FOUND, "there is no device %s; the ordinals of %s go from 0 to %d", device,
-                             drivers[i]->name, drivers[i]->ordinals - 1);
-        *driver = drivers[i];
+                             d->name, d->ordinals - 1);
+        *driver = d;
         *ordinal = number;
         return WEIR_OK;
     }

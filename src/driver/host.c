@@ -4,7 +4,7 @@
  * docs/benchmarks.md has the measurement. The price is that a handle is mapped at one address at a time.
  *
  * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
- * at which its pages are parked while it is mapped nowhere: one area of the kernel's, however long it is. */
+ * at which its pages are kept while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
 #include "base/cgroup.h"
 #include "base/system.h"
@@ -60,8 +60,8 @@ static uint64_t host_granule(wi_device *device)
     return GRANULE;
 }
 
-/* Of addresses without memory. Both are wishes: an old kernel or one without huge pages serves as well. */
-static void set_wishes(char *start, uint64_t bytes)
+/* Of addresses without memory. Both are advice: an old kernel, or one without huge pages, serves as well. */
+static void set_advice(char *start, uint64_t bytes)
 {
     madvise(start, bytes, MADV_HUGEPAGE);
     prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, "weir");
@@ -77,7 +77,7 @@ static weir_status host_reserve(wi_device *device, uint64_t bytes, void **addres
     if (start > raw)
         munmap(raw, (size_t)(start - raw));
     munmap(start + bytes, (size_t)(raw + ALIGNMENT - start));
-    set_wishes(start, bytes);
+    set_advice(start, bytes);
     *address = start;
     return WEIR_OK;
 }
@@ -112,35 +112,35 @@ static void close_range(char *address, uint64_t bytes)
         mprotect(address, bytes, PROT_NONE);
         return;
     }
-    set_wishes(address, bytes);
+    set_advice(address, bytes);
 }
 
 static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
 
 /* A kernel that cannot leave the range behind: the bytes are copied. MAP_FAILED when there is no memory for that. */
-static void *park_copy(const char *from, uint64_t bytes)
+static void *copy_away(const char *from, uint64_t bytes)
 {
-    void *parked = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (parked != MAP_FAILED)
-        memcpy(parked, from, bytes);
-    return parked;
+    void *away = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (away != MAP_FAILED)
+        memcpy(away, from, bytes);
+    return away;
 }
 
-/* Parks the pages of mapped handles elsewhere; their range stays reserved. */
+/* Moves the pages of mapped handles elsewhere; their range stays reserved. */
 static weir_status host_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     for (size_t i = 0; i < count; i++) {
         char *from = (char *)address + i * bytes;
-        /* The address is no wish, but the C library reads one in any case and recent kernels look at it. */
-        void *parked = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
-        if (parked == MAP_FAILED)
-            parked = park_copy(from, bytes);
-        if (parked == MAP_FAILED) {
-            weir_status status = fail("parking memory", bytes);
+        /* No address is asked for, but the C library reads the argument in any case and recent kernels look at it. */
+        void *away = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+        if (away == MAP_FAILED)
+            away = copy_away(from, bytes);
+        if (away == MAP_FAILED) {
+            weir_status status = fail("moving memory away", bytes);
             (void)host_map(device, address, bytes, i, handles);
             return status;
         }
-        handles[i] = (wi_handle)(uintptr_t)parked;
+        handles[i] = (wi_handle)(uintptr_t)away;
     }
     close_range(address, count * bytes);
     return WEIR_OK;
@@ -152,9 +152,9 @@ static weir_status open_fresh(char *to, uint64_t bytes)
     return mprotect(to, bytes, PROT_READ | PROT_WRITE) == 0 ? WEIR_OK : fail("opening memory", bytes);
 }
 
-static weir_status move_in(char *to, uint64_t bytes, wi_handle parked)
+static weir_status move_in(char *to, uint64_t bytes, wi_handle away)
 {
-    void *moved = mremap((void *)(uintptr_t)parked, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    void *moved = mremap((void *)(uintptr_t)away, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
     return moved != MAP_FAILED ? WEIR_OK : fail("moving memory", bytes);
 }
 

@@ -7,7 +7,7 @@
 struct wi_host_stream;
 struct wi_host_piece;
 
-struct wi_device {
+struct weir_driver_device {
     pthread_mutex_t lock;           /* the members below; a leaf */
     struct wi_host_stream *ended;   /* records for the next streams */
     struct wi_host_piece *returned; /* what was released into the pool, oldest last */

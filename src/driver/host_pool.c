@@ -2,7 +2,7 @@
  *
  * A returned piece stays in a list with the point of its return. On that stream it may be handed out again at once, to
  * work that will come behind what still uses it; to anybody else, or to the C library, only when the point is passed.
- * Pieces serve requests of exactly their size. Law: what the list holds is part of pool_held. */
+ * Pieces serve requests of exactly their size. Invariant: what the list holds is part of pool_held. */
 #include "driver/host.h"
 
 typedef struct wi_host_piece {

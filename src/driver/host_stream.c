@@ -1,7 +1,8 @@
 /* The host driver's streams: a thread each, so that work is truly asynchronous.
  *
- * Work is numbered from 1 in the order it was queued. Law: done <= queued; an event {stream, n} is passed when n <= done.
- * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. */
+ * Work is numbered from 1 in the order it was queued. Invariant: done <= queued; an event {stream, n} is passed when n
+ * <= done. The record of a stream that has ended serves the next one, which goes on counting: old events stay
+ * passed. */
 #include "driver/host.h"
 #include "base/system.h"
 

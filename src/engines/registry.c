@@ -70,14 +70,14 @@ static void find_directories(search *s)
 {
     weir_option option = {.struct_size = sizeof option};
     s->count = 0;
-    if (weir_option_get("engine_path", &option) == WEIR_OK) {
+    if (weir_option_info("engine_path", 0, &option) == WEIR_OK) {
         char *rest = option.value;
         for (char *one; (one = strsep(&rest, ":"));)
             if (*one)
                 add_directory(s, "%s", one);
     }
     add_own_directory(s);
-    if (weir_option_get("home", &option) == WEIR_OK)
+    if (weir_option_info("home", 0, &option) == WEIR_OK)
         add_directory(s, "%s/engines/plugins", option.value);
 }
 

@@ -3,6 +3,7 @@
 #include <weir/select.h>
 
 #include "base/sysfs.h"
+#include "base/values.h"
 
 #include <stdio.h>
 
@@ -129,7 +130,7 @@ static void add_versions(const char *root, const cuda *c, wi_found *out)
     char text[64];
     int number;
     if (wi_sysfs_text(text, sizeof text, "%s/sys/module/nvidia/version", root) &&
-        weir_version_read(text, &driver) != WEIR_OK)
+        wi_version_read(text, &driver) != WEIR_OK)
         driver.count = 0;
     if (c->cuDriverGetVersion(&number) == CUDA_SUCCESS)
         runtime = wi_cuda_version(number);

@@ -140,9 +140,3 @@ void weir_hardware_destroy(weir_hardware *hardware)
 {
     free(hardware);
 }
-
-const char *weir_hardware_kind_name(weir_hardware_kind kind)
-{
-    static const char *const names[WEIR_HARDWARE_COUNT] = {"cpu", "cuda", "rocm", "intel", "metal", "directml"};
-    return (size_t)kind < WEIR_HARDWARE_COUNT ? names[kind] : "?";
-}

@@ -1,6 +1,7 @@
 #include "hardware/merge.h"
 #include <weir/select.h>
 #include "hardware/visible.h"
+#include "base/values.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -66,8 +67,7 @@ static bool add(wi_found *list, const wi_card *card)
     return room != NULL;
 }
 
-/* NVIDIA's
- * ---------------------------------------------------------------------------------------------------------- */
+/* NVIDIA's --------------------------------------------------------------------------------------------------------- */
 
 /* CUDA's driver alone gives a slice the name of one, and the key of a whole device. */
 static bool is_slice(const weir_hardware_device *of_cuda)
@@ -176,7 +176,7 @@ static void finish_cuda(wi_card *card)
     d->usable = d->ordinal >= 0;
     if (!d->usable)
         return;
-    if (d->driver_runtime.count > 0 && weir_version_compare(d->driver_runtime, needed) < 0)
+    if (d->driver_runtime.count > 0 && wi_version_compare(d->driver_runtime, needed) < 0)
         wi_card_remark(card, "its driver serves CUDA %u.%u; weir's driver cuda needs one that serves %d or later",
                        d->driver_runtime.part[0], d->driver_runtime.part[1], NEEDED_CUDA);
     else if (d->ordinal < MOST_ORDINALS)
@@ -187,8 +187,7 @@ static void finish_cuda(wi_card *card)
         wi_card_remark(card, "without NVML its free bytes cannot be told without a context");
 }
 
-/* Others
- * ------------------------------------------------------------------------------------------------------------ */
+/* Others ----------------------------------------------------------------------------------------------------------- */
 
 /* One list of visible devices, over those of the cards that still have an ordinal. */
 static void hide(wi_visible_rules rules, const char *name, const char *list, wi_card *cards, size_t count)

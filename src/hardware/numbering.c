@@ -10,6 +10,7 @@
 #include "hardware/merge.h"
 #include <weir/select.h>
 #include "hardware/visible.h"
+#include "base/values.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,7 +51,7 @@ static int compare_cards(const wi_card *a, const wi_card *b, const order *o)
 {
     const weir_hardware_device *x = &a->device, *y = &b->device;
     int result = o->by_driver ? (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal) : 0;
-    if (result == 0 && o->fastest && (result = weir_version_compare(y->capability, x->capability)) == 0 &&
+    if (result == 0 && o->fastest && (result = wi_version_compare(y->capability, x->capability)) == 0 &&
         x->total != WEIR_BYTES_UNKNOWN && y->total != WEIR_BYTES_UNKNOWN)
         result = (y->total > x->total) - (y->total < x->total);
     return result ? result : strcmp(x->pci, y->pci);

@@ -1,6 +1,7 @@
 /* NVIDIA's management library: the devices of the machine with their slices and their free bytes, without a context.
  * Declared here is the part of nvml.h (CUDA 13.0) that is used, so that nothing of it is needed to build. */
 #include "hardware/source.h"
+#include "base/values.h"
 #include <weir/select.h>
 
 #include <stdio.h>
@@ -104,7 +105,7 @@ static bool begin(const char *root, nvml *n, wi_found *out)
     return n->begun;
 }
 
-/* So that the next look begins anew. */
+/* So that the next look starts from the beginning. */
 static void end(nvml *n)
 {
     n->nvmlShutdown();
@@ -123,7 +124,7 @@ static versions read_versions(const nvml *n)
     char text[NVML_TEXT];
     int number;
     if (CALL(n, nvmlSystemGetDriverVersion, text, sizeof text) == NVML_SUCCESS &&
-        weir_version_read(text, &v.driver) != WEIR_OK)
+        wi_version_read(text, &v.driver) != WEIR_OK)
         v.driver.count = 0;
     if (CALL(n, nvmlSystemGetCudaDriverVersion_v2, &number) == NVML_SUCCESS)
         v.runtime = wi_cuda_version(number);

@@ -7,6 +7,7 @@
 #include "base/sysfs.h"
 #include <weir/select.h>
 #include "hardware/source.h"
+#include "base/values.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ static void read_memory(const char *root, bool integrated, weir_hardware_device 
 static void read_version(const char *root, const char *path, weir_version_number *out)
 {
     char text[64];
-    if (wi_sysfs_text(text, sizeof text, "%s%s", root, path) && weir_version_read(text, out) != WEIR_OK)
+    if (wi_sysfs_text(text, sizeof text, "%s%s", root, path) && wi_version_read(text, out) != WEIR_OK)
         out->count = 0;
 }
 

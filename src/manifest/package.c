@@ -211,7 +211,7 @@ void wi_package_leave(int use)
 static weir_status store_of(const weir_manifest_options *options, weir_option *home, const char **store)
 {
     *store = options && options->store && options->store[0] ? options->store : home->value;
-    return *store == home->value ? weir_option_get("home", home) : WEIR_OK;
+    return *store == home->value ? weir_option_info("home", 0, home) : WEIR_OK;
 }
 
 weir_status wi_package_open(const char *path, const weir_manifest_options *options, char **folder, int *use)

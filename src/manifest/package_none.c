@@ -10,7 +10,7 @@ weir_status wi_package_open(const char *path, const weir_manifest_options *optio
     return weir_fail(
         WEIR_ERR_UNSUPPORTED,
         "%s is a package, and this libweir-manifest was built without libarchive; install libarchive-dev and "
-        "build weir anew, or unpack it and give the folder's " WI_PACKAGE_MANIFEST,
+        "build weir again, or unpack it and give the folder's " WI_PACKAGE_MANIFEST,
         path);
 }
 

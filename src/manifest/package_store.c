@@ -1,6 +1,7 @@
 /* See package_store.h. */
-#include "base/duration.h"
+#include "base/keywords.h"
 #include "manifest/package_store.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 #include <weir/manifest.h>
@@ -278,9 +279,9 @@ wi_bounds wi_bounds_of_options(void)
 {
     wi_bounds bounds = {0};
     weir_option bytes = WEIR_INIT(weir_option), age = WEIR_INIT(weir_option);
-    if (weir_option_get("unpacked", &bytes) != WEIR_OK || weir_size_parse(bytes.value, &bounds.bytes) != WEIR_OK)
+    if (weir_option_info("unpacked", 0, &bytes) != WEIR_OK || wi_size_parse(bytes.value, &bounds.bytes) != WEIR_OK)
         bounds.bytes = UINT64_MAX;
-    if (weir_option_get("unpacked_age", &age) != WEIR_OK || !wi_duration_read(age.value, &bounds.seconds))
+    if (weir_option_info("unpacked_age", 0, &age) != WEIR_OK || !wi_duration_read(age.value, &bounds.seconds))
         bounds.seconds = UINT64_MAX;
     return bounds;
 }

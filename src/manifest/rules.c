@@ -4,6 +4,7 @@
 #include <weir/manifest.h>
 #include "manifest/files.h"
 #include "manifest/parse.h"
+#include "base/values.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ static void check_cpu(wi_parse_context *r)
 static void apply_precision(wi_parse_context *r)
 {
     weir_version_number *least = &r->held->manifest.requirements.min_compute_capability;
-    if (weir_version_compare(*least, r->precision) < 0)
+    if (wi_version_compare(*least, r->precision) < 0)
         *least = r->precision;
 }
 

@@ -1,7 +1,7 @@
 /* The parsers of the keys' values: texts, sizes, versions, lists, settings; and what hardware_requirements ask for. */
-#include "base/edit_distance.h"
 #include "base/keywords.h"
 #include "manifest/parse.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>
@@ -151,7 +151,7 @@ void wi_parse_bytes(wi_parse_context *r, const wi_value *v, void *to)
                        "%s: this is %s; it has to be a text with a size, like \"8GiB\" (%s_mb takes "
                        "a number, of MiB)",
                        name, wi_kind_name(v->json), name);
-    else if (weir_size_parse(json_string_value(v->json), to) != WEIR_OK)
+    else if (wi_size_parse(json_string_value(v->json), to) != WEIR_OK)
         wi_problem_add(&r->problems, v->at, "%s: \"%s\" is no size; sizes are like \"512MiB\" or \"1.5GiB\"", name,
                        wi_show(&shown, json_string_value(v->json)));
 }
@@ -184,7 +184,7 @@ void wi_parse_version(wi_parse_context *r, const wi_value *v, void *to)
                        (int)(v->end - v->at < 40 ? v->end - v->at : 40), r->text + v->at);
     else if (!json_is_string(v->json))
         wrong_type(r, v, "a text with a version, like \"12.4\"");
-    else if (weir_version_read(json_string_value(v->json), to) != WEIR_OK)
+    else if (wi_version_read(json_string_value(v->json), to) != WEIR_OK)
         wi_problem_add(&r->problems, v->at, "%s: \"%s\" is no version; versions are like \"12.4\" or \"535.129.03\"",
                        name, wi_show(&shown, json_string_value(v->json)));
 }

@@ -1,13 +1,13 @@
-/* The resources "direct" and "async": one allocation of the driver's per block.
+/* The bases "direct" and "async": one allocation of the driver's, called a piece, for each block.
  *
- * Both keep a piece per block, found by its address. A piece that is freed goes to the driver when the device is past
- * it, with no lock held; from then on the driver may give the same addresses to another piece. "async" need not wait
- * where nothing but a stream stands before it: the pool gets the piece in the order of that stream, and its record
- * waits on for the books alone. When the addresses serve again meanwhile, the older piece is displaced from the index.
+ * A freed piece goes to the driver when the device is past it, with no lock held. From then on the driver may give its
+ * addresses to another piece. "async" does not wait if only the order of one stream comes before the free: the pool
+ * gets the piece in that order, and its record stays until the free is complete, for the ledger. If its addresses
+ * serve again meanwhile, the older piece is displaced from the index.
  *
- * What "async" has in its pool beyond the pieces is `kept`, which the ledger counts as cached.
+ * The pool of "async" may hold more than the pieces: that is `kept`, which the ledger counts as cached.
  *
- * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have taken beforehand;
+ * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have claimed beforehand;
  * lent is the sum of all pieces. */
 #include "memory/driver_alloc.h"
 #include "memory/adaptors/nvtx.h"
@@ -18,40 +18,40 @@
 #include <stddef.h>
 
 typedef struct driver_piece {
-    wi_block block; /* the first member */
-    wi_range range; /* all that the driver gave */
-    uint64_t own;   /* of which the block's client has had so much, however short the block is now */
-    bool returning; /* on its way to the driver, which may give it to another from now on */
+    wi_block block; /* first, so that a block's address is its piece's */
+    wi_range range; /* the whole allocation of the driver's */
+    uint64_t own;   /* the most of it that the block's client ever had: growth up to there needs no scrubbing */
+    bool returning; /* the driver is getting it back, and may give its addresses to another piece from now on */
     bool returned;
-    bool displaced; /* out of the index, and in the list of those */
+    bool displaced; /* its addresses serve another piece; no longer in the index, but in `displaced` */
     struct driver_piece *previous, *next;
 } driver_piece;
 
 typedef struct driver_alloc {
     wi_resource resource;
     weir_kind kind;
-    bool pooled;                /* it follows streams, and may keep what was given back */
-    const weir_base_table *own; /* whose functions stand for the driver's; NULL: those do */
-    void *state;                /* theirs */
-    wi_resource_table table;    /* the resource's, where it is theirs */
-    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, so that either is enough to look */
+    bool pooled;                /* frees follow streams, and freed memory may stay in the driver's pool */
+    const weir_base_table *own; /* a program's own functions in place of the driver's; NULL: the driver's */
+    void *state;                /* of the program's functions */
+    wi_resource_table table;    /* the resource's table, if the functions are the program's */
+    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, so that one is enough to read it */
     wi_index index;
-    /* everything below is under the resource's lock */
+    /* under the resource's lock: */
     driver_piece *displaced;
-    wi_block *unwanted; /* discarded, and the device is not past them or the driver refused; linked by pending_next */
+    wi_block *unwanted; /* discarded; the device is not past them or the driver refused; linked by pending_next */
     uint64_t lent, kept;
-    size_t working;  /* threads in the driver */
-    uint64_t turns;  /* how often one came back */
-    uint64_t secret; /* WI_SECRET once a block of an account that asks for scrubbing has been freed */
+    size_t working;  /* threads in a call of the driver */
+    uint64_t turns;  /* how often such a call has ended */
+    uint64_t secret; /* WI_SECRET once a block of an account with scrubbing was freed */
 } driver_alloc;
 
 /* The driver's pool ------------------------------------------------------------------------------------------------ */
 
-/* What the pool under "async" keeps. The pool alone decides what it reuses, so that it is asked after each change; as
- * there is no lock over its calls, only what is asked while no other call is under way counts, and the last one out
+/* What the driver's pool keeps under "async". Only the pool decides what it reuses, so it is asked after each change.
+ * No lock covers its calls: an answer counts only if no other call was under way, and the last thread to come back
  * asks. */
 
-/* The pool has `held` bytes in all: the books follow, as far as the budget leaves room. With the lock held. */
+/* Makes the ledger follow a pool of `held` bytes in all, as far as the budget leaves room. The lock is held. */
 static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
 {
     wi_ledger *ledger = s->resource.ledger;
@@ -66,7 +66,7 @@ static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
     s->kept = kept;
 }
 
-/* Around a call of the program's own functions, which find the device current on the thread. */
+/* Around calls of the program's functions, which expect the device to be current on the thread. */
 static weir_status driver_alloc_enter(const driver_alloc *s)
 {
     return s->resource.driver->enter ? s->resource.driver->enter(s->resource.device) : WEIR_OK;
@@ -78,13 +78,13 @@ static void driver_alloc_leave(const driver_alloc *s)
         s->resource.driver->leave(s->resource.device);
 }
 
-/* Whether it may have more than its pieces. */
+/* Whether the pool may hold more than the pieces. */
 static bool driver_alloc_keeps(const driver_alloc *s)
 {
     return s->own ? s->own->held != NULL : s->pooled;
 }
 
-/* What the pool has from the device, and the same after giving back what it keeps beyond `keep`. */
+/* The pool's bytes; and the same after it gave back what it keeps beyond `keep`. */
 static weir_status driver_alloc_held(driver_alloc *s, uint64_t *held)
 {
     wi_resource *r = &s->resource;
@@ -157,7 +157,7 @@ static driver_piece *piece_with(wi_range *range)
     return (driver_piece *)((char *)range - offsetof(driver_piece, range));
 }
 
-static uint64_t size_of(const driver_piece *p)
+static uint64_t piece_bytes(const driver_piece *p)
 {
     return p->range.end - p->range.start;
 }
@@ -177,7 +177,7 @@ static void driver_alloc_check(wi_resource *resource)
     wi_index_check(&driver_alloc_of(resource)->index);
 }
 
-/* With the lock held, around calls of the driver that give or take memory. */
+/* Around calls of the driver that allocate or free. The lock is held before and after, and released meanwhile. */
 static void driver_alloc_go_to_driver(driver_alloc *s)
 {
     s->working++;
@@ -192,18 +192,17 @@ static void driver_alloc_come_back(driver_alloc *s)
 
 /* Getting a piece -------------------------------------------------------------------------------------------------- */
 
-/* What could be had, and what would have to be held for such a piece. With the lock held. */
+/* Fills in what could be placed now, and what would have to be held for the request. The lock is held. */
 static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
     uint64_t room = (now.budget - now.held + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
-    shortage->later = UINT64_MAX; /* in one piece, if that is enough */
+    shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough for it */
     shortage->held = now.held - wi_min(s->kept, bytes + lost) + bytes + lost;
 }
 
-/* Takes the bytes in the books: of what the pool keeps, which it will reuse if it can, and new ones, which are
- * *fresh. */
+/* Claims held bytes: first those that the pool keeps, which it reuses if it can, then *fresh new ones. */
 static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
@@ -217,18 +216,18 @@ static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
     return true;
 }
 
-/* The stream as the program's own functions know it; NULL where they follow none. */
-static void *own_stream(const driver_alloc *s, void *native)
+/* The native handle for the program's functions; NULL if they follow no streams. */
+static void *own_native(const driver_alloc *s, void *native)
 {
     return s->pooled && native ? s->resource.driver->stream_native(native) : NULL;
 }
 
-static weir_status ask_own(driver_alloc *s, uint64_t bytes, void *native, void **address)
+static weir_status own_allocate(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     weir_status status = driver_alloc_enter(s);
     if (status != WEIR_OK)
         return status;
-    status = s->own->allocate(s->state, bytes, own_stream(s, native), address);
+    status = s->own->allocate(s->state, bytes, own_native(s, native), address);
     driver_alloc_leave(s);
     if (status == WEIR_OK && ((uintptr_t)*address == 0 || (uintptr_t)*address % WI_UNIT != 0))
         return weir_fail(WEIR_ERR_DRIVER, "the base %s allocated %llu bytes at %p, which is no multiple of %d",
@@ -236,47 +235,48 @@ static weir_status ask_own(driver_alloc *s, uint64_t bytes, void *native, void *
     return status;
 }
 
-static weir_status ask_once(driver_alloc *s, uint64_t bytes, void *native, void **address)
+static weir_status driver_alloc_ask_once(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     wi_resource *r = &s->resource;
     if (s->own)
-        return ask_own(s, bytes, native, address);
+        return own_allocate(s, bytes, native, address);
     return s->pooled ? r->driver->pool_allocate(r->device, bytes, native, address)
                      : r->driver->allocate(r->device, s->kind, bytes, address);
 }
 
-static weir_status ask_driver(driver_alloc *s, uint64_t bytes, void *native, void **address)
+static weir_status driver_alloc_ask(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
     uint64_t ignored;
-    weir_status status = ask_once(s, bytes, native, address);
+    weir_status status = driver_alloc_ask_once(s, bytes, native, address);
     if (status == WEIR_ERR_OUT_OF_MEMORY && driver_alloc_keeps(s) && driver_alloc_trim_pool(s, 0, &ignored) == WEIR_OK)
-        status = ask_once(s, bytes, native, address); /* what it keeps may lie too scattered */
+        status = driver_alloc_ask_once(s, bytes, native, address); /* what the pool kept may be too scattered */
     return status;
 }
 
-static weir_status release_own(driver_alloc *s, void *address, uint64_t bytes, void *native)
+static weir_status own_release(driver_alloc *s, void *address, uint64_t bytes, void *native)
 {
     weir_status status = driver_alloc_enter(s);
     if (status != WEIR_OK)
         return status;
-    status = s->own->release(s->state, address, bytes, own_stream(s, native));
+    status = s->own->release(s->state, address, bytes, own_native(s, native));
     driver_alloc_leave(s);
     return status;
 }
 
-static weir_status give_driver(driver_alloc *s, const driver_piece *p, void *native)
+static weir_status driver_alloc_return(driver_alloc *s, const driver_piece *p, void *native)
 {
     const wi_driver *driver = s->resource.driver;
     wi_device *device = s->resource.device;
     void *address = (void *)p->range.start;
     if (s->own)
-        return release_own(s, address, size_of(p), native);
-    return s->pooled ? driver->pool_release(device, address, size_of(p), native)
-                     : driver->release(device, s->kind, address, size_of(p));
+        return own_release(s, address, piece_bytes(p), native);
+    return s->pooled ? driver->pool_release(device, address, piece_bytes(p), native)
+                     : driver->release(device, s->kind, address, piece_bytes(p));
 }
 
-/* Older pieces whose bytes the driver has given out anew stay in the books alone. With the lock held. */
-static void put_into_index(driver_alloc *s, driver_piece *new)
+/* Enters a piece into the index. Older pieces at its addresses, which the driver has back already, are displaced: only
+ * the ledger still counts them. The lock is held. */
+static void driver_alloc_index(driver_alloc *s, driver_piece *new)
 {
     wi_range *range;
     pthread_mutex_lock(&s->addresses);
@@ -306,7 +306,7 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
     if (held) {
         driver_alloc_go_to_driver(s);
         driver_alloc_unlock(s);
-        status = ask_driver(s, bytes, p->native, &address);
+        status = driver_alloc_ask(s, bytes, p->native, &address);
         driver_alloc_lock(s);
         driver_alloc_come_back(s);
     }
@@ -319,7 +319,7 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
         wi_ledger_mapped(ledger, fresh);
         s->lent += bytes;
         wi_ledger_segments(ledger, 1, 0);
-        put_into_index(s, new);
+        driver_alloc_index(s, new);
     } else {
         if (fresh)
             wi_ledger_release(ledger, fresh);
@@ -331,11 +331,11 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
     return status;
 }
 
-/* For tools that watch the device's memory. */
+/* Tells compute-sanitizer and the like about the block. */
 static void driver_alloc_mark(const driver_alloc *s, driver_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
-        wi_nvtx_enter(&s->resource, &p->block, p->range.start, size_of(p));
+        wi_nvtx_enter(&s->resource, &p->block, p->range.start, piece_bytes(p));
 }
 
 static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
@@ -365,7 +365,7 @@ static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 
 /* Giving it back --------------------------------------------------------------------------------------------------- */
 
-/* To the driver, on the stream if there is one. When it refuses, everything is as before. */
+/* Gives a piece to the driver, in the order of the stream if there is one. If the driver refuses, nothing changes. */
 static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *native)
 {
     driver_alloc_lock(s);
@@ -374,7 +374,7 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
     driver_alloc_go_to_driver(s);
     driver_alloc_unlock(s);
     wi_nvtx_leave(&s->resource, &p->block);
-    weir_status status = give_driver(s, p, native);
+    weir_status status = driver_alloc_return(s, p, native);
     driver_alloc_lock(s);
     driver_alloc_come_back(s);
     wi_assert(status == WEIR_OK || !p->displaced);
@@ -384,11 +384,10 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
     return status;
 }
 
-/* A piece that the driver has, and that nobody waits for any more, leaves the books. With the lock held; the record
- * goes, too. */
+/* Takes a piece out of the ledger and frees its record, once its free is complete. The lock is held. */
 static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 {
-    uint64_t bytes = size_of(p);
+    uint64_t bytes = piece_bytes(p);
     if (p->displaced) {
         *(p->previous ? &p->previous->next : &s->displaced) = p->next;
         if (p->next)
@@ -413,7 +412,7 @@ static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    (void)native, (void)past; /* the driver has to be called all the same */
+    (void)native, (void)past; /* the driver's own free has to be called in any case */
     driver_alloc_lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
@@ -443,7 +442,7 @@ static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block
     return driver_alloc_give(driver_alloc_of(resource), piece_of(block), native);
 }
 
-/* Blocks that nobody wants any more: true when it is gone, as far as the device is. */
+/* Gives a discarded block back. True: the driver has it. */
 static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
 {
     wi_resource *r = &s->resource;
@@ -456,7 +455,7 @@ static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
     return true;
 }
 
-static void keep_unwanted(driver_alloc *s, wi_block *block)
+static void driver_alloc_keep_unwanted(driver_alloc *s, wi_block *block)
 {
     driver_alloc_lock(s);
     block->pending_next = s->unwanted;
@@ -464,14 +463,14 @@ static void keep_unwanted(driver_alloc *s, wi_block *block)
     driver_alloc_unlock(s);
 }
 
-/* Something may have been queued on the stream for the block. A pool takes it back in that order. */
+/* Zeros may have been queued for the block. A pool takes it back behind them, in the stream's order. */
 static void driver_alloc_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     driver_alloc *s = driver_alloc_of(resource);
     if (p->native && !s->pooled)
         (void)resource->driver->record(resource->device, p->native, &block->freed);
     if (!driver_alloc_give_up(s, block, p->native))
-        keep_unwanted(s, block);
+        driver_alloc_keep_unwanted(s, block);
 }
 
 static uint64_t driver_alloc_release_kept(wi_resource *resource)
@@ -483,12 +482,12 @@ static uint64_t driver_alloc_release_kept(wi_resource *resource)
     s->unwanted = NULL;
     driver_alloc_unlock(s);
     for (wi_block *block = list, *next; block; block = next) {
-        uint64_t size = size_of(piece_of(block));
+        uint64_t size = piece_bytes(piece_of(block));
         next = block->pending_next;
         if (driver_alloc_give_up(s, block, NULL))
             bytes += size;
         else
-            keep_unwanted(s, block);
+            driver_alloc_keep_unwanted(s, block);
     }
     return bytes;
 }
@@ -514,14 +513,15 @@ static void driver_alloc_measure(wi_resource *resource, wi_placement *p)
     p->charged = driver_alloc_charge(resource, p->before + p->bytes + p->after);
 }
 
-static void set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_t charged)
+static void driver_alloc_set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
     block->bytes = bytes;
     block->charged = charged;
 }
 
-/* The driver takes no part of a piece: the rest stays there, cached and nobody's but the block's. */
+/* The driver frees whole pieces only. What is cut off stays in the piece, counts as cached, and can only serve this
+ * block. */
 static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
                                        wi_block **tail)
 {
@@ -529,13 +529,13 @@ static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, u
     (void)native;
     *tail = NULL;
     driver_alloc_lock(s);
-    set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
+    driver_alloc_set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
     driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
     return WEIR_OK;
 }
 
-/* Back over what the client has had before, which needs no scrubbing. */
+/* Grows into what was cut off before. The part that this client had needs no scrubbing. */
 static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                      wi_shortage *shortage)
 {
@@ -547,10 +547,10 @@ static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uin
         return weir_fail(
             WEIR_ERR_NO_ROOM,
             "the block at %p cannot grow to %llu bytes: it has an allocation of its own, which ends after %llu; "
-            "allocate anew and copy",
+            "allocate another one and copy",
             block->pointer, (unsigned long long)bytes, (unsigned long long)(own - block->before - block->after));
     driver_alloc_lock(s);
-    set_length(s, block, bytes, charged);
+    driver_alloc_set_length(s, block, bytes, charged);
     block->previous = wi_account_owner(block->account);
     driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
@@ -569,7 +569,7 @@ static void driver_alloc_look(wi_resource *resource, weir_class memory_class, ui
     driver_alloc_unlock(s);
 }
 
-/* Of what lies in a piece now. What was freed may be another runtime's by now, or nobody's. */
+/* Only pieces in the index count: a freed piece's addresses may be another runtime's by now. */
 static bool driver_alloc_owns(wi_resource *resource, const void *pointer)
 {
     driver_alloc *s = driver_alloc_of(resource);
@@ -600,7 +600,7 @@ typedef struct visit {
     void *user;
 } visit;
 
-static void visit_range(wi_range *range, void *user)
+static void driver_alloc_visit_range(wi_range *range, void *user)
 {
     const visit *v = user;
     wi_block *block = &piece_with(range)->block;
@@ -611,33 +611,33 @@ static void visit_range(wi_range *range, void *user)
 static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    wi_index_each(&s->index, visit_range, &(visit){fn, user});
+    wi_index_each(&s->index, driver_alloc_visit_range, &(visit){fn, user});
     for (driver_piece *p = s->displaced; p; p = p->next)
         fn(&p->block, user);
 }
 
-/* A piece goes back whole: what is around the block, or was cut off it, stays with it. */
-static void tell_piece(wi_layout *layout, const driver_piece *p)
+/* One piece is one segment: margins and cut-off bytes belong to it. */
+static void driver_alloc_walk_piece(wi_layout *layout, const driver_piece *p)
 {
     uintptr_t start = (uintptr_t)p->block.pointer - p->block.before, end = start + p->block.charged;
-    wi_layout_segment(layout, (const void *)p->range.start, size_of(p));
+    wi_layout_segment(layout, (const void *)p->range.start, piece_bytes(p));
     wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)p->range.start, start - p->range.start);
     wi_layout_block(layout, &p->block, (const void *)start, p->block.charged);
     wi_layout_span(layout, WEIR_SPAN_KEPT, (const void *)end, p->range.end - end);
 }
 
-static void tell_range(wi_range *range, void *user)
+static void driver_alloc_walk_range(wi_range *range, void *user)
 {
-    tell_piece(user, piece_with(range));
+    driver_alloc_walk_piece(user, piece_with(range));
 }
 
 static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    wi_index_each(&s->index, tell_range, layout);
+    wi_index_each(&s->index, driver_alloc_walk_range, layout);
     for (const driver_piece *p = s->displaced; p; p = p->next)
-        tell_piece(layout, p);
-    if (s->kept > 0) { /* the pool does not tell where it lies */
+        driver_alloc_walk_piece(layout, p);
+    if (s->kept > 0) { /* the pool does not say at which addresses */
         wi_layout_segment(layout, NULL, s->kept);
         wi_layout_span(layout, WEIR_SPAN_FREE, NULL, s->kept);
     }
@@ -707,11 +707,11 @@ weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_ki
 weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out)
 {
     uint64_t ignored;
-    weir_status status = driver->pool_held(device, &ignored); /* a device without pools says so now */
+    weir_status status = driver->pool_held(device, &ignored); /* fails on a device without pools */
     return status == WEIR_OK ? driver_alloc_create(&async, driver, device, WEIR_KIND_DEVICE, out) : status;
 }
 
-/* As direct and async are, with the features that the functions have. */
+/* Describes a program's own functions as direct or async, with the features that they have. */
 static void own_describe(driver_alloc *s)
 {
     s->table = s->pooled ? async : direct;

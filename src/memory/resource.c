@@ -46,7 +46,7 @@ void wi_resource_describe(const wi_resource *top, char *text, size_t capacity)
         if (r->table->describe)
             r->table->describe(r, arguments, sizeof arguments);
         size_t end = strlen(arguments);
-        if (!r->inner && end >= 2) /* nothing stands behind the last one */
+        if (!r->inner && end >= 2) /* the last one has nothing behind it */
             arguments[end - 2] = '\0';
         bool open = r->inner || arguments[0];
         length += (size_t)snprintf(text + length, capacity - length, "%s%s%s%s", r->table->name, open ? "(" : "",
@@ -60,7 +60,7 @@ void wi_resource_describe(const wi_resource *top, char *text, size_t capacity)
 
 /* The calls -------------------------------------------------------------------------------------------------------- */
 
-/* The outermost resource that has something to say to it. */
+/* Calls the outermost resource that has the function. */
 #define WALK(r, function)                                                                                              \
     while (!(r)->table->function)                                                                                      \
     (r) = (r)->inner
@@ -89,6 +89,13 @@ void wi_publish(wi_resource *r, wi_block *block)
 {
     WALK(r, publish);
     r->table->publish(r, block);
+}
+
+void wi_freeing(wi_resource *top, const wi_block *block, weir_stream stream)
+{
+    for (wi_resource *r = top; r; r = r->inner)
+        if (r->table->freeing)
+            r->table->freeing(r, block, stream);
 }
 
 bool wi_keeps_order(const wi_resource *top)

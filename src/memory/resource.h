@@ -1,10 +1,9 @@
-/* Resources: the seam between the runtime and the memory that serves its blocks.
+/* Resources: the interface between the runtime and what allocates its blocks.
  *
- * A resource is a base, which has memory, or an adaptor around another resource. A runtime has a stack of them.
- * Calls enter at the top (the wi_ functions below). An adaptor leaves functions NULL to which it adds nothing, and
- * calls the inner resource in the others. The budget is an adaptor, too: it claims bytes in the ledger before a
- * resource below it looks for them. The base writes commits, retirements and reaps into the ledger, in one step with
- * its own books.
+ * A resource is a base, which has memory, or an adaptor around another resource. A runtime has a stack of them. Calls
+ * enter at the top (the wi_ functions below). An adaptor leaves functions NULL to which it adds nothing, and calls the
+ * inner resource in the others. The budget is an adaptor, too: it claims bytes in the ledger before a resource below
+ * it looks for them. The base writes commits, retirements and reaps into the ledger, in one step with its own lists.
  *
  * The life of a block:   allocate -> blank -> publish -> live -> claim -> retire -> pending -> release -> gone
  *
@@ -24,13 +23,13 @@ struct wi_layout;
 /* How far a base goes for a block that fits nowhere. */
 typedef enum wi_growth {
     WI_GROWTH_NORMAL = 0,  /* maps more memory, or moves some */
-    WI_GROWTH_NONE,        /* only what is mapped will do: else WEIR_ERR_NO_ROOM */
+    WI_GROWTH_NONE,        /* only mapped memory will do; else WEIR_ERR_NO_ROOM */
     WI_GROWTH_SOFT_LIMIT,  /* set by the base: not beyond the soft limit of its growth policy */
-    WI_GROWTH_LAST_RESORT, /* whatever can be done is to be done, at any price */
+    WI_GROWTH_LAST_RESORT, /* moves and creates chunks at any cost */
 } wi_growth;
 
 typedef struct wi_placement {
-    uint64_t bytes, alignment; /* the latter at least WI_UNIT */
+    uint64_t bytes, alignment; /* alignment is at least WI_UNIT */
     uint64_t before, after;    /* margins, which the user does not see; multiples of WI_UNIT */
     uint64_t charged;          /* set by wi_measure, like the margins */
     weir_class memory_class;
@@ -42,11 +41,11 @@ typedef struct wi_placement {
     bool captured;     /* a capture was declared on the stream: nothing is in its order yet */
     bool thread_bound; /* the stream belongs to one thread: others cannot record events on it */
     wi_growth growth;
-    /* the block ends where its memory ends; the addresses behind it stay unmapped */
+    /* the block ends at a granule, and the addresses behind it stay unmapped, so that the GPU faults there */
     bool guard_page;
-    struct wi_reservation *reservation; /* bytes claimed before; NULL: none */
-    bool over_soft_limit;               /* set by the base: the soft limit alone stands in the way */
-    bool allow_stream_wait;             /* memory that is free in the order of another stream will do, behind a wait */
+    struct wi_reservation *reservation; /* the reservation that the bytes come from; NULL: none */
+    bool over_soft_limit;               /* set by the base: only the soft limit forbids it */
+    bool allow_stream_wait;             /* memory of another stream may serve, behind a wait */
     weir_rung rung;                     /* the highest rung so far; the base raises it */
     bool ordered;                       /* set by the base: some bytes are in the order of the stream */
     struct weir_capture_pool *graph;    /* the capture pool of the block, or NULL; for the runtime */
@@ -61,10 +60,10 @@ static inline void wi_climbed(wi_placement *placement, weir_rung rung)
 
 typedef struct wi_resource_table {
     const char *name;
-    uint32_t features; /* weir/runtime.h: what a base can, or what an adaptor adds */
-    uint32_t hides;    /* what an adaptor takes away from that */
+    uint32_t features; /* as in weir/runtime.h: of a base, or added by an adaptor */
+    uint32_t hides;    /* features of the inner resource that an adaptor does not pass on */
 
-    /* Of any resource. NULL in an adaptor: the inner resource does it. */
+    /* Of all resources. NULL in an adaptor: the inner resource's function is called. */
 
     /* Adds margins; a base computes the charge. Called for each resource, outermost first. */
     void (*measure)(wi_resource *resource, wi_placement *placement);
@@ -73,8 +72,10 @@ typedef struct wi_resource_table {
     weir_status (*allocate)(wi_resource *resource, wi_placement *placement, wi_block **out, wi_shortage *shortage);
     /* Gives back an allocated block that was not published. */
     void (*discard)(wi_resource *resource, wi_block *block, const wi_placement *placement);
-    /* The allocated block is live now. */
+    /* The allocated block becomes live. */
     void (*publish)(wi_resource *resource, wi_block *block);
+    /* The claimed block will be freed on `stream`: retire follows. With no lock held. Of adaptors alone. */
+    void (*freeing)(wi_resource *resource, const wi_block *block, weir_stream stream);
     /* The claimed block is freed on `stream`, the driver's `native`, and is pending until release is called.
      * WI_PASSED: true is returned if the block is gone, which a resource may do without a driver call. WI_IN_ORDER,
      * on a stream that it follows: the block is gone. Otherwise called with the lock of the pending list held. */
@@ -112,7 +113,7 @@ typedef struct wi_resource_table {
     /* Memory that was freed in the order of streams, and that the device is past, may serve any stream now; returns
      * those bytes. *left: the bytes that have not passed. Does not wait. */
     uint64_t (*pass)(wi_resource *resource, uint64_t *left);
-    /* How many bytes have passed so far in that way. */
+    /* Bytes that have passed in that way, so far. */
     uint64_t (*released)(wi_resource *resource);
     /* Waits until `deadline` for the oldest of those frees; false: there is none, or it cannot wait. */
     bool (*await)(wi_resource *resource, uint64_t deadline);
@@ -154,10 +155,11 @@ typedef struct wi_resource_table {
     /* The same for idle memory alone, down to WEIR_IDLE_KEPT bytes. `if_squeezed`: only if the device was out of
      * memory lately although the budget had room. NULL: trim does it, and a device out of memory changes nothing. */
     uint64_t (*trim_idle)(wi_resource *resource, bool if_squeezed);
-    /* What could be placed, and what a request needs; sets *shortage except its cause. */
+    /* What could be placed, and what a request needs; sets *shortage except its cause, but where that is that no
+     * addresses are enough. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
-    /* With the lock held: checks the invariants of its books. NULL: there are none. */
+    /* Checks invariants. The lock is held. NULL: there are none. */
     void (*check)(wi_resource *resource);
 } wi_resource_table;
 
@@ -171,15 +173,15 @@ struct wi_resource {
     uint64_t granule;                     /* of a base: memory from the device comes in multiples of it */
     struct wi_idle *idle;                 /* of a base that splits segments into blocks; chunks.h */
     struct wi_stream_lists *stream_lists; /* of a base that follows streams; stream_order.h */
-    pthread_mutex_t lock; /* of a base: for its blocks and books; never held across a driver call that can block */
+    pthread_mutex_t lock; /* of a base: for its blocks and lists; never held across a driver call that can block */
 };
 
-/* Initialises the members above. wi_resource_destroy destroys the lock. */
+/* Initialises a resource; wi_resource_destroy undoes it. */
 void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,
                       wi_resource *inner);
 /* Of a base whose table is known later; nothing stands around it yet. */
 void wi_resource_set_table(wi_resource *resource, const wi_resource_table *table);
-/* The whole stack, from the top. */
+/* Attaches the ledger to the whole stack. */
 void wi_resource_attach(wi_resource *top, wi_ledger *ledger);
 void wi_resource_destroy(wi_resource *top);
 /* "budget(log(async))", cut at the capacity. */
@@ -203,19 +205,20 @@ void wi_measure(wi_resource *top, wi_placement *placement);
 weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage);
 void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement);
 void wi_publish(wi_resource *r, wi_block *block);
+void wi_freeing(wi_resource *top, const wi_block *block, weir_stream stream); /* every adaptor */
 bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, void *native, wi_past past);
-/* Whether a free may be passed on in stream order rather than with an event. */
+/* Whether a free may reach the base as WI_IN_ORDER, without an event. */
 bool wi_keeps_order(const wi_resource *top);
 weir_status wi_release(wi_resource *r, wi_block *block);
 weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
 uint64_t wi_release_kept(wi_resource *top); /* every adaptor */
 
-/* Serves the request from placement->held, whose charge is the request's, or more where the base can cut it;
- * claim.c. The block has a new generation, and is pending until it is published. */
+/* Serves the request from placement->held, whose charge is the same, or larger if the base can split it; claim.c. The
+ * block has a new generation, and is pending until it is published. */
 weir_status wi_reuse(wi_resource *base, wi_placement *placement, wi_block **out);
 
-/* Claims; claim.c. The thread that has claimed a block alone may free or resize it. */
+/* Claims: only the thread that has claimed a block may free or resize it. In claim.c. */
 
 /* Claims the live block that begins at `pointer`. generation 0 fits any, account NULL fits all. WEIR_ERR_FOREIGN,
  * WEIR_ERR_INTERIOR, WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE; WEIR_ERR_BUSY: it is claimed, or a launch uses it. */
@@ -224,8 +227,8 @@ void wi_unclaim(wi_resource *base, wi_block *block);
 /* Calls `fn` for that block with the lock held, and returns its result. Errors as wi_claim. */
 weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
                      weir_status (*fn)(wi_block *block, void *user), void *user);
-/* Owner tags: a bridge that allocates for a client tags its blocks, to recognise them later. A live block at that
- * address without the tag is another one. Without a lock where the base can peek. */
+/* Owner tags: a bridge that allocates for a client tags its blocks, to recognise them at a free. They need no lock if
+ * the base has `peek`. */
 void wi_owner_tag(wi_resource *base, const void *pointer, uint64_t owner_tag);
 bool wi_owner_tag_is(wi_resource *base, const void *pointer, uint64_t owner_tag);
 /* Points that the device is not past, at most one for each stream. */
@@ -233,16 +236,16 @@ typedef struct wi_points {
     wi_event events[WEIR_BLOCK_WAITS];
     uint32_t count;
 } wi_points;
-/* What stands at an address of the base, and what a block there waits for. With the lock of the pending list held. */
+/* The block at an address, and what it waits for. The lock of the pending list is held. */
 void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits);
-/* A consistent copy of a block that a thread cache may be writing to. The lock is held, so that its place and
- * account stay. */
+/* A copy of a block that a thread cache may be changing. The base's lock is held, so that the record and the account
+ * stay. */
 wi_block wi_look_at(const wi_block *block);
 /* The account's largest live block; charged 0: it has none. */
 void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out);
 
-/* A generation that no block has had. Threads reserve many at once, so that they seldom contend; a caller with a
- * place of its own for the last one counts there. */
+/* A new generation. Threads reserve many at once to contend rarely; a caller can keep the last one in a variable of
+ * its own. */
 enum { WI_GENERATIONS = 1024 };
 uint64_t wi_new_generation(void);
 uint64_t wi_new_generations(void); /* reserves as many behind the returned one */

@@ -1,4 +1,4 @@
-/* The resource "segments": best fit in driver allocations. segments.h has the rules. */
+/* The base "segments": best fit in allocations of the driver's. segments.h has the rules. */
 #include "memory/segments.h"
 #include "base/system.h"
 #include "memory/space/layout.h"
@@ -18,7 +18,7 @@ static wi_segment *segment_at(const wi_segments *s, const void *pointer)
     return range ? (wi_segment *)((char *)range - offsetof(wi_segment, range)) : NULL;
 }
 
-/* A few segments each time: all of them would make long runs quadratic. */
+/* Checks a few segments each time, as all of them would make long runs quadratic. */
 static void segments_check(wi_resource *resource)
 {
     wi_segments *s = segments_of(resource);
@@ -47,8 +47,8 @@ static wi_block *segments_use(wi_placement *p, wi_extent *extent)
     return block;
 }
 
-/* The best fit among the free memory of a kind; NULL: there is none. */
-static wi_extent *find_free(const wi_segments *s, const wi_placement *p, unsigned kind)
+/* Best fit in the free memory of one kind; NULL: nothing fits. */
+static wi_extent *segments_best(const wi_segments *s, const wi_placement *p, unsigned kind)
 {
     return wi_shared_best(&s->shared, kind, wi_ordered_list(&s->resource, p), p->charged, p->alignment);
 }
@@ -58,10 +58,12 @@ static bool segments_is_shortage(weir_status status)
     return status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY;
 }
 
-/* There is no segment by the rules. WEIR_ERR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
-static weir_status make_do(wi_segments *s, const wi_placement *p, unsigned kind, weir_status status, wi_extent **out)
+/* When no segment of the usual length can be had: memory of the other kind, then a shorter segment.
+ * WEIR_ERR_OUT_OF_MEMORY: the device had none, whatever the budget says. */
+static weir_status segments_fall_back(wi_segments *s, const wi_placement *p, unsigned kind, weir_status status,
+                                      wi_extent **out)
 {
-    *out = find_free(s, p, kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS);
+    *out = segments_best(s, p, kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS);
     if (*out)
         return wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
     uint64_t bytes = wi_segment_length(p->charged, p->alignment);
@@ -80,23 +82,23 @@ static weir_status segments_find_room(wi_segments *s, wi_placement *p, wi_extent
         weir_status status = wi_extent_pool_reserve(&s->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        *out = find_free(s, p, kind);
+        *out = segments_best(s, p, kind);
         if (*out)
             return WEIR_OK;
         if (renewals++ < WI_MOST_RENEWALS &&
-            wi_stream_lists_renew(&s->stream_lists) > 0) { /* what has passed is anyone's */
+            wi_stream_lists_renew(&s->stream_lists) > 0) { /* that may serve any stream */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
         status = wi_segments_obtain(s, kind, wi_segment_length(p->charged, p->alignment), out);
         if (segments_is_shortage(status))
-            status = make_do(s, p, kind, status, out);
+            status = segments_fall_back(s, p, kind, status, out);
         if (!segments_is_shortage(status) || !wi_segments_synchronize(s, &waits))
             return status;
     }
 }
 
-/* What is free in the order of another stream. */
+/* Takes memory of another stream, behind a wait. */
 static wi_block *segments_find_behind(wi_segments *s, wi_placement *p)
 {
     unsigned kind = wi_segment_kind(p->charged);
@@ -139,7 +141,7 @@ static void segments_measure(wi_resource *resource, wi_placement *p)
     p->charged = segments_charge(resource, p->before + p->bytes + p->after);
 }
 
-/* The extent reaches as far as the charge: over what stays behind the block, and into free memory. */
+/* Extends the extent to the new charge: over the slack behind the block, and into free memory. */
 static weir_status segments_reach(wi_extent *extent, uint64_t charged)
 {
     wi_extent *busy = NULL;
@@ -159,9 +161,9 @@ static weir_status segments_reach(wi_extent *extent, uint64_t charged)
     return WEIR_OK;
 }
 
-/* What is scrubbed may have to be given back again, if that fails; with it would go what stays behind a shrunk block,
- * which may still be in use. */
-static bool must_stay_short(const wi_extent *extent)
+/* Whether the block must not grow into its slack. Growth that has to be scrubbed may have to be undone, and would take
+ * the slack with it, which earlier work may still write. */
+static bool segments_must_stay_short(const wi_extent *extent)
 {
     const wi_block *block = &extent->block;
     uint64_t behind = extent->next ? extent->next->last : WI_CLEAN;
@@ -176,7 +178,7 @@ static weir_status segments_grow(wi_resource *resource, wi_block *block, uint64_
     (void)may_wait;
     (void)shortage;
     wi_resource_lock(resource);
-    if (charged > wi_extent_of(block)->bytes && must_stay_short(wi_extent_of(block)))
+    if (charged > wi_extent_of(block)->bytes && segments_must_stay_short(wi_extent_of(block)))
         status = wi_ordered_no_room(wi_extent_of(block));
     else if (charged > block->charged)
         status = segments_reach(wi_extent_of(block), charged);
@@ -202,7 +204,7 @@ static uint64_t segments_trim(wi_resource *resource, uint64_t keep)
 static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
 {
     wi_segments *s = segments_of(resource);
-    if (if_squeezed) /* what was idle has gone back before a request was refused */
+    if (if_squeezed) /* idle segments went back before any request was refused */
         return 0;
     wi_resource_lock(resource);
     (void)wi_stream_lists_renew(&s->stream_lists);
@@ -212,8 +214,8 @@ static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
     return given;
 }
 
-/* The longest run of memory in the segment that is free or will be, behind an aligned address. */
-static uint64_t longest_run(const wi_region *region, uint64_t alignment)
+/* The longest aligned run in the segment that is free, or will be once pending blocks are. */
+static uint64_t segments_longest_run(const wi_region *region, uint64_t alignment)
 {
     uint64_t longest = 0, start = 0;
     for (const wi_extent *e = region->first; e; e = e->next) {
@@ -227,14 +229,14 @@ static uint64_t longest_run(const wi_region *region, uint64_t alignment)
     return longest;
 }
 
-/* What could be had, and what would have to be held for such a block. With the lock held. */
+/* Fills in what could be placed now, and what would have to be held for the request. The lock is held. */
 static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage)
 {
     uint64_t held, allocations, longest = 0, lost = alignment - WI_UNIT, idle = wi_segments_idle(s, true);
     uint64_t room =
         (wi_ledger_room(s->resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
     for (const wi_segment *segment = s->first; segment; segment = segment->next)
-        longest = wi_max(longest, longest_run(&segment->region, alignment));
+        longest = wi_max(longest, segments_longest_run(&segment->region, alignment));
     shortage->largest = shortage->later = wi_max(longest, room - wi_min(room, lost));
     shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
 }
@@ -302,7 +304,7 @@ static void segments_destroy(wi_resource *resource)
     wi_segments_drop_all(s);
     wi_stream_lists_destroy(&s->stream_lists);
     wi_extent_pool_destroy(&s->shared.pool);
-    pthread_cond_destroy(&s->settled);
+    pthread_cond_destroy(&s->returned);
     pthread_mutex_destroy(&s->addresses);
     pthread_mutex_destroy(&resource->lock);
     free(s);
@@ -339,7 +341,7 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
     wi_stream_lists_init(&s->stream_lists, &s->resource, &s->shared.stream_lists);
     s->resource.idle = &s->shared.idle;
     s->shared.by_address = true;
-    pthread_cond_init(&s->settled, NULL);
+    pthread_cond_init(&s->returned, NULL);
     pthread_mutex_init(&s->addresses, NULL);
     *out = &s->resource;
     return WEIR_OK;
@@ -354,12 +356,12 @@ weir_status wi_segments_make(const wi_driver *driver, wi_device *device, const w
 
 /* Segments --------------------------------------------------------------------------------------------------------- */
 
-/* How long segments are, and how they come from the driver and go back. What a thread gives back is out of the index,
- * and in nobody else's hands, so that the lock is free meanwhile. */
+/* The length of segments, and their way from the driver and back. A segment that goes back is out of the index and of
+ * all lists, so that the lock is released meanwhile. */
 
 /* The rules -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit)
+static uint64_t segments_round_up(uint64_t bytes, uint64_t unit)
 {
     uint64_t sum;
     return __builtin_add_overflow(bytes, unit - 1, &sum) ? UINT64_MAX & ~(uint64_t)(WI_SEGMENT_ROUND - 1)
@@ -368,7 +370,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 
 uint64_t wi_segment_charge(uint64_t bytes)
 {
-    return round_up(wi_max(bytes, 1), WI_SEGMENT_ROUND);
+    return segments_round_up(wi_max(bytes, 1), WI_SEGMENT_ROUND);
 }
 
 unsigned wi_segment_kind(uint64_t charged)
@@ -376,23 +378,24 @@ unsigned wi_segment_kind(uint64_t charged)
     return charged <= WI_SMALL_MOST ? WI_SMALL_BLOCKS : WI_LARGE_BLOCKS;
 }
 
-/* What the block needs wherever the driver lets the segment begin, which is aligned to a unit alone. */
-static uint64_t needed_for(uint64_t charged, uint64_t alignment)
+/* What a block needs if the driver's address is aligned to a unit only. */
+static uint64_t segments_needed(uint64_t charged, uint64_t alignment)
 {
     uint64_t lost = alignment - WI_UNIT, sum;
-    return round_up(__builtin_add_overflow(charged, lost, &sum) ? UINT64_MAX : sum, WI_SEGMENT_ROUND);
+    return segments_round_up(__builtin_add_overflow(charged, lost, &sum) ? UINT64_MAX : sum, WI_SEGMENT_ROUND);
 }
 
 uint64_t wi_segment_length(uint64_t charged, uint64_t alignment)
 {
     uint64_t least = charged <= WI_SMALL_MOST ? WI_SMALL_SEGMENT : charged < WI_OWN_SEGMENT ? WI_LARGE_SEGMENT : 0;
-    return wi_max(least, round_up(needed_for(charged, alignment), WI_SEGMENT_STEP));
+    return wi_max(least, segments_round_up(segments_needed(charged, alignment), WI_SEGMENT_STEP));
 }
 
-/* A large block's is no longer than the block; a small one's is halved, so that others have something of it. */
+/* A segment for one large block cannot be shorter than the block; one for small blocks is halved, so that several
+ * still share it. */
 uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment)
 {
-    uint64_t needed = needed_for(charged, alignment), half = bytes / 2 & ~(uint64_t)(WI_SEGMENT_ROUND - 1);
+    uint64_t needed = segments_needed(charged, alignment), half = bytes / 2 & ~(uint64_t)(WI_SEGMENT_ROUND - 1);
     if (bytes <= needed)
         return 0;
     return bytes > WI_SMALL_SEGMENT ? needed : wi_max(needed, half);
@@ -411,15 +414,15 @@ static void segments_come_back(wi_segments *s)
     wi_resource_lock(&s->resource);
     s->working--;
     wi_ledger_driver_call(s->resource.ledger);
-    pthread_cond_broadcast(&s->settled);
+    pthread_cond_broadcast(&s->returned);
 }
 
 bool wi_segments_synchronize(wi_segments *s, unsigned *waits)
 {
-    enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+    enum { MOST_WAITS = 64 }; /* Other threads may come and go for ever, and a refusal must not wait for all of them. */
     if (++*waits > MOST_WAITS || s->working == 0 || wi_alone)
         return false;
-    pthread_cond_wait(&s->settled, &s->resource.lock);
+    pthread_cond_wait(&s->returned, &s->resource.lock);
     return true;
 }
 
@@ -428,7 +431,7 @@ static wi_segment *segment_with(const wi_region *region)
     return (wi_segment *)((char *)region - offsetof(wi_segment, region));
 }
 
-static void link_segment(wi_segments *s, wi_segment *segment)
+static void segments_link(wi_segments *s, wi_segment *segment)
 {
     segment->previous = NULL;
     segment->next = s->first;
@@ -441,7 +444,7 @@ static void link_segment(wi_segments *s, wi_segment *segment)
     pthread_mutex_unlock(&s->addresses);
 }
 
-static void unlink_segment(wi_segments *s, wi_segment *segment)
+static void segments_unlink(wi_segments *s, wi_segment *segment)
 {
     *(segment->previous ? &segment->previous->next : &s->first) = segment->next;
     if (segment->next)
@@ -456,10 +459,10 @@ static void unlink_segment(wi_segments *s, wi_segment *segment)
 
 /* Getting one ------------------------------------------------------------------------------------------------------ */
 
-enum { GRANULE = 64 << 10 }; /* of the tables of a segment */
+enum { GRANULE = 64 << 10 }; /* of a segment's tables */
 
-/* A new piece becomes a segment, all of it busy. */
-static weir_status segments_settle_in(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
+/* Makes a segment of a new allocation; all of it is busy. */
+static weir_status segments_enter(wi_segments *s, wi_segment *segment, unsigned kind, void *address, uint64_t bytes)
 {
     wi_region *region = &segment->region;
     weir_status status = wi_region_init(region, kind, address, bytes, GRANULE, &s->shared);
@@ -471,13 +474,13 @@ static weir_status segments_settle_in(wi_segments *s, wi_segment *segment, unsig
     segment->chunk.count = wi_round_up(bytes, GRANULE) / GRANULE;
     wi_chunk_enter(&segment->chunk, region, 0);
     segment->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
-    link_segment(s, segment);
+    segments_link(s, segment);
     wi_ledger_mapped(s->resource.ledger, bytes);
     wi_ledger_segments(s->resource.ledger, 1, 0);
     return WEIR_OK;
 }
 
-/* The bytes are in the ledger; on failure they are so no longer. */
+/* Makes a segment of bytes that the ledger holds. On failure they are released in the ledger. */
 static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
     const wi_resource *r = &s->resource;
@@ -490,7 +493,7 @@ static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, 
         segments_come_back(s);
     }
     if (status == WEIR_OK)
-        status = segments_settle_in(s, segment, kind, address, bytes);
+        status = segments_enter(s, segment, kind, address, bytes);
     if (status == WEIR_OK) {
         *busy = segment->region.first;
         return WEIR_OK;
@@ -505,7 +508,7 @@ static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, 
     return status;
 }
 
-/* Takes the bytes in the ledger, giving back what is wholly free if that is enough. */
+/* Holds the bytes in the ledger. Gives free segments back if that makes enough room. */
 static weir_status segments_hold(wi_segments *s, uint64_t bytes)
 {
     wi_ledger *ledger = s->resource.ledger;
@@ -544,8 +547,8 @@ weir_status wi_segments_obtain(wi_segments *s, unsigned kind, uint64_t bytes, wi
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* The device is past all of it. */
-static bool can_go(const wi_chunk *chunk)
+/* Whether the segment is wholly free, and the device is past it. */
+static bool segments_can_go(const wi_chunk *chunk)
 {
     const wi_extent *extent = chunk->region->first;
     return !extent->next && !extent->stream_list;
@@ -555,12 +558,12 @@ uint64_t wi_segments_idle(const wi_segments *s, bool later)
 {
     uint64_t bytes = 0;
     for (const wi_chunk *b = s->shared.idle.first; b; b = b->next)
-        bytes += later || can_go(b) ? b->region->bytes : 0;
+        bytes += later || segments_can_go(b) ? b->region->bytes : 0;
     return bytes;
 }
 
-/* The addresses where blocks were freed are remembered when they are nobody's any more. */
-static void remember_frees(wi_segments *s, const wi_region *region)
+/* Remembers where blocks were freed in a segment that goes back to the driver, so that second frees are recognised. */
+static void segments_remember_frees(wi_segments *s, const wi_region *region)
 {
     uint64_t units = region->bytes / WI_UNIT;
     size_t noted = 0;
@@ -577,7 +580,7 @@ static void segments_drop(wi_segment *segment)
     free(segment);
 }
 
-/* Its bytes; 0: the driver keeps it. */
+/* Gives a segment back. Returns its bytes; 0: the driver refuses it. */
 static uint64_t segments_give_back(wi_segments *s, wi_segment *segment)
 {
     const wi_resource *r = &s->resource;
@@ -585,20 +588,20 @@ static uint64_t segments_give_back(wi_segments *s, wi_segment *segment)
     uint64_t bytes = region->bytes;
     s->fresh_last = wi_owners_mix(s->fresh_last, region->first->last);
     wi_region_set(region, region->first, WI_BUSY);
-    unlink_segment(s, segment);
+    segments_unlink(s, segment);
     wi_ledger_unmapped(r->ledger, bytes);
     segments_go_to_driver(s);
     weir_status status = r->driver->release(r->device, WEIR_KIND_DEVICE, region->base, bytes);
     segments_come_back(s);
     if (status != WEIR_OK) {
-        link_segment(s, segment);
+        segments_link(s, segment);
         wi_ledger_mapped(r->ledger, bytes);
         wi_region_set(region, region->first, WI_FREE);
         return 0;
     }
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, 1);
-    remember_frees(s, region);
+    segments_remember_frees(s, region);
     segments_drop(segment);
     return bytes;
 }
@@ -608,7 +611,7 @@ uint64_t wi_segments_give_back(wi_segments *s, uint64_t bytes)
     uint64_t given = 0, more = 1;
     while (given < bytes && more > 0) {
         const wi_chunk *b = s->shared.idle.first;
-        while (b && !can_go(b))
+        while (b && !segments_can_go(b))
             b = b->next;
         more = b ? segments_give_back(s, segment_with(b->region)) : 0;
         given += more;

@@ -1,6 +1,6 @@
 foreach(file
-  driver_alloc own_base resource segments stack
-  adaptors/budget adaptors/guard adaptors/guard_check adaptors/log adaptors/nvtx
+  driver_alloc own_parts resource segments stack
+  adaptors/budget adaptors/guard adaptors/guard_check adaptors/log adaptors/nvtx adaptors/own
   ledger/events ledger/ledger ledger/members ledger/pressure ledger/refusal ledger/snapshot
   mapped/chunks_driver mapped/compaction mapped/growth_policy mapped/map_plan mapped/mapped
   space/chunks space/claim space/deferred space/extents space/layout space/range_index space/stream_lists

@@ -1,4 +1,4 @@
-/* Stacks of resources: parses their text form and makes them. */
+/* Stacks of resources: parses the text form and makes the resources. */
 #include "memory/stack.h"
 #include "base/options.h"
 #include "memory/adaptors/budget.h"
@@ -7,59 +7,60 @@
 #include "memory/mapped/mapped.h"
 #include "memory/segments.h"
 #include "memory/driver_alloc.h"
-#include "memory/own_base.h"
+#include "memory/own_parts.h"
 
 #include <stdio.h>
 
-/* The parts there are. One of the two is set. */
+/* The parts that a stack can have: a base or an adaptor. */
 typedef struct part {
     const char *name;
     weir_status (*base)(const wi_driver *driver, wi_device *device, const wi_arguments *arguments, wi_resource **out);
     weir_status (*adaptor)(wi_resource *inner, const wi_arguments *arguments, wi_resource **out);
 } part;
 
-static weir_status make_mapped(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
-                               wi_resource **out)
+static weir_status stack_make_mapped(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
+                                     wi_resource **out)
 {
     weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
     return status == WEIR_OK ? wi_mapped_create(driver, device, out) : status;
 }
 
-/* The caching allocator: a device that cannot map memory has segments instead. */
-static weir_status make_cache(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
-                              wi_resource **out)
+/* The caching allocator: mapped, or segments on a device that cannot map memory. */
+static weir_status stack_make_cache(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,
+                                    wi_resource **out)
 {
-    weir_status status = make_mapped(driver, device, arguments, out);
+    weir_status status = stack_make_mapped(driver, device, arguments, out);
     return status == WEIR_ERR_UNSUPPORTED ? wi_segments_create(driver, device, out) : status;
 }
 
-static weir_status make_budget(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)
+static weir_status stack_make_budget(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)
 {
     weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
     return status == WEIR_OK ? wi_budget_create(inner, out) : status;
 }
 
 static const part parts[] = {
-    {.name = "cache", .base = make_cache},          {.name = "mapped", .base = make_mapped},
+    {.name = "cache", .base = stack_make_cache},    {.name = "mapped", .base = stack_make_mapped},
     {.name = "direct", .base = wi_direct_make},     {.name = "async", .base = wi_async_make},
-    {.name = "segments", .base = wi_segments_make}, {.name = "budget", .adaptor = make_budget},
+    {.name = "segments", .base = wi_segments_make}, {.name = "budget", .adaptor = stack_make_budget},
     {.name = "log", .adaptor = wi_log_create},      {.name = "guard", .adaptor = wi_guard_create},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-static const part own = {.base = wi_own_base_make};
+static const part own_base = {.base = wi_own_base_make}, own_adaptor = {.adaptor = wi_own_adaptor_make};
 
-static const part *part_called(const char *name)
+static const part *stack_part(const char *name)
 {
     for (size_t i = 0; i < PARTS; i++)
         if (strcmp(parts[i].name, name) == 0)
             return &parts[i];
-    return wi_own_base_called(name) ? &own : NULL;
+    wi_own_part own = wi_own_part_called(name);
+    return own.base ? &own_base : own.adaptor ? &own_adaptor : NULL;
 }
 
 bool wi_stack_has(const char *name)
 {
-    return part_called(name);
+    return stack_part(name);
 }
 
 static weir_status stack_unknown(const char *name)
@@ -94,8 +95,8 @@ weir_status wi_argument_size(const wi_arguments *arguments, const char *name, ui
     return WEIR_OK;
 }
 
-/* How much of an argument is its name: nothing of one without. */
-static size_t name_length(const char *text)
+/* The length of an argument's name; 0: it has none. */
+static size_t stack_name_length(const char *text)
 {
     const char *equals = strchr(text, '=');
     return equals ? (size_t)(equals - text) : 0;
@@ -105,12 +106,13 @@ weir_status wi_arguments_check(const wi_arguments *arguments, const char *const 
 {
     for (size_t i = 0; i < arguments->count; i++) {
         const char *text = arguments->text[i];
-        size_t length = name_length(text), k = 0, first = 0;
+        size_t length = stack_name_length(text), k = 0, first = 0;
         while (known[k] && (strlen(known[k]) != length || strncmp(known[k], text, length) != 0))
             k++;
         if (!known[k])
             return weir_fail(WEIR_ERR_INVALID, "the resource %s takes no argument \"%.40s\"", arguments->part, text);
-        while (name_length(arguments->text[first]) != length || strncmp(arguments->text[first], text, length) != 0)
+        while (stack_name_length(arguments->text[first]) != length ||
+               strncmp(arguments->text[first], text, length) != 0)
             first++;
         if (first < i)
             return weir_fail(WEIR_ERR_INVALID, "the resource %s takes one of \"%.40s\" and \"%.40s\", not both",
@@ -123,11 +125,11 @@ weir_status wi_arguments_check(const wi_arguments *arguments, const char *const 
 
 typedef struct reading {
     const char *text, *at;
-    const wi_driver *driver; /* NULL: nothing is made */
+    const wi_driver *driver; /* NULL: only checks the text */
     wi_device *device;
     unsigned depth;
     bool budgeted;
-    bool guarded; /* or not to be */
+    bool guarded; /* it has a guard, or is not to get one */
 } reading;
 
 enum { MOST_PARTS = 16 };
@@ -146,8 +148,8 @@ static void stack_skip_blanks(reading *r)
         r->at++;
 }
 
-/* One word of the text up to a bracket or a comma; blanks around it do not count. */
-static void read_word(reading *r, char *word, size_t capacity)
+/* Reads one word, up to a bracket or a comma; blanks around it are skipped. */
+static void stack_read_word(reading *r, char *word, size_t capacity)
 {
     stack_skip_blanks(r);
     size_t length = strcspn(r->at, "(),");
@@ -160,21 +162,22 @@ static void read_word(reading *r, char *word, size_t capacity)
 
 static weir_status stack_read_part(reading *r, wi_resource **out);
 
-/* What stands between a part's brackets: arguments, and last, for an adaptor, the inner resource. */
-static weir_status read_brackets(reading *r, const part *p, wi_arguments *arguments, bool *within, wi_resource **inner)
+/* Reads what is between a part's brackets: arguments, then the inner resource of an adaptor. */
+static weir_status stack_read_brackets(reading *r, const part *p, wi_arguments *arguments, bool *within,
+                                       wi_resource **inner)
 {
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && *r->at++ != ')') {
         const char *start = r->at;
         char word[WI_ARGUMENT_BYTES];
-        read_word(r, word, sizeof word);
+        stack_read_word(r, word, sizeof word);
         if (!word[0])
             return stack_wrong(r, "something is missing");
         if (strlen(word) == sizeof word - 1)
             return stack_wrong(r, "an argument that is too long ends");
         if (*within)
             return stack_wrong(r, "nothing may follow the inner resource");
-        if (p->adaptor && (*r->at == '(' || part_called(word) || (*r->at == ')' && !strchr(word, '=')))) {
+        if (p->adaptor && (*r->at == '(' || stack_part(word) || (*r->at == ')' && !strchr(word, '=')))) {
             r->at = start;
             *within = true;
             status = stack_read_part(r, inner);
@@ -189,8 +192,8 @@ static weir_status read_brackets(reading *r, const part *p, wi_arguments *argume
     return status;
 }
 
-/* The option `poison`: a guard next to the base, where the text has none. */
-static weir_status put_guard_around(wi_resource **base)
+/* The option `poison`: puts a guard next to the base, if the text has none. */
+static weir_status stack_add_guard(wi_resource **base)
 {
     wi_resource *inner = *base;
     weir_status status = wi_guard_create(inner, &(wi_arguments){.part = "guard"}, base);
@@ -206,23 +209,23 @@ static weir_status stack_read_part(reading *r, wi_resource **out)
     char name[40];
     wi_resource *inner = NULL;
     bool within = false;
-    read_word(r, name, sizeof name);
-    const part *p = part_called(name);
+    stack_read_word(r, name, sizeof name);
+    const part *p = stack_part(name);
     if (!p)
         return name[0] ? stack_unknown(name) : stack_wrong(r, "a name is missing");
     if (++r->depth > MOST_PARTS)
         return stack_wrong(r, "too many resources");
     wi_arguments arguments = {.part = name};
     r->guarded |= p->adaptor == wi_guard_create;
-    weir_status status = *r->at == '(' ? read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
+    weir_status status = *r->at == '(' ? stack_read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
     stack_skip_blanks(r);
-    r->budgeted |= p->adaptor == make_budget;
+    r->budgeted |= p->adaptor == stack_make_budget;
     if (status == WEIR_OK && p->adaptor && !within)
         status = stack_wrong(r, "an adaptor needs a resource within");
     if (status == WEIR_OK && r->driver)
         status = p->adaptor ? p->adaptor(inner, &arguments, out) : p->base(r->driver, r->device, &arguments, out);
     if (status == WEIR_OK && r->driver && p->base && !r->guarded)
-        status = put_guard_around(out);
+        status = stack_add_guard(out);
     if (status != WEIR_OK && inner)
         wi_resource_destroy(inner);
     return status;

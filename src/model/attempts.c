@@ -42,11 +42,6 @@ static bool grow(wi_opening *opening)
     return true;
 }
 
-static bool is_of(const weir_attempt *one, const weir_candidate *candidate)
-{
-    return one->engine == candidate->engine && one->provider == candidate->provider && one->device == candidate->device;
-}
-
 static bool alike(const weir_attempt *one, const weir_attempt *other)
 {
     return one->engine == other->engine && one->provider == other->provider && one->device == other->device &&
@@ -72,28 +67,12 @@ static void leave_one_out(wi_opening *opening, size_t newest)
     memmove(&all[last], &all[last + 1], (opening->attempt_count - last) * sizeof *all);
 }
 
-/* A model without a place asks for one with every request: what fails as it did before is not listed for each of them.
- * With the lock held. */
-static const wi_numbered_attempt *listed_before(const wi_opening *opening, const weir_candidate *candidate,
-                                                const weir_attempt *attempt)
-{
-    for (size_t i = 0; i < opening->attempt_count; i++) {
-        const wi_numbered_attempt *one = &opening->attempts[i];
-        if (one->number >= opening->unplaced_from && is_of(&one->attempt, candidate) &&
-            one->attempt.status == attempt->status && one->attempt.stage == attempt->stage)
-            return one;
-    }
-    return NULL;
-}
-
 size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *attempt)
 {
     const weir_candidate *candidate = &opening->choice->candidates[rank];
     pthread_mutex_lock(&opening->lock);
-    const wi_numbered_attempt *before = listed_before(opening, candidate, attempt);
-    size_t number = before ? before->number : SIZE_MAX;
-    opening->attempts_repeated += before != NULL;
-    if (!before && grow(opening)) {
+    size_t number = SIZE_MAX;
+    if (grow(opening)) {
         size_t place = opening->attempt_count++;
         wi_numbered_attempt *kept = &opening->attempts[place];
         number = opening->attempts_made++;
@@ -119,14 +98,15 @@ static size_t place_of(const wi_opening *opening, size_t number)
     return place;
 }
 
-void wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now)
+bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now)
 {
     pthread_mutex_lock(&opening->lock);
     size_t place = place_of(opening, number);
     weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
     /* What two runs say of their stages may come out of order; but what has failed does not serve. */
-    if (kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage)) {
-        kept->ms = now->stage == WEIR_STAGE_LOAD ? kept->ms : now->ms; /* what a load took is known */
+    bool news = kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage);
+    if (news) {
+        kept->ms = now->ms;
         kept->stage = now->stage;
         kept->status = now->status;
         kept->reason = keep_reason(now);
@@ -135,14 +115,7 @@ void wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *
         opening->changes++;
     }
     pthread_mutex_unlock(&opening->lock);
-}
-
-void wi_attempts_unplaced(wi_opening *opening, bool unplaced)
-{
-    pthread_mutex_lock(&opening->lock);
-    opening->unplaced_from = unplaced ? opening->attempts_made : SIZE_MAX;
-    opening->on_cpu = opening->on_cpu && !unplaced;
-    pthread_mutex_unlock(&opening->lock);
+    return news;
 }
 
 size_t wi_attempts_count(wi_opening *opening)
@@ -212,9 +185,11 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
     weir_record record = {.struct_size = sizeof record, .choice = opening->choice};
     pthread_mutex_lock(&opening->lock);
     const wi_attempt_list *list = present_list(opening);
-    record.on_cpu_unasked = opening->on_cpu;
-    record.left_out = opening->attempts_made + opening->attempts_repeated - opening->attempt_count;
+    record.left_out = opening->attempts_made - opening->attempt_count;
     pthread_mutex_unlock(&opening->lock);
+    pthread_mutex_lock(&model->lock);
+    record.on_cpu_unasked = model->present->present && wi_opening_last_resort(opening, model->present->rank);
+    pthread_mutex_unlock(&model->lock);
     if (list) {
         record.attempts = list->of;
         record.attempt_count = list->count;
@@ -225,12 +200,6 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
     return wi_copy_out(out, out->struct_size, &record, sizeof record)
                ? WEIR_OK
                : weir_fail(WEIR_ERR_INVALID, "weir_model_record: member struct_size is not set");
-}
-
-const char *weir_stage_name(weir_stage stage)
-{
-    static const char *const names[WEIR_STAGE_COUNT] = {"detect", "construct", "load", "first-run", "later-run"};
-    return (unsigned)stage < WEIR_STAGE_COUNT ? names[stage] : "?";
 }
 
 /* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */
@@ -333,7 +302,8 @@ weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status stat
         if (!is_why(opening, i))
             continue;
         const weir_attempt *one = &opening->attempts[i].attempt;
-        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_stage_name(one->stage), one->reason);
+        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_name_of(WEIR_NAMES_STAGE, one->stage),
+                 one->reason);
     }
     pthread_mutex_unlock(&opening->lock);
     return end_list(&it, status);

@@ -1,5 +1,6 @@
 /* An instance of a model: opened, loaded, closed; and copies of what its engine says. */
 #include "model/model.h"
+#include "runtime/runtime.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>

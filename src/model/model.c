@@ -1,6 +1,7 @@
 /* A model: loading and unloading, its instances, and what can be asked of it. */
 #include "model/model.h"
 #include "engines/registry.h"
+#include "runtime/runtime.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>
@@ -259,7 +260,7 @@ weir_status weir_model_destroy(weir_model *model)
 const char *wi_model_name(const weir_model *model)
 {
     weir_client *client = weir_model_client(model);
-    return client ? weir_client_name(client) : model->name;
+    return client ? wi_client_name(client) : model->name;
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
@@ -349,7 +350,7 @@ static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
 static weir_status sum_metrics(weir_model *model, weir_engine_metrics *all)
 {
     wi_instance *present = join(model); /* NULL: on no device, and what was counted there is still true */
-    const weir_engine *engine = present ? present->engine : weir_model_engine(model);
+    const weir_engine *engine = present ? present->engine : atomic_load(&model->engine);
     weir_status status = engine->metrics ? WEIR_OK : wi_engine_lacks(engine, "metrics");
     for (wi_instance *one = join_all(model, all); one; one = leave_for_next(model, one)) {
         weir_engine_metrics its = WEIR_INIT(weir_engine_metrics);
@@ -427,18 +428,18 @@ weir_status weir_model_info(weir_model *model, weir_model_details *out)
     if (status != WEIR_OK)
         return status;
     status = learn(model, at, &info);
+    const char *engine = at->engine->name;
     asked(model, at);
-    if (status == WEIR_OK && !wi_copy_out(out, out->struct_size, info, sizeof *info))
-        status = weir_fail(WEIR_ERR_INVALID, "weir_model_info: member struct_size is not set");
-    return status;
+    if (status != WEIR_OK)
+        return status;
+    weir_model_details details = *info;
+    details.engine = engine;
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_info: member struct_size is not set");
+    return WEIR_OK;
 }
 
 weir_client *weir_model_client(const weir_model *model)
 {
     return model ? atomic_load(&((weir_model *)model)->client) : NULL;
-}
-
-const weir_engine *weir_model_engine(const weir_model *model)
-{
-    return model ? atomic_load(&((weir_model *)model)->engine) : NULL;
 }

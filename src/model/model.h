@@ -29,23 +29,22 @@ typedef struct wi_instance {
     uint64_t answered;  /* runs */
     bool present, lost; /* takes new runs; its device is gone */
     bool ended;         /* unloaded by its last user */
-    bool unhealthy;     /* a run failed after which it could not be expected to work, and none has worked since */
+    bool unhealthy;     /* so its engine said after a run that failed, and none has worked since */
     uint64_t number;    /* among all of the model's, from 1 */
     struct wi_instance *older;
 } wi_instance;
 
-/* A call of weir_model_infer, weir_model_infer_stream or weir_model_warm_up, on its caller's stack. */
+/* A call of weir_model_infer or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
-    uint64_t id;           /* the inference's, for who cancels it */
-    wi_instance *instance; /* a user of it; NULL: between two. Changed under the model's lock */
-    const weir_inference *inference;
-    weir_inference elsewhere; /* the same, for an instance on another device */
-    weir_piece_fn piece;      /* NULL: the answer comes whole */
+    uint64_t id;                     /* the inference's, for who cancels it */
+    wi_instance *instance;           /* a user of it; NULL: between two. Changed under the model's lock */
+    const weir_inference *inference; /* the caller's, and then `asked` */
+    weir_inference asked;            /* a copy; for an instance on another device without the stream */
+    weir_piece_fn piece;             /* NULL: the answer comes whole */
     void *user;
     weir_outputs *out;
     bool warms;     /* a warm-up: there are no results */
     bool delivered; /* a piece has been handed out */
-    bool started;   /* the engine was asked, the last time it was made: it had not been cancelled before */
     double ms;      /* that the engine took last */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
      * wherever it is. */
@@ -128,11 +127,9 @@ void wi_model_visit_end(weir_model *model);
 
 /* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
-/* Whether its inputs can be read by its instance, if it has one: WEIR_ERR_INVALID names one that lies on another
- * device. */
-weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run);
-/* The first input that lies in the memory of a device; NULL: none. */
-const weir_tensor *wi_input_on_device(const weir_inference *inference);
+/* Whether its inputs can be read by an instance on the device `to`: WEIR_ERR_INVALID names one that lies on another.
+ * `from` is where memory lies that is not weir's. */
+weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, const char *from, const char *to);
 
 /* ---- what engines say; instance.c ---- */
 

@@ -203,8 +203,8 @@ void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *att
 {
     char name[WI_CANDIDATE_TEXT];
     wi_notify(opening, "%s: %s failed (%s): %s", opening->manifest.name,
-              wi_candidate_text(&opening->choice->candidates[rank], name), weir_stage_name(attempt->stage),
-              attempt->reason);
+              wi_candidate_text(&opening->choice->candidates[rank], name),
+              weir_name_of(WEIR_NAMES_STAGE, attempt->stage), attempt->reason);
 }
 
 /* What the engine has kept is part of why. */
@@ -251,10 +251,7 @@ weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_inst
     return WEIR_OK;
 }
 
-/* Opening: the candidates by rank, until one has loaded the model -------------------------------------------------- */
-
-/* What is kept for later loads
- * -------------------------------------------------------------------------------------- */
+/* What is kept for later loads ------------------------------------------------------------------------------------- */
 
 static bool copy_text(const char *from, const char **out)
 {
@@ -350,9 +347,9 @@ static weir_status read_wants(const weir_manifest *manifest, const weir_opening_
 /* Whether running on the processor is what was asked for, and not what was left. */
 static bool asks_for_cpu(const wants *w)
 {
-    wi_criteria wish;
-    return wi_criteria_read(&w->manifest, &w->choice, &wish) == WEIR_OK &&
-           (wish.cpu_named || (wish.device.by == WI_BY_KIND && wish.device.kind == WEIR_HARDWARE_CPU));
+    wi_criteria criteria;
+    return wi_criteria_read(&w->manifest, &w->choice, &criteria) == WEIR_OK &&
+           (criteria.cpu_named || (criteria.device.by == WI_BY_KIND && criteria.device.kind == WEIR_HARDWARE_CPU));
 }
 
 /* The opening has the choice from here on, also on failure. */
@@ -373,7 +370,6 @@ static weir_status make_opening(const wants *w, weir_choice *choice, wi_opening 
     opening->checks_devices = !w->choice.hardware;
     opening->cpu_asked = asks_for_cpu(w);
     opening->cpu_forbidden = w->choice.no_cpu || needs->cpu == WEIR_CPU_FORBIDDEN;
-    opening->unplaced_from = SIZE_MAX;
     pthread_mutex_init(&opening->lock, NULL);
     opening->states = calloc(choice->accepted + 1, sizeof *opening->states);
     if (!opening->states || !copy_wants(opening, &w->manifest, &w->choice)) {
@@ -407,18 +403,17 @@ static void tell_of_parts(const wi_opening *opening, const wi_instance *instance
               (unsigned long long)instance->on_cpu, (unsigned long long)instance->of);
 }
 
+bool wi_opening_last_resort(const wi_opening *opening, size_t rank)
+{
+    return strcmp(opening->choice->candidates[rank].provider, "cpu") == 0 && !opening->cpu_asked;
+}
+
 void wi_opening_adopt(weir_model *model, wi_instance *instance)
 {
     wi_opening *opening = model->opening;
-    const weir_candidate *candidate = &opening->choice->candidates[instance->rank];
-    bool last_resort = strcmp(candidate->provider, "cpu") == 0 && !opening->cpu_asked;
     wi_model_switch(model, instance);
-    wi_attempts_unplaced(opening, false);
-    pthread_mutex_lock(&opening->lock);
-    opening->on_cpu = last_resort;
-    pthread_mutex_unlock(&opening->lock);
     tell_of_parts(opening, instance);
-    if (!last_resort)
+    if (!wi_opening_last_resort(opening, instance->rank))
         return;
     size_t before = wi_attempts_count(opening) - 1;
     if (before > 0)

@@ -17,27 +17,18 @@
 /* Of an accepted candidate. Looked at by whoever opens the model or makes the failover, alone. */
 typedef struct wi_candidate_state {
     bool excluded; /* it failed for a reason that would come again */
-    /* A bit for each status with which requests failed that it could not answer either: it is not tried for another
-     * such request, but may take over a model that has lost its instance. */
+    /* A bit for each status with which requests failed that it could not answer: it is not tried for another such
+     * request, but may have a model that is on no device. */
     uint32_t failed_with;
     bool device_lost;
 } wi_candidate_state;
 
-#define WI_ALL_STATUSES UINT32_MAX
 _Static_assert(WEIR_STATUS_COUNT <= 31, "a bit for each status, and one for numbers that are none");
 
 static inline uint32_t wi_status_bit(weir_status status)
 {
     return UINT32_C(1) << ((unsigned)status < WEIR_STATUS_COUNT ? (unsigned)status : 31);
 }
-
-/* How an instance failed, as it was where it came from. */
-typedef struct wi_failure {
-    weir_status status;
-    weir_stage stage;
-    double ms;
-    wi_kept_detail detail;
-} wi_failure;
 
 /* An attempt, by its number among all that were ever made. */
 typedef struct wi_numbered_attempt {
@@ -59,25 +50,22 @@ typedef struct wi_opening {
     bool cpu_forbidden;         /* also as what runs all of a model that is another provider's by name */
     wi_candidate_state *states; /* by rank */
 
-    /* Under the model's lock. */
-    wi_failure loss;     /* of the present instance, if that is lost */
-    char loss_text[512]; /* how the model came to be on no device */
+    char loss_text[512]; /* how the model came to be on no device; under the model's lock */
 
     pthread_mutex_t lock;          /* of what follows */
     wi_numbered_attempt *attempts; /* that are listed */
     size_t attempt_count, attempt_room;
     size_t attempts_made;
-    size_t attempts_repeated; /* that were not listed, as one like them is, and have no number */
-    size_t unplaced_from;     /* attempts made when the model lost its instance; SIZE_MAX while it has one */
-    uint64_t changes;         /* of the list */
-    wi_attempt_list *lists;   /* the newest first */
-    bool on_cpu;              /* as the last resort */
+    uint64_t changes;       /* of the list */
+    wi_attempt_list *lists; /* the newest first */
 } wi_opening;
 
 extern const wi_failover wi_opening_failover;
 void wi_opening_end(weir_model *model);
 /* The model is on that instance from here on. */
 void wi_opening_adopt(weir_model *model, wi_instance *instance);
+/* Whether that candidate is the processor, which nobody asked for. */
+bool wi_opening_last_resort(const wi_opening *opening, size_t rank);
 
 /* ---- one candidate; open.c ---- */
 
@@ -93,10 +81,8 @@ void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *att
 
 /* Adds what became of a candidate; answers its number, SIZE_MAX without host memory. */
 size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
-/* One that serves has reached a stage, or has failed in it. */
-void wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now);
-/* The model has lost its instance, or has one. */
-void wi_attempts_unplaced(wi_opening *opening, bool unplaced);
+/* One that serves has reached a stage, or has failed in it. Answers whether that is news. */
+bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now);
 /* Attempts that have a number, also those that are not listed any more. */
 size_t wi_attempts_count(wi_opening *opening);
 void wi_attempts_clear(wi_opening *opening);

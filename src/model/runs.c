@@ -10,11 +10,32 @@
 
 /* Begin and end ---------------------------------------------------------------------------------------------------- */
 
-static weir_status check(const weir_model *model, const wi_run *run, const char *call)
+/* Engines get structures as this version knows them: a request of a newer caller is understood whole, or refused. */
+static weir_status copy_request(wi_run *run, const char *call)
+{
+    weir_outputs ignored;
+    weir_tensor input;
+    weir_status status = WI_COPY_IN(weir_inference, &run->asked, run->inference, call);
+    if (status == WEIR_OK)
+        status = WI_COPY_IN(weir_outputs, &ignored, run->out, call);
+    run->asked.struct_size = sizeof run->asked;
+    run->inference = &run->asked;
+    size_t count = run->asked.inputs ? run->asked.input_count : 0;
+    size_t stride = count > 0 ? run->asked.inputs->struct_size : 0;
+    for (size_t i = 0; i < count && stride > sizeof input && status == WEIR_OK; i++)
+        status =
+            wi_copy_in(&input, sizeof input, (const char *)run->asked.inputs + i * stride, stride, call, "weir_tensor");
+    return status;
+}
+
+static weir_status check(const weir_model *model, wi_run *run, const char *call)
 {
     WI_ENTER();
     if (!model || !run->inference || !run->out)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+    weir_status status = copy_request(run, call);
+    if (status != WEIR_OK)
+        return status;
     /* Where results may come from several instances, they say from which. */
     if (model->failover && run->out->struct_size < offsetof(weir_outputs, instance) + sizeof run->out->instance)
         return weir_fail(WEIR_ERR_INVALID, "%s: member struct_size of the outputs is not set", call);
@@ -128,14 +149,15 @@ static weir_status ask_engine(wi_run *run)
 weir_status wi_run_make(wi_run *run)
 {
     double start = clock_ms();
-    run->started = !atomic_load(&run->cancelled);
-    weir_status status =
-        run->started ? ask_engine(run) : weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made");
+    weir_status status = atomic_load(&run->cancelled)
+                             ? weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made")
+                             : ask_engine(run);
     run->ms = clock_ms() - start;
     return status;
 }
 
-const weir_tensor *wi_input_on_device(const weir_inference *inference)
+/* The first input that lies in the memory of a device; NULL: none. */
+static const weir_tensor *input_on_device(const weir_inference *inference)
 {
     size_t count = inference->inputs ? inference->input_count : 0,
            stride = count > 0 ? inference->inputs->struct_size : 0;
@@ -148,25 +170,32 @@ const weir_tensor *wi_input_on_device(const weir_inference *inference)
     return NULL;
 }
 
-/* A model that moves may have left the device that its caller made the inputs on. */
-weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run)
+weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, const char *from, const char *to)
 {
-    const weir_tensor *input = model->failover && run->instance ? wi_input_on_device(run->inference) : NULL;
+    const weir_tensor *input = input_on_device(run->inference);
     if (!input)
         return WEIR_OK;
-    const char *here = weir_runtime_device(weir_client_runtime(run->instance->client));
     const weir_runtime *owner = wi_runtime_of(input->data);
-    const char *there = owner ? weir_runtime_device(owner) : here;
+    const char *there = owner ? wi_runtime_device(owner) : from;
     wi_runtimes_unlock();
-    if (strcmp(there, here) == 0)
+    if (strcmp(there, to) == 0)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_INVALID, "%s: the input %s lies on %s, and the model is on %s",
-                     weir_client_name(run->instance->client), input->name, there, here);
+    return weir_fail(WEIR_ERR_INVALID, "%s: the input %s lies on %s, and the model is on %s", model->name, input->name,
+                     there, to);
+}
+
+/* A model that moves may have left the device that its caller made the inputs on. */
+static weir_status check_inputs(const weir_model *model, const wi_run *run)
+{
+    if (!model->failover || !run->instance)
+        return WEIR_OK;
+    const char *here = wi_runtime_device(weir_client_runtime(run->instance->client));
+    return wi_run_check_inputs(model, run, here, here);
 }
 
 static weir_status make(weir_model *model, wi_run *run)
 {
-    weir_status status = wi_run_check_inputs(model, run);
+    weir_status status = check_inputs(model, run);
     if (status != WEIR_OK)
         return end(model, run, status);
     status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
@@ -179,18 +208,12 @@ weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
 {
     wi_run run = {.inference = inference, .out = out};
     weir_status status = begin(model, &run, "weir_model_infer");
-    return status == WEIR_OK ? make(model, &run) : status;
-}
-
-weir_status weir_model_infer_stream(weir_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
-                                    weir_outputs *out)
-{
-    wi_run run = {.inference = inference, .out = out, .piece = piece, .user = user};
-    weir_status status = begin(model, &run, "weir_model_infer_stream");
     if (status != WEIR_OK)
         return status;
-    if (!piece)
-        return end(model, &run, weir_fail(WEIR_ERR_INVALID, "weir_model_infer_stream: no function for the pieces"));
+    if (inference->struct_size >= sizeof *inference) { /* an older caller's ends before them */
+        run.piece = inference->piece;
+        run.user = inference->piece_user;
+    }
     return make(model, &run);
 }
 

@@ -29,7 +29,7 @@ static weir_status WEIR_PRINTF(3, 4) bad(const checker *c, const uint8_t *at, co
     return weir_fail(WEIR_ERR_CORRUPT, "%s: byte %zu: %s", c->file->name, (size_t)(at - c->file->data), text);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------ */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* Every name that a graph or function gives to a value. */
 typedef struct name {
@@ -130,8 +130,7 @@ static weir_status look_names(const checker *c, onnx_message kind, const uint8_t
     return status;
 }
 
-/* ---- what the tables cannot say
- * ----------------------------------------------------------------------------------- */
+/* ---- what the tables cannot say ---------------------------------------------------------------------------------- */
 
 /* What one message holds, as far as `look` asks. */
 typedef struct summary {
@@ -192,8 +191,7 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
     }
 }
 
-/* ---- the walk
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static weir_status walk(checker *c, onnx_message kind, const uint8_t *data, size_t size);
 

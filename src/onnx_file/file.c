@@ -156,8 +156,7 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
     return side;
 }
 
-/* ---- later
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- later ------------------------------------------------------------------------------------------------------- */
 
 typedef struct origin {
     char *path;
@@ -213,7 +212,7 @@ weir_status onnx_origins_check(const onnx_origins *origins)
         onnx_stamp now = stat(its->path, &st) == 0 ? stamp_of(&st) : (onnx_stamp){.size = -1};
         if (!is_same(&its->stamp, &now))
             return weir_fail(WEIR_ERR_CONFLICT,
-                             "%s is not the file any more that the model was loaded from; load the model anew",
+                             "%s is not the file any more that the model was loaded from; load the model again",
                              its->path);
     }
     return WEIR_OK;

@@ -152,7 +152,7 @@ static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
         status = weir_plan_info(plan, &summary);
     if (status == WEIR_OK) {
         body->effort -= summary.effort < body->effort ? summary.effort : body->effort;
-        uint64_t bytes = weir_plan_arena(plan, WEIR_KIND_DEVICE);
+        uint64_t bytes = summary.arena_of[WEIR_KIND_DEVICE];
         *most = bytes > *most ? bytes : *most;
         sum->weights += memory.weights;
         sum->constants += memory.constants;

@@ -28,8 +28,7 @@ graph_number *graph_contents_make(graph *g, graph_value *value)
     return value->data;
 }
 
-/* Numbers out of a file
- * ---------------------------------------------------------------------------------------------- */
+/* Numbers out of a file -------------------------------------------------------------------------------------------- */
 
 static double half(uint16_t bits)
 {

@@ -57,8 +57,7 @@ static void fold_next(fold_walk *w)
     }
 }
 
-/* Operators that need nothing but what their inputs look like
- * ----------------------------------------------------------- */
+/* Operators that need nothing but what their inputs look like ------------------------------------------------------ */
 
 static bool fold_shape(step *s)
 {
@@ -213,8 +212,7 @@ static bool fold_is_each(const graph_node *node)
     return operation_of(node) >= 0;
 }
 
-/* Two numbers
- * ------------------------------------------------------------------------------------------------------------ */
+/* Two numbers ------------------------------------------------------------------------------------------------------ */
 
 static int64_t whole_power(int64_t base, int64_t exponent)
 {
@@ -358,8 +356,7 @@ static bool fold_pairs(step *s, operation op)
     return true;
 }
 
-/* One number
- * -------------------------------------------------------------------------------------------------------------- */
+/* One number ------------------------------------------------------------------------------------------------------- */
 
 static bool one(operation op, int32_t type, graph_number a, graph_number *out)
 {
@@ -412,8 +409,7 @@ static bool fold_each(step *s)
     return true;
 }
 
-/* Types and choices
- * -------------------------------------------------------------------------------------------------------- */
+/* Types and choices ------------------------------------------------------------------------------------------------ */
 
 static int64_t narrowed(int32_t type, int64_t value)
 {
@@ -623,8 +619,7 @@ static bool fold_tile(step *s)
     return true;
 }
 
-/* Reductions
- * ---------------------------------------------------------------------------------------------------------- */
+/* Reductions ------------------------------------------------------------------------------------------------------- */
 
 static void reduce(const graph_node *node, bool is_real, graph_number more, bool first, graph_number *sum)
 {
@@ -684,8 +679,7 @@ static bool fold_nonzero(step *s)
     return true;
 }
 
-/* All
- * ------------------------------------------------------------------------------------------------------------------ */
+/* All -------------------------------------------------------------------------------------------------------------- */
 
 static const struct entry {
     const char *op;

@@ -238,7 +238,7 @@ static weir_status read_weight(graph *g, const onnx_field *proto)
     return WEIR_OK;
 }
 
-/* Names of dimensions -------------------------------------------------------------------------------------------- */
+/* Names of dimensions ---------------------------------------------------------------------------------------------- */
 
 /* The one field of that number inside a message. */
 static onnx_text inside(onnx_text message, uint32_t number)

@@ -41,7 +41,7 @@ static _Noreturn void refuse(weir_onnxruntime *bridge, weir_kind kind, size_t si
 {
     note_refusal(bridge);
     weir_log(WEIR_LOG_ERROR, "onnxruntime asked %s for %zu bytes of %s memory: %s", bridge->name, size,
-             weir_kind_name(kind), weir_detail());
+             weir_name_of(WEIR_NAMES_KIND, kind), weir_detail());
     bridge->throw_bad_alloc();
     abort(); /* not reached: the call above only leaves by its exception */
 }
@@ -215,7 +215,7 @@ static weir_status check_handed_out(const wi_ort_table *table, const void *point
         d.state != WEIR_BLOCK_LIVE || d.offset != 0 || d.client != bridge->client)
         return WEIR_OK; /* what is wrong with it otherwise, the free tells */
     return weir_fail(WEIR_ERR_FOREIGN, "the block of %zu bytes at %p is %s's, but ONNX Runtime did not get it here",
-                     d.bytes, pointer, weir_client_name(bridge->client));
+                     d.bytes, pointer, wi_client_name(bridge->client));
 }
 
 static weir_status give(const wi_ort_table *table, void *pointer)
@@ -270,7 +270,7 @@ static ort_status *table_get_stats(const ort_allocator *self, ort_key_values **o
     bridge->api->CreateKeyValuePairs(out);
     if (atomic_load(&bridge->ended) || weir_client_info(bridge->client, &stats) != WEIR_OK)
         return NULL; /* there is nothing to tell any more */
-    add_number(bridge->api, *out, "Limit", stats.maximum ? stats.maximum : weir_runtime_budget(bridge->runtime));
+    add_number(bridge->api, *out, "Limit", stats.maximum ? stats.maximum : wi_runtime_budget(bridge->runtime));
     add_number(bridge->api, *out, "InUse", stats.live);
     add_number(bridge->api, *out, "MaxInUse", stats.peak);
     add_number(bridge->api, *out, "NumAllocs", atomic_load(&bridge->blocks));

@@ -30,12 +30,10 @@ static weir_status check_granule(const char *call, const char *what, uint64_t gr
 
 static weir_status check_blocks(const weir_onnxruntime_options *o, const char *call)
 {
-    weir_block_pool_view view = WEIR_INIT(weir_block_pool_view);
     if (o->blocks->client != o->client)
         return weir_fail(WEIR_ERR_INVALID, "%s: the member of the pool is %s, not the client %s", call,
-                         weir_client_name(o->blocks->client), weir_client_name(o->client));
-    weir_status status = weir_block_pool_view_info(o->blocks->pool, &view);
-    return status == WEIR_OK ? check_granule(call, "the pool of blocks", view.bytes) : status;
+                         wi_client_name(o->blocks->client), wi_client_name(o->client));
+    return check_granule(call, "the pool of blocks", o->blocks->pool->bytes);
 }
 
 static weir_status check_source(const weir_onnxruntime_options *o, const char *call)
@@ -45,7 +43,7 @@ static weir_status check_source(const weir_onnxruntime_options *o, const char *c
         return check_blocks(o, call);
     const wi_resource *base = runtime->resource->base;
     char text[WI_STACK_BYTES];
-    return check_granule(call, weir_runtime_resource(runtime, text, sizeof text),
+    return check_granule(call, wi_runtime_resource(runtime, text, sizeof text),
                          base->table->charge(runtime->resource->base, 1));
 }
 
@@ -158,7 +156,7 @@ static void keep_what_stays(weir_onnxruntime *bridge)
         WEIR_LOG_WARNING,
         "onnxruntime: the bridge of %s on %s is no more, but ONNX Runtime keeps its allocator: sessions that get "
         "it are refused memory until another one is registered; %zu bytes stay for that",
-        weir_client_name(bridge->client), bridge->name, sizeof *bridge);
+        wi_client_name(bridge->client), bridge->name, sizeof *bridge);
 }
 
 void wi_ort_free(weir_onnxruntime *bridge)
@@ -223,7 +221,7 @@ weir_status wi_ort_check_idle(const weir_onnxruntime *bridge, const char *call)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_BUSY,
                      "%s: ONNX Runtime still has %llu block%s of %s on %s: release its sessions and values first", call,
-                     (unsigned long long)live, live == 1 ? "" : "s", weir_client_name(bridge->client), bridge->name);
+                     (unsigned long long)live, live == 1 ? "" : "s", wi_client_name(bridge->client), bridge->name);
 }
 
 /* From the first line on nothing is taken or freed through its tables, so that nothing comes in hand behind what looks
@@ -246,7 +244,7 @@ weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge)
         return WEIR_OK;
     if (bridge == wi_ort_registered(bridge->env, bridge->name) || atomic_load(&bridge->loading))
         return weir_fail(WEIR_ERR_BUSY, "%s: the bridge of %s on %s is registered or entered: end that first", call,
-                         weir_client_name(bridge->client), bridge->name);
+                         wi_client_name(bridge->client), bridge->name);
     weir_status status = wi_ort_check_idle(bridge, call);
     if (status != WEIR_OK)
         return status;
@@ -257,27 +255,27 @@ weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge)
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-struct OrtAllocator *weir_onnxruntime_allocator(weir_onnxruntime *bridge, weir_kind kind)
+static struct OrtAllocator *allocator_of(wi_ort_table *table)
 {
-    wi_ort_table *table = !bridge                    ? NULL
-                          : kind == WEIR_KIND_DEVICE ? &bridge->device
-                          : kind == WEIR_KIND_PINNED ? &bridge->pinned
-                                                     : NULL;
-    return table && table->info ? (struct OrtAllocator *)&table->table : NULL;
+    return table->info ? (struct OrtAllocator *)&table->table : NULL;
 }
 
-weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_stats *out)
+weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_details *out)
 {
     WI_ENTER();
     if (!bridge || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_info: NULL");
-    weir_onnxruntime_stats stats = {.live = atomic_load(&bridge->live),
-                                    .blocks = atomic_load(&bridge->blocks),
-                                    .on_stream = atomic_load(&bridge->on_stream),
-                                    .unknown = atomic_load(&bridge->unknown),
-                                    .reserved = atomic_load(&bridge->reserved),
-                                    .foreign = atomic_load(&bridge->foreign),
-                                    .refused = atomic_load(&bridge->refused)};
+    weir_onnxruntime_details stats = {
+        .live = atomic_load(&bridge->live),
+        .blocks = atomic_load(&bridge->blocks),
+        .on_stream = atomic_load(&bridge->on_stream),
+        .unknown = atomic_load(&bridge->unknown),
+        .reserved = atomic_load(&bridge->reserved),
+        .foreign = atomic_load(&bridge->foreign),
+        .refused = atomic_load(&bridge->refused),
+        .client = bridge->client,
+        .allocators = {
+            [WEIR_KIND_DEVICE] = allocator_of(&bridge->device), [WEIR_KIND_PINNED] = allocator_of(&bridge->pinned)}};
     return wi_copy_out(out, out->struct_size, &stats, sizeof stats)
                ? WEIR_OK
                : weir_fail(WEIR_ERR_INVALID, "weir_onnxruntime_info: member struct_size is not set");

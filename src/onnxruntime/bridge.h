@@ -85,7 +85,7 @@ struct weir_onnxruntime {
     weir_onnxruntime *next; /* in the list of those that are registered, or ended */
 };
 
-/* What both ways in share; bridge.c. The bridge is nobody's yet. */
+/* What both ways in share; bridge.c. No other thread has the bridge yet. */
 weir_status wi_ort_check(const weir_onnxruntime_options *options, const char *call);
 weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *call, weir_onnxruntime **out);
 /* All that sessions which are still there do not look at. */

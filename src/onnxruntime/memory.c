@@ -13,10 +13,7 @@
 
 weir_status wi_ort_runs_init(wi_ort_runs *runs, weir_block_pool_member *member)
 {
-    runs->view = WEIR_INIT(weir_block_pool_view);
-    weir_status status = weir_block_pool_view_info(member->pool, &runs->view);
-    if (status != WEIR_OK)
-        return status;
+    runs->view = wi_blocks_view(member->pool);
     runs->at = calloc(runs->view.count, sizeof *runs->at);
     if (!runs->at)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the runs of a pool of %u blocks", runs->view.count);
@@ -38,7 +35,7 @@ weir_status wi_ort_runs_alloc(wi_ort_runs *runs, size_t bytes, weir_stream strea
     if (count > runs->view.count)
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are %llu blocks of %zu bytes; the pool has %u", bytes,
                          (unsigned long long)count, runs->view.bytes, runs->view.count);
-    weir_status status = weir_block_pool_alloc_run(runs->member, (uint32_t)count, stream, &first);
+    weir_status status = weir_block_pool_alloc(runs->member, (uint32_t)count, WEIR_BLOCK_POOL_RUN, stream, &first);
     if (status != WEIR_OK)
         return status;
     runs->at[first].stream = stream;
@@ -58,7 +55,8 @@ weir_status wi_ort_runs_free(wi_ort_runs *runs, void *pointer, weir_stream strea
     if (count == 0)
         return weir_fail(WEIR_ERR_DOUBLE_FREE,
                          "no run begins at block %u of the pool: it was given back, or never taken", first);
-    weir_status status = weir_block_pool_free(runs->member, first, count, stream);
+    weir_status status =
+        weir_block_pool_free(runs->member, &(uint32_t){first}, NULL, count, WEIR_BLOCK_POOL_RUN, stream);
     if (status != WEIR_OK)
         atomic_store(&runs->at[first].length, count);
     return status;

@@ -118,7 +118,7 @@ static weir_status check_nobodys(const weir_onnxruntime *bridge, const wi_ort_ta
         WEIR_ERR_CONFLICT,
         "%s: somebody else has registered an allocator (%p) for the %s memory of %s with this environment; "
         "unregister that first",
-        call, (const void *)found, weir_kind_name(table->kind), bridge->runtime->name);
+        call, (const void *)found, weir_name_of(WEIR_NAMES_KIND, table->kind), bridge->runtime->name);
 }
 
 /* it, or another one that was entered meanwhile */
@@ -140,7 +140,7 @@ static weir_status put(weir_onnxruntime *bridge, wi_ort_table *table, const char
         return status;
     return wi_ort_failed(bridge->api, bridge->api->RegisterAllocator(bridge->env, &table->table), text, sizeof text)
                ? weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime's RegisterAllocator failed for the %s memory of %s: %s",
-                           call, weir_kind_name(table->kind), bridge->runtime->name, text)
+                           call, weir_name_of(WEIR_NAMES_KIND, table->kind), bridge->runtime->name, text)
                : WEIR_OK;
 }
 
@@ -156,12 +156,12 @@ static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
                                            text, sizeof text));
     if (table->stays)
         wi_ort_say(WEIR_LOG_WARNING, "onnxruntime: the allocator for the %s memory of %s could not be unregistered: %s",
-                   weir_kind_name(table->kind), bridge->runtime->name, text);
+                   weir_name_of(WEIR_NAMES_KIND, table->kind), bridge->runtime->name, text);
     else if (found != &table->table)
         wi_ort_say(
             WEIR_LOG_WARNING,
             "onnxruntime: somebody has replaced the bridge's allocator for the %s memory of %s, and stays in place",
-            weir_kind_name(table->kind), bridge->runtime->name);
+            weir_name_of(WEIR_NAMES_KIND, table->kind), bridge->runtime->name);
 }
 
 /* The table goes, and the one that it took the place of is back. Where ONNX Runtime keeps it, its record outlives its
@@ -291,17 +291,17 @@ static weir_status again(const weir_onnxruntime *bridge, const weir_onnxruntime_
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s: %s is registered for %s, and somebody else has put an allocator in its place: unregister "
                          "both first",
-                         registering, weir_client_name(bridge->client), device);
+                         registering, wi_client_name(bridge->client), device);
     if (wi_ort_same(bridge, options))
         return WEIR_OK;
     if (bridge->client == options->client)
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s: %s is registered for %s with another stream or pool: unregister that first", registering,
-                         weir_client_name(bridge->client), device);
+                         wi_client_name(bridge->client), device);
     return weir_fail(WEIR_ERR_CONFLICT,
                      "%s: %s is registered for %s already, and %s cannot be, too: unregister that first, or give each "
                      "session a client of its own (weir_onnxruntime_create)",
-                     registering, weir_client_name(bridge->client), device, weir_client_name(options->client));
+                     registering, wi_client_name(bridge->client), device, wi_client_name(options->client));
 }
 
 static weir_status register_new(const weir_onnxruntime_options *options)
@@ -316,7 +316,7 @@ static weir_status register_new(const weir_onnxruntime_options *options)
         return status;
     }
     enlist(bridge, true);
-    wi_ort_say(WEIR_LOG_INFO, "onnxruntime: %s serves the sessions on %s", weir_client_name(bridge->client),
+    wi_ort_say(WEIR_LOG_INFO, "onnxruntime: %s serves the sessions on %s", wi_client_name(bridge->client),
                bridge->name);
     return WEIR_OK;
 }
@@ -330,7 +330,7 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
         status = wi_ort_check(&given, registering);
     if (status != WEIR_OK)
         return status;
-    const char *device = weir_runtime_device(weir_client_runtime(given.client));
+    const char *device = wi_runtime_device(weir_client_runtime(given.client));
     status = begin_change(registering, device);
     if (status != WEIR_OK)
         return status;
@@ -344,25 +344,15 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
 
 weir_onnxruntime *weir_onnxruntime_registered(const struct OrtEnv *env, const char *device)
 {
-    return device && !atomic_load(&wi_forked) ? wi_ort_registered((const ort_env *)env, device) : NULL;
-}
-
-bool weir_onnxruntime_is_registered(const struct OrtEnv *env, const char *device)
-{
-    if (atomic_load(&wi_forked))
-        return false;
+    if (!device || atomic_load(&wi_forked))
+        return NULL;
     bool begun = begin_look();
-    const weir_onnxruntime *bridge = weir_onnxruntime_registered(env, device);
-    bool is = bridge && in_place(bridge);
+    weir_onnxruntime *bridge = wi_ort_registered((const ort_env *)env, device);
+    if (bridge && !in_place(bridge))
+        bridge = NULL;
     if (begun)
         end_change();
-    return is;
-}
-
-weir_client *weir_onnxruntime_client(const struct OrtEnv *env, const char *device)
-{
-    const weir_onnxruntime *bridge = weir_onnxruntime_registered(env, device);
-    return bridge ? bridge->client : NULL;
+    return bridge;
 }
 
 /* Unregistering ---------------------------------------------------------------------------------------------------- */

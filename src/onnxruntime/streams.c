@@ -299,7 +299,7 @@ weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, 
 /* Frees without a stream ------------------------------------------------------------------------------------------- */
 
 /* With the lock held: the next follower that has something in hand, or is needed no more and taken out of the list. */
-static wi_ort_follower *next_to_settle(weir_onnxruntime *bridge, handful *all, bool *over)
+static wi_ort_follower *next_to_give_back(weir_onnxruntime *bridge, handful *all, bool *over)
 {
     for (wi_ort_follower **at = &bridge->followers.first; *at; at = &(*at)->next) {
         wi_ort_follower *f = *at;
@@ -316,10 +316,10 @@ static wi_ort_follower *next_to_settle(weir_onnxruntime *bridge, handful *all, b
 }
 
 /* The device is past all that was put on it before this began; what came in hand since then is left there. */
-static weir_status settle(weir_onnxruntime *bridge)
+static weir_status ort_synchronize(weir_onnxruntime *bridge)
 {
     weir_runtime *runtime = bridge->runtime;
-    return runtime->driver->settle ? runtime->driver->settle(runtime->device) : WEIR_OK;
+    return runtime->driver->synchronize ? runtime->driver->synchronize(runtime->device) : WEIR_OK;
 }
 
 /* Gives back all that is in hand, having waited for the device, and ends followers that have nothing more. */
@@ -329,7 +329,7 @@ static weir_status relieve(weir_onnxruntime *bridge)
     bool over;
     for (;;) {
         pthread_mutex_lock(&bridge->followers.lock);
-        wi_ort_follower *f = next_to_settle(bridge, &all, &over);
+        wi_ort_follower *f = next_to_give_back(bridge, &all, &over);
         pthread_mutex_unlock(&bridge->followers.lock);
         if (!f)
             return WEIR_OK;
@@ -337,7 +337,7 @@ static weir_status relieve(weir_onnxruntime *bridge)
             end(bridge, f);
             continue;
         }
-        weir_status status = settle(bridge);
+        weir_status status = ort_synchronize(bridge);
         if (status != WEIR_OK) {
             keep(bridge, f, all);
             return status;
@@ -386,7 +386,7 @@ weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, v
         return wi_ort_device_free(bridge, pointer, stream);
     if (kept_in_hand(bridge, pointer, stream, &status))
         return status;
-    status = settle(bridge);
+    status = ort_synchronize(bridge);
     if (status != WEIR_OK)
         return status;
     status = table->kind == WEIR_KIND_DEVICE ? wi_ort_device_free(bridge, pointer, WEIR_STREAM_HOST)

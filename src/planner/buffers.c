@@ -304,9 +304,9 @@ weir_status weir_buffers_pin(weir_buffers *buffers, uint32_t index, uint64_t off
     return WEIR_OK;
 }
 
-weir_status weir_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step)
+weir_status wi_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step)
 {
-    weir_status status = check_index(buffers, index, "weir_buffers_use");
+    weir_status status = check_index(buffers, index, "wi_buffers_use");
     if (status != WEIR_OK)
         return status;
     wi_buffer *item = &buffers->items[index];
@@ -342,19 +342,29 @@ weir_status weir_buffers_schedule(weir_buffers *buffers, const uint32_t *order, 
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
-uint32_t weir_buffers_count(const weir_buffers *buffers)
+uint64_t wi_buffers_steps(const weir_buffers *buffers)
 {
-    return buffers ? (uint32_t)buffers->count : 0;
+    return wi_max(buffers->last_end, buffers->schedule_steps);
 }
 
-uint64_t weir_buffers_steps(const weir_buffers *buffers)
+weir_status weir_buffers_info(const weir_buffers *buffers, weir_buffers_details *out)
 {
-    return buffers ? wi_max(buffers->last_end, buffers->schedule_steps) : 0;
+    if (!buffers || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_info: NULL");
+    weir_buffers_details details = {.count = (uint32_t)buffers->count,
+                                    .steps = wi_buffers_steps(buffers),
+                                    .gaps = buffers->gaps,
+                                    .gap_count = buffers->gap_count,
+                                    .schedule = buffers->schedule,
+                                    .schedule_steps = buffers->schedule_steps};
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_info: a structure without its size");
+    return WEIR_OK;
 }
 
-weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_buffer *out)
+weir_status weir_buffer_info(const weir_buffers *buffers, uint32_t index, weir_buffer *out)
 {
-    weir_status status = check_index(buffers, index, "weir_buffers_get");
+    weir_status status = check_index(buffers, index, "weir_buffer_info");
     if (status != WEIR_OK)
         return status;
     const wi_buffer *item = &buffers->items[index];
@@ -371,18 +381,6 @@ weir_status weir_buffers_get(const weir_buffers *buffers, uint32_t index, weir_b
                      .of = item->of,
                      .view_offset = item->view_offset};
     if (!out || !wi_copy_out(out, out->struct_size, &b, sizeof b))
-        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_get: NULL, or a structure without its size");
-    return WEIR_OK;
-}
-
-weir_status weir_buffers_get_gap(const weir_buffers *buffers, size_t i, uint32_t *index, uint64_t *begin, uint64_t *end)
-{
-    if (!buffers || !index || !begin || !end)
-        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_get_gap: NULL");
-    if (i >= buffers->gap_count)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "there is no gap %zu; the list has %zu", i, buffers->gap_count);
-    *index = buffers->gaps[i].buffer;
-    *begin = buffers->gaps[i].begin;
-    *end = buffers->gaps[i].end;
+        return weir_fail(WEIR_ERR_INVALID, "weir_buffer_info: NULL, or a structure without its size");
     return WEIR_OK;
 }

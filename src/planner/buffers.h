@@ -20,11 +20,7 @@ typedef struct wi_buffer {
 
 #define WI_NO_GAP UINT32_MAX
 
-typedef struct wi_gap {
-    uint64_t begin, end;
-    uint32_t buffer;
-    uint32_t before; /* the buffer's earlier one, or WI_NO_GAP */
-} wi_gap;
+typedef weir_gap wi_gap;
 
 typedef struct wi_pair {
     uint32_t one, other;
@@ -48,6 +44,17 @@ struct weir_buffers {
 bool wi_room_for(void **array, size_t each, size_t *room, size_t needed);
 
 const char *wi_buffer_name(const weir_buffers *buffers, uint32_t index);
+
+/* The largest end, or the schedule's length. */
+uint64_t wi_buffers_steps(const weir_buffers *buffers);
+
+/* Lengthens a lifetime so that the buffer is live in `step` too; that of a view lengthens its storage's.
+ * WEIR_ERR_INVALID for an index that is none, a step at or beyond WEIR_STEPS_MAX, and a lifetime that would reach
+ * into a gap of the storage. */
+weir_status wi_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step);
+
+/* As weir_buffers_read_csv, of a text; `name` stands for it in messages. */
+weir_status wi_buffers_parse_csv(const char *text, size_t bytes, const char *name, weir_buffers **out);
 
 /* A copy of the list; NULL without host memory. */
 weir_buffers *wi_buffers_copy(const weir_buffers *buffers);

@@ -208,10 +208,10 @@ static weir_status read_row(sheet *s)
     return gaps ? read_gaps(s, gaps, gaps_length) : WEIR_OK;
 }
 
-weir_status weir_buffers_parse_csv(const char *text, size_t bytes, const char *name, weir_buffers **out)
+weir_status wi_buffers_parse_csv(const char *text, size_t bytes, const char *name, weir_buffers **out)
 {
     if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_buffers_parse_csv: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "wi_buffers_parse_csv: NULL");
     sheet s = {.lines = {.name = name ? name : "a list of buffers", .next = text, .end = text ? text + bytes : NULL}};
     weir_status status = weir_buffers_create(&s.buffers);
     if (status == WEIR_OK)
@@ -235,7 +235,7 @@ weir_status weir_buffers_read_csv(const char *path, weir_buffers **out)
     weir_status status = wi_lines_read_file(path, &text, &bytes);
     if (status != WEIR_OK)
         return status;
-    status = weir_buffers_parse_csv(text, bytes, path, out);
+    status = wi_buffers_parse_csv(text, bytes, path, out);
     free(text);
     return status;
 }

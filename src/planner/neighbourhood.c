@@ -223,7 +223,7 @@ static wi_search_result try_cap(climb *c, int64_t cap, uint64_t nodes)
     return result;
 }
 
-/* Makes parts of the climb's best anew, until the nodes are spent. */
+/* Searches again for parts of the best plan so far, until the nodes are spent. */
 static wi_search_result improve(climb *c, int64_t low, uint64_t nodes)
 {
     int64_t *bottoms = c->lns->bottoms;

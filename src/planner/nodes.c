@@ -1,6 +1,7 @@
 /* Nodes of a graph become buffers: steps, views, lifetimes. */
 #include "planner/buffers.h"
 #include "base/internal.h"
+#include "base/values.h"
 
 #include <weir/plan.h>
 
@@ -50,7 +51,7 @@ static weir_status check_node(const builder *b, size_t i, const weir_node *node)
         return bad(i, node, "its kind is none");
     if (node->elements < 0)
         return bad(i, node, "its shape is not known; a plan needs every size");
-    if (weir_type_bytes(node->type) == 0)
+    if (wi_type_bytes(node->type) == 0)
         return bad(i, node, "its type is none");
     if (!node->inputs && node->input_count > 0)
         return bad(i, node, "its inputs are NULL");
@@ -79,7 +80,7 @@ static bool is_view(const builder *b, const weir_node *node)
     if (node->kind != WEIR_NODE_CAST)
         return false;
     weir_node input = node_at(b, node->inputs[0]);
-    bool same_bytes = weir_type_bytes(input.type) == weir_type_bytes(node->type);
+    bool same_bytes = wi_type_bytes(input.type) == wi_type_bytes(node->type);
     return b->rules.uniform || input.type == node->type || (b->rules.cast_views && same_bytes);
 }
 
@@ -118,7 +119,7 @@ static void find_outputs(builder *b)
 static weir_status measure_view(const builder *b, size_t i, const weir_node *node, weir_buffer *out)
 {
     const wi_buffer *under = &b->list->items[node->inputs[0]];
-    uint64_t each = weir_type_bytes(node->type);
+    uint64_t each = wi_type_bytes(node->type);
     out->sharing = WEIR_SHARING_VIEW;
     out->of = node->inputs[0];
     if (b->rules.uniform) { /* the slot of the input, as it is */
@@ -142,7 +143,7 @@ static weir_status add_node(builder *b, size_t i)
     weir_status status = WEIR_OK;
     weir_buffer buffer = {
         .struct_size = sizeof buffer, .name = node.name, .begin = b->step_of[i], .end = b->step_of[i] + 1};
-    uint64_t each = b->rules.uniform ? 4 : weir_type_bytes(node.type);
+    uint64_t each = b->rules.uniform ? 4 : wi_type_bytes(node.type);
     if (__builtin_mul_overflow((uint64_t)node.elements, each, &buffer.bytes))
         return bad(i, &node, "its bytes are beyond 64 bits");
     buffer.persistent = is_given(&node);
@@ -159,9 +160,9 @@ static weir_status add_node(builder *b, size_t i)
     if (status == WEIR_OK)
         status = weir_buffers_add(b->list, &buffer, NULL);
     for (size_t k = 0; k < node.input_count && status == WEIR_OK && !is_view(b, &node); k++)
-        status = weir_buffers_use(b->list, node.inputs[k], b->step_of[i]);
+        status = wi_buffers_use(b->list, node.inputs[k], b->step_of[i]);
     if (status == WEIR_OK && node.output && b->steps > 0)
-        status = weir_buffers_use(b->list, (uint32_t)i, b->steps - 1);
+        status = wi_buffers_use(b->list, (uint32_t)i, b->steps - 1);
     return status;
 }
 

@@ -43,7 +43,7 @@ void wi_plan_sum_up(weir_plan *plan)
     const weir_buffers *buffers = plan->buffers;
     weir_plan_details *sum = &plan->summary;
     sum->buffers = (uint32_t)buffers->count;
-    sum->steps = weir_buffers_steps(buffers);
+    sum->steps = wi_buffers_steps(buffers);
     sum->arena = sum->lower_bound = sum->unshared = sum->in_place = 0;
     memset(plan->arenas, 0, sizeof plan->arenas);
     for (uint32_t i = 0; i < buffers->count; i++) {
@@ -328,8 +328,14 @@ weir_status weir_plan_create(const weir_buffers *buffers, const weir_plan_option
 
 weir_status weir_plan_info(const weir_plan *plan, weir_plan_details *out)
 {
-    if (!plan || !out || !wi_copy_out(out, out->struct_size, &plan->summary, sizeof plan->summary))
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_info: NULL, or a structure without its size");
+    if (!plan || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_info: NULL");
+    weir_plan_details details = plan->summary;
+    memcpy(details.arena_of, plan->arenas, sizeof plan->arenas);
+    memcpy(details.lower_bound_of, plan->bounds, sizeof plan->bounds);
+    details.list = plan->buffers;
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_plan_info: a structure without its size");
     return WEIR_OK;
 }
 
@@ -349,26 +355,4 @@ weir_status weir_plan_slot(const weir_plan *plan, uint32_t index, weir_slot *out
     if (!wi_copy_out(out, out->struct_size, &slot, sizeof slot))
         return weir_fail(WEIR_ERR_INVALID, "weir_plan_slot: a structure without its size");
     return WEIR_OK;
-}
-
-uint64_t weir_plan_arena(const weir_plan *plan, weir_kind kind)
-{
-    return plan && (unsigned)kind < WEIR_KIND_COUNT ? plan->arenas[kind] : 0;
-}
-
-uint64_t weir_plan_lower_bound(const weir_plan *plan, weir_kind kind)
-{
-    return plan && (unsigned)kind < WEIR_KIND_COUNT ? plan->bounds[kind] : 0;
-}
-
-const weir_buffers *weir_plan_buffers(const weir_plan *plan)
-{
-    return plan ? plan->buffers : NULL;
-}
-
-const uint32_t *weir_plan_schedule(const weir_plan *plan, size_t *steps)
-{
-    if (steps)
-        *steps = plan ? plan->buffers->schedule_steps : 0;
-    return plan ? plan->buffers->schedule : NULL;
 }

@@ -23,6 +23,9 @@ uint64_t wi_plan_length(const weir_plan *plan, uint32_t index);
 /* Puts together what is told of it: arenas and sums. */
 void wi_plan_sum_up(weir_plan *plan);
 
+/* As weir_plan_load, of a text; `name` stands for it in messages. */
+weir_status wi_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);
+
 /* plan_file.c: the line that a plan's text begins with, and the sum that a plan's text ends with. */
 #define WI_PLAN_FIRST_LINE "weir-plan 1"
 uint64_t wi_plan_text_sum(const char *bytes, size_t length);

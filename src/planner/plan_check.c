@@ -90,7 +90,7 @@ static uint32_t storage_of(const weir_buffers *list, uint32_t i)
 
 static void find_lifetimes(looker *l)
 {
-    uint64_t steps = weir_buffers_steps(l->list);
+    uint64_t steps = wi_buffers_steps(l->list);
     for (uint32_t i = 0; i < l->list->count; i++) {
         const wi_buffer *b = &l->list->items[i];
         uint32_t s = storage_of(l->list, i);

@@ -286,10 +286,10 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
     return status == WEIR_OK ? through(r, weir_plan_check(plan, NULL)) : status;
 }
 
-weir_status weir_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out)
+weir_status wi_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out)
 {
     if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_plan_parse: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "wi_plan_parse: NULL");
     reader r = {.lines = {.name = name ? name : "a plan", .next = text, .end = text ? text + bytes : NULL}};
     weir_plan *plan = NULL;
     weir_status status = weir_buffers_create(&r.buffers);
@@ -318,7 +318,7 @@ weir_status weir_plan_load(const char *path, weir_plan **out)
     weir_status status = wi_lines_read_file(path, &text, &bytes);
     if (status != WEIR_OK)
         return status;
-    status = weir_plan_parse(text, bytes, path, out);
+    status = wi_plan_parse(text, bytes, path, out);
     free(text);
     return status;
 }

@@ -53,7 +53,7 @@ static weir_status measure(wi_stores *stores)
 static void join_views(wi_stores *stores)
 {
     const weir_buffers *buffers = stores->buffers;
-    uint64_t steps = weir_buffers_steps(buffers);
+    uint64_t steps = wi_buffers_steps(buffers);
     for (size_t i = 0; i < buffers->count; i++) {
         const wi_buffer *b = &buffers->items[i];
         wi_storage *s = &stores->all[b->root];

@@ -29,7 +29,7 @@ typedef struct wi_search {
     uint64_t unit; /* of heights */
     int64_t cap;
     int64_t failed_cap; /* the highest since failed states were forgotten */
-    uint64_t salt;      /* of states that are nobody's but this try's; 0: they are everybody's */
+    uint64_t salt;      /* sets the states of this try apart; 0: all tries share them */
     wi_search_item *items;
     uint32_t *first;      /* of a section: the first item with its left there or behind */
     uint64_t *waiting;    /* bits of items that are not put down */

@@ -165,7 +165,7 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
                          client->account.name);
     if (r && !wi_kind_is_own(client->runtime, request->kind))
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: %s reserved memory of %s, not %s memory of the host",
-                         client->account.name, client->runtime->name, weir_kind_name(request->kind));
+                         client->account.name, client->runtime->name, weir_name_of(WEIR_NAMES_KIND, request->kind));
     return WEIR_OK;
 }
 
@@ -299,27 +299,6 @@ weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream, we
     return allocate_slowly(client, bytes, stream, memory_class, out);
 }
 
-weir_status weir_alloc_copy(weir_client *client, const void *from, size_t bytes, weir_stream stream,
-                            weir_class memory_class, void **out)
-{
-    if (out)
-        *out = NULL;
-    if (!from && bytes > 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_alloc_copy: nothing to copy from");
-    weir_status status = weir_alloc(client, bytes, stream, memory_class, out);
-    if (status != WEIR_OK || bytes == 0)
-        return status;
-    status = weir_copy(client->runtime, *out, from, bytes, stream);
-    if (status == WEIR_OK)
-        return WEIR_OK;
-    wi_kept_detail why;
-    wi_detail_keep(&why);
-    if (weir_free(client, *out, stream) == WEIR_OK) /* else the block stays its client's, and *out says where it is */
-        *out = NULL;
-    wi_detail_restore(&why);
-    return status;
-}
-
 /* Free and resize -------------------------------------------------------------------------------------------------- */
 
 /* A block that is being zeroed on another stream is not given back before that is done. The block is taken. */
@@ -405,18 +384,25 @@ static const wi_account *account_in(const weir_client *client, const wi_resource
     return stack == client->runtime->resource ? &client->account : &client->host_account;
 }
 
-weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told)
 {
     fence f;
     weir_status status = make_fence(runtime, stack, block, stream, &f);
     wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;
+    if (!told)
+        wi_freeing(stack, block, stream);
     if (f.past == WI_IN_ORDER)
         (void)wi_retire(stack, block, f.behind_all ? WEIR_STREAM_HOST : stream, f.native, f.past);
     else
         wi_pending_free(&runtime->pending, stack, block, stream, f.native, f.past == WI_UNPASSED ? &f.event : NULL);
     return WEIR_OK;
+}
+
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+{
+    return wi_free_told(runtime, stack, block, stream, false);
 }
 
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)

@@ -1,4 +1,5 @@
-/* Captures: streams that are being captured, on which no event tells about now. */
+/* Graph capture: while a stream is being captured, an event on it would belong to the graph. What weir needs to know
+ * of the stream is a point that was recorded before the capture. */
 #include "runtime/runtime.h"
 
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call)
@@ -44,22 +45,22 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
     return status;
 }
 
-/* With the lock held: of the streams that the place has had, one that ended without a word came after this one, or was
- * it. */
-static bool was_abandoned(const wi_streams *streams, weir_stream stream)
+/* Whether this stream, or a later one in its place, ended without being unregistered. The lock is held. */
+static bool streams_was_abandoned(const wi_streams *streams, weir_stream stream)
 {
     uint32_t index = (uint32_t)(stream.id & 0xffff), generation = (uint32_t)(stream.id >> 16);
     return stream.id != 0 && index < streams->used && generation <= streams->places[index].abandoned;
 }
 
-/* Without asking the driver; false: it has to be asked, about all its work where *ended. */
-static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out, bool *ended)
+/* The point of the stream as far as it is known without the driver. False: the caller asks the driver; *ended: about
+ * all work of the device, as the stream itself is gone. */
+static bool streams_known_point(wi_streams *streams, weir_stream stream, wi_event *out, bool *ended)
 {
     *out = (wi_event){0};
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
     bool bounded = place && place->bounded;
-    *ended = !place && was_abandoned(streams, stream);
+    *ended = !place && streams_was_abandoned(streams, stream);
     if (bounded)
         *out = place->before;
     pthread_mutex_unlock(&streams->lock);
@@ -69,12 +70,12 @@ static bool known_point(wi_streams *streams, weir_stream stream, wi_event *out, 
 bool wi_streams_ended(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    bool ended = !wi_streams_place(streams, stream) && was_abandoned(streams, stream);
+    bool ended = !wi_streams_place(streams, stream) && streams_was_abandoned(streams, stream);
     pthread_mutex_unlock(&streams->lock);
     return ended;
 }
 
-static weir_status point_of_ended(weir_runtime *runtime, wi_event *out)
+static weir_status streams_point_of_ended(weir_runtime *runtime, wi_event *out)
 {
     const wi_driver *driver = runtime->driver;
     return driver->record_all ? driver->record_all(runtime->device, out) : WEIR_OK;
@@ -85,22 +86,25 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
     wi_streams *streams = &runtime->streams;
     void *native;
     bool ended;
-    if (known_point(streams, stream, out, &ended))
+    if (streams_known_point(streams, stream, out, &ended))
         return WEIR_OK;
     if (ended)
-        return point_of_ended(runtime, out);
+        return streams_point_of_ended(runtime, out);
     weir_status status = wi_streams_resolve(streams, stream, runtime->name, &native);
     if (status == WEIR_OK)
         status = runtime->driver->record(runtime->device, native, out);
-    /* Another thread may have begun to capture it, or released it, meanwhile; or an event may be another stream's. */
+    /* Meanwhile another thread may have begun a capture of the stream or released it. The event may then be of another
+     * stream. */
     if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_ERR_STREAM_MISUSE)
         return status;
-    return known_point(streams, stream, out, &ended) ? WEIR_OK : ended ? point_of_ended(runtime, out) : status;
+    return streams_known_point(streams, stream, out, &ended) ? WEIR_OK
+           : ended                                           ? streams_point_of_ended(runtime, out)
+                                                             : status;
 }
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
 
-/* The stream that `call` is about. */
+/* Finds the runtime and the driver's stream for a stream that is to be captured, or whose capture ends. */
 static weir_status capture_named(weir_stream stream, const char *call, weir_runtime **runtime, void **native)
 {
     WI_ENTER();
@@ -110,13 +114,13 @@ static weir_status capture_named(weir_stream stream, const char *call, weir_runt
     return status == WEIR_OK ? wi_streams_resolve(&(*runtime)->streams, stream, (*runtime)->name, native) : status;
 }
 
-static weir_status captured_already(const weir_runtime *runtime, weir_stream stream, const char *call)
+static weir_status capture_already(const weir_runtime *runtime, weir_stream stream, const char *call)
 {
     return weir_fail(WEIR_ERR_BUSY, "%s: stream %llx of %s is being captured already", call,
                      (unsigned long long)stream.id, runtime->name);
 }
 
-/* With the lock held. */
+/* Marks the stream as captured. The lock is held. */
 static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_capture_pool *graph, const char *call)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -124,7 +128,7 @@ static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx was released by another thread meanwhile", call,
                          (unsigned long long)stream.id);
     if (place->captured)
-        return captured_already(runtime, stream, call);
+        return capture_already(runtime, stream, call);
     place->captured = true;
     place->graph = graph;
     place->capturer = pthread_self();
@@ -132,7 +136,7 @@ static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_
     return WEIR_OK;
 }
 
-static bool is_legacy(weir_runtime *runtime, weir_stream stream)
+static bool capture_is_legacy(weir_runtime *runtime, weir_stream stream)
 {
     pthread_mutex_lock(&runtime->streams.lock);
     const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -141,9 +145,9 @@ static bool is_legacy(weir_runtime *runtime, weir_stream stream)
     return legacy;
 }
 
-/* Records the point, behind which nobody has queued zeros: who does has seen the mark, or notes a point of his own
- * (wi_streams_wants_point). */
-static weir_status record_point(weir_runtime *runtime, weir_stream stream, void *native)
+/* Records the point before the capture. No zeros are queued behind it: a thread that queues zeros has seen the mark
+ * before, or records a point of its own behind them (wi_streams_wants_point). */
+static weir_status capture_record_point(weir_runtime *runtime, weir_stream stream, void *native)
 {
     wi_event before = {0};
     weir_status status = runtime->driver->record(runtime->device, native, &before);
@@ -168,24 +172,24 @@ weir_status wi_capture_begin(weir_stream stream, weir_capture_pool *graph, const
         status = wi_graph_check_runtime(graph, runtime, stream, call);
     if (status != WEIR_OK)
         return status;
-    if (is_legacy(runtime, stream))
+    if (capture_is_legacy(runtime, stream))
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: the legacy stream of %s cannot be captured; capture another one",
                          call, runtime->name);
     if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
-        return captured_already(runtime, stream, call);
+        return capture_already(runtime, stream, call);
     pthread_mutex_lock(&runtime->streams.lock);
     status = capture_mark(runtime, stream, graph, call);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (status == WEIR_OK)
-        status = record_point(runtime, stream, native);
+        status = capture_record_point(runtime, stream, native);
     if (status == WEIR_OK)
         wi_tcaches_drop_stream(runtime, stream);
     return status;
 }
 
-weir_status weir_capture_begin(weir_stream stream)
+weir_status weir_capture_begin(weir_stream stream, weir_capture_pool *pool)
 {
-    return wi_capture_begin(stream, NULL, "weir_capture_begin");
+    return pool ? wi_capture_pool_begin(pool, stream) : wi_capture_begin(stream, NULL, "weir_capture_begin");
 }
 
 weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream)
@@ -220,8 +224,10 @@ void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_ca
     pthread_mutex_unlock(&streams->lock);
 }
 
-weir_status weir_capture_end(weir_stream stream)
+weir_status weir_capture_end(weir_stream stream, weir_capture_pool *pool)
 {
+    if (pool)
+        return wi_capture_pool_end(pool, stream);
     weir_runtime *runtime;
     void *native;
     weir_status status = capture_named(stream, "weir_capture_end", &runtime, &native);
@@ -238,7 +244,7 @@ weir_status weir_capture_end(weir_stream stream)
     if (directed)
         return weir_fail(
             WEIR_ERR_INVALID,
-            "weir_capture_end: stream %llx of %s is captured for a graph; end it with weir_capture_pool_end",
+            "weir_capture_end: stream %llx of %s is captured for a graph; end it with its weir_capture_pool",
             (unsigned long long)stream.id, runtime->name);
     if (!captured)
         return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: no capture of stream %llx of %s was begun",

@@ -1,21 +1,22 @@
-/* Capture pools: private memory of captured graphs. */
+/* Capture pools: private memory of captured graphs (PyTorch: graph-private pools). A graph uses its memory at every
+ * launch, so that blocks freed in the capture stay in the pool, and serve allocations of the capture by best fit. */
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"
 
 struct weir_capture_pool {
     pthread_mutex_t lock;
-    atomic_uint users; /* the handle, allocations under way, live blocks */
+    atomic_uint users; /* references: the handle, allocations under way, live blocks */
     uint64_t number;
     weir_client *client;
-    weir_capture_pool *next; /* of the client's; under the runtime's clients_lock */
-    weir_stream stream;      /* being captured; WEIR_STREAM_HOST: none */
+    weir_capture_pool *next; /* in the client's list; under the runtime's clients_lock */
+    weir_stream stream;      /* the stream being captured; WEIR_STREAM_HOST: none */
     bool closed;
-    wi_event end;    /* while closed: the launches are done then */
-    wi_block *first; /* what it holds, linked by pending_next */
+    wi_event end;    /* while closed: behind the last launch */
+    wi_block *first; /* the blocks that it keeps, linked by pending_next */
     uint64_t held, held_blocks, live_blocks;
 };
 
-static weir_runtime *runtime_of(const weir_capture_pool *graph)
+static weir_runtime *capture_pool_runtime(const weir_capture_pool *graph)
 {
     return graph->client->runtime;
 }
@@ -51,11 +52,11 @@ const weir_client *wi_graph_client(const weir_capture_pool *graph)
 weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime, weir_stream stream,
                                    const char *call)
 {
-    if (runtime_of(graph) == runtime)
+    if (capture_pool_runtime(graph) == runtime)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx is of %s, but graph %llu is of %s on %s", call,
                      (unsigned long long)stream.id, runtime->name, (unsigned long long)graph->number,
-                     graph->client->account.name, runtime_of(graph)->name);
+                     graph->client->account.name, capture_pool_runtime(graph)->name);
 }
 
 /* What it holds, with the lock held -------------------------------------------------------------------------------- */
@@ -67,7 +68,7 @@ static bool capture_pool_is_past(const wi_block *block)
     return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
 }
 
-/* The second one is no more then. */
+/* Coalesces a kept block with the one behind it, whose record is gone then. False: they cannot be joined. */
 static bool capture_pool_join(wi_block *block, wi_block *next)
 {
     wi_resource *base = block->stack->base;
@@ -89,7 +90,7 @@ static wi_block *capture_pool_take_out(weir_capture_pool *graph, wi_block **link
     return block;
 }
 
-/* Joined with what adjoins it. */
+/* Adds a kept block to the list, and coalesces it with its neighbours. */
 static void capture_pool_put_in(weir_capture_pool *graph, wi_block *block)
 {
     for (wi_block **link = &graph->first; *link;) {
@@ -109,7 +110,7 @@ static void capture_pool_put_in(weir_capture_pool *graph, wi_block *block)
     graph->held_blocks++;
 }
 
-/* What could not be joined when it was freed. */
+/* Coalesces blocks that could not be joined when they were freed. */
 static void capture_pool_join_all(weir_capture_pool *graph)
 {
     wi_block *list = graph->first;
@@ -127,8 +128,8 @@ static bool capture_pool_suits(const wi_block *block, const wi_placement *p, boo
            (uintptr_t)block->pointer % p->alignment == 0;
 }
 
-/* The smallest that will do and that the device is past. NULL: there is none. */
-static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
+/* Best fit: takes the smallest block that is large enough and that the device is past. NULL: there is none. */
+static wi_block *capture_pool_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
 {
     wi_block **best = NULL;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
@@ -140,10 +141,10 @@ static wi_block *take_best(weir_capture_pool *graph, const wi_resource *base, co
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* The block, which nobody holds any more, is pending like any other, behind `end` and its marks. */
+/* Hands a kept block over to the deferred frees. It is free once the device is past `end` and the block's uses. */
 static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi_event end)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event ignored;
     bool past = runtime->driver->passed(runtime->device, end) &&
                 wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
@@ -152,8 +153,9 @@ static void capture_pool_give_back(weir_capture_pool *graph, wi_block *block, wi
     wi_pending_add(&runtime->pending, block->stack, block, past ? NULL : &end);
 }
 
-/* A block that is pending and in hand, and kept in the ledger. */
-static void keep_or_give_back(weir_capture_pool *graph, wi_block *block)
+/* Returns a block to the pool after an allocation from it: the rest of a split block, or a block that did not serve.
+ * Its bytes count as pending and kept. */
+static void capture_pool_keep_or_give_back(weir_capture_pool *graph, wi_block *block)
 {
     capture_pool_lock(graph);
     bool closed = graph->closed;
@@ -171,7 +173,7 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
 {
     wi_shortage ignored;
     capture_pool_lock(graph);
-    wi_block *held = take_best(graph, stack->base, p);
+    wi_block *held = capture_pool_best(graph, stack->base, p);
     capture_pool_unlock(graph);
     if (!held)
         return WEIR_ERR_NO_ROOM;
@@ -180,7 +182,7 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
     p->held = NULL;
     wi_block *left = status == WEIR_OK ? p->rest : held;
     if (left)
-        keep_or_give_back(graph, left);
+        capture_pool_keep_or_give_back(graph, left);
     return status;
 }
 
@@ -201,15 +203,15 @@ weir_status wi_graph_note(wi_block *block, wi_event event)
 {
     bool opened;
     weir_status status =
-        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* of a taken block nobody has a ticket */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* a claimed block has no open ticket */
     if (opened)
         wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, &event);
     return status;
 }
 
-/* Zeros that a growth has queued since the capture are behind it in no stream's order that a later capture would
- * know. */
-static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
+/* Zeros that were queued for a resized block on its stream become its last write. A later capture would not wait for
+ * them otherwise, as it knows nothing of that stream. */
+static weir_status capture_pool_note_zeros(weir_runtime *runtime, wi_block *block)
 {
     wi_event event;
     if (!wi_block_is_behind(block))
@@ -222,15 +224,16 @@ static weir_status note_zeros(weir_runtime *runtime, wi_block *block)
     return status;
 }
 
-/* Where the free is, on a stream of its own time. In a capture for the graph it comes with the launches, which are in
- * order. */
-static weir_status note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream, void **native)
+/* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
+ * again. A free in the pool's own capture needs no event: the launches of the graph are in order. */
+static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream,
+                                          void **native)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event event;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
     if (status == WEIR_OK)
-        status = note_zeros(runtime, block);
+        status = capture_pool_note_zeros(runtime, block);
     if (status != WEIR_OK || !*native)
         return status;
     weir_capture_pool *captured = wi_streams_graph(&runtime->streams, stream);
@@ -246,7 +249,8 @@ static weir_status note_free(const weir_capture_pool *graph, wi_block *block, we
     return wi_graph_note(block, event);
 }
 
-/* False: it was closed. In one step with the list: who closes it finds the block here. */
+/* Retires the block and adds it to the pool, in one step under the lock, so that a concurrent close finds it. False:
+ * the pool was closed before, and the caller frees the block. */
 static bool capture_pool_retire(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream,
                                 void *native)
 {
@@ -267,7 +271,7 @@ static bool capture_pool_retire(weir_capture_pool *graph, wi_resource *stack, wi
     return open;
 }
 
-static bool is_closed(weir_capture_pool *graph)
+static bool capture_pool_is_closed(weir_capture_pool *graph)
 {
     capture_pool_lock(graph);
     bool closed = graph->closed;
@@ -277,11 +281,14 @@ static bool is_closed(weir_capture_pool *graph)
 
 weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     void *native = NULL;
-    weir_status status = is_closed(graph) ? WEIR_OK : note_free(graph, block, stream, &native);
+    bool open = !capture_pool_is_closed(graph);
+    weir_status status = open ? capture_pool_note_free(graph, block, stream, &native) : WEIR_OK;
+    if (status == WEIR_OK && open)
+        wi_freeing(stack, block, stream);
     if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
-        status = wi_free_claimed(runtime, stack, block, stream);
+        status = wi_free_told(runtime, stack, block, stream, open);
     return status;
 }
 
@@ -302,14 +309,9 @@ bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
 
 /* Opening and closing ---------------------------------------------------------------------------------------------- */
 
-static weir_status is_null(const char *call)
-{
-    return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
-}
-
 static void capture_pool_enlist(weir_capture_pool *graph)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     pthread_mutex_lock(&runtime->clients_lock);
     graph->next = graph->client->graphs;
     graph->client->graphs = graph;
@@ -318,7 +320,7 @@ static void capture_pool_enlist(weir_capture_pool *graph)
 
 static void capture_pool_unlist(weir_capture_pool *graph)
 {
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     pthread_mutex_lock(&runtime->clients_lock);
     weir_capture_pool **link = &graph->client->graphs;
     while (*link != graph)
@@ -341,7 +343,7 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
     if (!(runtime->resource->features & WEIR_FEATURE_CAPTURABLE))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "weir_capture_pool_create: %s of %s allocates nothing in captures; use cache or blocks",
-                         weir_runtime_resource(runtime, text, sizeof text), runtime->name);
+                         wi_runtime_resource(runtime, text, sizeof text), runtime->name);
     weir_capture_pool *graph = calloc(1, sizeof *graph);
     if (!graph)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a graph");
@@ -350,7 +352,9 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
     graph->number = atomic_fetch_add(&last_number, 1) + 1;
     graph->client = client;
     capture_pool_enlist(graph);
-    status = wi_client_check(client, "weir_capture_pool_create"); /* a close looks for graphs after it has closed */
+    status = wi_client_check(
+        client,
+        "weir_capture_pool_create"); /* weir_client_close marks the client as closed before it looks for pools */
     if (status == WEIR_OK) {
         *out = graph;
         return WEIR_OK;
@@ -383,11 +387,11 @@ weir_status wi_graphs_check_none(const weir_client *client)
 static weir_status capture_pool_capturing(const weir_capture_pool *graph, const char *call, weir_stream stream)
 {
     return weir_fail(WEIR_ERR_BUSY,
-                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_pool_end first", call,
+                     "%s: graph %llu of %s is capturing stream %llx; end that with weir_capture_end first", call,
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
-/* Ends it, unless it captures. *list: what it held. */
+/* Closes the pool unless a capture is open. *list: the blocks that it kept. */
 static weir_status capture_pool_shut(weir_capture_pool *graph, wi_event end, wi_block **list)
 {
     capture_pool_lock(graph);
@@ -408,7 +412,7 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
     WI_ENTER();
     if (!graph)
         return WEIR_OK;
-    weir_runtime *runtime = runtime_of(graph);
+    weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event end = {0};
     wi_block *list = NULL;
     void *native;
@@ -430,11 +434,9 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
 
 /* Capturing -------------------------------------------------------------------------------------------------------- */
 
-weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
+weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
-    if (!graph)
-        return is_null("weir_capture_pool_begin");
     capture_pool_lock(graph);
     weir_stream other = graph->stream;
     if (other.id == 0) {
@@ -443,8 +445,8 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
     }
     capture_pool_unlock(graph);
     if (other.id != 0)
-        return capture_pool_capturing(graph, "weir_capture_pool_begin", other);
-    weir_status status = wi_capture_begin(stream, graph, "weir_capture_pool_begin");
+        return capture_pool_capturing(graph, "weir_capture_begin", other);
+    weir_status status = wi_capture_begin(stream, graph, "weir_capture_begin");
     if (status != WEIR_OK) {
         capture_pool_lock(graph);
         graph->stream = WEIR_STREAM_HOST;
@@ -453,21 +455,19 @@ weir_status weir_capture_pool_begin(weir_capture_pool *graph, weir_stream stream
     return status;
 }
 
-weir_status weir_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
+weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
-    if (!graph)
-        return is_null("weir_capture_pool_end");
     capture_pool_lock(graph);
     bool mine = stream.id != 0 && graph->stream.id == stream.id;
     if (mine) {
-        wi_streams_end_graph(&runtime_of(graph)->streams, stream, graph);
+        wi_streams_end_graph(&capture_pool_runtime(graph)->streams, stream, graph);
         graph->stream = WEIR_STREAM_HOST;
     }
     capture_pool_unlock(graph);
     if (mine)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_INVALID, "weir_capture_pool_end: graph %llu of %s is not capturing stream %llx",
+    return weir_fail(WEIR_ERR_INVALID, "weir_capture_end: graph %llu of %s is not capturing stream %llx",
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 

@@ -15,7 +15,7 @@
 
 #include <weir/stream.h>
 
-/* Reference count. */
+/* Reference count of the pool's record. */
 void wi_graph_hold(weir_capture_pool *graph);
 void wi_graph_drop(weir_capture_pool *graph);
 const weir_client *wi_graph_client(const weir_capture_pool *graph);
@@ -30,9 +30,15 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
 void wi_graph_adopt(weir_capture_pool *graph, wi_block *block);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
 weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream);
-/* The claimed block is used until the event; to be called before wi_graph_keep of its tail. */
+/* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
+ * well. */
 weir_status wi_graph_note(wi_block *block, wi_event event);
-/* Holds the pending tail of a live block of the pool. False: the pool was closed, and the tail is free. */
+/* The pool keeps the pending tail of a live block, after the block was shrunk. False: the pool was closed, and the
+ * tail is the caller's to free. */
 bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
+
+/* weir_capture_begin and weir_capture_end with a pool. */
+weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);
+weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream);
 
 #endif

@@ -5,14 +5,14 @@
 
 #include <weir/base.h>
 
-/* `gives`: the call takes nothing for the client. */
-static weir_status client_check(const weir_client *client, const char *call, bool gives)
+/* `frees`: the call allocates nothing for the client. */
+static weir_status client_check(const weir_client *client, const char *call, bool frees)
 {
     WI_ENTER();
     if (!client)
         return weir_fail(WEIR_ERR_INVALID, "%s: the client is NULL", call);
     unsigned state = atomic_load_explicit(&client->state, memory_order_acquire);
-    if (state == WI_CLIENT_OPEN || (gives && state == WI_CLIENT_CLOSING))
+    if (state == WI_CLIENT_OPEN || (frees && state == WI_CLIENT_CLOSING))
         return WEIR_OK;
     return weir_fail(WEIR_ERR_INVALID, "%s: the client is %s", call,
                      state == WI_CLIENT_CLOSING ? "being closed" : "closed");
@@ -28,7 +28,7 @@ weir_status wi_client_check_giving(const weir_client *client, const char *call)
     return client_check(client, call, true);
 }
 
-/* A record that has been closed for long enough, or a new one. */
+/* The oldest record of a closed client, if enough of them are kept, or a new one. */
 static weir_client *client_take_record(weir_runtime *runtime)
 {
     weir_client *client = NULL;
@@ -44,7 +44,7 @@ static weir_client *client_take_record(weir_runtime *runtime)
     return client ? client : calloc(1, sizeof *client);
 }
 
-static void keep_record(weir_client *client)
+static void client_keep_record(weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
     client->next_closed = NULL;
@@ -66,10 +66,10 @@ bool wi_client_hold(weir_client *client)
 void wi_client_let_go(weir_client *client)
 {
     if (atomic_fetch_sub(&client->holds, 1) == 1)
-        keep_record(client);
+        client_keep_record(client);
 }
 
-/* Whatever is kept back, of any client's; answers its bytes. */
+/* Releases what thread caches and adaptors keep, of all clients; returns the bytes. */
 static uint64_t client_release_kept(weir_runtime *runtime)
 {
     uint64_t bytes = wi_tcaches_empty(runtime);
@@ -108,13 +108,13 @@ weir_status weir_client_create(weir_runtime *runtime, const weir_client_options 
                                    .secret = o.scrub == WEIR_SCRUB_OTHERS,
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
-    (void)wi_runtime_reap(runtime); /* what has been passed is in nobody's way */
+    (void)wi_runtime_reap(runtime); /* reaps first: blocks that the device is past do not prevent a close */
     status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status == WEIR_ERR_OUT_OF_MEMORY && client_release_kept(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
         atomic_store(&client->state, WI_CLIENT_CLOSED);
-        keep_record(client);
+        client_keep_record(client);
         return status;
     }
     atomic_store(&client->holds, 1);
@@ -134,8 +134,8 @@ static weir_status client_has_blocks(weir_client *client, uint64_t blocks, uint6
                      largest.tag);
 }
 
-/* Of other kinds of memory than the device's. */
-static weir_status has_host_blocks(weir_client *client)
+/* Whether the client has blocks of host memory, which are in another ledger. */
+static weir_status client_has_host_blocks(weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
     weir_client_stats stats = {.struct_size = sizeof stats};
@@ -162,7 +162,7 @@ static weir_status has_host_blocks(weir_client *client)
                            largest.tag);
 }
 
-static weir_status has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
+static weir_status client_has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
 {
     char text[24];
     return weir_fail(WEIR_ERR_BUSY,
@@ -178,27 +178,29 @@ weir_status weir_client_destroy(weir_client *client)
     weir_runtime *runtime = client->runtime;
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
-    if (stats.blocks > 0) /* not even closed for the moment: other threads may be using it */
+    if (stats.blocks > 0) /* refused before the client is closing, as other threads may be using it */
         return client_has_blocks(client, stats.blocks, stats.live);
-    status = has_host_blocks(client);
+    status = client_has_host_blocks(client);
     if (status != WEIR_OK)
         return status;
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
-        return has_reservations(client, reservations, stats.promised);
+        return client_has_reservations(client, reservations, stats.promised);
     status = wi_graphs_check_none(client);
     if (status != WEIR_OK)
         return status;
-    /* One closer wins, so that the account is taken out of the ledger once. What others have taken since the look they
-     * may still give back. */
+    /* Of several closers one succeeds, so that the account leaves the ledger once. Blocks that other threads allocated
+     * after the look above are still theirs to free. */
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return client_check(client, "weir_client_destroy", false);
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
-    reservations = atomic_load(&client->reservations); /* one more may have been opened between the look and the end */
-    status = reservations > 0 ? has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
+    reservations =
+        atomic_load(&client->reservations); /* one may have been made between the look and the state CLOSING */
+    status =
+        reservations > 0 ? client_has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
     if (status == WEIR_OK)
         status = wi_kinds_close_account(client);
     if (status == WEIR_OK)
@@ -226,7 +228,7 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     return status;
 }
 
-const char *weir_client_name(const weir_client *client)
+const char *wi_client_name(const weir_client *client)
 {
     return client ? client->account.name : "";
 }
@@ -254,13 +256,12 @@ weir_status weir_client_info(weir_client *client, weir_client_stats *out)
     (void)wi_runtime_reap(client->runtime);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
+    stats.runtime = client->runtime;
     wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     return WEIR_OK;
 }
 
 /* Reservations ----------------------------------------------------------------------------------------------------- */
-
-/* Reservations: bytes that are promised to a client before it has blocks for them. */
 
 static weir_status reservation_check(uint64_t bytes, uint32_t flags)
 {
@@ -276,11 +277,11 @@ static weir_status reservation_check(uint64_t bytes, uint32_t flags)
     return WEIR_OK;
 }
 
-/* The client's, which is counted already. */
+/* Claims the bytes of a reservation, which the client's count includes already. */
 static weir_status reservation_claim(weir_client *client, uint64_t total, bool may_wait, weir_reservation **out)
 {
     weir_status status =
-        wi_client_check(client, "weir_reservation_create"); /* a close looks at the count after it has closed */
+        wi_client_check(client, "weir_reservation_create"); /* a close counts reservations after it has set the state */
     if (status != WEIR_OK)
         return status;
     weir_reservation *reservation = malloc(sizeof *reservation);
@@ -315,7 +316,7 @@ weir_status weir_reservation_create(weir_client *client, uint64_t bytes, uint32_
     return status;
 }
 
-uint64_t weir_reservation_left(const weir_reservation *reservation)
+uint64_t wi_reservation_left(const weir_reservation *reservation)
 {
     return reservation ? atomic_load(&reservation->claim.left) : 0;
 }

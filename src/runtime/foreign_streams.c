@@ -1,4 +1,4 @@
-/* Foreign streams: streams of other libraries, known from register to unregister. */
+/* Foreign streams: streams of other libraries, known to weir from register to unregister. */
 #include "base/system.h"
 #include <weir/trace.h>
 #include "base/window.h"
@@ -6,8 +6,8 @@
 
 static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */
 
-/* With the lock held: the place of that stream, or of one that had its address. */
-static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *wanted)
+/* The place of that stream, or of an earlier stream at its address. The lock is held. */
+static wi_stream_place *foreign_find(weir_runtime *runtime, const wi_stream_place *wanted)
 {
     wi_streams *streams = &runtime->streams;
     for (uint32_t i = 0; i < streams->used; i++) {
@@ -19,8 +19,9 @@ static wi_stream_place *find_same(weir_runtime *runtime, const wi_stream_place *
     return NULL;
 }
 
-/* With the lock held. Own streams never go, so that the address alone tells. */
-static bool is_own(weir_runtime *runtime, const void *native)
+/* Whether the runtime made this stream. Its own streams live as long as it, so that the address identifies them. The
+ * lock is held. */
+static bool foreign_is_own(weir_runtime *runtime, const void *native)
 {
     const wi_streams *streams = &runtime->streams;
     bool own = false;
@@ -32,12 +33,12 @@ static bool is_own(weir_runtime *runtime, const void *native)
     return own;
 }
 
-/* With the lock held: the stream that had that address before, which has ended without a word; NULL: there is none.
- * Waits for whoever is about such a one. */
-static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place *content)
+/* The earlier stream at that address, which ended without being unregistered; NULL: there is none. Waits while another
+ * thread clears such a place. The lock is held. */
+static wi_stream_place *foreign_find_ended(weir_runtime *runtime, const wi_stream_place *content)
 {
     for (;;) {
-        wi_stream_place *same = find_same(runtime, content);
+        wi_stream_place *same = foreign_find(runtime, content);
         if (!same || (!same->leaving && same->identity == content->identity))
             return NULL;
         if (!same->leaving)
@@ -46,10 +47,10 @@ static wi_stream_place *find_ended(weir_runtime *runtime, const wi_stream_place 
     }
 }
 
-/* With the lock held, released meanwhile. What threads cache in the order of the stream is freed in that order, while
- * it still has its id; then nobody finds it any more, and what waits for it does so by itself, before another stream
- * has its place. */
-static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
+/* Ends a stream that went away without being unregistered. Thread caches are flushed while the stream still has its
+ * id, as their blocks are freed in its order. Then the id is invalid, and the place is free for another stream. The
+ * lock is held, and released meanwhile. */
+static void foreign_end_unregistered(weir_runtime *runtime, wi_stream_place *place)
 {
     wi_streams *streams = &runtime->streams;
     weir_stream gone = wi_streams_id(streams, place);
@@ -69,13 +70,12 @@ static void end_without_a_word(weir_runtime *runtime, wi_stream_place *place)
     pthread_cond_broadcast(&streams->left);
 }
 
-/* With the lock held: gives `content` a place, or one more user to the place that has the same stream. *spare is the
- * driver's record that is not needed then. */
-static weir_status foreign_settle_in(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out,
-                                     void **spare)
+/* Gives a stream a place, or one more user if it has one already. *spare: the driver's record, if it is not needed.
+ * The lock is held. */
+static weir_status foreign_place(weir_runtime *runtime, const wi_stream_place *content, weir_stream *out, void **spare)
 {
     wi_streams *streams = &runtime->streams;
-    wi_stream_place *same = find_same(runtime, content);
+    wi_stream_place *same = foreign_find(runtime, content);
     *spare = content->stream;
     if (same) {
         same->users++;
@@ -94,9 +94,9 @@ static weir_status foreign_enter(weir_runtime *runtime, const wi_stream_place *c
 {
     void *spare;
     pthread_mutex_lock(&runtime->streams.lock);
-    for (wi_stream_place *ended; (ended = find_ended(runtime, content));)
-        end_without_a_word(runtime, ended);
-    weir_status status = foreign_settle_in(runtime, content, out, &spare);
+    for (wi_stream_place *ended; (ended = foreign_find_ended(runtime, content));)
+        foreign_end_unregistered(runtime, ended);
+    weir_status status = foreign_place(runtime, content, out, &spare);
     pthread_mutex_unlock(&runtime->streams.lock);
     wi_window(WI_WINDOW_STREAM_SETTLED);
     if (spare)
@@ -115,7 +115,7 @@ weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_strea
                          "weir_stream_register: %p is one of CUDA's default streams; ask weir_stream_default for them",
                          native);
     pthread_mutex_lock(&runtime->streams.lock);
-    bool own = is_own(runtime, native);
+    bool own = foreign_is_own(runtime, native);
     pthread_mutex_unlock(&runtime->streams.lock);
     if (own)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_register: %p was acquired from %s; use the id that it has",
@@ -144,7 +144,7 @@ weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
-/* With the lock held. *spare is the driver's record when it was the last user. */
+/* Takes one user away. *spare: the driver's record, if that was the last one. The lock is held. */
 static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void **spare)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -163,7 +163,7 @@ static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void
     return WEIR_OK;
 }
 
-static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
+static bool foreign_is_another_threads(weir_runtime *runtime, weir_stream stream)
 {
     pthread_mutex_lock(&runtime->streams.lock);
     const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -172,13 +172,13 @@ static bool is_another_threads(weir_runtime *runtime, weir_stream stream)
     return is;
 }
 
-/* Waits for the stream's work. Another thread's default stream, which may have ended with it, cannot be named here: the
- * driver waits for what was recorded on it, when it forgets it. */
-static weir_status foreign_settle(weir_stream stream, weir_runtime **runtime)
+/* Waits for the stream's work. Another thread's per-thread stream cannot be named here, and may have ended with its
+ * thread: the driver waits for what was recorded on it when it forgets it. */
+static weir_status foreign_flush(weir_stream stream, weir_runtime **runtime)
 {
     const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
     weir_status status = wi_streams_runtime(stream, runtime);
-    if (status == WEIR_OK && is_another_threads(*runtime, stream))
+    if (status == WEIR_OK && foreign_is_another_threads(*runtime, stream))
         return WEIR_OK;
     return wi_streams_flush(stream, origins, "weir_stream_unregister", runtime);
 }
@@ -190,7 +190,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     void *spare;
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
-    weir_status status = foreign_settle(stream, &runtime);
+    weir_status status = foreign_flush(stream, &runtime);
     if (status != WEIR_OK)
         return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
     pthread_mutex_lock(&runtime->streams.lock);
@@ -199,7 +199,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     wi_window(WI_WINDOW_STREAM_LEFT);
     if (spare) {
         wi_tcaches_drop_stream(runtime, stream);
-        wi_streams_forget(runtime, stream); /* nobody records on it any more */
+        wi_streams_forget(runtime, stream); /* no thread records on it any more */
         runtime->driver->stream_destroy(runtime->device, spare);
     }
     if (status == WEIR_OK)

@@ -1,13 +1,13 @@
 /* Host memory: pinned and pageable memory that a device's runtime hands out. Each kind has a stack over one driver
- * allocation per block, charged in the ledger of the host's runtime and ordered on the device's streams. And host
- * trim, the adaptor that has the host free cached memory first. */
+ * allocation per block, charged in the ledger of the host's runtime and ordered on the device's streams. And the
+ * adaptor "host_trim". */
 #include "memory/driver_alloc.h"
 #include "runtime/runtime.h"
 
 /* Host trim -------------------------------------------------------------------------------------------------------- */
 
-/* The adaptor "guest": below the budget of a stack that hands out the host's memory for another device. What the host's
- * own resource has free, or keeps back, counts in the same ledger, and is given up before a guest goes without. */
+/* The adaptor "host_trim", below the budget of a stack of host memory. Cached memory of the host's own runtime counts
+ * in the same ledger, and is trimmed before this stack goes without. */
 
 typedef struct host_trim {
     wi_resource resource;
@@ -22,15 +22,15 @@ static weir_stats host_trim_look(weir_runtime *host)
     return stats;
 }
 
-/* How much more is held than the budget allows once there are `bytes` more. */
+/* By how much `bytes` more would exceed the host's budget. */
 static uint64_t host_trim_excess(weir_runtime *host, uint64_t bytes)
 {
     wi_standing now = wi_ledger_look(&host->ledger);
     return now.held + bytes - wi_min(now.held + bytes, now.budget);
 }
 
-/* The host's resource gives up as much of what it has free as the others need. */
-static void trim_host(weir_runtime *host, uint64_t bytes)
+/* Has the host's runtime give back as much cached memory as `bytes` more need. */
+static void host_trim_make_room(weir_runtime *host, uint64_t bytes)
 {
     wi_resource *base = host->resource->base;
     uint64_t more = host_trim_excess(host, bytes);
@@ -39,13 +39,13 @@ static void trim_host(weir_runtime *host, uint64_t bytes)
     weir_stats s = host_trim_look(host);
     uint64_t free_bytes = s.cached + s.spare;
     (void)base->table->trim(base, free_bytes - wi_min(free_bytes, more));
-    if (host_trim_excess(host, bytes) > 0) /* some of what is cached is not its own */
+    if (host_trim_excess(host, bytes) > 0) /* some of the cached bytes are those of other members */
         (void)base->table->trim(base, 0);
 }
 
 static weir_status host_trim_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    trim_host(((host_trim *)resource)->host, p->charged + p->alignment);
+    host_trim_make_room(((host_trim *)resource)->host, p->charged + p->alignment);
     return wi_allocate(resource->inner, p, out, shortage);
 }
 
@@ -61,7 +61,7 @@ static void host_trim_destroy(wi_resource *resource)
 }
 
 static const wi_resource_table table = {
-    .name = "guest",
+    .name = "host_trim",
     .allocate = host_trim_allocate,
     .release_kept = host_trim_release_kept,
     .destroy = host_trim_destroy,
@@ -71,7 +71,7 @@ weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resou
 {
     host_trim *g = calloc(1, sizeof *g);
     if (!g)
-        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a guest of %s", host->name);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the host memory of %s", host->name);
     wi_resource_init(&g->resource, &table, inner->driver, inner->device, inner);
     g->host = host;
     *out = &g->resource;
@@ -80,28 +80,28 @@ weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resou
 
 /* Kinds of host memory --------------------------------------------------------------------------------------------- */
 
-/* A runtime of the host has memory of one kind. */
-static bool has_kinds(const weir_runtime *runtime)
+/* Whether the runtime has kinds of host memory; the host's own runtime has one kind. */
+static bool kinds_are_there(const weir_runtime *runtime)
 {
     return runtime->driver != &wi_host_driver;
 }
 
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind)
 {
-    return kind == WEIR_KIND_DEVICE || !has_kinds(runtime);
+    return kind == WEIR_KIND_DEVICE || !kinds_are_there(runtime);
 }
 
 /* Stacks ----------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
 {
-    if (host && (!has_kinds(runtime) || has_kinds(host)))
+    if (host && (!kinds_are_there(runtime) || kinds_are_there(host)))
         return weir_fail(WEIR_ERR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
                          host->name, runtime->name);
     pthread_mutex_init(&runtime->kinds_lock, NULL);
     atomic_init(&runtime->host, host);
     if (host)
-        atomic_fetch_add(&host->guests, 1);
+        atomic_fetch_add(&host->hosted, 1);
     return WEIR_OK;
 }
 
@@ -116,11 +116,11 @@ void wi_kinds_destroy(weir_runtime *runtime)
     }
     weir_runtime *host = atomic_load(&runtime->host);
     if (host)
-        atomic_fetch_sub(&host->guests, 1);
+        atomic_fetch_sub(&host->hosted, 1);
     pthread_mutex_destroy(&runtime->kinds_lock);
 }
 
-static weir_status make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+static weir_status kinds_make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
 {
     weir_runtime *host = atomic_load(&runtime->host);
     wi_resource *stack = NULL;
@@ -135,7 +135,7 @@ static weir_status make_stack(weir_runtime *runtime, weir_kind kind, wi_resource
         return status;
     }
     wi_resource_attach(stack, &host->ledger);
-    (void)wi_budget_attach(stack); /* it has one budget */
+    (void)wi_budget_attach(stack); /* every stack has one budget */
     wi_members_add(&runtime->members[kind], stack, &runtime->pending);
     *out = stack;
     return WEIR_OK;
@@ -148,7 +148,7 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
         return WEIR_OK;
     weir_runtime *shared = NULL;
     weir_status status = WEIR_OK;
-    if (!atomic_load(&runtime->host)) /* before the lock: the process's may have to be started */
+    if (!atomic_load(&runtime->host)) /* before the lock, as this may make the host's runtime */
         status = weir_runtime_get("host", NULL, &shared);
     if (status != WEIR_OK)
         return status;
@@ -157,9 +157,9 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
     if (!*out) {
         if (!atomic_load(&runtime->host)) {
             atomic_store(&runtime->host, shared);
-            atomic_fetch_add(&shared->guests, 1);
+            atomic_fetch_add(&shared->hosted, 1);
         }
-        status = make_stack(runtime, kind, out);
+        status = kinds_make_stack(runtime, kind, out);
         if (status == WEIR_OK)
             atomic_store(&runtime->kinds[kind], *out);
     }
@@ -178,7 +178,7 @@ weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account
         return WEIR_OK;
     pthread_mutex_lock(&runtime->kinds_lock);
     if (!atomic_load(&client->host_open)) {
-        status = wi_client_check(client, "weir_alloc"); /* a close ends the account behind this lock */
+        status = wi_client_check(client, "weir_alloc"); /* a close ends the account under this lock */
         client->host_account = (wi_account){.name = client->account.name,
                                             .lasting = client->account.lasting,
                                             .client = client,
@@ -207,7 +207,7 @@ weir_status wi_kinds_close_account(weir_client *client)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-static bool freed_there(wi_resource *base, const void *pointer)
+static bool kinds_freed_there(wi_resource *base, const void *pointer)
 {
     wi_resource_lock(base);
     bool freed = base->table->was_freed && base->table->was_freed(base, pointer);
@@ -233,9 +233,9 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
     if (wi_likely(device_base->table->owns(device_base, pointer)))
         return runtime->resource;
     wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
-    for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* a second free is to be told so */
+    for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* so that a second free is reported as such */
         wi_resource *stack = atomic_load(&runtime->kinds[k]);
-        if (stack && freed_there(stack->base, pointer))
+        if (stack && kinds_freed_there(stack->base, pointer))
             owner = stack;
     }
     return owner ? owner : runtime->resource;

@@ -6,15 +6,8 @@
 #include "memory/space/layout.h"
 #include "runtime/runtime.h"
 
-const char *weir_span_state_name(weir_span_state state)
-{
-    static const char *const names[WEIR_SPAN_COUNT] = {"live",    "pending", "thread_cached", "promised", "free",
-                                                       "ordered", "kept",    "spare",         "busy"};
-    return (unsigned)state < WEIR_SPAN_COUNT ? names[state] : "?";
-}
-
-/* The ledger is read within the same moment. */
-static void copy_all(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
+/* Copies the layout of all bases, and reads the ledger under the same locks, so that they agree. */
+static void inspect_copy(weir_runtime *runtime, wi_layout *layout, uint64_t *held)
 {
     wi_members_lock(&runtime->ledger);
     for (wi_member *h = runtime->ledger.first_member; h; h = h->next)
@@ -53,7 +46,7 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
     wi_layout layout = {0};
     uint64_t held;
     (void)wi_runtime_reap(runtime);
-    copy_all(runtime, &layout, &held);
+    inspect_copy(runtime, &layout, &held);
     weir_status status =
         layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name)
                       : WEIR_OK;
@@ -69,10 +62,10 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
 
 /* Statistics ------------------------------------------------------------------------------------------------------- */
 
-/* Statistics in PyTorch's names: the ledger's gauges, and those of the resource that cuts segments. */
+/* Statistics under PyTorch's names: the ledger's gauges, and those of a base that splits segments. */
 
-/* Calls fn for those of the resource; they are under its lock. */
-static void each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
+/* Calls fn for the gauges of such a base. Its lock is held. */
+static void inspect_each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
 {
     wi_resource *base = runtime->resource->base;
     if (!base->idle)
@@ -91,7 +84,7 @@ weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out
     weir_memory_stats stats = {.struct_size = sizeof stats};
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
-    wi_resource_lock(base); /* one moment for both */
+    wi_resource_lock(base); /* reads both at one moment */
     wi_ledger_gauges(&runtime->ledger, &stats);
     if (base->idle) {
         stats.inactive_split_bytes = base->idle->split;
@@ -102,23 +95,19 @@ weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out
     return WEIR_OK;
 }
 
-weir_status weir_reset_peaks(weir_runtime *runtime)
+weir_status weir_stats_reset(weir_runtime *runtime, uint32_t what)
 {
     WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reset_peaks: NULL");
-    wi_ledger_reset_peaks(&runtime->ledger);
-    each_split(runtime, wi_gauge_forget_peak);
-    return WEIR_OK;
-}
-
-weir_status weir_reset_accumulated(weir_runtime *runtime)
-{
-    WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_reset_accumulated: NULL");
-    wi_ledger_reset_accumulated(&runtime->ledger);
-    each_split(runtime, wi_gauge_forget_past);
+    if (!runtime || what & ~(uint32_t)(WEIR_RESET_PEAKS | WEIR_RESET_ACCUMULATED))
+        return weir_fail(WEIR_ERR_INVALID, "weir_stats_reset: NULL, or %#x is no sum of WEIR_RESET_…", what);
+    if (what & WEIR_RESET_PEAKS) {
+        wi_ledger_reset_peaks(&runtime->ledger);
+        inspect_each_split(runtime, wi_gauge_forget_peak);
+    }
+    if (what & WEIR_RESET_ACCUMULATED) {
+        wi_ledger_reset_accumulated(&runtime->ledger);
+        inspect_each_split(runtime, wi_gauge_forget_past);
+    }
     return WEIR_OK;
 }
 
@@ -126,7 +115,7 @@ weir_status weir_reset_accumulated(weir_runtime *runtime)
 
 /* weir/guard.h: finds the guard in a runtime's stack, and asks it. */
 
-static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard **out)
+static weir_status inspect_find_guard(weir_runtime *runtime, const char *call, wi_guard **out)
 {
     WI_ENTER();
     if (!runtime)
@@ -137,11 +126,11 @@ static weir_status find_guard(weir_runtime *runtime, const char *call, wi_guard 
     char stack[200];
     return weir_fail(WEIR_ERR_UNSUPPORTED,
                      "%s has no guard in its stack %s; WEIR_POISON=1 or WEIR_RESOURCE=guard(mapped) adds it",
-                     runtime->name, weir_runtime_resource(runtime, stack, sizeof stack));
+                     runtime->name, wi_runtime_resource(runtime, stack, sizeof stack));
 }
 
-/* An array whose first element says how long each is. */
-static weir_status check_array(const char *call, const size_t *first, size_t capacity)
+/* Checks an array whose first element has its struct_size. */
+static weir_status inspect_check_array(const char *call, const size_t *first, size_t capacity)
 {
     if (capacity == 0 || (first && *first >= 2 * sizeof(size_t)))
         return WEIR_OK;
@@ -151,11 +140,11 @@ static weir_status check_array(const char *call, const size_t *first, size_t cap
 weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports, size_t capacity, size_t *count)
 {
     wi_guard *guard;
-    weir_status status = find_guard(runtime, "weir_guard_reports", &guard);
+    weir_status status = inspect_find_guard(runtime, "weir_guard_reports", &guard);
     if (status == WEIR_OK)
-        status = check_array("weir_guard_reports", (const size_t *)reports, capacity);
+        status = inspect_check_array("weir_guard_reports", (const size_t *)reports, capacity);
     if (status == WEIR_OK) {
-        (void)wi_runtime_reap(runtime); /* what the device is past has been looked at then */
+        (void)wi_runtime_reap(runtime); /* reaps, so that the guard has checked what the device is past */
         wi_guard_reports(guard, reports, capacity, count);
     }
     return status;
@@ -164,24 +153,15 @@ weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports
 weir_status weir_guard_check(weir_runtime *runtime)
 {
     wi_guard *guard;
-    weir_status status = find_guard(runtime, "weir_guard_check", &guard);
+    weir_status status = inspect_find_guard(runtime, "weir_guard_check", &guard);
     return status == WEIR_OK ? wi_guard_check(guard) : status;
 }
 
 weir_status weir_guard_leaks(weir_runtime *runtime, weir_guard_leak *leaks, size_t capacity, size_t *count)
 {
     wi_guard *guard;
-    weir_status status = find_guard(runtime, "weir_guard_leaks", &guard);
+    weir_status status = inspect_find_guard(runtime, "weir_guard_leaks", &guard);
     if (status == WEIR_OK)
-        status = check_array("weir_guard_leaks", (const size_t *)leaks, capacity);
+        status = inspect_check_array("weir_guard_leaks", (const size_t *)leaks, capacity);
     return status == WEIR_OK ? wi_guard_leaks(guard, leaks, capacity, count) : status;
-}
-
-weir_status weir_guard_leak_sums(weir_runtime *runtime, weir_guard_leak_sum *sums, size_t capacity, size_t *count)
-{
-    wi_guard *guard;
-    weir_status status = find_guard(runtime, "weir_guard_leak_sums", &guard);
-    if (status == WEIR_OK)
-        status = check_array("weir_guard_leak_sums", (const size_t *)sums, capacity);
-    return status == WEIR_OK ? wi_guard_leak_sums(guard, sums, capacity, count) : status;
 }

@@ -1,4 +1,4 @@
-/* The runtimes: one per device, made once, and owned ones. */
+/* Runtimes: one shared runtime for each device, and owned ones that a program makes. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/options.h"
@@ -7,42 +7,42 @@
 
 #include <stdio.h>
 
-/* All runtimes, shared and owned, under the list's lock; a shared one is never removed. */
+/* All runtimes, under the list's lock. A shared one is never removed. */
 static weir_runtime *runtimes;
 static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* The shared ones, each set once it runs, so that a look needs no lock. */
+/* The shared runtimes, published when they run, so that finding one takes no lock. */
 static _Atomic(weir_runtime *) by_device[WI_DRIVERS][WI_ORDINALS];
 
-static _Atomic(weir_runtime *) *slot_of(const wi_driver *driver, int ordinal)
+static _Atomic(weir_runtime *) *runtime_slot(const wi_driver *driver, int ordinal)
 {
     wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
     return &by_device[wi_driver_number(driver)][ordinal];
 }
 
-/* Making one takes its device's lock: a start may take seconds, which are no other device's. What drivers share they
- * lock themselves. */
+/* A runtime is made under a lock of its device: a start may take seconds, for which other devices do not wait. Drivers
+ * lock what they share. */
 static pthread_mutex_t start_locks[WI_DRIVERS][WI_ORDINALS];
 
-static void make_start_locks(void)
+static void runtime_make_start_locks(void)
 {
     for (int driver = 0; driver < WI_DRIVERS; driver++)
         for (int ordinal = 0; ordinal < WI_ORDINALS; ordinal++)
             pthread_mutex_init(&start_locks[driver][ordinal], NULL);
 }
 
-static pthread_mutex_t *start_lock_of(const wi_driver *driver, int ordinal)
+static pthread_mutex_t *runtime_start_lock(const wi_driver *driver, int ordinal)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     wi_assert(ordinal >= 0 && ordinal < WI_ORDINALS);
-    pthread_once(&once, make_start_locks);
+    pthread_once(&once, runtime_make_start_locks);
     return &start_locks[wi_driver_number(driver)][ordinal];
 }
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-/* What is free, less what others on the machine may want: the larger of a tenth and 512 MiB. */
-static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
+/* The device's free memory, less a margin for other processes: the larger of a tenth of it and 512 MiB. */
+static weir_status runtime_default_budget(const weir_runtime *runtime, uint64_t *budget)
 {
     uint64_t available, total;
     weir_status status = runtime->driver->memory(runtime->device, &available, &total);
@@ -56,7 +56,7 @@ static weir_status default_budget(const weir_runtime *runtime, uint64_t *budget)
     return WEIR_OK;
 }
 
-/* What the caller, or else the option, says about the budget. */
+/* The budget that the caller, or else the option, asks for. */
 static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir_runtime_options *options,
                                          uint64_t *budget)
 {
@@ -65,21 +65,21 @@ static weir_status runtime_choose_budget(const weir_runtime *runtime, const weir
     if (*budget == 0)
         status = wi_option_budget(runtime->name, budget);
     if (status == WEIR_OK && *budget == 0)
-        status = default_budget(runtime, budget);
+        status = runtime_default_budget(runtime, budget);
     return status;
 }
 
-static weir_status choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
+static weir_status runtime_choose_stack(const weir_runtime_options *options, char *text, size_t capacity)
 {
     weir_option option = {.struct_size = sizeof option};
-    weir_status status = options->resource ? WEIR_OK : weir_option_get("resource", &option);
+    weir_status status = options->resource ? WEIR_OK : weir_option_info("resource", 0, &option);
     snprintf(text, capacity, "%s", options->resource ? options->resource : option.value);
     if (options->resource && strlen(options->resource) >= capacity)
         return weir_fail(WEIR_ERR_INVALID, "a stack of resources of more than %zu characters", capacity - 1);
     return status;
 }
 
-weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
+static weir_status make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
 {
     weir_status status = wi_stack_create(text, driver, device, out);
     if (status != WEIR_OK || wi_budget_attach(*out))
@@ -89,34 +89,29 @@ weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, co
     return weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
 }
 
-/* Opens the device and makes the resource, as far as they are not given. */
-static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts)
+/* Opens the device, and makes its resource and streams. */
+static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options)
 {
     uint64_t budget = 0;
-    weir_status status = WEIR_OK;
-    if (parts->text)
-        snprintf(runtime->stack, sizeof runtime->stack, "%s", parts->text);
-    else
-        status = choose_stack(options, runtime->stack, sizeof runtime->stack);
-    runtime->device = parts->device;
-    runtime->resource = parts->resource;
-    if (status == WEIR_OK && !runtime->device)
+    weir_status status = runtime_choose_stack(options, runtime->stack, sizeof runtime->stack);
+    if (status == WEIR_OK)
         status = runtime->driver->open(runtime->ordinal, &runtime->device);
     if (status != WEIR_OK)
         return status;
     status = runtime_choose_budget(runtime, options, &budget);
-    if (status == WEIR_OK && !runtime->resource)
-        status = wi_runtime_make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
+    if (status == WEIR_OK)
+        status = wi_streams_make(&runtime->streams, runtime->driver, runtime->device, options->streams);
+    if (status == WEIR_OK)
+        status = make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
     if (status != WEIR_OK) {
-        if (!parts->device)
-            runtime->driver->close(runtime->device);
+        wi_streams_unmake(&runtime->streams, runtime->driver, runtime->device);
+        runtime->driver->close(runtime->device);
         return status;
     }
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
     wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
     wi_resource_attach(runtime->resource, &runtime->ledger);
-    (void)wi_budget_attach(runtime->resource); /* it has one */
+    (void)wi_budget_attach(runtime->resource); /* every stack has one */
     wi_members_add(&runtime->members[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
     wi_tcaches_init(runtime);
     return WEIR_OK;
@@ -127,12 +122,12 @@ void wi_runtime_name(const wi_driver *driver, int ordinal, char *name)
     if (driver->ordinals == 1)
         snprintf(name, WI_NAME_BYTES, "%s", driver->name);
     else
-        snprintf(name, WI_NAME_BYTES, "%.8s:%d", driver->name, ordinal);
+        snprintf(name, WI_NAME_BYTES, "%.12s:%d", driver->name, ordinal);
 }
 
-/* A runtime that runs and is in the list, or nothing. With the device's lock held. */
-static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                const wi_runtime_parts *parts, bool shared, weir_runtime **out)
+/* Makes a runtime and lists it, or leaves nothing behind. The device's lock is held. */
+static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir_runtime_options *options, bool shared,
+                                weir_runtime **out)
 {
     weir_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
@@ -141,14 +136,13 @@ static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir
     runtime->ordinal = ordinal;
     runtime->shared = shared;
     runtime->driver = driver;
-    runtime->parts = parts->of;
-    weir_status status = wi_streams_init(&runtime->streams, parts->streams, parts->stream_count);
+    weir_status status = wi_streams_init(&runtime->streams);
     if (status != WEIR_OK) {
         free(runtime);
         return status;
     }
     status = wi_kinds_init(runtime, options->host);
-    if (status == WEIR_OK && (status = runtime_start(runtime, options, parts)) != WEIR_OK)
+    if (status == WEIR_OK && (status = runtime_start(runtime, options)) != WEIR_OK)
         wi_kinds_destroy(runtime);
     if (status != WEIR_OK) {
         wi_streams_end(&runtime->streams);
@@ -176,9 +170,9 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
                          "%s runs already with the resource %s, not %.80s; the resource of a device is chosen "
                          "when it is first used",
                          runtime->name, runtime->stack, options->resource);
-    if (options->budget == 0) /* nothing is asked of the ledger then, which has a lock */
+    if (options->budget == 0) /* saves the ledger's lock */
         return WEIR_OK;
-    uint64_t budget = weir_runtime_budget(runtime);
+    uint64_t budget = wi_runtime_budget(runtime);
     if (options->budget != budget)
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
@@ -200,22 +194,25 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    if (given.streams)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "weir_runtime_get: the streams of a process's runtime are made when they are acquired");
     if (given.host && !given.host->shared)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_runtime_get: the process's runtimes use the process's host, not an owned one");
     status = wi_driver_find(device, &driver, &ordinal);
     if (status != WEIR_OK)
         return status;
-    _Atomic(weir_runtime *) *slot = slot_of(driver, ordinal);
+    _Atomic(weir_runtime *) *slot = runtime_slot(driver, ordinal);
     weir_runtime *runtime = atomic_load_explicit(slot, memory_order_acquire);
     if (!runtime) {
-        wi_watch_forks(); /* before a lock that a child could inherit */
-        pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+        wi_watch_forks(); /* before any lock that a child of fork could inherit */
+        pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
         pthread_mutex_lock(lock);
         runtime = atomic_load_explicit(slot, memory_order_relaxed);
         bool made = !runtime;
         if (made)
-            status = runtime_make(driver, ordinal, &given, &(wi_runtime_parts){0}, true, &runtime);
+            status = runtime_make(driver, ordinal, &given, true, &runtime);
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(lock);
@@ -229,23 +226,17 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
     return status;
 }
 
-weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts, weir_runtime **out)
+weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
+                                   weir_runtime **out)
 {
     wi_watch_forks();
-    pthread_mutex_t *lock = start_lock_of(driver, ordinal);
+    pthread_mutex_t *lock = runtime_start_lock(driver, ordinal);
     pthread_mutex_lock(lock);
-    weir_status status = runtime_make(driver, ordinal, options, parts, false, out);
+    weir_status status = runtime_make(driver, ordinal, options, false, out);
     pthread_mutex_unlock(lock);
     if (status == WEIR_OK)
         wi_recorder_start(*out);
     return status;
-}
-
-weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                   weir_runtime **out)
-{
-    return wi_runtime_create_of(driver, ordinal, options, &(wi_runtime_parts){0}, out);
 }
 
 weir_status weir_runtime_create(const char *device, const weir_runtime_options *options, weir_runtime **out)
@@ -288,13 +279,10 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s has %u open clients%s; close and release them first",
                          runtime->name, clients,
                          wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
-    unsigned guests = atomic_load(&runtime->guests);
-    if (guests > 0)
+    unsigned hosted = atomic_load(&runtime->hosted);
+    if (hosted > 0)
         return weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
-                         guests);
-    status = wi_parts_check_end(runtime);
-    if (status != WEIR_OK)
-        return status;
+                         hosted);
     runtime_unlist(runtime);
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
@@ -305,7 +293,6 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_pending_destroy(&runtime->pending);
     runtime->driver->close(runtime->device);
     wi_ledger_destroy(&runtime->ledger);
-    wi_parts_end(&runtime->parts);
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
@@ -339,7 +326,7 @@ weir_runtime *wi_runtime_there(const char *device)
     int ordinal;
     if (wi_driver_find(device, &driver, &ordinal) != WEIR_OK)
         return NULL;
-    return atomic_load_explicit(slot_of(driver, ordinal), memory_order_acquire);
+    return atomic_load_explicit(runtime_slot(driver, ordinal), memory_order_acquire);
 }
 
 weir_runtime *wi_runtime_of_pool(uint16_t pool)
@@ -354,12 +341,12 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool)
 
 /* Looking and changing --------------------------------------------------------------------------------------------- */
 
-uint32_t weir_runtime_features(const weir_runtime *runtime)
+uint32_t wi_runtime_features(const weir_runtime *runtime)
 {
     return runtime ? runtime->resource->features : 0;
 }
 
-char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
+char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity)
 {
     if (capacity > 0)
         text[0] = '\0';
@@ -368,19 +355,27 @@ char *weir_runtime_resource(const weir_runtime *runtime, char *text, size_t capa
     return text;
 }
 
-const char *weir_runtime_device(const weir_runtime *runtime)
+const char *wi_runtime_device(const weir_runtime *runtime)
 {
     return runtime ? runtime->name : "";
 }
 
-int weir_runtime_ordinal(const weir_runtime *runtime)
+weir_status weir_runtime_info(const weir_runtime *runtime, weir_runtime_details *out)
 {
-    return runtime ? runtime->ordinal : -1;
-}
-
-void *weir_runtime_native(const weir_runtime *runtime)
-{
-    return runtime && !atomic_load(&wi_forked) ? runtime->driver->context(runtime->device) : NULL;
+    WI_ENTER();
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: NULL");
+    weir_runtime_details details = {.struct_size = sizeof details,
+                                    .device = runtime->name,
+                                    .ordinal = runtime->ordinal,
+                                    .features = wi_runtime_features(runtime),
+                                    .native = runtime->driver->context(runtime->device),
+                                    .budget = wi_runtime_budget(runtime),
+                                    .log = wi_runtime_log((weir_runtime *)runtime)};
+    (void)wi_runtime_resource(runtime, details.resource, sizeof details.resource);
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: member struct_size is not set");
+    return WEIR_OK;
 }
 
 weir_status weir_runtime_enter(weir_runtime *runtime)
@@ -397,7 +392,7 @@ void weir_runtime_leave(weir_runtime *runtime)
         runtime->driver->leave(runtime->device);
 }
 
-uint64_t weir_runtime_budget(const weir_runtime *runtime)
+uint64_t wi_runtime_budget(const weir_runtime *runtime)
 {
     if (!runtime || atomic_load(&wi_forked))
         return 0;
@@ -408,8 +403,8 @@ static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
-    /* What clients use is looked at first, so that a refusal gives nothing up. Others may allocate between a trim and
-     * the next try, hence more than one. */
+    /* The accounts are checked before anything is trimmed, so that a refusal costs no cached memory. Other threads may
+     * allocate between a trim and the next try, hence several. */
     for (int tries = 0;; tries++) {
         bool held;
         weir_status status = wi_ledger_set_budget(&runtime->ledger, budget, &held);
@@ -431,7 +426,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     WI_ENTER();
     if (!runtime || budget == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
-    bool lowered = budget < weir_runtime_budget(runtime);
+    bool lowered = budget < wi_runtime_budget(runtime);
     weir_status status = runtime_set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
         (void)wi_runtime_trim_idle(runtime);
@@ -445,13 +440,13 @@ uint64_t wi_runtime_reap(weir_runtime *runtime)
 
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
 {
-    enum { ROUNDS = 3 }; /* so often the driver is asked at least to take back what it has refused */
+    enum { ROUNDS = 3 }; /* the driver may refuse to take memory back: it is asked so often */
     for (int round = 0; round < ROUNDS; round++)
         do {
             (void)wi_pending_reap(&runtime->pending, NULL);
             (void)wi_release_kept(runtime->resource);
         } while (wi_pending_wait(&runtime->pending, NULL, account, UINT64_MAX));
-    (void)wi_release_kept(runtime->resource); /* what other threads have reaped since */
+    (void)wi_release_kept(runtime->resource); /* what other threads have reaped meanwhile */
 }
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */
@@ -467,9 +462,11 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
         return weir_fail(WEIR_ERR_INVALID, "weir_snapshot: member struct_size is not set");
     (void)wi_runtime_reap(runtime);
     weir_stats stats = {.struct_size = sizeof stats};
-    uint64_t ordered; /* which the driver is asked about */
+    uint64_t ordered; /* asks the driver what has passed */
     (void)wi_members_pass(&runtime->ledger, &ordered);
     wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
+    for (size_t i = 0; i < found && i < capacity && stride >= sizeof *clients; i++)
+        ((weir_client_stats *)((char *)clients + i * stride))->runtime = runtime;
     stats.failed_frees = atomic_load(&runtime->pending.failures);
     stats.ordered = wi_min(ordered, stats.cached);
     stats.lost_tags = wi_intern_lost(WI_TAG);

@@ -11,19 +11,17 @@
 #include "runtime/streams.h"
 
 #include <weir/weir.h>
-#include <weir/experimental/compose.h>
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */
     weir_runtime *runtime;
-    char own_name[64]; /* used where the name is not interned */
+    char own_name[64]; /* used if the name is not interned */
     wi_account account;
-    wi_account host_account; /* for memory of other kinds than the device's, in the ledger of the host's runtime */
+    wi_account host_account; /* for host memory of this client, in the ledger of the host's runtime */
     atomic_bool host_open;
-    atomic_uint reservations;  /* open ones */
-    weir_capture_pool *graphs; /* open ones; under the runtime's clients_lock */
-    atomic_uint holds; /* one while it is open, and one for each membership in a pool of blocks; with the last the
-                                 record is on its way to serve somebody else */
+    atomic_uint reservations;  /* open reservations */
+    weir_capture_pool *graphs; /* open capture pools; under the runtime's clients_lock */
+    atomic_uint holds; /* references: one while open, one for each membership in a block pool; 0: it may be reused */
     weir_client *next_closed;
 };
 
@@ -32,12 +30,12 @@ struct weir_reservation {
     weir_client *client;
 };
 
-/* States of a client. CLOSING: the close waits for its frees; it allocates nothing, may free, and is open again if
- * the close is refused. */
+/* States of a client. CLOSING: the close is looking whether anything is live; the client allocates nothing and may
+ * free, and is open again if the close is refused. */
 enum { WI_CLIENT_OPEN = 0x6f70656e, WI_CLIENT_CLOSING = 0x656e6473, WI_CLIENT_CLOSED = 0x73687574 };
 
-/* So many records of closed clients are kept before they are reused, so that a late call finds a closed client
- * rather than another one. */
+/* This many records of closed clients are kept before one is reused, so that a late call finds a closed client and not
+ * another one. */
 enum { WI_CLOSED_KEPT = 64 };
 
 enum { WI_NAME_BYTES = 16, WI_STACK_BYTES = 256 };
@@ -45,22 +43,21 @@ enum { WI_NAME_BYTES = 16, WI_STACK_BYTES = 256 };
 struct weir_runtime {
     char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
-    bool shared; /* made by weir_runtime_get */
+    bool shared; /* returned by weir_runtime_get to all callers */
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
     wi_recorder recorder;
-    wi_resource *resource;                         /* the top of the stack that serves the device's memory */
-    _Atomic(wi_resource *) kinds[WEIR_KIND_COUNT]; /* of the host's memory, each made when it is first asked for */
-    _Atomic(weir_runtime *) host;                  /* whose that is; NULL: nobody has asked yet */
+    wi_resource *resource;                         /* top of the stack for the device's memory */
+    _Atomic(wi_resource *) kinds[WEIR_KIND_COUNT]; /* stacks for kinds of host memory, each made on first use */
+    _Atomic(weir_runtime *) host;                  /* the runtime whose ledger counts that; NULL: none was needed yet */
     pthread_mutex_t kinds_lock;
-    atomic_uint guests;                 /* runtimes that this one is the host of */
+    atomic_uint hosted;                 /* runtimes whose host memory counts in this one's ledger */
     wi_pending pending;                 /* of all stacks */
-    wi_member members[WEIR_KIND_COUNT]; /* of the device's memory, and of each kind in kinds[] */
+    wi_member members[WEIR_KIND_COUNT]; /* of this runtime: the device's memory, and each kind in kinds[] */
     wi_streams streams;
     wi_tcaches caches;          /* over `resource` */
-    char stack[WI_STACK_BYTES]; /* of resources, as it was given */
-    weir_parts parts;           /* which it was composed of, and which end with it */
+    char stack[WI_STACK_BYTES]; /* the text of the stack, as it was given */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;
@@ -72,77 +69,70 @@ struct weir_runtime {
 weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
                                    weir_runtime **out);
 
-/* The parts of a composed runtime; all members may be 0. */
-typedef struct wi_runtime_parts {
-    wi_device *device;
-    wi_resource *resource; /* with a budget, and attached to no ledger */
-    const char *text;      /* the resource's */
-    void *const *streams;
-    uint32_t stream_count;
-    weir_parts of;
-} wi_runtime_parts;
-
-/* The same from existing parts, which stay the caller's on failure. */
-weir_status wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                 const wi_runtime_parts *parts, weir_runtime **out);
 /* Writes WI_NAME_BYTES: "host", "cuda:0". */
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
-/* A stack with one budget. */
-weir_status wi_runtime_make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out);
-/* weir_device_create over a driver that need not be in the list. */
-weir_status wi_device_open_over(const wi_driver *driver, int ordinal, weir_device **out);
-/* Of a composed runtime: WEIR_ERR_BUSY while its device is needed by others; and the end of what is left of its
- * parts. */
-weir_status wi_parts_check_end(const weir_runtime *runtime);
-void wi_parts_end(const weir_parts *parts);
 
-/* The process's runtime of a device if it exists, or NULL; never made here. */
+/* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
+const char *wi_runtime_device(const weir_runtime *runtime);
+uint32_t wi_runtime_features(const weir_runtime *runtime);
+uint64_t wi_runtime_budget(const weir_runtime *runtime); /* 0 in a forked child */
+char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity);
+/* The trace of the adaptor "log"; NULL: there is none. */
+weir_trace *wi_runtime_log(weir_runtime *runtime);
+/* "" for NULL. */
+const char *wi_client_name(const weir_client *client);
+/* The bytes that no block has taken yet. */
+uint64_t wi_reservation_left(const weir_reservation *reservation);
+
+/* The shared runtime of a device, if it exists, or NULL. Makes none. */
 weir_runtime *wi_runtime_there(const char *device);
 
-/* The runtime whose memory contains `pointer`, protected from destruction until wi_runtimes_unlock; NULL: none. */
+/* The runtime whose memory contains `pointer`, or NULL. It cannot be destroyed until wi_runtimes_unlock. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);
-/* The runtime that hands out streams under this number; NULL if none. */
+/* The runtime whose streams have this number in their ids; NULL: none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
-/* WEIR_ERR_INVALID for NULL and for a client that is closed, or being closed. */
+/* WEIR_ERR_INVALID for NULL, and for a client that is closed or closing. */
 weir_status wi_client_check(const weir_client *client, const char *call);
-/* The same for a call that takes nothing for the client, such as a free or a look: it may be being closed. */
+/* The same for a call that allocates nothing, such as a free: the client may be closing. */
 weir_status wi_client_check_giving(const weir_client *client, const char *call);
 
-/* Keeps the client's record from being reused until it is let go, even after its close. False: it is closed. */
+/* Keeps the record from being reused, even after the client's close. False: it is closed already. */
 bool wi_client_hold(weir_client *client);
 void wi_client_let_go(weir_client *client);
 
 /* Kinds of memory; host_memory.c. WEIR_ERR_INVALID: `host` is not a runtime of the host. */
 weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);
 void wi_kinds_destroy(weir_runtime *runtime);
-bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* of the device's memory */
-/* The stack that serves memory of the kind, and the client's account there; both are made on first use. */
+bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* whether the kind is the device's own memory */
+/* The stack for memory of the kind, and the client's account there. Both are made on first use. */
 weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
 weir_status wi_kinds_close_account(weir_client *client);
-/* The adaptor "guest", which has the host trim cached memory. */
+/* The adaptor "host_trim": has the host's runtime trim cached memory before this stack goes without. */
 weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
-/* The stack whose memory `pointer` lies in, and its kind; NULL if none's. */
+/* The stack whose memory contains `pointer`, and its kind; NULL: none. */
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
-/* The same for a pointer that the caller says is the runtime's: if no stack has it, the device's, which refuses it. */
+/* The same for a pointer that should be this runtime's: if no stack has it, the device's stack, whose claim refuses
+ * it. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
-/* Allocation, for thread caches; alloc.c. Both end a block that is in hand, or fail and leave it there. The former
- * frees it on the stream now, the latter behind what wi_streams_point names, where the stream is gone or captured. */
+/* Frees a claimed block for thread caches; alloc.c. The first one frees it on the stream now. The second one frees it
+ * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still claimed. */
 weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
-/* Frees a list of blocks that were thread-cached on the stream, linked by pending_next; false: nothing has changed,
- * and each is to be freed by itself. */
+/* wi_free_claimed; `told`: the stack's adaptors have been told of the free already. */
+weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told);
+/* Frees a list of blocks that were thread-cached on the stream, linked by pending_next. False: nothing has changed,
+ * and the caller frees each one. */
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);
 
-/* Frees what is pending and passed here, and what counts in this runtime's ledger and is so elsewhere; answers how
- * many bytes that were. */
+/* Reaps this runtime's deferred frees, and those of other runtimes in its ledger; returns the bytes. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);
-/* weir_runtime_trim with idle_only; answers the bytes. trim.c. */
+/* weir_runtime_trim with idle_only; returns the bytes. */
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime);
-/* Reaps until nothing of `account`, a client of this runtime, is pending, and waits for that. */
+/* Reaps, and waits, until no block of `account` is pending. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
 
 #endif

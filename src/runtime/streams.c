@@ -1,4 +1,4 @@
-/* The table of streams, the pool of own ones, and the work that users queue. */
+/* Streams: the table by id, the pool of own streams, and the calls that queue work. */
 #include "runtime/streams.h"
 #include <weir/trace.h>
 #include "base/system.h"
@@ -6,13 +6,13 @@
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-/* Those that runtimes have, a bit each. Of the others the one is given that was given longest ago, so that stale ids
- * are told for as long as can be. */
+/* Numbers of runtimes, a bit each. A new runtime gets the free number that was freed longest ago, so that a stale id
+ * is recognized for as long as possible. */
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t numbers_taken[(UINT16_MAX + 1) / 64];
 static uint16_t last_number;
 
-/* 0: there is none. */
+/* 0: all are in use. */
 static uint16_t streams_take_number(void)
 {
     uint16_t number = 0;
@@ -28,21 +28,18 @@ static uint16_t streams_take_number(void)
     return number;
 }
 
-static void give_number(uint16_t number)
+static void streams_return_number(uint16_t number)
 {
     pthread_mutex_lock(&numbers_lock);
     numbers_taken[number / 64] &= ~(UINT64_C(1) << number % 64);
     pthread_mutex_unlock(&numbers_lock);
 }
 
-weir_status wi_streams_init(wi_streams *streams, void *const *made, uint32_t count)
+weir_status wi_streams_init(wi_streams *streams)
 {
     streams->pool = streams_take_number();
     if (streams->pool == 0)
         return weir_fail(WEIR_ERR_BUSY, "there are %d runtimes already; destroy some", UINT16_MAX);
-    streams->pooled = streams->idle_used = count;
-    for (uint32_t i = 0; i < count; i++)
-        streams->idle[i] = made[i];
     pthread_mutex_init(&streams->lock, NULL);
     pthread_cond_init(&streams->left, NULL);
     return WEIR_OK;
@@ -52,13 +49,32 @@ void wi_streams_end(wi_streams *streams)
 {
     pthread_cond_destroy(&streams->left);
     pthread_mutex_destroy(&streams->lock);
-    give_number(streams->pool);
+    streams_return_number(streams->pool);
+}
+
+void wi_streams_unmake(wi_streams *streams, const wi_driver *driver, wi_device *device)
+{
+    while (streams->idle_used > 0)
+        driver->stream_destroy(device, streams->idle[--streams->idle_used]);
+}
+
+weir_status wi_streams_make(wi_streams *streams, const wi_driver *driver, wi_device *device, uint32_t count)
+{
+    if (count > WI_STREAMS)
+        return weir_fail(WEIR_ERR_INVALID, "weir_runtime_create: %u streams; a runtime has %d at most", count,
+                         (int)WI_STREAMS);
+    weir_status status = WEIR_OK;
+    while (streams->idle_used < count && status == WEIR_OK) {
+        status = driver->stream_create(device, &streams->idle[streams->idle_used]);
+        streams->idle_used += status == WEIR_OK;
+    }
+    streams->pooled = count;
+    return status;
 }
 
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device)
 {
-    for (uint32_t i = 0; i < streams->idle_used; i++)
-        driver->stream_destroy(device, streams->idle[i]);
+    wi_streams_unmake(streams, driver, device);
     wi_streams_end(streams);
 }
 
@@ -152,7 +168,7 @@ weir_status wi_streams_all_taken(const weir_runtime *runtime)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-/* The driver's stream, or NULL; whose it is. */
+/* The driver's stream, or NULL. *thread: whose per-thread stream it is. */
 static void *streams_look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
 {
     pthread_mutex_lock(&streams->lock);
@@ -208,7 +224,7 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
                          (unsigned long long)stream.id,
                          stream.id >> 48 == streams->pool ? "released or unregistered" : "another runtime's, or none",
                          runtime);
-    /* The driver takes a per-thread stream for that of whoever calls. */
+    /* The driver takes a per-thread stream for the calling thread's own. */
     if (thread == 0 || thread == wi_thread_number())
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE,
@@ -243,9 +259,9 @@ void *weir_stream_native(weir_stream stream)
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */
 
-/* With the lock held. An idle stream, else *made, which is NULL afterwards: while there are idle ones no other is
- * added, so that all own streams would have a place. False: no place, or no stream for it. */
-static bool take_own(wi_streams *streams, void **made, weir_stream *out)
+/* Gives an idle stream a place; without one, *made, which is NULL afterwards. An idle stream comes first, so that the
+ * number of own streams stays as small as can be. False: no place, or no stream. The lock is held. */
+static bool streams_acquire_own(wi_streams *streams, void **made, weir_stream *out)
 {
     wi_stream_place *place = wi_streams_free_place(streams);
     void *stream = streams->idle_used > 0 ? streams->idle[streams->idle_used - 1] : *made;
@@ -264,7 +280,7 @@ static weir_status streams_opened(weir_runtime *runtime, weir_status status, wei
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = stream);
 }
 
-static weir_status none_left(const weir_runtime *runtime)
+static weir_status streams_none_left(const weir_runtime *runtime)
 {
     unsigned pooled = runtime->streams.pooled;
     return pooled == 0 ? wi_streams_all_taken(runtime)
@@ -281,23 +297,24 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     void *made = NULL;
     *out = WEIR_STREAM_HOST;
     pthread_mutex_lock(&streams->lock);
-    bool room = wi_streams_free_place(streams) && streams->pooled == 0, taken = take_own(streams, &made, out);
+    bool room = wi_streams_free_place(streams) && streams->pooled == 0,
+         taken = streams_acquire_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (taken || !room)
-        return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
+        return streams_opened(runtime, taken ? WEIR_OK : streams_none_left(runtime), *out);
     weir_status status = runtime->driver->stream_create(runtime->device, &made);
     if (status != WEIR_OK)
         return streams_opened(runtime, status, *out);
     pthread_mutex_lock(&streams->lock);
-    taken = take_own(streams, &made, out);
+    taken = streams_acquire_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
-    if (made) /* others were quicker, and nothing was ever put on it */
+    if (made) /* other threads released streams meanwhile; no work was ever queued on this one */
         runtime->driver->stream_destroy(runtime->device, made);
-    return streams_opened(runtime, taken ? WEIR_OK : none_left(runtime), *out);
+    return streams_opened(runtime, taken ? WEIR_OK : streams_none_left(runtime), *out);
 }
 
-/* With the lock held. */
-static weir_status give_own(weir_runtime *runtime, weir_stream stream)
+/* Returns an own stream to the idle ones. The lock is held. */
+static weir_status streams_release_own(weir_runtime *runtime, weir_stream stream)
 {
     wi_streams *streams = &runtime->streams;
     wi_stream_place *place = wi_streams_place(streams, stream);
@@ -316,12 +333,12 @@ weir_status weir_stream_release(weir_stream stream)
 {
     WI_ENTER();
     if (stream.id == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is nobody's to release");
+        return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is not to be released");
     weir_runtime *runtime;
     weir_status status = wi_streams_flush(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&runtime->streams.lock);
-        status = give_own(runtime, stream);
+        status = streams_release_own(runtime, stream);
         pthread_mutex_unlock(&runtime->streams.lock);
     }
     if (status == WEIR_OK) {
@@ -348,7 +365,7 @@ void wi_streams_abandon(weir_runtime *runtime, weir_stream stream)
 
 /* Waiting and work ------------------------------------------------------------------------------------------------- */
 
-static weir_status check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)
+static weir_status streams_check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)
 {
     pthread_mutex_lock(&runtime->streams.lock);
     const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
@@ -366,7 +383,7 @@ weir_status wi_streams_flush(weir_stream stream, unsigned origins, const char *c
     void *native;
     weir_status status = wi_streams_runtime(stream, runtime);
     if (status == WEIR_OK)
-        status = check_origin(*runtime, stream, origins, call);
+        status = streams_check_origin(*runtime, stream, origins, call);
     if (status == WEIR_OK)
         status = wi_streams_resolve_now(*runtime, stream, call, &native);
     return status == WEIR_OK ? (*runtime)->driver->stream_synchronize((*runtime)->device, native) : status;

@@ -15,7 +15,7 @@ void wi_recorder_init(weir_runtime *runtime)
 {
     pthread_mutex_init(&runtime->recorder.drain, NULL);
     const char *lasting = wi_intern_as(WI_DEVICE_NAME, runtime->name, sizeof runtime->name);
-    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory: there are few such names */
+    runtime->ledger.device = lasting ? lasting : WI_LOST_NAME; /* no host memory to keep it; there are few such names */
 }
 
 weir_status wi_recorder_check_end(const weir_runtime *runtime)
@@ -83,7 +83,7 @@ bool wi_sinks_inside(void)
     return inside;
 }
 
-/* Counts what a sink answered. Answers the failure that came first of `status` and this one. */
+/* Counts the answer of a sink. Returns the first failure. */
 static weir_status sinks_heard(weir_trace *trace, wi_sink *o, weir_status answer, weir_status status)
 {
     if (answer == WEIR_OK)
@@ -173,22 +173,14 @@ bool wi_sinks_untold(weir_trace *trace, char text[WI_UNTOLD])
         if (o->failed && !o->told) {
             o->told = true;
             snprintf(text, WI_UNTOLD, "a sink of the trace of %s failed, and what it was given may be lost: %s%s%s",
-                     trace->runtime->name, weir_status_name(o->status), o->detail[0] ? ", " : "", o->detail);
+                     trace->runtime->name, weir_name_of(WEIR_NAMES_STATUS, o->status), o->detail[0] ? ", " : "",
+                     o->detail);
             return true;
         }
     return false;
 }
 
 /* Traces ----------------------------------------------------------------------------------------------------------- */
-
-const char *weir_action_name(weir_action action)
-{
-    static const char *const names[WEIR_ACTION_COUNT] = {
-        "allocate",    "deallocate",   "reap",        "resize",      "refuse",    "hold",      "fail",
-        "stream-open", "stream-close", "synchronize", "use-begin",   "use-end",   "use-abort", "use-record",
-        "copy",        "fill",         "call",        "note-record", "note-wait", "note-use"};
-    return (unsigned)action < WEIR_ACTION_COUNT ? names[action] : "?";
-}
 
 static void trace_tell(const char text[WI_UNTOLD], bool untold)
 {
@@ -198,7 +190,7 @@ static void trace_tell(const char text[WI_UNTOLD], bool untold)
 
 /* Opening ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_sink(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
+static weir_status sinks_read(const weir_sink *given, size_t stride, size_t index, weir_sink *out)
 {
     const void *from = given ? (const char *)given + index * stride : NULL;
     weir_status status = wi_copy_in(out, sizeof *out, from, stride, "weir_trace", "weir_sink");
@@ -221,7 +213,7 @@ static void trace_destroy(weir_trace *trace)
     free(trace);
 }
 
-/* With its sinks, and not yet the runtime's. */
+/* Makes a trace and its sinks. The runtime does not know it yet. */
 static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
                               weir_trace **out)
 {
@@ -235,14 +227,14 @@ static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const
     weir_status status = trace->events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     for (size_t i = 0; status == WEIR_OK && i < options->sink_count; i++) {
         weir_sink sink;
-        status = read_sink(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
+        status = sinks_read(options->sinks, options->sinks ? options->sinks[0].struct_size : 0, i, &sink);
         if (status == WEIR_OK)
             status = wi_sinks_add(trace, &sink);
     }
     return status;
 }
 
-/* Where its events come from. */
+/* Connects the trace to the ledger, or to the adaptor "log". */
 static void trace_attach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
@@ -309,7 +301,7 @@ weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_add_sink: NULL");
     if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a sink cannot be added inside a sink");
-    weir_status status = read_sink(sink, sink ? sink->struct_size : 0, 0, &copy);
+    weir_status status = sinks_read(sink, sink ? sink->struct_size : 0, 0, &copy);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&trace->runtime->recorder.drain);
@@ -372,14 +364,15 @@ weir_status weir_trace_flush(weir_trace *trace)
     return status;
 }
 
-uint64_t weir_trace_lost(const weir_trace *trace)
+weir_status weir_trace_info(const weir_trace *trace, weir_trace_details *out)
 {
-    return trace ? wi_events_lost(trace->events) : 0;
-}
-
-uint64_t weir_trace_failed(const weir_trace *trace)
-{
-    return trace ? atomic_load(&trace->failed) : 0;
+    WI_ENTER();
+    if (!trace || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_info: NULL");
+    weir_trace_details details = {.lost = wi_events_lost(trace->events), .failed = atomic_load(&trace->failed)};
+    if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_info: member struct_size is not set");
+    return WEIR_OK;
 }
 
 void wi_trace_close(weir_trace *trace)
@@ -408,17 +401,17 @@ void weir_trace_destroy(weir_trace *trace)
         wi_trace_close(trace);
 }
 
-/* The adaptor's ---------------------------------------------------------------------------------------------------- */
+/* The adaptor "log" ------------------------------------------------------------------------------------------------ */
 
-static weir_status open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
+static weir_status trace_open_log(weir_runtime *runtime, const wi_resource *log, weir_trace **out)
 {
     weir_sink sinks[2] = {WEIR_INIT(weir_sink), WEIR_INIT(weir_sink)};
     weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks};
     weir_status status = WEIR_OK;
     if (*wi_log_csv(log))
-        status = weir_sink_csv(wi_log_csv(log), &sinks[options.sink_count++]);
+        status = weir_sink_file(wi_log_csv(log), WEIR_SINK_CSV, &sinks[options.sink_count++]);
     if (status == WEIR_OK && *wi_log_binary(log))
-        status = weir_sink_binary(wi_log_binary(log), &sinks[options.sink_count++]);
+        status = weir_sink_file(wi_log_binary(log), WEIR_SINK_BINARY, &sinks[options.sink_count++]);
     if (status == WEIR_OK)
         status = wi_trace_open(runtime, WI_TRACE_OF_LOG, &options, out);
     for (size_t i = 0; status != WEIR_OK && i < options.sink_count; i++)
@@ -435,68 +428,72 @@ void wi_trace_log_start(weir_runtime *runtime)
     if (!log)
         return;
     wi_detail_keep(&kept);
-    if (open_log(runtime, log, &trace) == WEIR_OK)
+    if (trace_open_log(runtime, log, &trace) == WEIR_OK)
         wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s does not log: %s", runtime->name, weir_detail());
     wi_detail_restore(&kept);
 }
 
-weir_trace *weir_runtime_log(weir_runtime *runtime)
+weir_trace *wi_runtime_log(weir_runtime *runtime)
 {
     return runtime && !atomic_load(&wi_forked) ? atomic_load(&runtime->recorder.traces[WI_TRACE_OF_LOG]) : NULL;
 }
 
 /* Notes ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes: what a program says of work that weir does not see. */
+/* Notes: work of the program that weir does not see. */
 
-static weir_status notes_note(weir_runtime *runtime, weir_event event)
-{
-    void *ignored;
-    weir_status status = wi_streams_resolve(&runtime->streams, event.stream, runtime->name, &ignored);
-    return wi_record_call(runtime, status, &event);
-}
-
-/* Nobody listens. */
+/* Whether no trace is open. */
 static bool notes_idle(const weir_runtime *runtime)
 {
     return runtime && wi_likely(wi_recording(&runtime->ledger) == 0);
 }
 
-weir_status weir_note_record(weir_runtime *runtime, uint64_t event, weir_stream stream)
+static weir_status note_check_use(const weir_note *note)
 {
-    WI_ENTER();
-    if (notes_idle(runtime))
-        return WEIR_OK;
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_record: NULL");
-    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_RECORD, .object = event, .stream = stream});
+    if (!note->pointer || note->bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: a use of NULL, or of no bytes");
+    if (note->access < WEIR_ACCESS_READ || note->access > WEIR_ACCESS_READ_WRITE)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: %d is no access; see weir_access", (int)note->access);
+    return WEIR_OK;
 }
 
-weir_status weir_note_wait(weir_runtime *runtime, uint64_t event, weir_stream stream)
+static weir_status note_check(const weir_note *note)
 {
-    WI_ENTER();
-    if (notes_idle(runtime))
+    switch (note->action) {
+    case WEIR_ACTION_NOTE_RECORD:
+    case WEIR_ACTION_NOTE_WAIT:
         return WEIR_OK;
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_wait: NULL");
-    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_WAIT, .object = event, .stream = stream});
+    case WEIR_ACTION_NOTE_USE:
+        return note_check_use(note);
+    default:
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: %s is no note",
+                         weir_name_of(WEIR_NAMES_ACTION, (int)note->action));
+    }
 }
 
-weir_status weir_note_use(weir_runtime *runtime, const void *pointer, size_t bytes, weir_stream stream,
-                          weir_access access)
+weir_status weir_trace_note(weir_runtime *runtime, const weir_note *note)
 {
     WI_ENTER();
     if (notes_idle(runtime))
         return WEIR_OK;
-    if (!runtime || !pointer || bytes == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: NULL, or no bytes");
-    if (access < WEIR_ACCESS_READ || access > WEIR_ACCESS_READ_WRITE)
-        return weir_fail(WEIR_ERR_INVALID, "weir_note_use: %d is no access; see weir_access", (int)access);
-    return notes_note(runtime, (weir_event){.action = WEIR_ACTION_NOTE_USE,
-                                            .pointer = (void *)(uintptr_t)pointer,
-                                            .bytes = bytes,
-                                            .stream = stream,
-                                            .access = access});
+    weir_note n = {0};
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_trace_note: NULL");
+    weir_status status = WI_COPY_IN(weir_note, &n, note, "weir_trace_note");
+    if (status == WEIR_OK)
+        status = note_check(&n);
+    if (status != WEIR_OK)
+        return status;
+    bool use = n.action == WEIR_ACTION_NOTE_USE;
+    weir_event event = {.action = n.action,
+                        .object = use ? 0 : n.event,
+                        .pointer = use ? (void *)(uintptr_t)n.pointer : NULL,
+                        .bytes = use ? n.bytes : 0,
+                        .stream = n.stream,
+                        .access = use ? n.access : 0};
+    void *ignored;
+    status = wi_streams_resolve(&runtime->streams, n.stream, runtime->name, &ignored);
+    return wi_record_call(runtime, status, &event);
 }

@@ -47,8 +47,8 @@ weir_status wi_record_failure(weir_runtime *runtime, weir_status status, weir_ac
 weir_status wi_record_copy(weir_runtime *runtime, weir_status status, void *to, const void *from, uint64_t bytes,
                            weir_stream stream);
 
-/* Hands out what waits in the runtime's traces, if that is enough, and nobody else is at it. Leaves the thread's detail
- * alone. No lock is held. */
+/* Hands waiting events to the sinks, if there are many, and if no other thread is doing it. Does not change the
+ * detail. No lock is held. */
 void wi_trace_hand_out(weir_runtime *runtime);
 #define wi_hand_out(runtime)                                                                                           \
     (wi_unlikely(wi_recording(&(runtime)->ledger) & WI_EVENTS_WAITING) ? wi_trace_hand_out(runtime) : (void)0)
@@ -71,7 +71,7 @@ enum { WI_TRACE_BATCH = 256 };
 /* The state of a sink. */
 typedef struct wi_sink {
     weir_sink sink;
-    bool failed, told; /* the log is told of the first failure */
+    bool failed, told; /* told: the first failure was logged */
     weir_status status;
     char detail[256];
     struct wi_sink *next;
@@ -86,23 +86,24 @@ struct weir_trace {
     weir_event batch[WI_TRACE_BATCH];
 };
 
-/* As weir_trace_destroy, of any trace; NULL is nothing. */
+/* weir_trace_destroy for any trace; NULL: nothing to do. */
 void wi_trace_close(weir_trace *trace);
-/* Its traces are closed when the process exits in order. */
+/* Has the runtime's traces closed when the process exits in order. */
 void wi_trace_watch_exit(weir_runtime *runtime);
 
 /* Whether this thread is inside a sink. */
 bool wi_sinks_inside(void);
 
-/* The next ones with the recorder's lock held, or for a trace that nobody else can reach. */
+/* For these the recorder's lock is held, or no other thread knows the trace. */
 
-/* Hands out the events that wait now, and no later ones: others may record for ever. Returns the first failure. */
+/* Hands out the events that wait now, but none that come meanwhile, as those may never end. Returns the first
+ * failure. */
 weir_status wi_sinks_drain(weir_trace *trace);
 weir_status wi_sinks_flush(weir_trace *trace);
 void wi_sinks_close(weir_trace *trace);
 /* Adds a checked sink. */
 weir_status wi_sinks_add(weir_trace *trace, const weir_sink *sink);
-/* The text of a first failure that was not logged yet; false: there is none. It is logged without a lock. */
+/* The text of a first failure that is not logged yet; false: there is none. The caller logs it without a lock. */
 enum { WI_UNTOLD = 512 };
 bool wi_sinks_untold(weir_trace *trace, char text[WI_UNTOLD]);
 

@@ -11,15 +11,15 @@
 
 enum { PATH = 512, RING = 65536, WATCHED = 64 };
 
-/* The runtimes whose traces are to be closed when the process exits. */
+/* Runtimes whose traces are closed when the process exits. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_runtime *runtimes[WATCHED];
 static bool watching;
-/* The one whose traces the exit is closing, on the thread that is exiting: it is not destroyed meanwhile. */
+/* The runtime whose traces the exiting thread is closing; it is not destroyed meanwhile. */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static weir_runtime *closing;
 static _Thread_local bool exiting;
-/* Names that were used, and how often, so that one runtime does not overwrite another's file. */
+/* File names that were used, and how often, so that no runtime overwrites another one's file. */
 static struct used_name {
     char path[PATH];
     unsigned count;
@@ -27,7 +27,7 @@ static struct used_name {
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
-/* %d becomes the device's name, without a colon, and %p the process's number. */
+/* Expands %d to the device's name without colon, and %p to the process id. */
 static void trace_option_expand(const char *pattern, const char *device, char out[PATH])
 {
     size_t used = 0;
@@ -45,8 +45,8 @@ static void trace_option_expand(const char *pattern, const char *device, char ou
     out[used] = '\0';
 }
 
-/* The second runtime that is to write trace.weir writes trace.2.weir. With the lock held. */
-static void make_single(char path[PATH])
+/* The second runtime that would write trace.weir writes trace.2.weir. The lock is held. */
+static void trace_option_unique(char path[PATH])
 {
     struct used_name *n = names, *end = names + sizeof names / sizeof names[0];
     while (n < end && n->path[0] && strcmp(n->path, path) != 0)
@@ -68,14 +68,14 @@ static void make_single(char path[PATH])
 
 /* Exit ------------------------------------------------------------------------------------------------------------- */
 
-static void close_traces(weir_runtime *runtime)
+static void trace_option_close(weir_runtime *runtime)
 {
     for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++)
         wi_trace_close(atomic_load(&runtime->recorder.traces[place]));
 }
 
-/* With the lock held: the next runtime whose traces are to be closed; NULL when there is none. */
-static weir_runtime *take_watched(void)
+/* Takes the next runtime whose traces are to be closed; NULL: none is left. The lock is held. */
+static weir_runtime *trace_option_take_watched(void)
 {
     weir_runtime *runtime = NULL;
     for (size_t i = 0; i < WATCHED && !runtime; i++) {
@@ -85,21 +85,21 @@ static weir_runtime *take_watched(void)
     return runtime;
 }
 
-/* Files are finished when the process exits in order; no driver is called. Sinks and the log's function, which are
- * called without the lock, may make runtimes; those have their turn, too, if they come to an end. */
-static void at_exit(void)
+/* At exit: finishes the files; no driver is called. Sinks and the log's function, which run without the lock, may make
+ * runtimes. Their traces are closed as well. */
+static void trace_option_at_exit(void)
 {
     if (atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     exiting = true;
     for (int turn = 0; turn < 2 * WATCHED; turn++) {
         pthread_mutex_lock(&lock);
-        weir_runtime *runtime = closing = take_watched();
+        weir_runtime *runtime = closing = trace_option_take_watched();
         pthread_cond_broadcast(&changed);
         pthread_mutex_unlock(&lock);
         if (!runtime)
             break;
-        close_traces(runtime);
+        trace_option_close(runtime);
     }
     pthread_mutex_lock(&lock);
     closing = NULL;
@@ -119,7 +119,7 @@ void wi_trace_watch_exit(weir_runtime *runtime)
 {
     pthread_mutex_lock(&lock);
     if (!watching)
-        watching = atexit(at_exit) == 0;
+        watching = atexit(trace_option_at_exit) == 0;
     for (size_t i = 0; i < WATCHED; i++)
         if (!runtimes[i] || runtimes[i] == runtime) {
             runtimes[i] = runtime;
@@ -137,15 +137,15 @@ void wi_trace_option_end(weir_runtime *runtime)
         if (runtimes[i] == runtime)
             runtimes[i] = NULL;
     pthread_mutex_unlock(&lock);
-    close_traces(runtime);
+    trace_option_close(runtime);
 }
 
 /* Start ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status open_sink(const char *path, weir_sink *sink)
+static weir_status trace_option_open_sink(const char *path, weir_sink *sink)
 {
     const char *dot = strrchr(path, '.');
-    return dot && strcmp(dot, ".csv") == 0 ? weir_sink_csv(path, sink) : weir_sink_binary(path, sink);
+    return weir_sink_file(path, dot && strcmp(dot, ".csv") == 0 ? WEIR_SINK_CSV : WEIR_SINK_BINARY, sink);
 }
 
 void wi_recorder_start(weir_runtime *runtime)
@@ -156,15 +156,15 @@ void wi_recorder_start(weir_runtime *runtime)
     weir_trace *trace;
     wi_kept_detail kept;
     wi_trace_log_start(runtime);
-    if (weir_option_get("trace", &option) != WEIR_OK || !option.value[0])
+    if (weir_option_info("trace", 0, &option) != WEIR_OK || !option.value[0])
         return;
     wi_detail_keep(&kept);
     trace_option_expand(option.value, runtime->name, path);
     pthread_mutex_lock(&lock);
-    make_single(path);
+    trace_option_unique(path);
     pthread_mutex_unlock(&lock);
     weir_trace_options options = {.struct_size = sizeof options, .capacity = RING, .sinks = &sink, .sink_count = 1};
-    weir_status status = open_sink(path, &sink);
+    weir_status status = trace_option_open_sink(path, &sink);
     if (status == WEIR_OK) {
         status = wi_trace_open(runtime, WI_TRACE_OF_OPTION, &options, &trace);
         if (status != WEIR_OK)

@@ -1,18 +1,19 @@
-/* Trim and drain: memory goes back to the driver, with a report on what stays; and pressure callbacks. */
+/* Trim and drain: giving cached memory back to the driver, with a report on what stays; and pressure callbacks. */
 #include "memory/space/layout.h"
 #include "runtime/runtime.h"
 #include "runtime/thread_cache/thread_cache.h"
 
 /* The report ------------------------------------------------------------------------------------------------------- */
 
-/* A block's segments follow each other, so that what it pins is known when another one's turn comes. */
+/* A block may have several parts. They follow one another, so that the sum for a block is complete when the next block
+ * begins. */
 typedef struct tally {
     weir_trim_report *report;
-    const weir_span *pin; /* of the block at hand */
+    const weir_span *pin; /* of the current block */
     uint64_t pinned;
 } tally;
 
-static void end_pin(tally *t)
+static void trim_end_pin(tally *t)
 {
     weir_trim_report *r = t->report;
     const weir_span *p = t->pin;
@@ -32,24 +33,25 @@ static void end_pin(tally *t)
                             .client = p->client,
                             .memory_class = p->memory_class,
                             .stream = p->stream};
-    memcpy(r->pin[at].client_name, p->client_name, strlen(p->client_name) + 1); /* at most 63, and 47 */
+    memcpy(r->pin[at].client_name, p->client_name,
+           strlen(p->client_name) + 1); /* a tag has at most 63 bytes, a name 47 */
     memcpy(r->pin[at].tag, p->tag, strlen(p->tag) + 1);
 }
 
-static void add_pinned(tally *t, const weir_span *live, uint64_t unused)
+static void trim_add_pinned(tally *t, const weir_span *live, uint64_t unused)
 {
     t->report->pinned += unused;
     if (unused == 0)
         return;
     if (!t->pin || t->pin->block.pointer != live->block.pointer) {
-        end_pin(t);
+        trim_end_pin(t);
         t->pin = live;
         t->pinned = 0;
     }
     t->pinned += unused;
 }
 
-static void add_segment(tally *t, const weir_span *spans, uint32_t count)
+static void trim_add_segment(tally *t, const weir_span *spans, uint32_t count)
 {
     weir_trim_report *r = t->report;
     const weir_span *live = NULL;
@@ -62,7 +64,7 @@ static void add_segment(tally *t, const weir_span *spans, uint32_t count)
     uint64_t passing = bytes[WEIR_SPAN_ORDERED] + bytes[WEIR_SPAN_THREAD_CACHED] + bytes[WEIR_SPAN_PROMISED];
     uint64_t unused = bytes[WEIR_SPAN_FREE] + bytes[WEIR_SPAN_KEPT] + passing;
     if (live)
-        add_pinned(t, live, unused);
+        trim_add_pinned(t, live, unused);
     else
         *(passing + bytes[WEIR_SPAN_PENDING] > 0 ? &r->unpassed : &r->idle) += unused;
     r->spare += bytes[WEIR_SPAN_SPARE];
@@ -85,8 +87,8 @@ static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_tr
                       : WEIR_OK;
     const weir_span *span = layout.spans;
     for (size_t i = 0; i < layout.segment_count && status == WEIR_OK; span += layout.segments[i++].spans)
-        add_segment(&t, span, layout.segments[i].spans);
-    end_pin(&t);
+        trim_add_segment(&t, span, layout.segments[i].spans);
+    trim_end_pin(&t);
     r.left = r.pinned + r.unpassed + r.idle + r.spare + r.busy;
     if (status == WEIR_OK)
         wi_copy_out(out, out->struct_size, &r, sizeof r);
@@ -96,8 +98,8 @@ static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_tr
 
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
-/* Everything that is nobody's by now is known to be so, whatever threads go on to free and cache. */
-static void trim_settle(weir_runtime *runtime)
+/* Makes free what the device is past: flushes thread caches, reaps deferred frees, and releases what adaptors keep. */
+static void trim_flush(weir_runtime *runtime)
 {
     (void)wi_members_bound(&runtime->ledger);
     (void)wi_tcaches_empty(runtime);
@@ -108,19 +110,19 @@ static void trim_settle(weir_runtime *runtime)
 static uint64_t trim(weir_runtime *runtime, uint64_t keep)
 {
     wi_resource *base = runtime->resource->base;
-    trim_settle(runtime);
+    trim_flush(runtime);
     return base->table->trim(base, keep);
 }
 
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime)
 {
     wi_resource *base = runtime->resource->base;
-    trim_settle(runtime);
+    trim_flush(runtime);
     return base->table->trim_idle ? base->table->trim_idle(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
 }
 
-/* Whether the caller's structure has any member of the layout's, for which it has to be walked. */
-static bool wants_layout(const weir_trim_report *out)
+/* Whether the caller's structure is long enough for members that need a walk over the layout. */
+static bool trim_wants_layout(const weir_trim_report *out)
 {
     return out->struct_size > offsetof(weir_trim_report, left);
 }
@@ -136,7 +138,7 @@ weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *op
     if (status != WEIR_OK)
         return status;
     uint64_t released = o.idle_only ? wi_runtime_trim_idle(runtime) : trim(runtime, o.keep);
-    if (out && wants_layout(out))
+    if (out && trim_wants_layout(out))
         return trim_report(runtime, released, out);
     if (out)
         out->released = released;
@@ -145,11 +147,9 @@ weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *op
 
 /* Draining --------------------------------------------------------------------------------------------------------- */
 
-/* Frees that are made final: whatever keeps what has passed from being anyone's is gone through once. */
-
-/* This thread's, then all others', then what those have in hand. They may cache anew for ever, which is not waited
- * for. */
-static void drain_tcaches(weir_runtime *runtime)
+/* Flushes this thread's caches, then those of all others, then the blocks that threads had in hand. Other threads may
+ * go on caching, so that the number of passes is bounded. */
+static void trim_flush_caches(weir_runtime *runtime)
 {
     enum { MOST = 8 };
     const wi_tcache_hooks *hooks = &runtime->ledger.tcache_hooks;
@@ -164,8 +164,8 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_drain: NULL");
     wi_ledger *ledger = &runtime->ledger;
     uint64_t ordered;
-    drain_tcaches(runtime);
-    (void)wi_members_pass(ledger, &ordered); /* records what the second one looks at */
+    trim_flush_caches(runtime);
+    (void)wi_members_pass(ledger, &ordered); /* records events, which the second pass looks at */
     (void)wi_runtime_reap(runtime);
     wi_pending_finish(&runtime->pending);
     wi_members_finish(ledger, &runtime->pending);

@@ -1,4 +1,5 @@
-/* Launches: tickets on the blocks they use, waits before them and one event behind them. */
+/* Stream uses, declared by launches: a launch holds a ticket on each of its blocks, its stream first waits for earlier
+ * uses, and one event behind its work becomes the point of all its uses. */
 #include "base/seeded_bug.h"
 #include <weir/trace.h>
 #include "memory/space/stream_uses.h"
@@ -7,7 +8,7 @@
 struct weir_launch {
     weir_runtime *runtime;
     weir_stream stream;
-    uint64_t number; /* in traces; 0: none was open when it began */
+    uint64_t number; /* in traces; 0: no trace was open when it began */
     size_t count;    /* blocks that hold a ticket of this launch */
     weir_use uses[];
 };
@@ -18,7 +19,7 @@ typedef struct waits {
     size_t count, capacity;
 } waits;
 
-static weir_status add_wait(waits *w, wi_event event)
+static weir_status uses_add_wait(waits *w, wi_event event)
 {
     if (w->count == w->capacity) {
         size_t capacity = w->capacity ? 2 * w->capacity : 16;
@@ -34,13 +35,13 @@ static weir_status add_wait(waits *w, wi_event event)
 
 /* Traces ----------------------------------------------------------------------------------------------------------- */
 
-static uint64_t next_number(void)
+static uint64_t uses_next_number(void)
 {
     static atomic_uint_fast64_t last;
     return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* Without a sink being called: tickets may be held. */
+/* Writes into the rings only. Calls no sink, as tickets may be held. */
 static void trace_launch(const weir_launch *launch, weir_action action, weir_status result)
 {
     if (launch->number)
@@ -59,7 +60,7 @@ typedef struct visit {
 } visit;
 
 /* Called by the resource with its lock held. */
-static weir_status open_ticket(wi_block *block, void *user)
+static weir_status uses_open_ticket(wi_block *block, void *user)
 {
     visit *v = user;
     bool opened;
@@ -75,7 +76,7 @@ static weir_status open_ticket(wi_block *block, void *user)
                          v->use->access == WEIR_ACCESS_READ ? "reads" : "writes");
     for (uint32_t i = 0; status == WEIR_OK && wi_stream_uses_point(block->stream_uses, v->use->access, i, &event); i++)
         if (event.stream)
-            status = add_wait(v->waits, event);
+            status = uses_add_wait(v->waits, event);
     if (status != WEIR_OK)
         wi_stream_uses_close(block->stream_uses, v->use->access, NULL);
     else if (v->launch->number)
@@ -89,7 +90,7 @@ static weir_status open_ticket(wi_block *block, void *user)
     return status;
 }
 
-static weir_status close_ticket(wi_block *block, void *user)
+static weir_status uses_close_ticket(wi_block *block, void *user)
 {
     const visit *v = user;
     bool lost = wi_has_bug(WI_BUG_LOST_READER) && v->use->access == WEIR_ACCESS_READ;
@@ -98,12 +99,12 @@ static weir_status close_ticket(wi_block *block, void *user)
 }
 
 /* The ticket keeps the block where it is, so that this cannot fail. */
-static void close_tickets(weir_launch *launch, const wi_event *event)
+static void uses_close_tickets(weir_launch *launch, const wi_event *event)
 {
     for (size_t i = 0; i < launch->count; i++) {
         visit v = {.use = &launch->uses[i], .event = event};
         wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
-        weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, close_ticket, &v);
+        weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, uses_close_ticket, &v);
         wi_assert(status == WEIR_OK);
         (void)status;
     }
@@ -118,14 +119,15 @@ static int by_pointer(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What an allocation queued on another stream than the launch's, or found there, comes before its use. */
+/* Zeros that an allocation queued on another stream than the launch's, or found queued there. They come before the
+ * block's first use. */
 typedef struct zeroing {
     weir_stream launch, stream; /* `stream` is where the zeros were queued; WEIR_STREAM_HOST: no need to wait */
-    uint64_t generation;        /* of the block: what takes its place meanwhile has zeros of its own */
+    uint64_t generation;        /* of the block: a later block at this address has zeros of its own */
     wi_event event;
 } zeroing;
 
-static weir_status find_zeroing(wi_block *block, void *user)
+static weir_status uses_find_zeroing(wi_block *block, void *user)
 {
     zeroing *z = user;
     z->stream = wi_block_is_behind(block) && block->stream.id != z->launch.id ? block->stream : WEIR_STREAM_HOST;
@@ -133,7 +135,7 @@ static weir_status find_zeroing(wi_block *block, void *user)
     return WEIR_OK;
 }
 
-static weir_status mark_zeroing(wi_block *block, void *user)
+static weir_status uses_note_zeroing(wi_block *block, void *user)
 {
     const zeroing *z = user;
     weir_status status =
@@ -143,8 +145,9 @@ static weir_status mark_zeroing(wi_block *block, void *user)
     return status;
 }
 
-/* A resource that cannot track says so instead of pretending. */
-static weir_status check_tracking(const wi_resource *stack)
+/* WEIR_ERR_STREAM_MISUSE for a resource that cannot track uses, so that no program relies on tracking that
+ * does not happen. */
+static weir_status uses_check_tracking(const wi_resource *stack)
 {
     if (stack->features & WEIR_FEATURE_TRACKS_USES)
         return WEIR_OK;
@@ -154,30 +157,31 @@ static weir_status check_tracking(const wi_resource *stack)
                      stack->base->table->name, stack->ledger->device);
 }
 
-static weir_status order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
+static weir_status uses_order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
 {
     wi_resource *stack = wi_runtime_stack_of(runtime, block->pointer), *base = stack->base;
     zeroing z = {.launch = stream};
-    weir_status status = check_tracking(stack);
+    weir_status status = uses_check_tracking(stack);
     if (status != WEIR_OK)
         return status;
-    status = wi_visit(base, block->pointer, block->generation, find_zeroing, &z);
+    status = wi_visit(base, block->pointer, block->generation, uses_find_zeroing, &z);
     if (status != WEIR_OK || z.stream.id == 0)
         return status;
     status = wi_streams_point(runtime, z.stream, &z.event);
     if (status == WEIR_OK)
-        status = wi_visit(base, block->pointer, z.generation, mark_zeroing, &z);
+        status = wi_visit(base, block->pointer, z.generation, uses_note_zeroing, &z);
     return status;
 }
 
-/* Two names of which at most one is that of the block there now. */
+/* Whether two uses name different generations of one address. At most one of them names the block that is there now. */
 static bool uses_contradict(const weir_block *a, const weir_block *b)
 {
     return a->generation != 0 && b->generation != 0 && a->generation != b->generation;
 }
 
-/* One entry a block, with both its accesses; a stale name keeps its own, to be told so. */
-static size_t without_duplicates(weir_use *uses, size_t count)
+/* Merges uses of the same block into one entry with both accesses. An entry with a stale generation stays, so that
+ * visiting its block reports it. */
+static size_t uses_merge_duplicates(weir_use *uses, size_t count)
 {
     size_t kept = 0;
     qsort(uses, count, sizeof *uses, by_pointer);
@@ -193,7 +197,7 @@ static size_t without_duplicates(weir_use *uses, size_t count)
     return kept;
 }
 
-static weir_status check_uses(const weir_use *uses, size_t count)
+static weir_status uses_check(const weir_use *uses, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (!uses[i].block.pointer)
@@ -210,18 +214,18 @@ static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         visit v = {.launch = launch, .use = &launch->uses[i], .waits = w};
-        status = order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
+        status = uses_order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
         if (status != WEIR_OK)
             break;
         wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
-        status = wi_visit(base, v.use->block.pointer, v.use->block.generation, open_ticket, &v);
+        status = wi_visit(base, v.use->block.pointer, v.use->block.generation, uses_open_ticket, &v);
         launch->count += status == WEIR_OK;
     }
     return status;
 }
 
-/* Events of the launch's own stream need no wait; the driver knows those that are passed. */
-static weir_status queue_waits(weir_runtime *runtime, void *native, const waits *w)
+/* The launch's own stream is ordered without a wait. The driver skips events that have passed. */
+static weir_status uses_queue_waits(weir_runtime *runtime, void *native, const waits *w)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < w->count && status == WEIR_OK; i++)
@@ -238,7 +242,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     if (!runtime || !out || (!uses && count > 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_launch_begin: NULL");
     *out = NULL;
-    weir_status status = check_uses(uses, count);
+    weir_status status = uses_check(uses, count);
     if (status == WEIR_OK)
         status = wi_streams_resolve_now(runtime, stream, "weir_launch_begin", &native);
     if (status != WEIR_OK)
@@ -247,17 +251,17 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     if (!launch)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a launch of %zu uses", count);
     *launch = (weir_launch){.runtime = runtime, .stream = stream};
-    launch->number = wi_recording(&runtime->ledger) ? next_number() : 0;
+    launch->number = wi_recording(&runtime->ledger) ? uses_next_number() : 0;
     if (count > 0)
         memcpy(launch->uses, uses, count * sizeof *uses);
     waits w = {0};
-    status = uses_open_tickets(launch, without_duplicates(launch->uses, count), &w);
+    status = uses_open_tickets(launch, uses_merge_duplicates(launch->uses, count), &w);
     if (status == WEIR_OK && !wi_has_bug(WI_BUG_DROP_WAIT))
-        status = queue_waits(runtime, native, &w);
+        status = uses_queue_waits(runtime, native, &w);
     free(w.events);
     if (status != WEIR_OK) {
         trace_launch(launch, WEIR_ACTION_USE_BEGIN, status);
-        close_tickets(launch, NULL);
+        uses_close_tickets(launch, NULL);
         free(launch);
     } else {
         *out = launch;
@@ -289,7 +293,7 @@ weir_status weir_launch_end(weir_launch *launch)
     trace_launch(launch, WEIR_ACTION_USE_END, status);
     if (status != WEIR_OK)
         return status;
-    close_tickets(launch, &event);
+    uses_close_tickets(launch, &event);
     free(launch);
     wi_hand_out(runtime);
     return WEIR_OK;
@@ -300,7 +304,7 @@ void weir_launch_abort(weir_launch *launch)
     if (!launch || atomic_load(&wi_forked))
         return;
     trace_launch(launch, WEIR_ACTION_USE_ABORT, WEIR_OK);
-    close_tickets(launch, NULL);
+    uses_close_tickets(launch, NULL);
     free(launch);
 }
 
@@ -312,7 +316,7 @@ typedef struct simple_use {
     const wi_event *event;
 } simple_use;
 
-static weir_status mark_read(wi_block *block, void *user)
+static weir_status uses_note_read(wi_block *block, void *user)
 {
     const simple_use *use = user;
     bool opened;
@@ -332,43 +336,33 @@ static weir_status mark_read(wi_block *block, void *user)
     return status;
 }
 
-static weir_status mark_block(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
+static weir_status uses_note_block(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
 {
     wi_event event;
     wi_resource *stack = wi_runtime_stack_of(runtime, block.pointer);
-    weir_status status = check_tracking(stack);
+    weir_status status = uses_check_tracking(stack);
     if (status == WEIR_OK)
         status = uses_record(runtime, stream, call, &event);
     if (status != WEIR_OK)
         return status;
     simple_use use = {runtime, stream, &event};
-    return wi_visit(stack->base, block.pointer, block.generation, mark_read, &use);
+    return wi_visit(stack->base, block.pointer, block.generation, uses_note_read, &use);
 }
 
-static weir_status use_record(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
+static weir_status uses_note(weir_runtime *runtime, weir_block block, weir_stream stream, const char *call)
 {
-    weir_status status = mark_block(runtime, block, stream, call);
-    if (status != WEIR_OK) /* else it was recorded with the block */
+    weir_status status = uses_note_block(runtime, block, stream, call);
+    if (status != WEIR_OK) /* a success was recorded together with the block */
         return wi_recorded(runtime, status, .action = WEIR_ACTION_USE_RECORD, .pointer = block.pointer,
                            .stream = stream, .access = WEIR_ACCESS_READ);
     wi_hand_out(runtime);
     return WEIR_OK;
 }
 
-weir_status weir_use_record(weir_runtime *runtime, const void *pointer, weir_stream stream)
-{
-    WI_ENTER();
-    if (!runtime || !pointer)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
-    return use_record(runtime, (weir_block){(void *)(uintptr_t)pointer, 0}, stream, "weir_use_record");
-}
-
-weir_status weir_use_record_block(weir_runtime *runtime, weir_block block, weir_stream stream)
+weir_status weir_use_record(weir_runtime *runtime, weir_block block, weir_stream stream)
 {
     WI_ENTER();
     if (!runtime || !block.pointer)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: NULL");
-    if (block.generation == 0)
-        return weir_fail(WEIR_ERR_INVALID, "weir_use_record_block: the block at %p has no generation", block.pointer);
-    return use_record(runtime, block, stream, "weir_use_record_block");
+        return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
+    return uses_note(runtime, block, stream, "weir_use_record");
 }

@@ -86,11 +86,19 @@ static void make_known(world *w, unsigned stream)
     oracle_succeeds(w->oracle, world_number(w, stream), false);
 }
 
+static bool unregister(world *w, unsigned stream)
+{
+    return ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
+}
+
 static bool give_stream(world *w, unsigned stream)
 {
     if (!w->foreign[stream])
         return ANSWER(w, "weir_stream_release", weir_stream_release(w->streams[stream]), WEIR_OK);
-    if (!ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK))
+    if (w->registered_twice[stream] && !unregister(w, stream))
+        return false;
+    w->registered_twice[stream] = false;
+    if (!unregister(w, stream))
         return false;
     wi_sim_driver.stream_destroy(w->device, w->native[stream]);
     w->foreign[stream] = false;
@@ -174,7 +182,8 @@ static void close_client(world *w, unsigned client)
     uint64_t nested = w->nested;
     weir_status status = weir_client_destroy(w->clients[client]);
     if (busy && status != WEIR_ERR_BUSY)
-        oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s", weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "a client with blocks is closed: %s",
+                      weir_name_of(WEIR_NAMES_STATUS, status));
     if (!busy && status == WEIR_ERR_BUSY && (world_faults(w) != w->fault_mark || !world_undisturbed(w, nested)))
         return; /* what is pending could not be waited for, or others had it in hand */
     if (busy || !ANSWER(w, "weir_client_destroy", status, WEIR_OK))
@@ -219,7 +228,7 @@ void run_budget(world *w, const step *s)
     if (w->budget_in_hand)
         return;
     w->budget_in_hand = true;
-    uint64_t before = weir_runtime_budget(w->runtime);
+    uint64_t before = wi_runtime_budget(w->runtime);
     oracle_setting_budget(w->oracle, budget);
     weir_status status = weir_runtime_set_budget(w->runtime, budget);
     bool set = ANSWER(w, "weir_runtime_set_budget", status, WEIR_ERR_OUT_OF_MEMORY);
@@ -242,7 +251,7 @@ void world_hear_guard(world *w)
         !ANSWER(w, "weir_guard_reports", weir_guard_reports(w->runtime, &report, 1, &count), WEIR_OK) || count == 0)
         return;
     oracle_report(w->oracle, ORACLE_DEVICE, "the guard reports %s of a block of %zu bytes, at offset %lld",
-                  weir_guard_kind_name(report.kind), report.bytes, (long long)report.offset);
+                  weir_name_of(WEIR_NAMES_GUARD, report.kind), report.bytes, (long long)report.offset);
 }
 
 static bool is_capturing(const world *w)
@@ -304,7 +313,7 @@ void run_info(world *w, const step *s)
 static void must_fail(world *w, const char *call, weir_status status, weir_status expected)
 {
     if (status == WEIR_OK || (expected != WEIR_OK && status != expected))
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 static void make_mistake(world *w, const step *s, const slot *b, bool held)

@@ -95,10 +95,10 @@ static weir_status stream_synchronize(wi_device *device, void *stream)
     return after(wi_sim_driver.stream_synchronize(device, stream));
 }
 
-static weir_status settle(wi_device *device)
+static weir_status synchronize(wi_device *device)
 {
     before();
-    return after(wi_sim_driver.settle(device));
+    return after(wi_sim_driver.synchronize(device));
 }
 
 static weir_status record(wi_device *device, void *stream, wi_event *out)
@@ -153,7 +153,7 @@ const wi_driver *between_driver(void)
     driver.pool_held = pool_held;
     driver.stream_create = stream_create;
     driver.stream_synchronize = stream_synchronize;
-    driver.settle = settle;
+    driver.synchronize = synchronize;
     driver.record = record;
     driver.wait = wait;
     driver.order = order;

@@ -43,7 +43,7 @@ void world_let_slot_go(world *w, slot *b, unsigned stream)
     world_take_stream(w, stream, -1);
 }
 
-/* A user's order ---------------------------------------------------------------------------------------------------- */
+/* A user's order --------------------------------------------------------------------------------------------------- */
 
 /* What is done next on `stream` comes after the work of the streams in `mask`. False: a fault was in the way. */
 bool world_follow(world *w, unsigned stream, uint64_t mask)
@@ -200,7 +200,7 @@ static bool take_reserved(reserved *from, weir_request *request, uint64_t charge
         return false;
     from->in_hand++;
     request->reservation = from->reservation;
-    return charged <= weir_reservation_left(from->reservation);
+    return charged <= wi_reservation_left(from->reservation);
 }
 
 static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
@@ -271,7 +271,8 @@ void world_expect_busy(world *w, const char *call, weir_status status)
 {
     bool faulty = status == WEIR_ERR_DRIVER && world_faults(w) != w->fault_mark;
     if (status != WEIR_ERR_BUSY && !faulty && !world_lacks_a_point(w, status))
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s of what is held answers %s", call, weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s of what is held answers %s", call,
+                      weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 static void free_slot(world *w, const step *s, slot *b, unsigned stream)

@@ -9,7 +9,7 @@ static uint64_t bit(unsigned stream)
     return stream ? UINT64_C(1) << stream : 0;
 }
 
-/* What the users know --------------------------------------------------------------------------------------------------- */
+/* What the users know ---------------------------------------------------------------------------------------------- */
 
 static bool knows(const slot *b, unsigned stream)
 {
@@ -53,7 +53,7 @@ static void pass_all_on(world *w, unsigned stream, unsigned other)
             pass_on(&w->pools[i].pieces[k].slot, stream, other);
 }
 
-/* Ending ------------------------------------------------------------------------------------------------------------------ */
+/* Ending ----------------------------------------------------------------------------------------------------------- */
 
 static bool register_at(world *w, unsigned stream, weir_stream *out)
 {
@@ -69,6 +69,7 @@ static void settle_next(world *w, unsigned stream)
     for (int tries = 0; tries < 3 && !done; tries++)
         done = register_at(w, stream, &id);
     w->unsettled[stream] = !done;
+    w->registered_twice[stream] = false; /* the one before has ended */
     if (!done)
         return;
     if (id.id == w->streams[stream].id && !w->twice)
@@ -116,7 +117,8 @@ static void settle_in(world *w, const step *s, unsigned stream)
     world_take_stream(w, stream, 1);
     settle_next(w, stream);
     if (w->twice)
-        (void)ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
+        w->registered_twice[stream] =
+            !ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
     world_take_stream(w, stream, -1);
     w->registering = 0;
     if (how & CAPTURED)
@@ -146,7 +148,7 @@ void run_replace(world *w, const step *s)
     w->stream_closed[stream] = w->unsettled[stream];
 }
 
-/* Rest -------------------------------------------------------------------------------------------------------------------- */
+/* Rest ------------------------------------------------------------------------------------------------------------- */
 
 void world_settle_all(world *w)
 {
@@ -168,7 +170,7 @@ static bool lift_limits(world *w)
     }
     if (!any)
         run_client(w, &(step){0});
-    return weir_runtime_budget(w->runtime) == w->options.budget;
+    return wi_runtime_budget(w->runtime) == w->options.budget;
 }
 
 static weir_client *any_client(const world *w)
@@ -188,7 +190,7 @@ static uint64_t whole_budget(const world *w)
     return bytes;
 }
 
-/* No block is live, no work is anywhere, and the device has all its memory: whatever was freed is anyone's now. */
+/* No block is live, no work is anywhere, and the device has all its memory: any stream may have what was freed. */
 void world_check_rest(world *w)
 {
     weir_trim_report report = {.struct_size = sizeof report};

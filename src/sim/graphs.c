@@ -26,9 +26,9 @@ static void freed_by_user(world *w, graph_block *b)
     oracle_hold(w->oracle, b->known, true);
 }
 
-/* Capturing ---------------------------------------------------------------------------------------------------------------- */
+/* Capturing -------------------------------------------------------------------------------------------------------- */
 
-/* The pool has it from here on, or had it: in which case it is free there, and nobody's. */
+/* The pool has it from here on, or had it: in which case it is free there, and no block. */
 static graph_block *settle_in(world *w, world_graph *g, void *pointer)
 {
     graph_block *b = block_at(g, pointer);
@@ -100,20 +100,20 @@ static void capture(world *w, const step *s, world_graph *g)
             return;
     w->stream_closed[stream] = true;
     oracle_capturing(w->oracle, world_number(w, stream));
-    if (ANSWER(w, "weir_capture_pool_begin", weir_capture_pool_begin(g->graph, w->streams[stream]), WEIR_OK)) {
+    if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream], g->graph), WEIR_OK)) {
         w->captured[stream] = true;
         bool made = wi_sim_capture_graph(w->device, w->native[stream]);
         if (made)
             capture_work(w, s, g, stream);
         g->recorded[g->captures] = wi_sim_captured(w->device, w->native[stream]);
         g->captures += made;
-        (void)ANSWER(w, "weir_capture_pool_end", weir_capture_pool_end(g->graph, w->streams[stream]), WEIR_OK);
+        (void)ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream], g->graph), WEIR_OK);
         w->captured[stream] = false;
     }
     w->stream_closed[stream] = false;
 }
 
-/* Launching and ending ------------------------------------------------------------------------------------------------------- */
+/* Launching and ending --------------------------------------------------------------------------------------------- */
 
 static void launch_again(world *w, const step *s, const world_graph *g)
 {

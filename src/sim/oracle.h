@@ -68,8 +68,8 @@ void oracle_report(oracle *o, oracle_kind kind, const char *format, ...) WEIR_PR
 
 /* What users do. Streams are the driver's numbers, clients numbers below ORACLE_CLIENTS.
  *
- * Others may do something in the middle of a call of weir. What a call could give back is nobody's from its beginning on,
- * and what it could get is the caller's from its end on; between the two the book allows for either. */
+ * Others may do something in the middle of a call of weir. What a call could give back has no owner from its beginning
+ * on, and what it could get is the caller's from its end on; between the two the book allows for either. */
 
 /* A call that may get so many bytes more for the client begins, and ends. `reserved`: they are promised already. */
 void oracle_asking(oracle *o, unsigned client, weir_class memory_class, uint64_t charged, bool reserved);
@@ -86,7 +86,7 @@ typedef struct oracle_got {
     weir_class memory_class;
     bool queued, zeroed;
     bool kept;         /* a thread kept it since the client freed it, on that stream and with that charge */
-    oracle_block pool; /* whose bytes they are: a pool's, which alone is charged; 0: nobody's */
+    oracle_block pool; /* whose bytes they are: a pool's, which alone is charged; 0: none */
 } oracle_got;
 oracle_block oracle_allocated(oracle *o, const oracle_got *got);
 /* The call that frees the block on the stream begins; and how it ended. */
@@ -125,7 +125,7 @@ void oracle_set_budget(oracle *o, uint64_t budget);
 /* A pool of the driver's may hold more than its pieces, and more than the budget. */
 void oracle_set_pooled(oracle *o);
 /* A free that waits for nothing but its stream's order is complete for the ledger: the bytes are that stream's. `slack`: some
- * of them may become what lies behind a block, and nobody's. */
+ * of them may become slack behind a block. */
 void oracle_set_in_order(oracle *o, bool slack);
 void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t maximum); /* maximum 0: none */
 /* Compares a view with the book; lines[i] is client numbers[i]'s. `settled`: no call is under way, nothing has failed and

@@ -170,19 +170,19 @@ static void check_bytes(oracle *o, const char *what, unsigned client, uint64_t t
 }
 
 /* What threads keep was freed by the client, and nobody had it since. */
-static void check_parked(oracle *o, const weir_client_stats *line, unsigned number)
+static void check_thread_cached(oracle *o, const weir_client_stats *line, unsigned number)
 {
     uint64_t freed = 0;
     for (uint32_t i = 0; line->thread_cached > 0 && i < o->count; i++)
         if (o->table[i].state == OWNER_FREED && o->table[i].client == number)
             freed += o->table[i].units * WI_SIM_UNIT;
     if (line->thread_cached > freed)
-        oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu bytes parked for client %u, which has freed %llu",
+        oracle_report(o, ORACLE_LEDGER, "a snapshot tells %llu thread-cached bytes of client %u, which has freed %llu",
                       ULL(line->thread_cached), number, ULL(freed));
     if (line->live + line->pending + line->promised + line->thread_cached > line->maximum)
-        oracle_report(o, ORACLE_BUDGET, "client %u uses %llu bytes with what is parked, and has a maximum of %llu",
-                      number, ULL(line->live + line->pending + line->promised + line->thread_cached),
-                      ULL(line->maximum));
+        oracle_report(o, ORACLE_BUDGET,
+                      "client %u uses %llu bytes with its thread-cached ones, and has a maximum of %llu", number,
+                      ULL(line->live + line->pending + line->promised + line->thread_cached), ULL(line->maximum));
 }
 
 static void check_line(oracle *o, const weir_client_stats *line, unsigned number, bool settled)
@@ -193,7 +193,7 @@ static void check_line(oracle *o, const weir_client_stats *line, unsigned number
                 settled ? a->pending_most - a->pending_least : UINT64_MAX - a->pending_least);
     check_bytes(o, "promised", number, line->promised, a->reserved, a->asked);
     for (int k = 0; k < WEIR_CLASS_COUNT; k++)
-        check_bytes(o, weir_class_name((weir_class)k), number, line->live_class[k], a->live_class[k],
+        check_bytes(o, weir_name_of(WEIR_NAMES_CLASS, k), number, line->live_class[k], a->live_class[k],
                     a->moving_class[k]);
     if (a->maximum && a->live + a->reserved + a->pending_least > a->maximum)
         oracle_report(o, ORACLE_BUDGET, "client %u has %llu bytes and a maximum of %llu", number,
@@ -214,22 +214,23 @@ static void check_held(oracle *o, const weir_stats *stats, bool settled)
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
                   size_t count, bool settled)
 {
-    uint64_t live = 0, pending = 0, parked = 0;
+    uint64_t live = 0, pending = 0, thread_cached = 0;
     oracle_sweep_pending(o);
     for (size_t i = 0; i < count; i++) {
         check_line(o, &lines[i], numbers[i], settled);
-        check_parked(o, &lines[i], numbers[i]);
+        check_thread_cached(o, &lines[i], numbers[i]);
         live += lines[i].live;
-        parked += lines[i].thread_cached;
+        thread_cached += lines[i].thread_cached;
         pending += lines[i].pending;
     }
     if (live != stats->live || pending != stats->pending || live < o->live || live - o->live > o->moving)
         oracle_report(o, ORACLE_LEDGER,
                       "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
                       ULL(pending), ULL(stats->live), ULL(stats->pending));
-    if (parked != stats->thread_cached || parked > stats->cached)
-        oracle_report(o, ORACLE_LEDGER, "the clients' %llu parked bytes are not the device's %llu, of %llu cached",
-                      ULL(parked), ULL(stats->thread_cached), ULL(stats->cached));
+    if (thread_cached != stats->thread_cached || thread_cached > stats->cached)
+        oracle_report(o, ORACLE_LEDGER,
+                      "the clients' %llu thread-cached bytes are not the device's %llu, of %llu cached",
+                      ULL(thread_cached), ULL(stats->thread_cached), ULL(stats->cached));
     check_held(o, stats, settled);
     if (stats->budget != o->budget && stats->budget != o->next_budget)
         oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));

@@ -20,7 +20,7 @@ static bool is_drained(const oracle *o, unsigned stream)
     return wi_sim_done(o->device, stream) >= wi_sim_queued(o->device, stream);
 }
 
-/* Which frees are --------------------------------------------------------------------------------------------------- */
+/* Which frees are -------------------------------------------------------------------------------------------------- */
 
 /* Of declared uses the device may be past or not when weir looks. What it is past now it is past then. But the point behind
  * what weir may have put on the stream of the allocation, or found there, is set in the call,
@@ -82,7 +82,7 @@ void oracle_end_order(oracle *o, uint32_t index)
         list_ordered(o, index);
 }
 
-/* What a snapshot may tell ------------------------------------------------------------------------------------------ */
+/* What a snapshot may tell ----------------------------------------------------------------------------------------- */
 
 void oracle_failed_there(oracle *o, unsigned stream)
 {
@@ -123,7 +123,7 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
     if (stats->ordered + stats->thread_cached < least && !o->slack)
         oracle_report(
             o, ORACLE_LEDGER,
-            "a snapshot tells %llu bytes to be in the order of streams and %llu parked; %llu were freed there "
+            "a snapshot tells %llu bytes to be in the order of streams and %llu thread-cached; %llu were freed there "
             "before points that the device is not past",
             ULL(stats->ordered), ULL(stats->thread_cached), ULL(least));
     if (stats->ordered > stats->cached || (drained && stats->ordered > 0 && !o->left_behind))
@@ -139,8 +139,8 @@ void oracle_succeeds(oracle *o, unsigned stream, bool does)
     o->left_behind |= does;
 }
 
-/* A front may have kept blocks that were freed there; what it gives up from now on is pending, behind the last point that
- * can be set on the stream. */
+/* A thread cache may have kept blocks that were freed there; what is flushed from now on is pending, behind the last
+ * point that can be set on the stream. */
 void oracle_capturing(oracle *o, unsigned stream)
 {
     (void)sweep(o);
@@ -161,7 +161,7 @@ void oracle_capturing(oracle *o, unsigned stream)
     }
 }
 
-/* Who gets the bytes ------------------------------------------------------------------------------------------------ */
+/* Who gets the bytes ----------------------------------------------------------------------------------------------- */
 
 void oracle_count_reuse(oracle *o, const owner *had, const owner *gets, bool *at_once, bool *passed)
 {

@@ -245,7 +245,7 @@ static void touch_live(oracle *o, owner *w, const access *a, uint64_t sequence)
     }
 }
 
-/* The runtime's own work on bytes that are nobody's, which are about to be given out. */
+/* The runtime's own work on bytes without an owner, which are about to be given out. */
 static void touch_free(oracle *o, unsigned stream, uint64_t sequence, const char *address, uint64_t bytes)
 {
     uint32_t index = oracle_new_owner(o, bytes, 0, (char *)address);
@@ -289,7 +289,7 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
             touch_free(o, stream, sequence, start + at, bytes - at);
             return;
         } else {
-            oracle_report(o, ORACLE_USER, "work on stream %u touches %p, which is nobody's", stream,
+            oracle_report(o, ORACLE_USER, "work on stream %u touches %p, which has no owner", stream,
                           (const void *)(start + at));
         }
     }
@@ -427,7 +427,7 @@ void oracle_hold(oracle *o, oracle_block block, bool held)
     uint64_t more = held ? w->charged : 0, less = w->charged - more;
     w->graphs = true;
     oracle_live(o, w->client, w->memory_class, less, more);
-    if (!o->slack) /* else two that adjoin may serve as one, with the second behind it as nobody's */
+    if (!o->slack) /* else two that adjoin may serve as one, with the second as slack behind it */
         a->pending_least += more - less;
     a->pending_most += more - less;
 }

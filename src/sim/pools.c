@@ -21,7 +21,7 @@ static void leave(pool *p)
     p->in_hand--;
 }
 
-/* What is known of pieces ------------------------------------------------------------------------------------------- */
+/* What is known of pieces ------------------------------------------------------------------------------------------ */
 
 static bool is_held(const pool_piece *b)
 {
@@ -77,13 +77,14 @@ static uint32_t longest_free(const world *w, const pool *p)
     return longest;
 }
 
-/* Pools -------------------------------------------------------------------------------------------------------------- */
+/* Pools ------------------------------------------------------------------------------------------------------------ */
 
 static void move_in(world *w, pool *p, unsigned client, const weir_block_pool_options *o, uint64_t charged)
 {
-    weir_block_pool_view view = {.struct_size = sizeof view};
-    if (!ANSWER(w, "weir_block_pool_view_info", weir_block_pool_view_info(p->pool, &view), WEIR_OK))
+    weir_block_pool_stats stats = {.struct_size = sizeof stats};
+    if (!ANSWER(w, "weir_block_pool_info", weir_block_pool_info(p->pool, &stats, NULL, 0, NULL), WEIR_OK))
         return;
+    const weir_block_pool_view view = stats.view;
     p->base = view.base;
     p->client = client;
     p->count = o->count;
@@ -165,7 +166,7 @@ void run_pool(world *w, const step *s)
     p->closed = false;
 }
 
-/* Members ------------------------------------------------------------------------------------------------------------ */
+/* Members ---------------------------------------------------------------------------------------------------------- */
 
 static uint32_t cap_of(const pool *p, uint64_t asked)
 {
@@ -194,7 +195,7 @@ static void change_cap(world *w, const step *s, const pool *p, pool_member *m)
     if (status == WEIR_OK ? held > cap : most <= cap && !is_unsure(w, p))
         oracle_report(w->oracle, ORACLE_ANSWER,
                       "weir_block_pool_member_set_cap to %u answers %s, with %u held and up to %u pending", cap,
-                      weir_status_name(status), held, most - held);
+                      weir_name_of(WEIR_NAMES_STATUS, status), held, most - held);
     if (ANSWER(w, "weir_block_pool_member_set_cap", status, WEIR_ERR_OUT_OF_MEMORY))
         m->cap = cap;
 }
@@ -224,7 +225,7 @@ void run_member(world *w, const step *s)
     leave(p);
 }
 
-/* Taking ------------------------------------------------------------------------------------------------------------- */
+/* Taking ----------------------------------------------------------------------------------------------------------- */
 
 static void take_piece(world *w, pool *p, const pool_member *m, uint32_t index, unsigned stream)
 {
@@ -267,9 +268,9 @@ static void check_refused(world *w, const pool *p, const pool_member *m, unsigne
 static weir_status call_take(const pool_member *m, unsigned kind, uint32_t count, weir_stream stream, uint32_t *indices)
 {
     if (kind == MANY)
-        return weir_block_pool_alloc_many(m->member, count, stream, indices);
-    weir_status status = kind == RUN ? weir_block_pool_alloc_run(m->member, count, stream, indices)
-                                     : weir_block_pool_alloc(m->member, stream, indices);
+        return weir_block_pool_alloc(m->member, count, 0, stream, indices);
+    weir_status status = kind == RUN ? weir_block_pool_alloc(m->member, count, WEIR_BLOCK_POOL_RUN, stream, indices)
+                                     : weir_block_pool_alloc(m->member, 1, 0, stream, indices);
     for (uint32_t i = 1; i < count; i++)
         indices[i] = indices[0] + i;
     return status;
@@ -286,7 +287,7 @@ static void take(world *w, const step *s, pool *p, const pool_member *m, unsigne
         return;
     if (!open)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_pool_alloc for a client that is closed answers %s",
-                      weir_status_name(status));
+                      weir_name_of(WEIR_NAMES_STATUS, status));
     if (status == WEIR_ERR_DRIVER)
         p->untaken[world_number(w, stream)] = wi_sim_queued(w->device, world_number(w, stream));
     if (status == WEIR_ERR_OUT_OF_MEMORY && world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
@@ -320,7 +321,7 @@ void run_take(world *w, const step *s)
     leave(p);
 }
 
-/* Using and giving --------------------------------------------------------------------------------------------------- */
+/* Using and giving ------------------------------------------------------------------------------------------------- */
 
 void run_piece(world *w, const step *s)
 {
@@ -348,14 +349,16 @@ static weir_status call_give(world *w, const pool *p, const giving *g, weir_stre
 {
     weir_block_pool_block_details details = {.struct_size = sizeof details};
     if (g->apart)
-        return weir_block_pool_free_many(g->member->member, g->indices, g->count, stream);
+        return weir_block_pool_free(g->member->member, g->indices, NULL, g->count, 0, stream);
     if (g->count > 1 || !(p->flags & WEIR_BLOCK_POOL_NAMED))
-        return weir_block_pool_free(g->member->member, g->indices[0], g->count, stream);
+        return weir_block_pool_free(g->member->member, &(uint32_t){g->indices[0]}, NULL, g->count, WEIR_BLOCK_POOL_RUN,
+                                    stream);
     (void)ANSWER(w, "weir_block_pool_block_info", weir_block_pool_block_info(p->pool, g->indices[0], &details),
                  WEIR_OK);
     if (details.state != WEIR_BLOCK_LIVE || details.member != g->member->member)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_pool_block_info of a block that is held tells another");
-    return weir_block_pool_free_named(g->member->member, g->indices[0], details.generation, stream);
+    return weir_block_pool_free(g->member->member, &(uint32_t){g->indices[0]}, &(uint32_t){details.generation}, 1, 0,
+                                stream);
 }
 
 static void give(world *w, pool *p, const giving *g, unsigned stream)
@@ -403,7 +406,7 @@ static pool_member *member_of(pool *p, uint64_t serial)
     return NULL;
 }
 
-/* A block that is nobody's is not given back; in the middle of the call it may become somebody's, but not this member's, who
+/* A block without an owner is not freed; in the middle of the call it may become somebody's, but not this member's, who
  * would then give back what is his. */
 static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, unsigned stream)
 {
@@ -411,13 +414,14 @@ static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, 
     if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
         m->takes_nothing = true;
         m->in_hand++;
-        status = weir_block_pool_free(m->member, index, 1, w->streams[stream]);
+        status = weir_block_pool_free(m->member, &(uint32_t){index}, NULL, 1, 0, w->streams[stream]);
         m->in_hand--;
         m->takes_nothing = false;
     }
     bool taken = status == WEIR_ERR_FOREIGN && is_held(&p->pieces[index]);
     if (status != WEIR_ERR_DOUBLE_FREE && !taken && (status != WEIR_ERR_DRIVER || world_faults(w) == w->fault_mark))
-        oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_block_pool_free answers %s", weir_status_name(status));
+        oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_block_pool_free answers %s",
+                      weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 void run_give(world *w, const step *s)
@@ -447,7 +451,7 @@ void run_give(world *w, const step *s)
     leave(p);
 }
 
-/* Looking and ending ------------------------------------------------------------------------------------------------- */
+/* Looking and ending ----------------------------------------------------------------------------------------------- */
 
 static void check_pool(world *w, const pool *p)
 {

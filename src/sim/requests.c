@@ -1,5 +1,6 @@
 /* What users ask of weir besides blocks: work on streams, reads that are recorded, captures, reservations. */
 #include "sim/world.h"
+#include "runtime/runtime.h"
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 
@@ -8,7 +9,7 @@ static uint64_t bit(unsigned stream)
     return stream ? UINT64_C(1) << stream : 0;
 }
 
-/* Work that weir queues ---------------------------------------------------------------------------------------------- */
+/* Work that weir queues -------------------------------------------------------------------------------------------- */
 
 static void fill(world *w, slot *b, unsigned stream, uint8_t value)
 {
@@ -91,7 +92,9 @@ void run_record(world *w, const step *s)
     if (!b->declared && stream && world_order_use(w, b, stream, false)) {
         world_touch(w, b, stream, false, 0, 0);
         oracle_using(w->oracle, b->known, number, false);
-        if (ANSWER(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]), WEIR_OK)) {
+        if (ANSWER(w, "weir_use_record",
+                   weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]),
+                   WEIR_OK)) {
             oracle_used(w->oracle, b->known, number);
             b->recorded |= b->writer != stream ? bit(stream) : 0;
         }
@@ -99,13 +102,13 @@ void run_record(world *w, const step *s)
     world_let_slot_go(w, b, stream);
 }
 
-/* Captures ----------------------------------------------------------------------------------------------------------- */
+/* Captures --------------------------------------------------------------------------------------------------------- */
 
 static void must_be_misuse(world *w, const char *call, weir_status status)
 {
     if (status != WEIR_ERR_STREAM_MISUSE)
         oracle_report(w->oracle, ORACLE_ANSWER, "%s on a stream that is being captured answers %s", call,
-                      weir_status_name(status));
+                      weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 /* While a stream is being captured nobody puts anything on it, and what needs to know when its work is done is refused. */
@@ -116,7 +119,8 @@ static void try_captured(world *w, unsigned stream, slot *b)
         return;
     b->in_hand = true;
     must_be_misuse(w, "weir_free", weir_free(w->clients[b->client], b->block.pointer, w->streams[stream]));
-    must_be_misuse(w, "weir_use_record", weir_use_record(w->runtime, b->block.pointer, w->streams[stream]));
+    must_be_misuse(w, "weir_use_record",
+                   weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]));
     b->in_hand = false;
 }
 
@@ -136,8 +140,8 @@ void run_capture(world *w, const step *s)
     if (w->captured[stream]) {
         wi_sim_capture(w->device, w->native[stream], false);
         w->captures_ended++;
-        w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream]), WEIR_OK);
-    } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream]), WEIR_OK)) {
+        w->captured[stream] = !ANSWER(w, "weir_capture_end", weir_capture_end(w->streams[stream], NULL), WEIR_OK);
+    } else if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream], NULL), WEIR_OK)) {
         wi_sim_capture(w->device, w->native[stream], true);
         w->captured[stream] = true;
         try_captured(w, stream, world_slot(w, s->field[F_SLOT]));
@@ -145,7 +149,7 @@ void run_capture(world *w, const step *s)
     w->stream_closed[stream] = false;
 }
 
-/* Reservations ------------------------------------------------------------------------------------------------------- */
+/* Reservations ----------------------------------------------------------------------------------------------------- */
 
 static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 {
@@ -163,7 +167,7 @@ static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 
 static void end_reservation(world *w, reserved *r)
 {
-    uint64_t left = weir_reservation_left(r->reservation);
+    uint64_t left = wi_reservation_left(r->reservation);
     if (ANSWER(w, "weir_reservation_destroy", weir_reservation_destroy(r->reservation), WEIR_OK))
         oracle_reserved(w->oracle, r->client, 0, left);
     r->reservation = NULL;

@@ -105,7 +105,7 @@ static void interrupt(void *user)
 #ifdef WEIR_INVARIANTS
 static world *at_windows;
 
-/* At that of a front its thread's own lock is held. */
+/* At the window of a thread cache its thread's own lock is held. */
 static void at_window(wi_window_place place)
 {
     if (place == WI_WINDOW_STREAM_SETTLED && at_windows->registering)

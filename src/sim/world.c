@@ -13,7 +13,7 @@ const char *ladder_name(ladder_rung rung)
                                            "refused_pending",       "refused_device",     "refused_other_process",
                                            "refused_address_range", "refused_reservation"};
     if ((unsigned)rung < WEIR_RUNG_COUNT)
-        return weir_rung_name((weir_rung)rung);
+        return weir_name_of(WEIR_NAMES_RUNG, rung);
     return rung < LADDER_RUNGS ? refusals[rung - LADDER_REFUSED_BUDGET] : "?";
 }
 
@@ -49,7 +49,8 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
     /* A fault may come back from whatever call met it. */
     bool faulty = status == WEIR_ERR_DRIVER && world_faults(w) != w->fault_mark;
     if (!faulty && !world_lacks_a_point(w, status))
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s: %s", call, weir_status_name(status), weir_detail());
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s: %s", call, weir_name_of(WEIR_NAMES_STATUS, status),
+                      weir_detail());
     return false;
 }
 
@@ -66,7 +67,7 @@ bool world_has_client(const world *w, unsigned client)
 
 uint32_t world_features(const world *w)
 {
-    return weir_runtime_features(w->runtime);
+    return wi_runtime_features(w->runtime);
 }
 
 void world_take_stream(world *w, unsigned stream, int by)

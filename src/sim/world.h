@@ -192,7 +192,8 @@ typedef struct world {
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
     unsigned openings, opening[WORLD_CLIENTS];
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
-    bool unsettled[WORLD_STREAMS + 1]; /* it took another one's place, and could not be registered yet */
+    bool registered_twice[WORLD_STREAMS + 1]; /* by two threads, and only one of them could unregister it yet */
+    bool unsettled[WORLD_STREAMS + 1];        /* it took another one's place, and could not be registered yet */
     unsigned registering;              /* the stream that somebody else shall register, too, where he can; 0: none */
     bool twice;                        /* he has */
     uint64_t calls_queued, calls_done; /* of users' functions */
@@ -209,7 +210,7 @@ typedef struct world {
     uint64_t captures_ended, capture_mark; /* in all, and before this step */
     unsigned captured_new;                 /* the depth of the step that registers a captured stream; 0: none does */
     uint8_t stream_in_hand[WORLD_STREAMS + 1], client_in_hand[WORLD_CLIENTS]; /* of so many steps that have not ended */
-    bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: nobody's to use */
+    bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: not to be used */
     bool budget_in_hand;
     unsigned depth;         /* steps under way */
     uint64_t nested, place; /* steps that ran within others; where the innermost step is */
@@ -262,7 +263,7 @@ unsigned world_number(const world *w, unsigned stream);
 bool world_has_stream(const world *w, uint64_t stream);
 bool world_has_client(const world *w, unsigned client);
 uint32_t world_features(const world *w);
-/* Whether a step under way frees what threads had parked. The end of a stream waits for that, which it cannot do here. */
+/* Whether a step under way flushes thread caches. The end of a stream waits for that, which it cannot do here. */
 bool world_frees_for_others(const world *w);
 uint64_t world_random(world *w, uint64_t below);
 void world_hear_guard(world *w); /* what it reports is a finding */

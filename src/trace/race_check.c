@@ -108,7 +108,7 @@ typedef struct block {
     size_t access_count, access_room;
     declared *declared;
     size_t declared_count, declared_room;
-    clock_vector writes, reads; /* the declared uses that a free waits for; a write begins them anew */
+    clock_vector writes, reads; /* the declared uses that a free waits for; a write starts them again */
     clock_vector done;          /* of a freed one: what is behind the free */
     unsigned freed_slot;
     uint64_t freed_stream,
@@ -261,7 +261,7 @@ static void take_over(race_check *r, const weir_event *event, unsigned slot, uin
         if (old->freed_stream && old->freed_slot != slot && !behind(clock, old->freed_slot, old->freed_sequence)) {
             report(r, RACE_EARLY_REUSE, old, event, old->freed_slot, old->freed,
                    "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
-                   "%llu on, before they were anyone's",
+                   "%llu on, before any stream could have them",
                    name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
                    (unsigned long long)event->order);
             continue;
@@ -359,7 +359,7 @@ static weir_status release(race_check *r, const weir_event *event, unsigned slot
     return status == WEIR_OK ? clock_join(&r->purse, &b->done, &b->reads) : status;
 }
 
-/* Bytes that were freed in the order of the stream are anyone's. */
+/* Any stream may have the bytes that were freed in the order of this one. */
 static void pass(race_check *r, const weir_event *event)
 {
     uint64_t start = (uint64_t)(uintptr_t)event->pointer, end = start + event->bytes;

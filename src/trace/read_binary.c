@@ -42,8 +42,7 @@ static bool checks(const reader *r, size_t bytes)
     return wi_get32(r->item + 4) == wi_crc(r->item + WI_TRACE_ITEM, bytes - WI_TRACE_ITEM);
 }
 
-/* The texts
- * ---------------------------------------------------------------------------------------------------------- */
+/* The texts -------------------------------------------------------------------------------------------------------- */
 
 static weir_status keep_text(reader *r, const unsigned char *bytes, size_t length)
 {

@@ -1,4 +1,4 @@
-/* reader.h: reads a binary trace, as weir_sink_binary writes it, event by event. Nothing in the file is believed: what
+/* reader.h: reads a binary trace, as WEIR_SINK_BINARY writes it, event by event. Nothing in the file is believed: what
  * breaks the format is WEIR_ERR_CORRUPT with the offset where it stands, whatever the bytes. */
 #ifndef WI_TRACE_READ_BINARY_H
 #define WI_TRACE_READ_BINARY_H

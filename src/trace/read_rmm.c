@@ -280,7 +280,7 @@ static bool read_action(const char *text, rmm_action *out)
 static bool read_class(const char *text, weir_class *out)
 {
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        if (strcmp(text, weir_class_name((weir_class)i)) == 0) {
+        if (strcmp(text, weir_name_of(WEIR_NAMES_CLASS, i)) == 0) {
             *out = (weir_class)i;
             return true;
         }

@@ -43,7 +43,7 @@ typedef struct rmm_columns {
     int place[RMM_COLUMNS]; /* which field of a row has it; -1: none */
     int count;              /* of a row's fields */
     bool weirs;             /* weir wrote it, so that stream 0 is WEIR_STREAM_HOST */
-    bool timed;             /* keys are times of the day, which begin anew at midnight */
+    bool timed;             /* keys are times of the day, which start again at midnight */
 } rmm_columns;
 
 /* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are

@@ -172,11 +172,12 @@ weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out)
 
 weir_status timeline_stop(timeline *line)
 {
+    weir_trace_details details = WEIR_INIT(weir_trace_details);
     if (line->running) {
         atomic_store(&line->stopping, true);
         pthread_join(line->thread, NULL);
         line->running = false;
-        line->lost = weir_trace_lost(line->trace);
+        line->lost = weir_trace_info(line->trace, &details) == WEIR_OK ? details.lost : 0;
         weir_trace_destroy(line->trace);
     }
     return line->status == WEIR_OK ? WEIR_OK : weir_fail(line->status, "collecting the trace: %s", line->detail);
@@ -243,7 +244,7 @@ weir_status timeline_write_csv(timeline *line, const char *path)
     size_t count;
     weir_status status = timeline_rewind(line);
     if (status == WEIR_OK)
-        status = weir_sink_csv(path, &sink);
+        status = weir_sink_file(path, WEIR_SINK_CSV, &sink);
     if (status != WEIR_OK)
         return status;
     while (status == WEIR_OK && (count = timeline_next(line, events, BATCH_EVENTS)) > 0)

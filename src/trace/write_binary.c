@@ -171,11 +171,8 @@ static weir_status binary_close(void *user)
     return status != WEIR_OK ? status : closed;
 }
 
-weir_status weir_sink_binary(const char *path, weir_sink *out)
+weir_status wi_sink_binary(const char *path, weir_sink *out)
 {
-    WI_ENTER();
-    if (!path || !out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_sink_binary: NULL, or member struct_size is not set");
     binary *b = calloc(1, sizeof *b);
     if (!b)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");

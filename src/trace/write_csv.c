@@ -43,7 +43,8 @@ static weir_status add_row(csv *c, const weir_event *event, const char *action, 
                                    event->thread, micros / 3600000000u, micros / 60000000u % 60, micros / 1000000u % 60,
                                    micros % 1000000u, action, (uintptr_t)event->pointer, bytes, event->stream.id);
     add_quoted(row, &used, event->client);
-    used += (size_t)snprintf(row + used, sizeof row - used, ",%s,", weir_class_name(event->memory_class));
+    used +=
+        (size_t)snprintf(row + used, sizeof row - used, ",%s,", weir_name_of(WEIR_NAMES_CLASS, event->memory_class));
     add_quoted(row, &used, event->tag);
     used +=
         (size_t)snprintf(row + used, sizeof row - used, ",%" PRIu64 ",%" PRIu64 "\n", event->order, event->nanoseconds);
@@ -120,12 +121,9 @@ static weir_status csv_close(void *user)
     return status;
 }
 
-weir_status weir_sink_csv(const char *path, weir_sink *out)
+weir_status wi_sink_csv(const char *path, weir_sink *out)
 {
     static const char header[] = "Thread,Time,Action,Pointer,Size,Stream,Client,Class,Tag,Order,Nanoseconds\n";
-    WI_ENTER();
-    if (!path || !out || out->struct_size < 2 * sizeof(size_t))
-        return weir_fail(WEIR_ERR_INVALID, "weir_sink_csv: NULL, or member struct_size is not set");
     csv *c = calloc(1, sizeof *c);
     if (!c)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a sink");

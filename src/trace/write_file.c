@@ -111,3 +111,18 @@ weir_status wi_trace_file_close(wi_trace_file *file)
     free(file);
     return status;
 }
+
+weir_status weir_sink_file(const char *path, weir_sink_format format, weir_sink *out)
+{
+    WI_ENTER();
+    if (!path || !out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_sink_file: NULL, or member struct_size is not set");
+    switch (format) {
+    case WEIR_SINK_BINARY:
+        return wi_sink_binary(path, out);
+    case WEIR_SINK_CSV:
+        return wi_sink_csv(path, out);
+    default:
+        return weir_fail(WEIR_ERR_INVALID, "weir_sink_file: %d is no format; see weir_sink_format", (int)format);
+    }
+}

@@ -7,6 +7,8 @@
 
 #include "base/internal.h"
 
+#include <weir/trace.h>
+
 typedef struct wi_trace_file wi_trace_file;
 
 /* WEIR_ERR_SYSTEM names the file. */
@@ -17,5 +19,9 @@ weir_status wi_trace_file_add(wi_trace_file *file, const void *bytes, size_t cou
 weir_status wi_trace_file_flush(wi_trace_file *file);
 /* Frees it in any case. */
 weir_status wi_trace_file_close(wi_trace_file *file);
+
+/* Sinks that write files, as weir_sink_file makes them. */
+weir_status wi_sink_csv(const char *path, weir_sink *out);
+weir_status wi_sink_binary(const char *path, weir_sink *out);
 
 #endif

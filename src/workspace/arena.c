@@ -4,6 +4,7 @@
 #include "runtime/runtime.h"
 #include "workspace/arena_pool.h"
 #include "workspace/parameters.h"
+#include "base/values.h"
 
 #include <weir/workspace.h>
 #include <weir/plan.h>
@@ -23,7 +24,7 @@ typedef struct arena_block {
     uint64_t planned; /* the longest plan's */
 } arena_block;
 
-/* Law: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
+/* Invariant: while no run is open there is no launch; the blocks are as long as every bucket's plan wants. */
 struct weir_arena {
     weir_client *client;
     weir_runtime *runtime;
@@ -43,23 +44,29 @@ struct weir_arena {
 
 /* What plans want -------------------------------------------------------------------------------------------------- */
 
-uint64_t weir_arena_bytes(const weir_plan *const *plans, size_t count, weir_kind kind)
+/* Nothing of NULL. */
+static weir_plan_details details_of(const weir_plan *plan)
 {
-    uint64_t most = 0;
-    for (size_t i = 0; plans && i < count; i++)
-        most = wi_max(most, weir_plan_arena(plans[i], kind));
-    return most > WI_LONGEST ? UINT64_MAX : wi_round_up(most, WI_UNIT);
+    weir_plan_details details = {.struct_size = sizeof details};
+    if (!plan || weir_plan_info(plan, &details) != WEIR_OK)
+        details = (weir_plan_details){.struct_size = sizeof details};
+    return details;
+}
+
+/* What an arena of the plan has at least. */
+static uint64_t arena_of(const weir_plan *plan, weir_kind kind)
+{
+    return details_of(plan).arena_of[kind];
 }
 
 /* What the start of a kind's block must be a multiple of, for all offsets to be what the plan says. */
 static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
 {
-    const weir_buffers *buffers = weir_plan_buffers(plan);
-    weir_plan_details summary = {.struct_size = sizeof summary};
-    uint64_t most = weir_plan_info(plan, &summary) == WEIR_OK ? wi_max(summary.alignment, 1) : 1;
-    for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
+    const weir_plan_details details = details_of(plan);
+    uint64_t most = wi_max(details.alignment, 1);
+    for (uint32_t i = 0; i < details.buffers; i++) {
         weir_buffer buffer = {.struct_size = sizeof buffer};
-        if (weir_buffers_get(buffers, i, &buffer) == WEIR_OK && buffer.kind == kind)
+        if (weir_buffer_info(details.list, i, &buffer) == WEIR_OK && buffer.kind == kind)
             most = wi_max(most, buffer.alignment);
     }
     return most;
@@ -74,7 +81,7 @@ static weir_status make_bucket(const weir_plan *plan, plan_bucket *out)
     weir_status status = weir_plan_check(plan, NULL);
     if (status != WEIR_OK)
         return status;
-    uint32_t count = weir_buffers_count(weir_plan_buffers(plan));
+    uint32_t count = details_of(plan).buffers;
     *out = (plan_bucket){plan, malloc(count * sizeof(uint64_t) + 1), count};
     if (!out->actual)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a bucket of %u tensors", count);
@@ -131,7 +138,7 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
         arena_block *block = &arena->blocks[kind];
         uint64_t alignment = WI_UNIT;
         for (uint32_t i = 0; i < arena->bucket_count; i++) {
-            block->planned = wi_max(block->planned, weir_plan_arena(arena->buckets[i].plan, (weir_kind)kind));
+            block->planned = wi_max(block->planned, arena_of(arena->buckets[i].plan, (weir_kind)kind));
             alignment = wi_max(alignment, alignment_of(arena->buckets[i].plan, (weir_kind)kind));
         }
         block->bytes = wi_max(block->planned, kind == WEIR_KIND_DEVICE ? o->room : 0);
@@ -210,10 +217,10 @@ static weir_status check(const weir_client *client, const weir_arena_options *o)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
     if (o->pool && wi_arena_pool_runtime(o->pool) != weir_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime",
-                         weir_client_name(client));
+                         wi_client_name(client));
     if (o->parameters && wi_parameters_runtime(o->parameters) != weir_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the parameters are not of %s's runtime",
-                         weir_client_name(client));
+                         wi_client_name(client));
     return WEIR_OK;
 }
 
@@ -280,7 +287,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
 {
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
         const arena_block *block = &arena->blocks[kind];
-        uint64_t wanted = weir_plan_arena(plan, (weir_kind)kind);
+        uint64_t wanted = arena_of(plan, (weir_kind)kind);
         if (wanted == 0)
             continue;
         if (wanted > WI_LONGEST)
@@ -288,7 +295,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
                              (unsigned long long)wanted);
         if (!block->block.pointer)
             return weir_fail(WEIR_ERR_INVALID, "%s has no memory of the kind %s; open it with a plan that has",
-                             arena->tag, weir_kind_name((weir_kind)kind));
+                             arena->tag, weir_name_of(WEIR_NAMES_KIND, kind));
         uint64_t alignment = alignment_of(plan, (weir_kind)kind);
         if ((uintptr_t)block->block.pointer % alignment != 0)
             return weir_fail(WEIR_ERR_INVALID,
@@ -316,7 +323,7 @@ static weir_status grow(weir_arena *arena, const weir_plan *plan, weir_stream st
     unsigned kind = 0;
     for (; kind < WEIR_KIND_COUNT && status == WEIR_OK; kind++) {
         before[kind] = arena->blocks[kind].bytes;
-        uint64_t wanted = wi_round_up(weir_plan_arena(plan, (weir_kind)kind), WI_UNIT);
+        uint64_t wanted = wi_round_up(arena_of(plan, (weir_kind)kind), WI_UNIT);
         status = resize(arena, kind, wi_max(wanted, before[kind]), stream);
     }
     if (status == WEIR_OK)
@@ -351,7 +358,7 @@ static weir_status add(weir_arena *arena, const weir_plan *plan, weir_stream str
     }
     arena->buckets[arena->bucket_count++] = bucket;
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
-        arena->blocks[kind].planned = wi_max(arena->blocks[kind].planned, weir_plan_arena(plan, (weir_kind)kind));
+        arena->blocks[kind].planned = wi_max(arena->blocks[kind].planned, arena_of(plan, (weir_kind)kind));
     return WEIR_OK;
 }
 
@@ -412,7 +419,7 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     *out = (weir_parameter){.struct_size = sizeof *out};
-    weir_status status = weir_parameters_find(store, name, out);
+    weir_status status = weir_parameter_info(store, name, 0, out);
     wi_detail_restore(&kept);
     return status;
 }
@@ -421,7 +428,7 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
  * where those are no whole elements. */
 static bool cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t bytes)
 {
-    uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = weir_type_bytes(parameter->type);
+    uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = wi_type_bytes(parameter->type);
     if (each == 0 || whole % parameter->elements != 0 || at % each != 0 || bytes % each != 0)
         return false;
     parameter->pointer = (char *)parameter->pointer + at / each * stored;
@@ -434,17 +441,17 @@ static bool cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t
 static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint32_t tensor, const weir_slot *slot,
                            weir_parameter *out)
 {
-    const weir_buffers *buffers = weir_plan_buffers(plan);
+    const weir_buffers *buffers = details_of(plan).list;
     weir_buffer own = {.struct_size = sizeof own}, root = {.struct_size = sizeof root};
     weir_slot whole = {.struct_size = sizeof whole};
     weir_parameter found;
-    if (!arena->parameters || weir_buffers_get(buffers, tensor, &own) != WEIR_OK)
+    if (!arena->parameters || weir_buffer_info(buffers, tensor, &own) != WEIR_OK)
         return;
     if (find_quietly(arena->parameters, own.name, &found) == WEIR_OK) {
         *out = found;
         return;
     }
-    if (slot->root == tensor || slot->length == 0 || weir_buffers_get(buffers, slot->root, &root) != WEIR_OK ||
+    if (slot->root == tensor || slot->length == 0 || weir_buffer_info(buffers, slot->root, &root) != WEIR_OK ||
         !root.persistent || weir_plan_slot(plan, slot->root, &whole) != WEIR_OK)
         return;
     if (find_quietly(arena->parameters, root.name, &found) == WEIR_OK &&
@@ -475,8 +482,8 @@ weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uin
 static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
     weir_buffer buffer = {.struct_size = sizeof buffer};
-    return weir_buffers_get(weir_plan_buffers(arena->buckets[bucket].plan), tensor, &buffer) == WEIR_OK ? buffer.name
-                                                                                                        : "?";
+    return weir_buffer_info(details_of(arena->buckets[bucket].plan).list, tensor, &buffer) == WEIR_OK ? buffer.name
+                                                                                                      : "?";
 }
 
 weir_status weir_arena_set_length(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t bytes)

@@ -82,7 +82,7 @@ static bool link_idle(weir_arena_pool *pool, const wi_idle *idle)
     return true;
 }
 
-/* The client's block that idles longest, or anybody's; pool->count: none. */
+/* The client's block that idles longest, or that of any client; pool->count: none. */
 static uint32_t longest_idle(const weir_arena_pool *pool, const weir_client *client)
 {
     uint32_t i = 0;
@@ -120,7 +120,7 @@ static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle, uint64_
     return status;
 }
 
-/* Frees until at most `keep` bytes of the client's, or of everybody's, are left. */
+/* Frees until at most `keep` bytes of the client's, or of all clients', are left. */
 static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64_t keep, uint64_t *freed,
                         uint64_t *counter)
 {

@@ -1,6 +1,6 @@
 /* The pool of arenas' memory, inside.
  *
- * Laws, true whenever the lock is free:
+ * Invariants, while the lock is free:
  *   kept is the sum of the idle blocks' charges
  *   the list has room for all that may come back to it
  *   idle[] is in the order of becoming idle, the longest first

@@ -12,6 +12,7 @@
 #include "memory/space/block.h"
 #include "runtime/runtime.h"
 #include "workspace/order.h"
+#include "base/values.h"
 
 #include <stdio.h>
 
@@ -272,8 +273,9 @@ static weir_status rewrite(weir_parameters *store, const weir_parameter *there, 
 {
     if (there->type != wanted->type || there->elements != wanted->elements)
         return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements; it cannot become %s of %llu",
-                         store->tag, there->name, weir_type_name(there->type), (unsigned long long)there->elements,
-                         weir_type_name(wanted->type), (unsigned long long)wanted->elements);
+                         store->tag, there->name, weir_name_of(WEIR_NAMES_TYPE, there->type),
+                         (unsigned long long)there->elements, weir_name_of(WEIR_NAMES_TYPE, wanted->type),
+                         (unsigned long long)wanted->elements);
     if (there->bytes == 0 || !from)
         return WEIR_OK;
     weir_block_details block = {.struct_size = sizeof block};
@@ -320,11 +322,11 @@ static weir_status check(const weir_parameters *store, const char *name, weir_ty
     weir_status status = check_name(store, name, "weir_parameters_add");
     if (status != WEIR_OK)
         return status;
-    size_t each = weir_type_bytes(type);
+    size_t each = wi_type_bytes(type);
     if (each == 0 || type == WEIR_TYPE_TEXT)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_parameters_add: \"%.200s\" is of the type %s; parameters are of numbers", name,
-                         weir_type_name(type));
+                         weir_name_of(WEIR_NAMES_TYPE, type));
     if (__builtin_mul_overflow(elements, (uint64_t)each, bytes) || *bytes > WI_LONGEST)
         return weir_fail(WEIR_ERR_INVALID, "weir_parameters_add: \"%.200s\" of %llu elements is larger than any device",
                          name, (unsigned long long)elements);
@@ -369,7 +371,7 @@ static weir_status part_of(const weir_parameters *store, const char *of, uint64_
         return weir_fail(WEIR_ERR_INVALID, "%s: %llu elements from %llu on are not in \"%.200s\", which has %llu",
                          store->tag, (unsigned long long)elements, (unsigned long long)at, of,
                          (unsigned long long)out->elements);
-    size_t each = weir_type_bytes(out->type);
+    size_t each = wi_type_bytes(out->type);
     out->pointer = elements ? (char *)out->pointer + at * each : NULL;
     out->elements = elements;
     out->bytes = elements * each;
@@ -384,7 +386,7 @@ static weir_status enter(weir_parameters *store, const char *name, weir_paramete
         if (there->pointer == part->pointer && there->elements == part->elements && there->type == part->type)
             return WEIR_OK;
         return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements, which lie elsewhere", store->tag,
-                         there->name, weir_type_name(there->type), (unsigned long long)there->elements);
+                         there->name, weir_name_of(WEIR_NAMES_TYPE, there->type), (unsigned long long)there->elements);
     }
     part->name = make_room(store) ? strdup(name) : NULL;
     if (!part->name)
@@ -565,10 +567,24 @@ void wi_parameters_end_run(weir_parameters *store)
     pthread_mutex_unlock(&store->lock);
 }
 
-weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_parameter *out)
+/* The number of the parameter with that name. */
+static weir_status parameter_called(weir_parameters *store, const char *name, uint32_t *index)
+{
+    pthread_mutex_lock(&store->lock);
+    bool there = seek(store, name, index);
+    pthread_mutex_unlock(&store->lock);
+    if (!there)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
+    return WEIR_OK;
+}
+
+weir_status weir_parameter_info(weir_parameters *store, const char *name, uint32_t index, weir_parameter *out)
 {
     if (!store || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: NULL");
+    weir_status status = name ? parameter_called(store, name, &index) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
     pthread_mutex_lock(&store->lock);
     uint32_t count = store->count;
     weir_parameter found = {.struct_size = 0};
@@ -576,22 +592,9 @@ weir_status weir_parameters_get(weir_parameters *store, uint32_t index, weir_par
         found = store->list[index];
     pthread_mutex_unlock(&store->lock);
     if (index >= count)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: there is no parameter %u; the store %s has %u", index,
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: there is no parameter %u; the store %s has %u", index,
                          store->tag, count);
     if (!wi_copy_out(out, out->struct_size, &found, sizeof found))
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_get: a structure without its size");
+        return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: a structure without its size");
     return WEIR_OK;
-}
-
-weir_status weir_parameters_find(weir_parameters *store, const char *name, weir_parameter *out)
-{
-    if (!store || !name || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_parameters_find: NULL");
-    uint32_t index = 0;
-    pthread_mutex_lock(&store->lock);
-    bool there = seek(store, name, &index);
-    pthread_mutex_unlock(&store->lock);
-    if (!there)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "the store %s has no parameter \"%.200s\"", store->tag, name);
-    return weir_parameters_get(store, index, out);
 }

@@ -1,5 +1,5 @@
 /* How far apart words are, against the whole table of it, for words of any length. */
-#include "base/edit_distance.h"
+#include "base/keywords.h"
 #include "core/core.h"
 
 enum { LONGEST = 160 };

@@ -31,18 +31,19 @@ static inline weir_block_pool_member *join(weir_block_pool *pool, weir_client *c
 static inline uint32_t take(weir_block_pool_member *member)
 {
     uint32_t index;
-    ok(weir_block_pool_alloc(member, WEIR_STREAM_HOST, &index));
+    ok(weir_block_pool_alloc(member, 1, 0, WEIR_STREAM_HOST, &index));
     return index;
 }
 
 static inline uint32_t take_run(weir_block_pool_member *member, uint32_t count)
 {
     uint32_t first;
-    ok(weir_block_pool_alloc_run(member, count, WEIR_STREAM_HOST, &first));
+    ok(weir_block_pool_alloc(member, count, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &first));
     return first;
 }
 
-#define give(member, first, count) ok(weir_block_pool_free((member), (first), (count), WEIR_STREAM_HOST))
+#define give(member, first, count)                                                                                     \
+    ok(weir_block_pool_free((member), &(uint32_t){(first)}, NULL, (count), WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST))
 
 static inline weir_block_pool_stats pool_stats(weir_block_pool *pool)
 {
@@ -50,7 +51,7 @@ static inline weir_block_pool_stats pool_stats(weir_block_pool *pool)
     memset(&s, 0, sizeof s); /* padding too, for comparing */
     s.struct_size = sizeof s;
     ok(weir_block_pool_info(pool, &s, NULL, 0, NULL));
-    assert_int_equal(s.free + s.held + s.pending, s.count);
+    assert_int_equal(s.free + s.held + s.pending, s.view.count);
     return s;
 }
 
@@ -70,11 +71,11 @@ static inline weir_block_state state_of(weir_block_pool *pool, uint32_t index)
     return d.state;
 }
 
-static inline weir_block_pool_view view_of(const weir_block_pool *pool)
+static inline weir_block_pool_view view_of(weir_block_pool *pool)
 {
-    weir_block_pool_view v = WEIR_INIT(weir_block_pool_view);
-    ok(weir_block_pool_view_info(pool, &v));
-    return v;
+    weir_block_pool_stats s = WEIR_INIT(weir_block_pool_stats);
+    ok(weir_block_pool_info(pool, &s, NULL, 0, NULL));
+    return s.view;
 }
 
 /* A runtime with two clients, a pool of the first one's, and a stream. */

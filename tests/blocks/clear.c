@@ -34,12 +34,12 @@ static void blocks_are_zero_for_a_new_owner(void **state)
     uint32_t own = take(a);
     assert_true(is_filled(&v, own, 1)); /* it was its own */
     uint32_t list[20];
-    ok(weir_block_pool_alloc_many(b, 20, WEIR_STREAM_HOST, list));
+    ok(weir_block_pool_alloc(b, 20, 0, WEIR_STREAM_HOST, list));
     for (int i = 0; i < 20; i++)
         assert_true(is_filled(&v, list[i], 0));
     assert_true(is_filled(&v, own, 1));
     assert_int_equal(pool_stats(pool).held, 21);
-    ok(weir_block_pool_free_many(b, list, 20, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free(b, list, NULL, 20, 0, WEIR_STREAM_HOST));
     give(a, own, 1);
     /* A run of both: the part that was b's is cleared, the other is not. */
     take_run(a, 64);
@@ -64,7 +64,7 @@ static void the_zeros_come_in_the_takers_order(void **state)
     uint32_t index;
     scribble(&v, 0, 4, 7);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    ok(weir_block_pool_alloc(a, f->stream, &index));
+    ok(weir_block_pool_alloc(a, 1, 0, f->stream, &index));
     assert_true(is_filled(&v, index, 7)); /* not before the stream gets there */
     ok(weir_fill(f->runtime, weir_block_pool_at(&v, index), 3, 16, f->stream));
     open_gate(&g);
@@ -72,7 +72,7 @@ static void the_zeros_come_in_the_takers_order(void **state)
     unsigned char *p = weir_block_pool_at(&v, index);
     assert_int_equal(p[15], 3);
     assert_int_equal(p[16], 0);
-    ok(weir_block_pool_free(a, index, 1, f->stream));
+    ok(weir_block_pool_free(a, &(uint32_t){index}, NULL, 1, 0, f->stream));
     ok(weir_block_pool_destroy(pool));
 }
 

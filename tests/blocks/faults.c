@@ -53,10 +53,10 @@ static void use(weir_block_pool *pool, weir_block_pool_member *m, int mark, weir
 {
     uint32_t first, list[5] = {0};
     weir_block_pool_view v = view_of(pool);
-    bool taken = went(weir_block_pool_alloc_run(m, 6, stream, &first));
+    bool taken = went(weir_block_pool_alloc(m, 6, WEIR_BLOCK_POOL_RUN, stream, &first));
     if (!taken) { /* the fault is over; what is left in the blocks is still not this member's */
         assert_int_equal(first, WEIR_BLOCK_POOL_NONE);
-        taken = went(weir_block_pool_alloc_run(m, 6, stream, &first));
+        taken = went(weir_block_pool_alloc(m, 6, WEIR_BLOCK_POOL_RUN, stream, &first));
     }
     if (taken) {
         malloc_armed = false; /* the look at the bytes is not what is tried */
@@ -66,11 +66,11 @@ static void use(weir_block_pool *pool, weir_block_pool_member *m, int mark, weir
         memset(weir_block_pool_at(&v, first), mark, (size_t)6 * BLOCK);
         malloc_armed = true;
         fault.fail_at = driver_fails_at;
-        if (!went(weir_block_pool_free(m, first, 6, stream)))
+        if (!went(weir_block_pool_free(m, &(uint32_t){first}, NULL, 6, WEIR_BLOCK_POOL_RUN, stream)))
             give(m, first, 6);
     }
-    if (went(weir_block_pool_alloc_many(m, 5, stream, list)))
-        if (!went(weir_block_pool_free_many(m, list, 5, stream)))
+    if (went(weir_block_pool_alloc(m, 5, 0, stream, list)))
+        if (!went(weir_block_pool_free(m, list, NULL, 5, 0, stream)))
             for (int i = 0; i < 5; i++)
                 give(m, list[i], 1);
 }
@@ -137,12 +137,12 @@ static void what_was_queued_is_waited_for(void **state)
     ok(weir_call(runtime, pass_gate, &g, stream));
     fault.calls = 0;
     fault.fail_at = 1;
-    fails(WEIR_ERR_DRIVER, weir_block_pool_alloc_many(b, 2, stream, list));
+    fails(WEIR_ERR_DRIVER, weir_block_pool_alloc(b, 2, 0, stream, list));
     assert_int_equal(list[0], WEIR_BLOCK_POOL_NONE);
     assert_int_equal(pool_stats(pool).pending, 2);
     assert_int_equal(member_stats(b).pending, 2);
     assert_int_equal(member_stats(b).taken, 0);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, WEIR_STREAM_HOST, list));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, list));
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
     assert_int_equal(pool_stats(pool).free, 2);

@@ -52,9 +52,11 @@ static void bad_gives_change_nothing(void **state)
         {WEIR_ERR_INVALID, 5, 0, "no blocks"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        fails(bad[i].status, weir_block_pool_free(s.a, bad[i].first, bad[i].count, WEIR_STREAM_HOST));
+        fails(bad[i].status, weir_block_pool_free(s.a, &(uint32_t){bad[i].first}, NULL, bad[i].count,
+                                                  WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST));
         detail_names(bad[i].names);
-        fails(bad[i].status, weir_block_pool_free(s.a, bad[i].first, bad[i].count, f->stream));
+        fails(bad[i].status,
+              weir_block_pool_free(s.a, &(uint32_t){bad[i].first}, NULL, bad[i].count, WEIR_BLOCK_POOL_RUN, f->stream));
         check_unchanged(&s);
     }
     give(s.a, 0, 70);
@@ -82,16 +84,16 @@ static void bad_lists_change_nothing(void **state)
         {WEIR_ERR_INVALID, {1, WEIR_BLOCK_POOL_NONE}, "kv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        fails(bad[i].status, weir_block_pool_free_many(s.a, bad[i].list, 4, WEIR_STREAM_HOST));
+        fails(bad[i].status, weir_block_pool_free(s.a, bad[i].list, NULL, 4, 0, WEIR_STREAM_HOST));
         detail_names(bad[i].names);
-        fails(bad[i].status, weir_block_pool_free_many(s.a, bad[i].list, 4, f->stream));
+        fails(bad[i].status, weir_block_pool_free(s.a, bad[i].list, NULL, 4, 0, f->stream));
         check_unchanged(&s);
     }
-    fails(WEIR_ERR_INVALID, weir_block_pool_free_many(s.a, bad[0].list, 0, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_block_pool_free_many(s.a, NULL, 3, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(s.a, bad[0].list, NULL, 0, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(s.a, NULL, NULL, 3, 0, WEIR_STREAM_HOST));
     check_unchanged(&s);
     uint32_t twice[] = {1, 2, 1};
-    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free_many(s.a, twice, 3, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free(s.a, twice, NULL, 3, 0, WEIR_STREAM_HOST));
     detail_names("named in the same call");
     give(s.a, 0, 100);
     give(s.b, 100, 2);
@@ -104,7 +106,7 @@ static void another_membership_is_another_owner(void **state)
     weir_block_pool *pool = make_pool(f->a, 4);
     weir_block_pool_member *one = join(pool, f->a, 0), *two = join(pool, f->a, 0);
     uint32_t index = take(one);
-    fails(WEIR_ERR_FOREIGN, weir_block_pool_free(two, index, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN, weir_block_pool_free(two, &(uint32_t){index}, NULL, 1, 0, WEIR_STREAM_HOST));
     detail_names("another membership");
     give(one, index, 1);
     ok(weir_block_pool_destroy(pool));
@@ -127,19 +129,48 @@ static void a_name_outlives_no_taking(void **state)
     ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_equal(d.state, WEIR_BLOCK_FREE);
     assert_null(d.member);
-    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free_named(m, index, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE,
+          weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){first}, 1, 0, WEIR_STREAM_HOST));
     assert_int_equal(take(m), index);
-    fails(WEIR_ERR_STALE, weir_block_pool_free_named(m, index, first, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STALE, weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){first}, 1, 0, WEIR_STREAM_HOST));
     detail_names("block 0");
     assert_int_equal(state_of(pool, index), WEIR_BLOCK_LIVE);
     ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_not_equal(d.generation, first);
-    fails(WEIR_ERR_INVALID, weir_block_pool_free_named(m, 4, d.generation, WEIR_STREAM_HOST));
-    ok(weir_block_pool_free_named(m, index, d.generation, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_UNSUPPORTED, weir_block_pool_free_named(p, take(p), 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(m, &(uint32_t){4}, &(uint32_t){d.generation}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(m, NULL, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(m, &index, NULL, 1, WEIR_BLOCK_POOL_NAMED, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){d.generation}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_UNSUPPORTED, weir_block_pool_free(p, &(uint32_t){take(p)}, &(uint32_t){1}, 1, 0, WEIR_STREAM_HOST));
     give(p, 0, 1);
     ok(weir_block_pool_destroy(pool));
     ok(weir_block_pool_destroy(plain));
+}
+
+static void one_stale_name_of_several_frees_none(void **state)
+{
+    static const uint32_t ways[] = {0, WEIR_BLOCK_POOL_RUN};
+    fixture *f = *state;
+    weir_block_pool *pool = make_pool_with(f->a, 4, WEIR_BLOCK_POOL_NAMED);
+    weir_block_pool_member *m = join(pool, f->a, 0);
+    for (int way = 0; way < 2; way++) {
+        uint32_t indices[3], generations[3];
+        ok(weir_block_pool_alloc(m, 3, 0, WEIR_STREAM_HOST, indices));
+        for (uint32_t i = 0; i < 3; i++) {
+            weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);
+            assert_int_equal(indices[i], indices[0] + i);
+            ok(weir_block_pool_block_info(pool, indices[i], &d));
+            generations[i] = d.generation;
+        }
+        generations[1]++;
+        fails(WEIR_ERR_STALE, weir_block_pool_free(m, indices, generations, 3, ways[way], WEIR_STREAM_HOST));
+        detail_names("block 1");
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(state_of(pool, indices[i]), WEIR_BLOCK_LIVE);
+        generations[1]--;
+        ok(weir_block_pool_free(m, indices, generations, 3, ways[way], WEIR_STREAM_HOST));
+    }
+    ok(weir_block_pool_destroy(pool));
 }
 
 static void what_is_no_member_or_stream_is_refused(void **state)
@@ -154,19 +185,19 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     weir_stream stale;
     ok(weir_stream_acquire(f->runtime, &stale));
     ok(weir_stream_release(stale));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, stale, &index));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, 1, 0, stale, &index));
     assert_int_equal(index, WEIR_BLOCK_POOL_NONE);
-    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc_run(s.a, 2, stale, &index));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc_many(s.a, 2, stale, list));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, 2, WEIR_BLOCK_POOL_RUN, stale, &index));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, 2, 0, stale, list));
     list[0] = 0;
-    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, 0, 1, stale));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free_many(s.a, list, 1, stale));
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(NULL, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_run(s.a, 1, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, 0, 1, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_block_pool_free_many(NULL, list, 1, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_block_pool_free_named(NULL, 0, 1, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, &(uint32_t){0}, NULL, 1, 0, stale));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, list, NULL, 1, 0, stale));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(NULL, 1, 0, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, 0, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, &(uint32_t){0}, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, list, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, &(uint32_t){0}, &(uint32_t){1}, 1, 0, WEIR_STREAM_HOST));
     weir_block_pool_member *m;
     fails(WEIR_ERR_INVALID, weir_block_pool_member_create(NULL, f->a, 0, &m));
     fails(WEIR_ERR_INVALID, weir_block_pool_member_create(s.pool, NULL, 0, &m));
@@ -175,13 +206,10 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_block_pool_member_set_cap(NULL, 1));
     fails(WEIR_ERR_INVALID, weir_block_pool_destroy(NULL));
     weir_block_pool_block_details d = {0};
-    weir_block_pool_view v = {0};
     weir_block_pool_stats st = {0};
     weir_block_pool_member_stats ms = {0};
     fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 0, &d));
     fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 0, NULL));
-    fails(WEIR_ERR_INVALID, weir_block_pool_view_info(s.pool, &v));
-    fails(WEIR_ERR_INVALID, weir_block_pool_view_info(NULL, &v));
     fails(WEIR_ERR_INVALID, weir_block_pool_info(s.pool, &st, NULL, 0, NULL));
     fails(WEIR_ERR_INVALID, weir_block_pool_info(s.pool, NULL, NULL, 0, NULL));
     fails(WEIR_ERR_INVALID, weir_block_pool_member_info(s.a, &ms));
@@ -206,8 +234,8 @@ static void clients_of_other_runtimes_and_closed_ones(void **state)
     m = join(pool, guest, 0);
     take(m);
     ok(weir_client_destroy(guest)); /* the bytes are the pool's client's */
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_run(m, 2, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 2, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
     fails(WEIR_ERR_BUSY, weir_block_pool_destroy(pool));
     give(m, 0, 1);
     ok(weir_block_pool_destroy(pool));
@@ -227,7 +255,7 @@ static void a_closed_member_acts_for_nobody_else(void **state)
     for (int i = 0; i < 200; i++) { /* the records of closed ones are used again */
         weir_client *later = open_client(f->runtime, "later", 0, 0);
         assert_ptr_not_equal(later, guest);
-        fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index));
+        fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index));
         ok(weir_client_destroy(later));
     }
     ok(weir_block_pool_member_destroy(m));
@@ -241,6 +269,7 @@ int main(void)
         TEST(bad_lists_change_nothing),
         TEST(another_membership_is_another_owner),
         TEST(a_name_outlives_no_taking),
+        TEST(one_stale_name_of_several_frees_none),
         TEST(what_is_no_member_or_stream_is_refused),
         TEST(clients_of_other_runtimes_and_closed_ones),
         TEST(a_closed_member_acts_for_nobody_else),

@@ -76,9 +76,10 @@ static void step_take(model *m)
     uint32_t n = how == 0 ? 1 : 1 + (uint32_t)pick(m, pick(m, 6) ? 12 : 150), list[150], first;
     uint32_t mine = count_of(m, HELD, who) + count_of(m, PENDING, who);
     bool fits = mine + n <= m->cap[who] && n <= (how == 1 ? longest_of(m) : count_of(m, FREE, -1));
-    weir_status status = how == 0   ? weir_block_pool_alloc(m->member[who], WEIR_STREAM_HOST, &first)
-                         : how == 1 ? weir_block_pool_alloc_run(m->member[who], n, WEIR_STREAM_HOST, &first)
-                                    : weir_block_pool_alloc_many(m->member[who], n, WEIR_STREAM_HOST, list);
+    weir_status status = how == 0 ? weir_block_pool_alloc(m->member[who], 1, 0, WEIR_STREAM_HOST, &first)
+                         : how == 1
+                             ? weir_block_pool_alloc(m->member[who], n, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &first)
+                             : weir_block_pool_alloc(m->member[who], n, 0, WEIR_STREAM_HOST, list);
     check_status(status, fits ? WEIR_OK : WEIR_ERR_OUT_OF_MEMORY, "take", __FILE__, __LINE__);
     for (uint32_t i = 0; fits && i < n; i++)
         becomes_held(m, how == 2 ? list[i] : first + i, who);
@@ -110,8 +111,9 @@ static void step_give(model *m)
     for (uint32_t i = 0; i < n; i++)
         list[i] = first + i;
     weir_stream stream = s < STREAMS ? m->stream[s] : WEIR_STREAM_HOST;
-    weir_status status = pick(m, 2) ? weir_block_pool_free(m->member[who], first, n, stream)
-                                    : weir_block_pool_free_many(m->member[who], list, n, stream);
+    weir_status status =
+        pick(m, 2) ? weir_block_pool_free(m->member[who], &(uint32_t){first}, NULL, n, WEIR_BLOCK_POOL_RUN, stream)
+                   : weir_block_pool_free(m->member[who], list, NULL, n, 0, stream);
     check_status(status, wanted, "give", __FILE__, __LINE__);
     for (uint32_t i = 0; wanted == WEIR_OK && i < n; i++)
         becomes_given(m, first + i, s);

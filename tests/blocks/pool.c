@@ -69,7 +69,7 @@ static void singles_and_runs_share_one_set(void **state)
     assert_int_equal(pool_stats(pool).free, 8); /* fresh: all free */
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(take(m), i); /* the lowest first */
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index));
     assert_int_equal(index, WEIR_BLOCK_POOL_NONE);
     give(m, 5, 1);
     assert_int_equal(take(m), 5); /* freed is reusable */
@@ -86,13 +86,13 @@ static void singles_and_runs_share_one_set(void **state)
     give(m, 1, 1);
     give(m, 5, 1);
     give(m, 3, 1); /* {1, 3, 5, 6, 7} */
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc_run(m, 4, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 4, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
     assert_int_equal(index, WEIR_BLOCK_POOL_NONE);
     detail_names("anna");
     detail_names("longest run is 3");
     assert_int_equal(pool_stats(pool).free, 5); /* count unchanged */
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_run(m, 0, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc_run(m, 9, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 0, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 9, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
     give(m, 0, 1);
     give(m, 2, 1);
     give(m, 4, 1);
@@ -137,19 +137,19 @@ static void many_are_taken_all_or_none(void **state)
     weir_block_pool_member *m = join(pool, f->a, 0);
     static uint32_t indices[301];
     bool seen[300] = {false};
-    ok(weir_block_pool_alloc_many(m, 300, WEIR_STREAM_HOST, indices));
+    ok(weir_block_pool_alloc(m, 300, 0, WEIR_STREAM_HOST, indices));
     for (int i = 0; i < 300; i++) {
         assert_true(indices[i] < 300 && !seen[indices[i]]);
         seen[indices[i]] = true;
     }
-    ok(weir_block_pool_free_many(m, indices, 299, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free(m, indices, NULL, 299, 0, WEIR_STREAM_HOST));
     uint32_t last = indices[299];
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc_many(m, 300, WEIR_STREAM_HOST, indices));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 300, 0, WEIR_STREAM_HOST, indices));
     for (int i = 0; i < 300; i++)
         assert_int_equal(indices[i], WEIR_BLOCK_POOL_NONE);
     assert_int_equal(pool_stats(pool).free, 299);
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_many(m, 0, WEIR_STREAM_HOST, indices));
-    fails(WEIR_ERR_INVALID, weir_block_pool_alloc_many(m, 1, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 0, 0, WEIR_STREAM_HOST, indices));
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, NULL));
     give(m, last, 1);
     ok(weir_block_pool_destroy(pool));
 }
@@ -164,11 +164,11 @@ static void caps_bound_a_members_total(void **state)
     assert_int_equal(member_stats(b).cap, 100);
     uint32_t six = take_run(a, 6);
     uint32_t one = take(a);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc_run(a, 4, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 4, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
     detail_names("its cap is 10, it holds 7");
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc_many(a, 4, WEIR_STREAM_HOST, indices));
-    ok(weir_block_pool_alloc_many(a, 3, WEIR_STREAM_HOST, indices));
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 4, 0, WEIR_STREAM_HOST, indices));
+    ok(weir_block_pool_alloc(a, 3, 0, WEIR_STREAM_HOST, indices));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, &index));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_member_set_cap(a, 9));
     detail_names("holds 10");
     ok(weir_block_pool_member_set_cap(a, 11));
@@ -182,7 +182,7 @@ static void caps_bound_a_members_total(void **state)
     give(a, six, 6);
     give(a, one, 1);
     give(a, eleventh, 1);
-    ok(weir_block_pool_free_many(a, indices, 3, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free(a, indices, NULL, 3, 0, WEIR_STREAM_HOST));
     s = member_stats(a);
     assert_int_equal(s.held, 0);
     assert_int_equal(s.peak, 11);
@@ -190,7 +190,7 @@ static void caps_bound_a_members_total(void **state)
     ok(weir_block_pool_member_set_cap(a, 0));
     assert_int_equal(member_stats(a).cap, 100);
     take_run(b, 100);
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, WEIR_STREAM_HOST, &index));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, &index));
     detail_names("bert has 100");
     give(b, 0, 100);
     ok(weir_block_pool_destroy(pool));

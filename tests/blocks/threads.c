@@ -56,8 +56,8 @@ static void *work(void *user)
         uint32_t n = 1 + (uint32_t)(r >> 8) % 40, list[40], first = 0;
         weir_stream on = (r >> 20) % 8 ? WEIR_STREAM_HOST : stream;
         bool run = (r >> 24) % 2;
-        weir_status status =
-            run ? weir_block_pool_alloc_run(m, n, on, &first) : weir_block_pool_alloc_many(m, n, on, list);
+        weir_status status = run ? weir_block_pool_alloc(m, n, WEIR_BLOCK_POOL_RUN, on, &first)
+                                 : weir_block_pool_alloc(m, n, 0, on, list);
         expect(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
         if (status == WEIR_OK) {
             for (uint32_t k = 0; k < n; k++)
@@ -66,8 +66,8 @@ static void *work(void *user)
                 sched_yield();
             for (uint32_t k = 0; k < n; k++)
                 still_own(run ? first + k : list[k], 1, w->number);
-            expect((run ? weir_block_pool_free(m, first, n, on) : weir_block_pool_free_many(m, list, n, on)) ==
-                   WEIR_OK);
+            expect((run ? weir_block_pool_free(m, &(uint32_t){first}, NULL, n, WEIR_BLOCK_POOL_RUN, on)
+                        : weir_block_pool_free(m, list, NULL, n, 0, on)) == WEIR_OK);
         }
         if (r % 64 == 0)
             some_look(&random);
@@ -112,11 +112,11 @@ static void *come_and_go(void *user)
         weir_block_pool_member *m;
         uint32_t index;
         expect(weir_block_pool_member_create(pool, shared->a, 5, &m) == WEIR_OK);
-        expect(weir_block_pool_alloc(m, WEIR_STREAM_HOST, &index) == WEIR_OK);
+        expect(weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index) == WEIR_OK);
         own(index, 1, w->number);
         still_own(index, 1, w->number);
         expect(weir_block_pool_member_destroy(m) == WEIR_ERR_BUSY);
-        expect(weir_block_pool_free(m, index, 1, WEIR_STREAM_HOST) == WEIR_OK);
+        expect(weir_block_pool_free(m, &(uint32_t){index}, NULL, 1, 0, WEIR_STREAM_HOST) == WEIR_OK);
         expect(weir_block_pool_member_destroy(m) == WEIR_OK);
     }
     return NULL;

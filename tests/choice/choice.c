@@ -380,10 +380,10 @@ static void words_that_are_none(void **state)
 static void verdicts_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(weir_verdict_name(WEIR_VERDICT_ACCEPTED), "ACCEPTED");
-    assert_string_equal(weir_verdict_name(WEIR_VERDICT_LITTLE_VRAM), "LITTLE_VRAM");
-    assert_string_equal(weir_verdict_name(WEIR_VERDICT_BAD_SETTING), "BAD_SETTING");
-    assert_string_equal(weir_verdict_name(WEIR_VERDICT_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_VERDICT, WEIR_VERDICT_ACCEPTED), "ACCEPTED");
+    assert_string_equal(weir_name_of(WEIR_NAMES_VERDICT, WEIR_VERDICT_LITTLE_VRAM), "LITTLE_VRAM");
+    assert_string_equal(weir_name_of(WEIR_NAMES_VERDICT, WEIR_VERDICT_BAD_SETTING), "BAD_SETTING");
+    assert_string_equal(weir_name_of(WEIR_NAMES_VERDICT, WEIR_VERDICT_COUNT), "?");
     weir_choice_destroy(NULL);
 }
 

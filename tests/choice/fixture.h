@@ -59,7 +59,7 @@ static inline void is_refused(weir_verdict verdict, const char *provider, const 
     choose_here();
     const weir_candidate *c = candidate(made, "onnx", provider, device);
     if (c->verdict != verdict || !strstr(c->reason, text))
-        print_error("%s on %s: %s: %s\n", provider, device, weir_verdict_name(c->verdict), c->reason);
+        print_error("%s on %s: %s: %s\n", provider, device, weir_name_of(WEIR_NAMES_VERDICT, c->verdict), c->reason);
     assert_int_equal(c->verdict, verdict);
     assert_non_null(strstr(c->reason, text));
 }

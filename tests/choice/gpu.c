@@ -3,6 +3,7 @@
  * they were.
  *
  * The tests go on from each other. WEIR_TEST_DEVICE has to name the device; without it they are skipped. */
+#include "info.h"
 #include "core/core.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -132,7 +133,7 @@ static weir_verdict verdict_of_cuda(const weir_choice *choice)
     for (size_t i = 0; i < choice->count; i++) {
         const weir_candidate *c = &choice->candidates[i];
         if (strcmp(c->engine, "double") == 0 && strcmp(c->provider, "cuda") == 0) {
-            print_message("%s: %s\n", weir_verdict_name(c->verdict), c->reason);
+            print_message("%s: %s\n", weir_name_of(WEIR_NAMES_VERDICT, c->verdict), c->reason);
             return c->verdict;
         }
     }
@@ -144,7 +145,8 @@ static weir_verdict verdict_of_cuda(const weir_choice *choice)
 static void only_the_processor(weir_verdict why)
 {
     weir_choice *choice = choose();
-    assert_string_equal(weir_verdict_name(verdict_of_cuda(choice)), weir_verdict_name(why));
+    assert_string_equal(weir_name_of(WEIR_NAMES_VERDICT, verdict_of_cuda(choice)),
+                        weir_name_of(WEIR_NAMES_VERDICT, why));
     assert_int_equal(choice->accepted, 1);
     assert_string_equal(choice->candidates[0].provider, "cpu");
     weir_choice_destroy(choice);
@@ -267,8 +269,8 @@ static void what_is_explained_is_loaded(void **state)
     assert_string_equal(record.choice->rule, choice->rule);
     assert_int_equal(choice->candidates[0].bytes[WEIR_CLASS_WEIGHTS], on_device.taken);
     weir_choice_destroy(choice);
-    runtime = weir_client_runtime(weir_model_client(resident));
-    assert_string_equal(weir_runtime_device(runtime), "cuda:0");
+    runtime = client_details(weir_model_client(resident)).runtime;
+    assert_string_equal(runtime_details(runtime).device, "cuda:0");
     assert_int_equal(ledger().device.live, on_device.taken);
     used_before = used();
     if (has_witness() && witness_is_real())
@@ -308,7 +310,7 @@ static void a_load_that_finds_no_room(void **state)
     weir_model *model;
     snapshot before = ledger();
     on_device.predicted = SMALL;
-    on_device.taken = weir_runtime_budget(runtime);
+    on_device.taken = runtime_details(runtime).budget;
     ok(weir_model_create_chosen(&manifest, &opening, &model));
     weir_record record = WEIR_INIT(weir_record);
     ok(weir_model_record(model, &record));
@@ -334,7 +336,7 @@ static void a_run_that_finds_no_room(void **state)
     weir_outputs out = WEIR_INIT(weir_outputs);
     snapshot before = ledger();
     on_device.predicted = on_device.taken = SMALL;
-    on_device.scratch = weir_runtime_budget(runtime);
+    on_device.scratch = runtime_details(runtime).budget;
     ok(weir_model_create_chosen(&manifest, &opening, &model));
     assert_int_equal(ledger().device.live, before.device.live + SMALL);
     ok(weir_model_infer(model, &inference, &out));
@@ -343,7 +345,7 @@ static void a_run_that_finds_no_room(void **state)
     ok(weir_model_record(model, &record));
     assert_int_equal(record.attempts[0].stage, WEIR_STAGE_FIRST_RUN);
     assert_int_equal(record.attempts[0].status, WEIR_ERR_OUT_OF_MEMORY);
-    assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), "host");
+    assert_string_equal(runtime_details(client_details(weir_model_client(model)).runtime).device, "host");
     same_ledger(&before);
     ok(weir_model_destroy(model));
     same_ledger(&before);

@@ -1,6 +1,7 @@
 /* What is explained is what is done: random machines and manifests over real runtimes (the host, and CUDA over the
  * stub), whose budgets and residents decide what can be had. Loads take what was predicted; some fail, as they were
  * told to. */
+#include "info.h"
 #include "choice/situation.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -86,7 +87,7 @@ static void move_out(resident *r)
     ok(weir_client_destroy(r->client));
 }
 
-static void settle(situation *s)
+static void finish(situation *s)
 {
     for (size_t i = 0; i < RUNTIMES; i++) {
         ok(weir_runtime_set_budget(runtimes[i], STEP * (uint64_t)(6 + random_below(24))));
@@ -145,7 +146,7 @@ static void check_load(const situation *s, const weir_choice *choice)
         return;
     }
     if (status != WEIR_OK)
-        print_error("%s: %s\n%s\n", weir_status_name(status), weir_detail(), choice->rule);
+        print_error("%s: %s\n%s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail(), choice->rule);
     assert_int_equal(status, WEIR_OK);
     weir_record record = {.struct_size = sizeof record};
     ok(weir_model_record(model, &record));
@@ -155,7 +156,7 @@ static void check_load(const situation *s, const weir_choice *choice)
         assert_int_equal(record.attempts[i].status, i == first ? WEIR_OK : WEIR_ERR_ENGINE);
     }
     const weir_candidate *chosen = &choice->candidates[first];
-    assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), chosen->runtime);
+    assert_string_equal(runtime_details(client_details(weir_model_client(model)).runtime).device, chosen->runtime);
     assert_string_equal(record.choice->rule, choice->rule);
     ok(weir_model_destroy(model));
     served++;
@@ -197,7 +198,7 @@ static void what_is_explained_is_done(void **state)
         for (size_t e = 0; e < DOUBLES; e++)
             for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
                 doubles[e].bytes[i] -= doubles[e].bytes[i] > 0 ? STEP / 2 : 0;
-        settle(&s);
+        finish(&s);
         faults = chance(2) ? 0 : (unsigned)random_below(8);
         uint64_t before = in_use();
         weir_choice *choice = choose(&s.manifest, &s.options);
@@ -230,7 +231,7 @@ static void limits_of_an_opening_are_chosen_by(void **state)
     faults = loads = 0;
     ok(weir_model_create_chosen(&manifest, &options, &model));
     assert_int_equal(loads, 1);
-    assert_string_equal(weir_runtime_device(weir_client_runtime(weir_model_client(model))), "host");
+    assert_string_equal(runtime_details(client_details(weir_model_client(model)).runtime).device, "host");
     ok(weir_model_destroy(model));
     options.maximum = 0;
     options.guaranteed = 1000 * GIB;

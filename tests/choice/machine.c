@@ -1,4 +1,5 @@
 #include "choice/machine.h"
+#include "base/values.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
@@ -42,7 +43,7 @@ weir_hardware_device *machine_add(machine *m, weir_hardware_kind kind, uint64_t 
                                 .free = bytes,
                                 .discrete = true,
                                 .usable = true};
-    snprintf(d->key, sizeof d->key, "%s-%d", weir_hardware_kind_name(kind), ordinal);
+    snprintf(d->key, sizeof d->key, "%s-%d", weir_name_of(WEIR_NAMES_HARDWARE, kind), ordinal);
     snprintf(d->name, sizeof d->name, "a device");
     if (kind == WEIR_HARDWARE_CUDA)
         snprintf(d->runtime, sizeof d->runtime, "cuda:%d", ordinal);
@@ -52,7 +53,7 @@ weir_hardware_device *machine_add(machine *m, weir_hardware_kind kind, uint64_t 
 weir_version_number version(const char *text)
 {
     weir_version_number number;
-    ok(weir_version_read(text, &number));
+    ok(wi_version_read(text, &number));
     return number;
 }
 

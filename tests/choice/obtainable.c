@@ -63,7 +63,7 @@ static void with_a_runtime(void **state)
     void *q = allocate(b, 8 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS),
          *r = allocate(b, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_int_equal(of_host(), BUDGET - 24 * MIB - 4096);
-    ok(weir_free(b, r, WEIR_STREAM_HOST)); /* what is parked can be had */
+    ok(weir_free(b, r, WEIR_STREAM_HOST)); /* thread-cached bytes can be had */
     assert_int_equal(of_host(), BUDGET - 24 * MIB);
     here.devices[0].free = 0; /* what is held and in nobody's use can be had, and no more */
     ok(weir_free(b, q, WEIR_STREAM_HOST));

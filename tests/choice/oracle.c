@@ -1,4 +1,5 @@
 #include "choice/oracle.h"
+#include "base/values.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
@@ -163,12 +164,12 @@ static bool runs_on(const char *provider, weir_hardware_kind kind)
 static bool is_named(const char *text, const weir_hardware_device *d)
 {
     char by_kind[80], ordinal[16];
-    snprintf(by_kind, sizeof by_kind, "%s:%d", weir_hardware_kind_name(d->kind), d->ordinal);
+    snprintf(by_kind, sizeof by_kind, "%s:%d", weir_name_of(WEIR_NAMES_HARDWARE, d->kind), d->ordinal);
     snprintf(ordinal, sizeof ordinal, "%d", d->ordinal);
     if (d->kind == WEIR_HARDWARE_CPU)
         return same(text, "cpu") || same(text, "host") || same(text, d->key);
     return same(text, d->key) || (d->ordinal >= 0 && (same(text, by_kind) || same(text, ordinal))) ||
-           (d->ordinal == 0 && same(text, weir_hardware_kind_name(d->kind)));
+           (d->ordinal == 0 && same(text, weir_name_of(WEIR_NAMES_HARDWARE, d->kind)));
 }
 
 static bool has_ordinal(const view *v, const char *provider, int ordinal, bool *any)
@@ -196,8 +197,7 @@ static bool lacks_a_named_one(const view *v, const char *provider)
             return !has_ordinal(v, provider, ordinal, &any) && any;
         snprintf(kind, sizeof kind, "%.*s", (int)strcspn(text, ":"), text);
         for (int k = WEIR_HARDWARE_CUDA; k < WEIR_HARDWARE_COUNT; k++)
-            if (same(kind, weir_hardware_kind_name((weir_hardware_kind)k)) &&
-                runs_on(provider, (weir_hardware_kind)k)) {
+            if (same(kind, weir_name_of(WEIR_NAMES_HARDWARE, k)) && runs_on(provider, (weir_hardware_kind)k)) {
                 if (strchr(text, ':'))
                     (void)sscanf(strchr(text, ':') + 1, "%d", &ordinal);
                 return !has_ordinal(v, provider, ordinal, &any) && any;
@@ -267,7 +267,7 @@ static void look_at_provider(const view *v, const char *engine, const char *prov
 
 static bool older(weir_version_number there, weir_version_number wanted)
 {
-    return wanted.count > 0 && weir_version_compare(there, wanted) < 0;
+    return wanted.count > 0 && wi_version_compare(there, wanted) < 0;
 }
 
 static void look_at_device(const view *v, const char *provider, const weir_hardware_device *d, bool *w)

@@ -14,10 +14,10 @@ static unsigned met[WEIR_VERDICT_COUNT], several, none; /* so that rare things a
 static void complain(unsigned number, const weir_choice *choice, const expected *e)
 {
     print_error("case %u: %s with %s on \"%s\" should be %s, rank %zu\n  %s\n", number, e->engine, e->provider,
-                e->device, weir_verdict_name(e->verdict), e->rank, choice->rule);
+                e->device, weir_name_of(WEIR_NAMES_VERDICT, e->verdict), e->rank, choice->rule);
     for (size_t i = 0; i < choice->count; i++)
         print_error("  %zu %s %s \"%s\" %s: %s\n", i, choice->candidates[i].engine, choice->candidates[i].provider,
-                    choice->candidates[i].device, weir_verdict_name(choice->candidates[i].verdict),
+                    choice->candidates[i].device, weir_name_of(WEIR_NAMES_VERDICT, choice->candidates[i].verdict),
                     choice->candidates[i].reason);
 }
 

@@ -1,4 +1,5 @@
 /* The choice looks at a CUDA device, here the stub's, and makes no context and takes no memory there. */
+#include "info.h"
 #include "choice/machine.h"
 #include <weir/manifest.h>
 #include <weir/select.h>
@@ -46,7 +47,7 @@ static void no_context_is_made(void **state)
     ok(weir_runtime_get("cuda:0", NULL, &runtime));
     assert_int_equal(stub_count("contexts"), 1);
     choice = choose(&manifest, &options);
-    assert_int_equal(candidate(choice, "onnx", "cuda", "cuda-0")->obtainable, weir_runtime_budget(runtime));
+    assert_int_equal(candidate(choice, "onnx", "cuda", "cuda-0")->obtainable, runtime_details(runtime).budget);
     weir_choice_destroy(choice);
 }
 

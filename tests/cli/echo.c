@@ -40,7 +40,7 @@ static weir_status echo_probe(weir_engine_probe *out)
 static weir_type type_of(const char *name)
 {
     for (int i = 1; i < WEIR_TYPE_COUNT; i++)
-        if (strcmp(weir_type_name((weir_type)i), name) == 0)
+        if (strcmp(weir_name_of(WEIR_NAMES_TYPE, i), name) == 0)
             return (weir_type)i;
     return WEIR_TYPE_NONE;
 }

@@ -370,7 +370,7 @@ static void test_binary(void **state)
         events[i].struct_size = sizeof events[i];
         events[i].client = events[i].tag = events[i].device = "";
     }
-    ok(weir_sink_binary(path, &sink));
+    ok(weir_sink_file(path, WEIR_SINK_BINARY, &sink));
     ok(sink.write(sink.user, events, COUNT));
     ok(sink.close(sink.user));
     wi_replay_plan plan;

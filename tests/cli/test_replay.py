@@ -53,7 +53,7 @@ class Replay(harness.Case):
                 self.assertEqual(len(trace["passes"]), 3)
                 self.assertEqual(sum(one["driver_calls"] for one in trace["passes"]), answer["driver_calls"])
                 self.assertGreater(answer["ladder"]["create"], 0)
-                self.assertLessEqual(sum(answer["ladder"].values()), 3 * 4) # the rest was parked
+                self.assertLessEqual(sum(answer["ladder"].values()), 3 * 4) # the rest were hits
                 self.assertEqual(answer["ladder"], trace["ladder"])
                 self.assertAlmostEqual(trace["held_ratio"], answer["peak_reserved"] / answer["peak_requested"])
                 self.assertEqual(trace["malformed"], 0)

@@ -1,6 +1,12 @@
 /* Statuses, details, sizes and the log. */
 #include "core.h"
 
+#include "base/values.h"
+
+#include <weir/guard.h>
+#include <weir/model.h>
+#include <weir/trace.h>
+
 static void every_status_has_its_name(void **state)
 {
     (void)state;
@@ -10,12 +16,14 @@ static void every_status_has_its_name(void **state)
                                         "DEVICE_LOST", "SYSTEM",        "CORRUPT",       "ENGINE",   "CANCELLED"};
     assert_int_equal(sizeof names / sizeof names[0], WEIR_STATUS_COUNT);
     for (int i = 0; i < WEIR_STATUS_COUNT; i++) {
-        const char *prefix = i == WEIR_OK ? "WEIR_" : "WEIR_ERR_", *name = weir_status_name((weir_status)i);
+        const char *prefix = i == WEIR_OK ? "WEIR_" : "WEIR_ERR_", *name = weir_name_of(WEIR_NAMES_STATUS, i);
         assert_int_equal(strncmp(name, prefix, strlen(prefix)), 0);
         assert_string_equal(name + strlen(prefix), names[i]);
     }
-    assert_string_equal(weir_status_name(WEIR_STATUS_COUNT), "WEIR_?");
-    assert_string_equal(weir_status_name((weir_status)-1), "WEIR_?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_STATUS, WEIR_STATUS_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_STATUS, -1), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_COUNT, 0), "?");
+    assert_string_equal(weir_name_of((weir_names)-1, 0), "?");
     assert_string_equal(weir_version(), WEIR_VERSION_STRING);
 }
 
@@ -24,21 +32,44 @@ static void classes_have_their_names(void **state)
     (void)state;
     static const char *const names[] = {"other", "weights", "activations", "scratch", "kv"};
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        assert_string_equal(weir_class_name((weir_class)i), names[i]);
-    assert_string_equal(weir_class_name(WEIR_CLASS_COUNT), "?");
-    assert_string_equal(weir_class_name((weir_class)-1), "?");
+        assert_string_equal(weir_name_of(WEIR_NAMES_CLASS, i), names[i]);
+    assert_string_equal(weir_name_of(WEIR_NAMES_CLASS, WEIR_CLASS_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_CLASS, -1), "?");
+}
+
+/* And none beyond: so a value that is added has to get its word. */
+static void every_value_has_its_word(void **state)
+{
+    (void)state;
+    static const int counts[WEIR_NAMES_COUNT] = {
+        [WEIR_NAMES_STATUS] = WEIR_STATUS_COUNT,   [WEIR_NAMES_KIND] = WEIR_KIND_COUNT,
+        [WEIR_NAMES_TYPE] = WEIR_TYPE_COUNT,       [WEIR_NAMES_CLASS] = WEIR_CLASS_COUNT,
+        [WEIR_NAMES_CAUSE] = WEIR_CAUSE_COUNT,     [WEIR_NAMES_RUNG] = WEIR_RUNG_COUNT,
+        [WEIR_NAMES_SPAN] = WEIR_SPAN_COUNT,       [WEIR_NAMES_ACTION] = WEIR_ACTION_COUNT,
+        [WEIR_NAMES_GUARD] = WEIR_GUARD_COUNT,     [WEIR_NAMES_HARDWARE] = WEIR_HARDWARE_COUNT,
+        [WEIR_NAMES_VERDICT] = WEIR_VERDICT_COUNT, [WEIR_NAMES_STAGE] = WEIR_STAGE_COUNT,
+    };
+    for (int names = 0; names < WEIR_NAMES_COUNT; names++) {
+        for (int i = 0; i < counts[names]; i++) {
+            const char *word = weir_name_of((weir_names)names, i);
+            assert_true(strcmp(word, "?") != 0 || (names == WEIR_NAMES_TYPE && i == WEIR_TYPE_NONE));
+            for (int k = 0; k < i; k++)
+                assert_string_not_equal(weir_name_of((weir_names)names, k), word);
+        }
+        assert_string_equal(weir_name_of((weir_names)names, counts[names]), "?");
+    }
 }
 
 static void causes_of_refusals_have_their_names(void **state)
 {
     (void)state;
     static const char *const names[] = {"none",   "budget",        "maximum",       "fragmentation", "pending",
-                                        "device", "other process", "address range", "reservation"};
+                                        "device", "other process", "address range", "reservation",   "adaptor"};
     assert_int_equal(sizeof names / sizeof names[0], WEIR_CAUSE_COUNT);
     for (int i = 0; i < WEIR_CAUSE_COUNT; i++)
-        assert_string_equal(weir_refusal_cause_name((weir_refusal_cause)i), names[i]);
-    assert_string_equal(weir_refusal_cause_name(WEIR_CAUSE_COUNT), "?");
-    assert_string_equal(weir_refusal_cause_name((weir_refusal_cause)-1), "?");
+        assert_string_equal(weir_name_of(WEIR_NAMES_CAUSE, i), names[i]);
+    assert_string_equal(weir_name_of(WEIR_NAMES_CAUSE, WEIR_CAUSE_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_CAUSE, -1), "?");
 }
 
 /* Details ---------------------------------------------------------------------------------------------------------- */
@@ -60,7 +91,7 @@ static void detail_is_the_threads_own(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(length, 0);
     uint64_t bytes;
-    ok(weir_size_parse("1k", &bytes)); /* success leaves it */
+    ok(wi_size_parse("1k", &bytes)); /* success leaves it */
     assert_string_equal(weir_detail(), "code: 7");
     assert_int_equal(weir_fail(WEIR_ERR_BUSY, "outer: %s", weir_detail()), WEIR_ERR_BUSY);
     assert_string_equal(weir_detail(), "outer: code: 7");
@@ -134,7 +165,7 @@ static void sizes_are_read(void **state)
                 {"16777215.5t", UINT64_MAX - ((uint64_t)1 << 39) + 1}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         uint64_t bytes = 12345;
-        ok(weir_size_parse(good[i].text, &bytes));
+        ok(wi_size_parse(good[i].text, &bytes));
         assert_int_equal(bytes, good[i].bytes);
     }
     static const char *const bad[] = {"",          " ",
@@ -154,15 +185,15 @@ static void sizes_are_read(void **state)
                                       "1p"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes = 12345;
-        weir_status status = weir_size_parse(bad[i], &bytes);
+        weir_status status = wi_size_parse(bad[i], &bytes);
         if (status != WEIR_ERR_INVALID)
             print_error("\"%s\" is read\n", bad[i]);
         assert_int_equal(status, WEIR_ERR_INVALID);
         assert_int_equal(bytes, 12345);
     }
     uint64_t bytes;
-    fails(WEIR_ERR_INVALID, weir_size_parse(NULL, &bytes));
-    fails(WEIR_ERR_INVALID, weir_size_parse("1", NULL));
+    fails(WEIR_ERR_INVALID, wi_size_parse(NULL, &bytes));
+    fails(WEIR_ERR_INVALID, wi_size_parse("1", NULL));
 }
 
 static void sizes_are_written(void **state)
@@ -198,7 +229,7 @@ static void sizes_are_written(void **state)
         uint64_t bytes = (next_random(&seed) % 2000) << (10 * (next_random(&seed) % 4)), again;
         char text[24];
         weir_size_format(bytes, text, sizeof text);
-        ok(weir_size_parse(text, &again));
+        ok(wi_size_parse(text, &again));
         assert_true(again <= bytes + bytes / 20 && bytes <= again + again / 20);
         if (bytes < 1000)
             assert_int_equal(again, bytes);
@@ -229,7 +260,7 @@ static void listen_and_call(weir_log_level level, const char *text, void *user)
         weir_log(WEIR_LOG_ERROR, "from inside");
         ok(weir_log_set(listen, &heard, WEIR_LOG_DEBUG));
         weir_option option = WEIR_INIT(weir_option);
-        ok(weir_option_get("log", &option));
+        ok(weir_option_info("log", 0, &option));
     }
 }
 
@@ -331,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(classes_have_their_names),
+        cmocka_unit_test(every_value_has_its_word),
         cmocka_unit_test(causes_of_refusals_have_their_names),
         cmocka_unit_test(detail_is_the_threads_own),
         cmocka_unit_test(detail_is_cut_at_a_character),

@@ -1,8 +1,7 @@
-/* What holds beforehand: the log hears of a change before it happens, parts are taken before their runtime is made, and one
+/* What holds beforehand: the log hears of a change before it happens, and one
  * capture begins. The linker leads some of the library's own calls through here. */
 #include "core.h"
 #include <weir/trace.h>
-#include <weir/experimental/compose.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -14,7 +13,6 @@ enum { BUDGET = 1 << 20 };
 static wi_resource *watched;
 static weir_event said[16]; /* to the log, in this order */
 static unsigned said_count, changes, unsaid;
-static void (*between)(void); /* the look at the parts and their runtime; once */
 
 static void change(const wi_ledger *ledger, weir_action action)
 {
@@ -31,20 +29,6 @@ void __wrap_wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, 
     if (said_count < sizeof said / sizeof said[0])
         said[said_count++] = event;
     __real_wi_record_to(ledger, ring, event, block);
-}
-
-weir_status __real_wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                        const wi_runtime_parts *parts, weir_runtime **out);
-weir_status __wrap_wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                        const wi_runtime_parts *parts, weir_runtime **out);
-weir_status __wrap_wi_runtime_create_of(const wi_driver *driver, int ordinal, const weir_runtime_options *options,
-                                        const wi_runtime_parts *parts, weir_runtime **out)
-{
-    void (*fn)(void) = between;
-    between = NULL;
-    if (fn)
-        fn();
-    return __real_wi_runtime_create_of(driver, ordinal, options, parts, out);
 }
 
 void __real_wi_ledger_commit(wi_ledger *ledger, const wi_block *block);
@@ -158,7 +142,7 @@ static bool is_capturing(wi_device *on, void *stream)
     weir_stream taken = rival;
     rival = WEIR_STREAM_HOST;
     if (taken.id)
-        won = weir_capture_begin(taken);
+        won = weir_capture_begin(taken, NULL);
     return capturing || faulty_driver.stream_capturing(on, stream);
 }
 
@@ -183,9 +167,9 @@ static void one_of_two_captures_begins(void **state)
     fixture f = start_with_captures();
     rival = f.stream;
     won = WEIR_ERR_BUSY;
-    fails(WEIR_ERR_BUSY, weir_capture_begin(f.stream));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(f.stream, NULL));
     assert_int_equal(won, WEIR_OK);
-    ok(weir_capture_end(f.stream));
+    ok(weir_capture_end(f.stream, NULL));
     end(&f);
 }
 
@@ -214,36 +198,6 @@ static void no_waiting_in_a_capture(void **state)
     end(&f);
 }
 
-/* Parts ---------------------------------------------------------------------------------------------------------- */
-
-static weir_device *device;
-
-static weir_status compose(weir_runtime **out)
-{
-    weir_parts parts = {.struct_size = sizeof parts, .device = device};
-    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET};
-    return weir_runtime_compose(&parts, &options, out);
-}
-
-static void take_them_too(void)
-{
-    weir_runtime *none;
-    fails(WEIR_ERR_CONFLICT, compose(&none));
-    fails(WEIR_ERR_BUSY, weir_device_destroy(device));
-}
-
-/* From the look at the parts on they are taken, not only when their runtime is there. */
-static void parts_are_taken_while_they_are_composed(void **state)
-{
-    (void)state;
-    weir_runtime *runtime;
-    ok(weir_device_create("host", &device));
-    between = take_them_too;
-    ok(compose(&runtime));
-    assert_null(between);
-    ok(weir_runtime_destroy(runtime));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,7 +205,6 @@ int main(void)
         cmocka_unit_test(the_log_hears_of_a_refused_release),
         cmocka_unit_test(one_of_two_captures_begins),
         cmocka_unit_test(no_waiting_in_a_capture),
-        cmocka_unit_test(parts_are_taken_while_they_are_composed),
     };
     return cmocka_run_group_tests_name("between", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* A fault at every call: of the driver, and of malloc. Each is answered with a clean status, the books stay exact, nothing
  * leaks, and everything can still be used. */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 #include "trim.h"
@@ -62,7 +63,7 @@ static bool done(scenario *s, weir_status status)
     if (status == WEIR_OK)
         return true;
     if (status != planned && status != WEIR_ERR_OUT_OF_MEMORY && status != WEIR_ERR_NO_ROOM) {
-        print_error("%s (%s)\n", weir_status_name(status), weir_detail());
+        print_error("%s (%s)\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
         fail();
     }
     s->failed |= status == planned;
@@ -155,7 +156,7 @@ static void use_blocks(scenario *s, size_t count, int stream, weir_access access
         assert_null(launch);
     }
     if (count > 0)
-        done(s, weir_use_record(s->runtime, uses[0].block.pointer, s->streams[1 - stream]));
+        done(s, weir_use_record(s->runtime, (weir_block){.pointer = uses[0].block.pointer}, s->streams[1 - stream]));
     check_books(s);
 }
 
@@ -294,7 +295,7 @@ static void a_fault_at_every_driver_call(void **state)
                 break;
         }
         print_message("%ld driver calls, each failing once with %s; %ld seen by the caller\n", n,
-                      weir_status_name(statuses[k]), answered);
+                      weir_name_of(WEIR_NAMES_STATUS, statuses[k]), answered);
         assert_true(n > 40 && (UNDER_TSAN || answered > n / 4));
     }
 }
@@ -348,7 +349,7 @@ static void a_device_smaller_than_the_budget(void **state)
     faults_reset(-1);
     fault.limit = 10;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
-    assert_string_equal(weir_runtime_device(runtime), "faulty:0");
+    assert_string_equal(runtime_details(runtime).device, "faulty:0");
     weir_client *client = open_client(runtime, "x", 0, 0);
     void *w = allocate(client, 6 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     void *k = allocate(client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV), *p;
@@ -478,7 +479,7 @@ static void *use_all_of_it(void *user)
         void *p;
         if (weir_alloc(user, 2 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) != WEIR_OK ||
             weir_free(user, p, WEIR_STREAM_HOST) != WEIR_OK ||
-            trim_keeping(weir_client_runtime(user), 0, &released) != WEIR_OK)
+            trim_keeping(client_details(user).runtime, 0, &released) != WEIR_OK)
             return user;
     }
     return NULL;

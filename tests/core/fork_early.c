@@ -41,7 +41,7 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock)
 static bool option(void)
 {
     weir_option wait = WEIR_INIT(weir_option);
-    return weir_option_get("wait", &wait) == WEIR_OK;
+    return weir_option_info("wait", 0, &wait) == WEIR_OK;
 }
 
 static bool text(void)

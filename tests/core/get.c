@@ -1,4 +1,5 @@
 /* Finding the runtime of a device: who comes first makes it, a failed start leaves nothing, and later calls take no lock. */
+#include "info.h"
 #include "core.h"
 #include "sim/device/device.h"
 
@@ -107,7 +108,7 @@ static void a_failed_start_leaves_the_slot_empty(void **state)
     wi_sim_arm(NULL, NULL);
     all_at_once("sim", WEIR_OK);
     ok(weir_runtime_get("sim", NULL, &runtime));
-    assert_string_equal(weir_runtime_device(runtime), "sim");
+    assert_string_equal(runtime_details(runtime).device, "sim");
 }
 
 static weir_runtime *quicker;

@@ -288,7 +288,7 @@ static void a_trace_of_the_host(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
         CASE(a_host_of_ones_own), /* before anybody starts the process's */
         CASE(charged_in_the_hosts_ledger),

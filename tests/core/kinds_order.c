@@ -65,7 +65,7 @@ static void declared_uses(void **state)
     fails(WEIR_ERR_BUSY, weir_free(f->client, p, other));
     ok(weir_fill(f->runtime, d, 1, 3000, f->stream));
     ok(weir_launch_end(launch));
-    ok(weir_use_record(f->runtime, p, f->stream));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, f->stream));
     ok(weir_free(f->client, p, other)); /* ordered behind the use, not only behind its own stream */
     ok(weir_free(f->client, d, other));
     assert_true(take_snapshot(f->host).device.pending >= 3072);
@@ -85,7 +85,7 @@ static void zeros(void **state)
     if (on_host())
         return;
     ok(weir_client_create(f->runtime, &options, &secret));
-    ok(weir_capture_begin(f->stream));
+    ok(weir_capture_begin(f->stream, NULL));
     for (int kind = WEIR_KIND_PINNED; kind <= WEIR_KIND_HOST; kind++)
         for (int scrubs = 0; scrubs < 2; scrubs++) {
             weir_client *client = scrubs ? secret : f->client;
@@ -97,7 +97,7 @@ static void zeros(void **state)
                 assert_int_equal(((unsigned char *)p)[i], 0);
             ok(weir_free(client, p, WEIR_STREAM_HOST));
         }
-    ok(weir_capture_end(f->stream));
+    ok(weir_capture_end(f->stream, NULL));
     ok(weir_client_destroy(secret));
 }
 
@@ -301,7 +301,7 @@ static void runtimes_that_come_and_go(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
         CASE(copies),
         CASE(a_free_is_ordered),

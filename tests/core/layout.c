@@ -1,5 +1,6 @@
 /* Where memory lies: every byte that is held is in one span of one segment, and the spans say whose it is. On the device that
  * WEIR_TEST_DEVICE names, or the host, with each resource. */
+#include "info.h"
 #include "core.h"
 
 #include "sim/device/device.h"
@@ -91,7 +92,7 @@ static void check_block(look *l, const weir_span *span)
     assert_int_equal(span->requested, s->bytes);
     assert_true(span->charged >= s->bytes && span->bytes <= span->charged);
     assert_ptr_equal(span->client, l->f->clients[s->client]);
-    assert_string_equal(span->client_name, weir_client_name(l->f->clients[s->client]));
+    assert_string_equal(span->client_name, client_details(l->f->clients[s->client]).name);
     assert_string_equal(span->tag, s->tag);
     assert_int_equal(span->memory_class, s->memory_class);
     s->found += span->bytes;
@@ -200,7 +201,7 @@ static void drop(fixture *f, slot *s)
     uint64_t r = next_random(&f->random);
     weir_stream stream = r & 1 ? f->streams[r >> 1 & 1] : WEIR_STREAM_HOST;
     if (r >> 5 & 1)
-        ok(weir_use_record(f->runtime, s->block.pointer, f->streams[r >> 6 & 1]));
+        ok(weir_use_record(f->runtime, (weir_block){.pointer = s->block.pointer}, f->streams[r >> 6 & 1]));
     ok(weir_free_block(f->clients[s->client], s->block, stream));
     *s = (slot){0};
 }
@@ -280,7 +281,7 @@ static void what_waits_says_for_what(void **state)
     if (!on_sim())
         ok(weir_call(f.runtime, pass_gate, &g, f.streams[0]));
     ok(weir_free(f.clients[0], p, f.streams[0]));
-    ok(weir_use_record(f.runtime, q, f.streams[0]));
+    ok(weir_use_record(f.runtime, (weir_block){.pointer = q}, f.streams[0]));
     ok(weir_free(f.clients[1], q, f.streams[1]));
     if (!on_sim()) {
         ordered o = {.stream = f.streams[0]};
@@ -295,14 +296,14 @@ static void what_waits_says_for_what(void **state)
     }
     ok(weir_stream_synchronize(f.streams[0]));
     ok(weir_runtime_trim(f.runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
-                         NULL)); /* gives up what is parked */
+                         NULL)); /* flushes thread caches */
     weir_layout_totals t = totals(f.runtime);
     assert_int_equal(t.bytes[WEIR_SPAN_PENDING] + t.bytes[WEIR_SPAN_ORDERED] + t.bytes[WEIR_SPAN_THREAD_CACHED], 0);
     assert_int_equal(t.bytes[WEIR_SPAN_FREE], t.held);
     end(&f);
 }
 
-static void what_a_thread_keeps_is_parked(void **state)
+static void what_a_thread_cache_keeps_is_thread_cached(void **state)
 {
     (void)state;
     fixture f;
@@ -461,8 +462,8 @@ static void what_is_wrong_is_refused(void **state)
     weir_layout_totals t = {0};
     fails(WEIR_ERR_INVALID, weir_layout_walk(NULL, NULL, NULL, NULL));
     fails(WEIR_ERR_INVALID, weir_layout_walk(runtime, NULL, NULL, &t));
-    assert_string_equal(weir_span_state_name(WEIR_SPAN_ORDERED), "ordered");
-    assert_string_equal(weir_span_state_name(WEIR_SPAN_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_SPAN, WEIR_SPAN_ORDERED), "ordered");
+    assert_string_equal(weir_name_of(WEIR_NAMES_SPAN, WEIR_SPAN_COUNT), "?");
     ok(weir_runtime_destroy(runtime));
 }
 
@@ -471,7 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_that_is_held_is_told_once),
         cmocka_unit_test(what_waits_says_for_what),
-        cmocka_unit_test(what_a_thread_keeps_is_parked),
+        cmocka_unit_test(what_a_thread_cache_keeps_is_thread_cached),
         cmocka_unit_test(a_walk_may_be_answered_with_calls),
         cmocka_unit_test(a_walk_beside_threads_adds_up),
         cmocka_unit_test(the_host_tells_what_others_have_there),

@@ -1,4 +1,5 @@
 /* The ledger's limits: guarantees, maxima, the budget, and what a refusal says about them. */
+#include "info.h"
 #include "core.h"
 #include "trim.h"
 
@@ -19,7 +20,7 @@ static int tear_down(void **state)
 static void refused(weir_client *client, uint64_t bytes, weir_class memory_class)
 {
     void *p = &p;
-    weir_runtime *runtime = weir_client_runtime(client);
+    weir_runtime *runtime = client_details(client).runtime;
     snapshot before = take_snapshot(runtime);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, bytes, WEIR_STREAM_HOST, memory_class, &p));
     assert_null(p);
@@ -46,7 +47,7 @@ static void a_guarantee_is_never_lent(void **state)
 {
     weir_runtime *runtime = *state;
     weir_client *owner = open_client(runtime, "owner", 3 * MIB, 0);
-    weir_client *host_trim = open_client(runtime, "guest", 0, 0);
+    weir_client *host_trim = open_client(runtime, "pinned", 0, 0);
     refused(host_trim, BUDGET, WEIR_CLASS_KV);
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
@@ -231,7 +232,7 @@ static void changing_the_budget_while_live(void **state)
     detail_names("5 MiB");
     unchanged(runtime, before); /* not even the cache is given up */
     ok(weir_runtime_set_budget(runtime, 5 * MIB));
-    assert_int_equal(weir_runtime_budget(runtime), 5 * MIB);
+    assert_int_equal(runtime_details(runtime).budget, 5 * MIB);
     refused(a, 1, WEIR_CLASS_KV);
     ok(weir_client_destroy(b));
     ok(weir_runtime_set_budget(runtime, 2 * MIB)); /* the cache is given up */
@@ -292,7 +293,7 @@ static void refusals_over_fragments(void **state)
     ok(weir_client_destroy(client));
 }
 
-static void holders_most_first(void **state)
+static void a_refusal_lists_the_largest_accounts_first(void **state)
 {
     weir_runtime *runtime = *state;
     static const struct {
@@ -361,13 +362,13 @@ static void outside_is_noted_and_charged_to_nothing(void **state)
     ok(weir_client_info(client, &stats));
     assert_string_equal(stats.outside_method, "");
     fails(WEIR_ERR_INVALID, weir_client_info(client, NULL));
-    assert_string_equal(weir_client_name(client), "x");
-    assert_ptr_equal(weir_client_runtime(client), runtime);
+    assert_string_equal(client_details(client).name, "x");
+    assert_ptr_equal(client_details(client).runtime, runtime);
     char long_name[100];
     memset(long_name, 'n', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
     weir_client *other = open_client(runtime, long_name, 0, 0);
-    assert_int_equal(strlen(weir_client_name(other)), 63);
+    assert_int_equal(strlen(client_details(other).name), 63);
     ok(weir_client_destroy(other));
     ok(weir_client_destroy(client));
 }
@@ -400,9 +401,44 @@ static void trimming(void **state)
     ok(weir_client_destroy(client));
 }
 
+/* A larger budget would not help, so the refusal does not name one. */
+static void no_budget_is_named_that_would_not_help(void **state)
+{
+    weir_runtime *runtime = *state;
+    weir_client *client = open_client(runtime, "large", 0, 0);
+    static const uint64_t sizes[] = {UINT64_C(1) << 47, UINT64_C(1) << 60};
+    for (size_t i = 0; i < 2; i++) {
+        refused(client, sizes[i], WEIR_CLASS_WEIGHTS);
+        weir_refusal r = last_refusal();
+        assert_int_equal(r.cause, WEIR_CAUSE_ADDRESS_RANGE);
+        assert_int_equal(r.largest, BUDGET);
+        assert_true(r.needed == UINT64_MAX);
+        assert_null(strstr(weir_detail(), "16777216"));
+        detail_names("can address; the largest possible request is 8 MiB");
+        check_largest(client, WEIR_CLASS_WEIGHTS);
+    }
+    /* One that would have room if no region had a block. */
+    void *blocks[] = {allocate(client, MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS),
+                      allocate(client, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV),
+                      allocate(client, 16 * 1024, WEIR_STREAM_HOST, WEIR_CLASS_KV)};
+    uint64_t most = BUDGET;
+    for (uint64_t beyond = sizes[0]; beyond - most > 1024;) {
+        uint64_t middle = most + (beyond - most) / 2;
+        refused(client, middle, WEIR_CLASS_WEIGHTS);
+        *(last_refusal().cause == WEIR_CAUSE_ADDRESS_RANGE ? &beyond : &most) = middle;
+    }
+    refused(client, most, WEIR_CLASS_WEIGHTS);
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
+    assert_true(last_refusal().needed == UINT64_MAX);
+    detail_names("no budget would do: this request needs blocks freed between free ones");
+    for (size_t i = 0; i < 3; i++)
+        ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+    ok(weir_client_destroy(client));
+}
+
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         test(a_guarantee_is_never_lent),
@@ -412,7 +448,8 @@ int main(void)
         test(changing_limits_while_live),
         test(changing_the_budget_while_live),
         test(refusals_over_fragments),
-        test(holders_most_first),
+        test(no_budget_is_named_that_would_not_help),
+        test(a_refusal_lists_the_largest_accounts_first),
         test(refusals_are_the_threads_own),
         test(outside_is_noted_and_charged_to_nothing),
         test(trimming),

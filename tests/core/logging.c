@@ -1,4 +1,5 @@
 /* The adaptor "log": what reaches it, in which order, and what does not. */
+#include "info.h"
 #include "core/core.h"
 #include <weir/trace.h>
 
@@ -32,13 +33,13 @@ static void end(log_world *w)
 static void read_log(log_world *w)
 {
     w->events[0].struct_size = sizeof w->events[0];
-    ok(weir_trace_read(weir_runtime_log(w->runtime), w->events, MOST, &w->count));
+    ok(weir_trace_read(runtime_details(w->runtime).log, w->events, MOST, &w->count));
 }
 
 static void check_event(const weir_event *e, weir_action action, weir_status result, const void *pointer,
                         uint64_t bytes)
 {
-    assert_string_equal(weir_action_name(e->action), weir_action_name(action));
+    assert_string_equal(weir_name_of(WEIR_NAMES_ACTION, e->action), weir_name_of(WEIR_NAMES_ACTION, action));
     assert_int_equal(e->result, result);
     assert_ptr_equal(e->pointer, pointer);
     assert_int_equal(e->bytes, bytes);
@@ -206,15 +207,15 @@ static void a_failing_sink_is_counted(void **state)
     log_world w = make("log(mapped)");
     int calls = 0;
     weir_sink sink = {.struct_size = sizeof sink, .user = &calls, .write = fail_to_write};
-    weir_trace *log = weir_runtime_log(w.runtime);
+    weir_trace *log = runtime_details(w.runtime).log;
     ok(weir_trace_add_sink(log, &sink));
     void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     ok(weir_free(w.client, a, WEIR_STREAM_HOST));
     fails(WEIR_ERR_SYSTEM, weir_trace_flush(log));
     assert_true(calls > 0);
-    assert_int_equal(weir_trace_failed(log), calls);
+    assert_int_equal(trace_details(log).failed, calls);
     weir_trace_destroy(log); /* the runtime's: it stays */
-    assert_ptr_equal(weir_runtime_log(w.runtime), log);
+    assert_ptr_equal(runtime_details(w.runtime).log, log);
     end(&w);
 }
 
@@ -226,7 +227,7 @@ static void a_file_is_written(void **state)
     snprintf(stack, sizeof stack, "log(csv=%s, mapped)", path);
     log_world w = make(stack);
     snprintf(text, sizeof text, "budget(%s)", stack);
-    assert_string_equal(weir_runtime_resource(w.runtime, line, sizeof line), text);
+    assert_string_equal(runtime_details(w.runtime).resource, text);
     void *a = allocate(w.client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
     ok(weir_free(w.client, a, WEIR_STREAM_HOST));
     end(&w);

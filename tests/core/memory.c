@@ -223,7 +223,7 @@ static void peaks(void **state)
     assert_int_equal(s.clients[0].peak_class[WEIR_CLASS_ACTIVATIONS], 500 * 256);
     assert_int_equal(s.clients[0].peak_class[WEIR_CLASS_KV], 0);
     /* A free that is pending still counts for the peak. */
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.peak, 1100 * 256);
@@ -245,7 +245,7 @@ static void peaks(void **state)
     ok(weir_stream_synchronize(f->stream));
     ok(weir_free(f->client, again, WEIR_STREAM_HOST));
     ok(weir_free(f->client, w, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_reset_peaks(NULL));
+    fails(WEIR_ERR_INVALID, weir_stats_reset(NULL, WEIR_RESET_PEAKS));
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
@@ -374,7 +374,7 @@ static void growing_takes_handles_from_under_free_memory(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         test(a_block_can_be_used_and_freed),

@@ -101,7 +101,7 @@ static void drop(fixture *f, int i)
 {
     uint64_t r = next_random(&f->random);
     if (r & 1)
-        ok(weir_use_record(f->runtime, f->slots[i].pointer, f->stream));
+        ok(weir_use_record(f->runtime, (weir_block){.pointer = f->slots[i].pointer}, f->stream));
     ok(weir_free(f->clients[f->slots[i].client], f->slots[i].pointer, r >> 1 & 1 ? f->stream : WEIR_STREAM_HOST));
     went(&f->book.allocated_bytes, f->slots[i].charged);
     went(&f->book.requested_bytes, f->slots[i].bytes);
@@ -273,7 +273,7 @@ static void peaks_and_sums_start_again(void **state)
     assert_int_equal(before.requested_bytes.peak, 3 * MIB + 1000);
     assert_int_equal(before.allocated_bytes.peak, 3 * MIB + 1024);
     assert_int_equal(before.num_ooms, 1);
-    ok(weir_reset_peaks(f.runtime));
+    ok(weir_stats_reset(f.runtime, WEIR_RESET_PEAKS));
     weir_memory_stats s = stats_of(f.runtime);
     assert_int_equal(s.allocated_bytes.peak, 1024);
     assert_int_equal(s.requested_bytes.peak, 1000);
@@ -281,7 +281,7 @@ static void peaks_and_sums_start_again(void **state)
     assert_int_equal(s.inactive_split_bytes.peak, s.inactive_split_bytes.current);
     assert_int_equal(s.reserved_bytes.peak, s.reserved_bytes.current);
     assert_int_equal(s.allocated_bytes.allocated, 3 * MIB + 1024);
-    ok(weir_reset_accumulated(f.runtime));
+    ok(weir_stats_reset(f.runtime, WEIR_RESET_ACCUMULATED));
     s = stats_of(f.runtime);
     assert_int_equal(s.allocated_bytes.allocated + s.allocated_bytes.freed + s.num_ooms, 0);
     assert_int_equal(s.inactive_split_bytes.allocated + s.inactive_split.freed + s.segment.allocated, 0);
@@ -348,7 +348,8 @@ static void what_is_wrong_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_memory_stats_info(NULL, &s));
     fails(WEIR_ERR_INVALID, weir_memory_stats_info(runtime, NULL));
     fails(WEIR_ERR_INVALID, weir_memory_stats_info(runtime, &s));
-    fails(WEIR_ERR_INVALID, weir_reset_accumulated(NULL));
+    fails(WEIR_ERR_INVALID, weir_stats_reset(NULL, WEIR_RESET_ACCUMULATED));
+    fails(WEIR_ERR_INVALID, weir_stats_reset(runtime, 1u << 2));
     ok(weir_runtime_destroy(runtime));
 }
 

@@ -1,4 +1,5 @@
 /* Engines and models: an engine that is linked in and does what the test tells it to, and plug-ins, good and bad. */
+#include "info.h"
 #include "core.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -222,7 +223,7 @@ static void a_model_from_load_to_unload(void **state)
     assert_ptr_equal(told.place.runtime, runtime);
     assert_ptr_equal(told.request.settings, settings);
     assert_int_equal(told.request.setting_count, 1);
-    assert_ptr_equal(weir_model_engine(model), &full);
+    assert_string_equal(engine_name(model), "full");
     assert_ptr_equal(weir_model_client(model), told.place.client);
     weir_client_stats line = first_client();
     assert_string_equal(line.name, "bert");
@@ -342,7 +343,7 @@ static void runs_and_outputs(void **state)
     ok(weir_model_infer(model, &inference, &out));
     fails(WEIR_ERR_BUSY, weir_model_destroy(model)); /* not released */
     detail_names("1 result");
-    ok(weir_model_infer_stream(model, &inference, three_pieces, &pieces, &more));
+    ok(model_infer_stream(model, &inference, three_pieces, &pieces, &more));
     assert_int_equal(pieces, 3);
     weir_model_release_outputs(model, &out);
     fails(WEIR_ERR_BUSY, weir_model_destroy(model));
@@ -354,12 +355,11 @@ static void runs_and_outputs(void **state)
     weir_model_release_outputs(NULL, &more);
     told.infer = WEIR_ERR_CANCELLED;
     fails(WEIR_ERR_CANCELLED, weir_model_infer(model, &inference, &out)); /* has no outputs to release */
-    fails(WEIR_ERR_CANCELLED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
+    fails(WEIR_ERR_CANCELLED, model_infer_stream(model, &inference, three_pieces, &pieces, &out));
     assert_string_equal(weir_detail(), "the engine says no");
     fails(WEIR_ERR_INVALID, weir_model_infer(model, NULL, &out));
     fails(WEIR_ERR_INVALID, weir_model_infer(model, &inference, NULL));
     fails(WEIR_ERR_INVALID, weir_model_infer(NULL, &inference, &out));
-    fails(WEIR_ERR_INVALID, weir_model_infer_stream(model, &inference, NULL, NULL, &out));
     ok(weir_model_destroy(model));
     check_empty(runtime);
 }
@@ -410,7 +410,7 @@ static void what_an_engine_lacks(void **state)
     weir_engine_metrics numbers = WEIR_INIT(weir_engine_metrics);
     weir_model_details about = WEIR_INIT(weir_model_details);
     uint64_t pieces;
-    fails(WEIR_ERR_UNSUPPORTED, weir_model_infer_stream(model, &inference, three_pieces, &pieces, &out));
+    fails(WEIR_ERR_UNSUPPORTED, model_infer_stream(model, &inference, three_pieces, &pieces, &out));
     detail_names("bare");
     fails(WEIR_ERR_UNSUPPORTED, weir_model_cancel(model, 0));
     fails(WEIR_ERR_UNSUPPORTED, weir_model_warm_up(model));
@@ -424,7 +424,6 @@ static void what_an_engine_lacks(void **state)
     fails(WEIR_ERR_INVALID, weir_model_info(model, NULL));
     fails(WEIR_ERR_INVALID, weir_model_destroy(NULL));
     assert_null(weir_model_client(NULL));
-    assert_null(weir_model_engine(NULL));
     ok(weir_model_destroy(model));
     model = load_model("full");
     fails(WEIR_ERR_INVALID, weir_model_metrics(model, NULL));
@@ -511,7 +510,7 @@ static void plugins(void **state)
     weir_model_options options = with(NULL);
     weir_model *model;
     ok(weir_model_create(named, &options, &model));
-    assert_string_equal(weir_model_engine(model)->name, "good");
+    assert_string_equal(engine_name(model), "good");
     ok(weir_model_destroy(model));
     unlink(named);
     const weir_engine *real;
@@ -527,7 +526,7 @@ static void plugins(void **state)
     kept = gguf;
     ok(weir_engine_register(&kept));
     ok(weir_model_create(odd_path, &options, &model));
-    assert_string_equal(weir_model_engine(model)->name, "as-gguf");
+    assert_string_equal(engine_name(model), "as-gguf");
     ok(weir_model_destroy(model));
     ok(weir_option_set("engine_path", NULL));
 }

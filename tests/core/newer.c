@@ -1,6 +1,8 @@
 /* Options of callers that were compiled against a newer header: what this library does not know of is 0, or refused. */
 #include "core.h"
 
+#include <weir/adaptor.h>
+#include <weir/driver.h>
 #include <weir/workspace.h>
 #include <weir/trace.h>
 #include <weir/block_pool.h>
@@ -8,7 +10,6 @@
 #include <weir/select.h>
 #include <weir/experimental/kv.h>
 #include <weir/plan.h>
-#include <weir/experimental/compose.h>
 #include <weir/onnxruntime.h>
 #include <weir/model.h>
 
@@ -16,6 +17,50 @@ enum { ROOM = 16384, LATER = 4096 };
 
 static weir_runtime *runtime;
 static weir_client *client;
+static weir_model *model;
+
+/* An engine that answers nothing to anything. */
+static weir_status engine_probe(weir_engine_probe *out)
+{
+    out->available = true;
+    return WEIR_OK;
+}
+static weir_status engine_info(weir_engine_model *m, weir_model_details *out)
+{
+    (void)m, (void)out;
+    return WEIR_OK;
+}
+static weir_status engine_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    (void)load;
+    *out = (weir_engine_model *)&model;
+    return WEIR_OK;
+}
+static weir_status engine_infer(weir_engine_model *m, const weir_inference *request, weir_outputs *out)
+{
+    (void)m, (void)out;
+    assert_int_equal(request->struct_size, sizeof *request);
+    return WEIR_OK;
+}
+static void engine_release(weir_engine_model *m, weir_outputs *out)
+{
+    (void)m, (void)out;
+}
+static void engine_unload(weir_engine_model *m)
+{
+    (void)m;
+}
+static const weir_engine engine = {.abi = WEIR_ENGINE_ABI,
+                                   .struct_size = sizeof(weir_engine),
+                                   .name = "nothing",
+                                   .summary = "answers nothing",
+                                   .suffixes = "",
+                                   .probe = engine_probe,
+                                   .info = engine_info,
+                                   .load = engine_load,
+                                   .infer = engine_infer,
+                                   .release_outputs = engine_release,
+                                   .unload = engine_unload};
 
 /* One call for each kind of structure that weir takes. Those that would make something are given too little to make it. */
 static weir_status of_runtime_get(const void *s)
@@ -27,17 +72,6 @@ static weir_status of_runtime_create(const void *s)
 {
     weir_runtime *out;
     return weir_runtime_create("nowhere", s, &out);
-}
-static weir_status of_compose(const void *s)
-{
-    weir_runtime *out;
-    return weir_runtime_compose(s, NULL, &out);
-}
-static weir_status of_compose_options(const void *s)
-{
-    weir_parts parts = WEIR_INIT(weir_parts);
-    weir_runtime *out;
-    return weir_runtime_compose(&parts, s, &out);
 }
 static weir_status of_client(const void *s)
 {
@@ -186,6 +220,38 @@ static weir_status of_base(const void *s)
 {
     return weir_base_register(s);
 }
+static weir_status of_adaptor(const void *s)
+{
+    return weir_adaptor_register(s);
+}
+static weir_status of_driver(const void *s)
+{
+    return weir_driver_register(s);
+}
+static weir_status of_inference(const void *s)
+{
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    weir_status status = weir_model_infer(model, s, &out);
+    if (status == WEIR_OK)
+        weir_model_release_outputs(model, &out);
+    return status;
+}
+static weir_status of_outputs(const void *s)
+{
+    weir_inference request = WEIR_INIT(weir_inference);
+    weir_outputs *out = (void *)(uintptr_t)s;
+    weir_status status = weir_model_infer(model, &request, out);
+    if (status == WEIR_OK)
+        weir_model_release_outputs(model, out);
+    return status;
+}
+static weir_status of_input(const void *s)
+{
+    weir_inference request = WEIR_INIT(weir_inference);
+    request.inputs = s;
+    request.input_count = 1;
+    return of_inference(&request);
+}
 static weir_status of_bridge(const void *s)
 {
     weir_onnxruntime *out;
@@ -203,8 +269,6 @@ static const struct {
     }
     ROW(weir_runtime_options, of_runtime_get),
     ROW(weir_runtime_options, of_runtime_create),
-    ROW(weir_runtime_options, of_compose_options),
-    ROW(weir_parts, of_compose),
     ROW(weir_client_options, of_client),
     ROW(weir_request, of_request),
     ROW(weir_trace_options, of_trace),
@@ -229,6 +293,10 @@ static const struct {
     ROW(weir_onnxruntime_options, of_bridge),
     ROW(weir_trim_options, of_trim),
     ROW(weir_base_table, of_base),
+    ROW(weir_adaptor_table, of_adaptor),
+    ROW(weir_driver_table, of_driver),
+    ROW(weir_inference, of_inference),
+    ROW(weir_outputs, of_outputs),
 };
 enum { KINDS = sizeof table / sizeof table[0] };
 
@@ -285,17 +353,34 @@ static void a_size_that_no_header_ever_had_is_invalid(void **state)
     }
 }
 
+/* An input that is longer than this library knows, which older callers' inputs are not. */
+static void an_input_with_a_member_that_this_library_does_not_know_is_refused(void **state)
+{
+    (void)state;
+    unsigned char *raw = empty(sizeof(weir_tensor) + 8);
+    ok(of_input(raw));
+    raw[sizeof(weir_tensor)] = 1;
+    fails(WEIR_ERR_UNSUPPORTED, of_input(raw));
+    detail_names("weir_tensor");
+}
+
 static int open_all(void **state)
 {
     (void)state;
     runtime = make_runtime(4 * MIB);
     client = open_client(runtime, "x", 0, 0);
+    weir_model_options options = WEIR_INIT(weir_model_options);
+    options.engine = "nothing";
+    options.runtime = runtime;
+    ok(weir_engine_register(&engine));
+    ok(weir_model_create("/proc/self/exe", &options, &model));
     return 0;
 }
 
 static int close_all(void **state)
 {
     (void)state;
+    ok(weir_model_destroy(model));
     ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
     return 0;
@@ -307,6 +392,7 @@ int main(void)
         cmocka_unit_test(an_option_that_this_library_does_not_know_is_refused),
         cmocka_unit_test(members_that_this_library_does_not_know_and_nobody_set_change_nothing),
         cmocka_unit_test(a_size_that_no_header_ever_had_is_invalid),
+        cmocka_unit_test(an_input_with_a_member_that_this_library_does_not_know_is_refused),
     };
     return cmocka_run_group_tests_name("newer", tests, open_all, close_all);
 }

@@ -1,4 +1,5 @@
 /* Options: where values come from, what is refused, and structures of other sizes. */
+#include "info.h"
 #include "core.h"
 
 #include <pwd.h>
@@ -7,7 +8,7 @@
 static weir_option get(const char *name)
 {
     weir_option option = WEIR_INIT(weir_option);
-    ok(weir_option_get(name, &option));
+    ok(weir_option_info(name, 0, &option));
     assert_string_equal(option.name, name);
     return option;
 }
@@ -17,7 +18,7 @@ static void every_option_is_listed(void **state)
     (void)state;
     size_t count = 0;
     bool budget = false;
-    for (weir_option option = WEIR_INIT(weir_option); weir_option_at(count, &option) == WEIR_OK; count++) {
+    for (weir_option option = WEIR_INIT(weir_option); weir_option_info(NULL, count, &option) == WEIR_OK; count++) {
         weir_option same = get(option.name);
         assert_ptr_equal(same.name, option.name);
         assert_string_equal(same.value, option.value);
@@ -27,11 +28,11 @@ static void every_option_is_listed(void **state)
     }
     assert_true(budget && count >= 5);
     weir_option option = WEIR_INIT(weir_option);
-    fails(WEIR_ERR_NOT_FOUND, weir_option_at(count, &option));
-    fails(WEIR_ERR_NOT_FOUND, weir_option_at(SIZE_MAX, &option));
-    fails(WEIR_ERR_INVALID, weir_option_at(0, NULL));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_info(NULL, count, &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_info(NULL, SIZE_MAX, &option));
+    fails(WEIR_ERR_INVALID, weir_option_info(NULL, 0, NULL));
     option.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_option_at(0, &option));
+    fails(WEIR_ERR_INVALID, weir_option_info(NULL, 0, &option));
 }
 
 /* As files and shells leave it; where a text may be a path, it is the path's. */
@@ -187,19 +188,18 @@ static void nearest_name(void **state)
 {
     (void)state;
     weir_option option = WEIR_INIT(weir_option);
-    fails(WEIR_ERR_NOT_FOUND, weir_option_get("buget", &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_info("buget", 0, &option));
     detail_names("\"budget\"");
-    fails(WEIR_ERR_NOT_FOUND, weir_option_get("engine-path", &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_info("engine-path", 0, &option));
     detail_names("\"engine_path\"");
     fails(WEIR_ERR_NOT_FOUND, weir_option_set("Wait", "1s"));
     detail_names("\"wait\"");
     char name[300];
     memset(name, 'w', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    fails(WEIR_ERR_NOT_FOUND, weir_option_get(name, &option));
-    fails(WEIR_ERR_NOT_FOUND, weir_option_get("", &option));
-    fails(WEIR_ERR_INVALID, weir_option_get(NULL, &option));
-    fails(WEIR_ERR_INVALID, weir_option_get("wait", NULL));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_info(name, 0, &option));
+    fails(WEIR_ERR_NOT_FOUND, weir_option_info("", 0, &option));
+    fails(WEIR_ERR_INVALID, weir_option_info("wait", 0, NULL));
     fails(WEIR_ERR_INVALID, weir_option_set(NULL, "1s"));
 }
 
@@ -230,7 +230,7 @@ static uint64_t budget_made(const char *value)
     weir_runtime *runtime;
     ok(weir_option_set("budget", value));
     ok(weir_runtime_create("host", NULL, &runtime));
-    uint64_t budget = weir_runtime_budget(runtime);
+    uint64_t budget = runtime_details(runtime).budget;
     ok(weir_runtime_destroy(runtime));
     ok(weir_option_set("budget", NULL));
     return budget;
@@ -245,7 +245,7 @@ static void budget_by_device(void **state)
     assert_true(budget_made("cuda:0=7m") > 64 * MIB); /* none for this device: what is free, less a margin */
     weir_runtime *runtime = make_runtime(3 * MIB);
     ok(weir_option_set("budget", "9m")); /* does not change one that is there */
-    assert_int_equal(weir_runtime_budget(runtime), 3 * MIB);
+    assert_int_equal(runtime_details(runtime).budget, 3 * MIB);
     ok(weir_option_set("budget", NULL));
     ok(weir_runtime_destroy(runtime));
 }

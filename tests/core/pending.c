@@ -191,14 +191,14 @@ static void closing_waits_for_pending_frees(void **state)
     assert_int_equal(take_snapshot(f->runtime).device.pending, 0);
 }
 
-typedef struct rescue {
+typedef struct gate_opener {
     gate done, *stuck;
-} rescue;
+} gate_opener;
 
 /* Opens the gate after a while, unless it is told before that nobody waits for it. */
 static void *open_gate_unless_done(void *user)
 {
-    rescue *r = user;
+    gate_opener *r = user;
     struct timespec limit;
     int late = 0;
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -216,14 +216,14 @@ static void closing_waits_for_no_frees_of_others(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    rescue r = {.done = GATE, .stuck = &g};
-    pthread_t rescuer;
+    gate_opener r = {.done = GATE, .stuck = &g};
+    pthread_t helper;
     weir_client *other = open_client(f->runtime, "other", 0, 0);
     (void)block_behind_gate(f, MIB, &g);
-    pthread_create(&rescuer, NULL, open_gate_unless_done, &r);
+    pthread_create(&helper, NULL, open_gate_unless_done, &r);
     ok(weir_client_destroy(other));
     open_gate(&r.done);
-    pthread_join(rescuer, NULL);
+    pthread_join(helper, NULL);
     assert_false(g.open);
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
@@ -340,7 +340,7 @@ static void copies_fills_and_calls_in_stream_order(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         test(a_free_is_pending_until_the_device_is_past_it),

@@ -430,7 +430,7 @@ static void what_would_be_moved_forever_is_made(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_of_the_free_pieces),
         cmocka_unit_test(the_right_end_of_a_gap),

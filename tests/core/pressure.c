@@ -1,4 +1,5 @@
 /* Pressure callbacks: when they are asked, in which order and how often, and what comes of it. */
+#include "info.h"
 #include "pressure.h"
 
 /* Order, number and effect ------------------------------------------------------------------------------------------ */
@@ -20,7 +21,7 @@ static void the_lowest_priority_is_asked_first(void **state)
     assert_int_equal(last.told.bytes, 1024);
     assert_int_equal(last.told.shortfall, 1024);
     assert_ptr_equal(last.told.client, f.other);
-    assert_string_equal(last.told.device, weir_runtime_device(f.runtime));
+    assert_string_equal(last.told.device, runtime_details(f.runtime).device);
     assert_int_equal(last.told.memory_class, WEIR_CLASS_SCRATCH);
     assert_int_equal(last.told.attempt, 1);
     assert_int_equal(served_by_pressure(&f), 1);
@@ -94,9 +95,9 @@ static void not_for_requests_that_may_not_wait(void **state)
     weir_reservation *r;
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.other, PART, f.stream, &p));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_reservation_create(f.other, PART, WEIR_ALLOC_NO_WAIT, &r));
-    ok(weir_capture_begin(f.stream));
+    ok(weir_capture_begin(f.stream, NULL));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, PART, f.stream, WEIR_CLASS_KV, &p));
-    ok(weir_capture_end(f.stream));
+    ok(weir_capture_end(f.stream, NULL));
     assert_int_not_equal(weir_resize(f.keeper, f.kept[PARTS - 1], 2 * PART, f.stream), WEIR_OK);
     assert_int_equal(g.calls, 0);
     ok(weir_reservation_create(f.other, PART, 0, &r)); /* this one may */
@@ -215,8 +216,8 @@ static void free_in_order(const weir_pressure *pressure, void *user)
     f->kept[0] = NULL;
 }
 
-/* What is freed in a callback may be parked first. */
-static void what_is_freed_may_be_parked(void **state)
+/* A thread cache may keep what a callback frees. */
+static void what_a_callback_frees_may_stay_in_a_thread_cache(void **state)
 {
     enum { SMALL = 4096 };
     (void)state;
@@ -285,9 +286,9 @@ int main(void)
         cmocka_unit_test(what_is_guaranteed_is_not_short),
         cmocka_unit_test(pieces_that_are_too_small),
         cmocka_unit_test(what_is_freed_may_be_waited_for),
-        cmocka_unit_test(what_is_freed_may_be_parked),
+        cmocka_unit_test(what_a_callback_frees_may_stay_in_a_thread_cache),
         cmocka_unit_test(memory_of_another_kind),
     };
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* no thread cache keeps what is freed, but where a test asks for it */
     return cmocka_run_group_tests_name("pressure", tests, NULL, NULL);
 }

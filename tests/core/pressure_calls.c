@@ -290,6 +290,6 @@ int main(void)
         cmocka_unit_test(removals_from_inside_do_not_wait),
         cmocka_unit_test(callbacks_come_and_go),
     };
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* no thread cache keeps what is freed, but where a test asks for it */
     return cmocka_run_group_tests_name("pressure_calls", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* One block, freed by several threads at once while others shrink it and allocate where it was: one of them frees it, and
  * nobody reads what another thread writes into its record (ThreadSanitizer sees to that). */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 
@@ -80,7 +81,7 @@ static void *take_and_give(void *user)
 static void *look_about(void *user)
 {
     race *r = user;
-    weir_runtime *runtime = weir_client_runtime(r->client);
+    weir_runtime *runtime = client_details(r->client).runtime;
     for (int round = 0; !atomic_load(&r->over); round++) {
         weir_block_details d = WEIR_INIT(weir_block_details);
         ok(weir_block_info(atomic_load(&r->addresses[0]), &d));
@@ -140,13 +141,13 @@ static void race_of(const char *cache, weir_stream on)
     ok(weir_runtime_destroy(runtime));
 }
 
-static void without_fronts(void **state)
+static void without_thread_caches(void **state)
 {
     (void)state;
     race_of("0", WEIR_STREAM_HOST);
 }
 
-static void with_fronts(void **state)
+static void with_thread_caches(void **state)
 {
     (void)state;
     race_of("1MiB", WEIR_STREAM_HOST);
@@ -154,6 +155,6 @@ static void with_fronts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_fronts), cmocka_unit_test(with_fronts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_thread_caches), cmocka_unit_test(with_thread_caches)};
     return cmocka_run_group_tests_name("races", tests, NULL, NULL);
 }

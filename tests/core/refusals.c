@@ -3,6 +3,7 @@
  * step the books are added up, and blocks hold what was written to them wherever their memory has been moved from.
  *
  * WEIR_TRACES: how many traces; WEIR_TRACE_FROM: the number of the first. */
+#include "info.h"
 #include "core/core.h"
 #include "trim.h"
 #include "core/could.h"
@@ -173,7 +174,7 @@ static void judge(world *w, const block *b, const question *q)
 
 static uint64_t some_size(world *w)
 {
-    uint64_t budget = weir_runtime_budget(w->runtime), granule = w->granule;
+    uint64_t budget = runtime_details(w->runtime).budget, granule = w->granule;
     switch (below(w, 8)) {
     case 0:
         return 1 + below(w, 4 * UNIT);
@@ -230,7 +231,7 @@ static void allocate_one(world *w)
         assert_true(status == WEIR_ERR_OUT_OF_MEMORY || the_toy.failed);
         judge(w, &b,
               &(question){b.charged, request.alignment ? request.alignment : UNIT, request.stream, waits,
-                          weir_runtime_budget(w->runtime)});
+                          runtime_details(w->runtime).budget});
         return;
     }
     b.start = made.pointer;
@@ -258,7 +259,7 @@ static void use_one(world *w)
     block *b = &w->blocks[below(w, w->count)];
     int s = 1 + (int)below(w, (uint64_t)w->stream_count - 1);
     b->uses.points[w->numbers[s]] = toy_queue(w->numbers[s]);
-    ok(weir_use_record(w->runtime, b->start, w->streams[s]));
+    ok(weir_use_record(w->runtime, (weir_block){.pointer = b->start}, w->streams[s]));
 }
 
 static void shrink_one(world *w, block *b, int s)
@@ -276,7 +277,7 @@ static void shrink_one(world *w, block *b, int s)
 static void grow_one(world *w, block *b, int s)
 {
     uint64_t bytes = b->bytes + 1 + below(w, 6 * w->granule), charged = (bytes + UNIT - 1) & ~(uint64_t)(UNIT - 1);
-    const question q = {charged - b->charged, UNIT, WEIR_STREAM_HOST, false, weir_runtime_budget(w->runtime)};
+    const question q = {charged - b->charged, UNIT, WEIR_STREAM_HOST, false, runtime_details(w->runtime).budget};
     inject(w);
     weir_status status = weir_resize(w->clients[b->client], b->start, bytes, w->streams[s]);
     if (status == WEIR_OK) {
@@ -317,7 +318,7 @@ static void trim_one(world *w)
 
 static void limit_one(world *w)
 {
-    uint64_t budget = weir_runtime_budget(w->runtime), guaranteed = below(w, 3) ? 0 : below(w, budget / 2);
+    uint64_t budget = runtime_details(w->runtime).budget, guaranteed = below(w, 3) ? 0 : below(w, budget / 2);
     uint64_t maximum = below(w, 3) ? 0 : guaranteed + below(w, budget);
     the_toy.fail_in = -1;
     if (below(w, 3)) {
@@ -328,7 +329,7 @@ static void limit_one(world *w)
     the_toy.budget = wanted > budget ? wanted : budget;
     if (weir_runtime_set_budget(w->runtime, wanted) == WEIR_OK)
         sum.lowered += wanted < budget;
-    the_toy.budget = weir_runtime_budget(w->runtime);
+    the_toy.budget = runtime_details(w->runtime).budget;
     assert_true(the_toy.used * w->granule <= the_toy.budget);
 }
 

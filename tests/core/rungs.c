@@ -21,7 +21,7 @@ static void create_and_fit(void **state)
     }
 }
 
-static void what_threads_park(void **state)
+static void a_request_flushes_thread_caches(void **state)
 {
     (void)state;
     ok(weir_option_set("thread_cache", "1MiB"));
@@ -212,16 +212,16 @@ static void rungs_have_names(void **state)
 {
     (void)state;
     for (int i = 0; i < WEIR_RUNG_COUNT; i++)
-        assert_string_not_equal(weir_rung_name((weir_rung)i), "?");
-    assert_string_equal(weir_rung_name(WEIR_RUNG_ORDER), "order");
-    assert_string_equal(weir_rung_name(WEIR_RUNG_COUNT), "?");
+        assert_string_not_equal(weir_name_of(WEIR_NAMES_RUNG, i), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_RUNG, WEIR_RUNG_ORDER), "order");
+    assert_string_equal(weir_name_of(WEIR_NAMES_RUNG, WEIR_RUNG_COUNT), "?");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(create_and_fit),
-        cmocka_unit_test(what_threads_park),
+        cmocka_unit_test(a_request_flushes_thread_caches),
         cmocka_unit_test(what_has_passed_meanwhile),
         cmocka_unit_test(spare_handles),
         cmocka_unit_test(moved_handles),
@@ -233,6 +233,6 @@ int main(void)
         cmocka_unit_test(bytes_that_another_process_has),
         cmocka_unit_test(rungs_have_names),
     };
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* no thread cache keeps what is freed, but where a test asks for it */
     return cmocka_run_group_tests_name("rungs", tests, NULL, NULL);
 }

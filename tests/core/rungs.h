@@ -103,8 +103,8 @@ static inline void check_rung(fixture *f, weir_stats *last, weir_rung rung, cons
         uint64_t more = now.ladder[i] - last->ladder[i];
         sum += now.ladder[i];
         if (more != (i == (int)rung))
-            print_error("%s: %llu more\n", weir_rung_name((weir_rung)i), (unsigned long long)more);
-        _assert_true(more == (i == (int)rung), weir_rung_name(rung), file, line);
+            print_error("%s: %llu more\n", weir_name_of(WEIR_NAMES_RUNG, i), (unsigned long long)more);
+        _assert_true(more == (i == (int)rung), weir_name_of(WEIR_NAMES_RUNG, rung), file, line);
     }
     _assert_true(sum == now.allocations, "every block was come by somehow", file, line);
     *last = now;

@@ -238,9 +238,9 @@ static void not_without_a_stream_nor_in_a_capture(void **state)
     hold(&f, f.a, p, 1, BUDGET);
     ok(weir_free(f.one, p, f.a));
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, WEIR_STREAM_HOST, &q));
-    ok(weir_capture_begin(f.b));
+    ok(weir_capture_begin(f.b, NULL));
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, f.b, &q));
-    ok(weir_capture_end(f.b));
+    ok(weir_capture_end(f.b, NULL));
     ok(take_at_once(f.two, HALF, f.b, &q));
     ok(weir_free(f.two, q, f.b));
     let_go(&f, f.a);
@@ -337,6 +337,6 @@ int main(void)
         cmocka_unit_test(an_order_that_fails_changes_nothing),
         cmocka_unit_test(a_stream_that_ends_while_another_is_ordered_behind_it),
     };
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is not parked, but where a test asks for it */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* no thread cache keeps what is freed, but where a test asks for it */
     return cmocka_run_group_tests_name("rungs_waits", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* The runtimes: found by device, made once, created and destroyed; and what happens at exit. */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 
@@ -63,9 +64,9 @@ static void one_runtime_per_device(void **state)
     ok(weir_option_set("budget", "24MiB"));
     ok(weir_runtime_get("host", NULL, &first));
     ok(weir_option_set("budget", NULL));
-    assert_int_equal(weir_runtime_budget(first), 24 * MIB);
-    assert_string_equal(weir_runtime_device(first), "host");
-    assert_int_equal(weir_runtime_ordinal(first), 0);
+    assert_int_equal(runtime_details(first).budget, 24 * MIB);
+    assert_string_equal(runtime_details(first).device, "host");
+    assert_int_equal(runtime_details(first).ordinal, 0);
     ok(weir_runtime_get("host:0", NULL, &again));
     assert_ptr_equal(again, first);
     weir_runtime_options options = {.struct_size = sizeof options};
@@ -83,8 +84,11 @@ static void one_runtime_per_device(void **state)
     fails(WEIR_ERR_NOT_FOUND, weir_runtime_get("host", &options, &again));
     ok(weir_runtime_set_budget(first, 25 * MIB));
     fails(WEIR_ERR_INVALID, weir_runtime_destroy(first));
-    assert_string_equal(weir_runtime_device(NULL), "");
-    assert_int_equal(weir_runtime_budget(NULL), 0);
+    weir_runtime_details details = {.struct_size = 0};
+    fails(WEIR_ERR_INVALID, weir_runtime_info(first, &details));
+    fails(WEIR_ERR_INVALID, weir_runtime_info(first, NULL));
+    details.struct_size = sizeof details;
+    fails(WEIR_ERR_INVALID, weir_runtime_info(NULL, &details));
     weir_runtime *own = make_runtime(MIB); /* not found by a get, nor mixed up with it */
     ok(weir_runtime_get("host", NULL, &again));
     assert_ptr_equal(again, first);

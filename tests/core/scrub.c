@@ -1,5 +1,6 @@
 /* Bytes that pass from one client to another are zeroed where one of the two asks for it, and only there. On the device
  * that WEIR_TEST_DEVICE names, or the host. */
+#include "info.h"
 #include "core.h"
 #include <weir/block_pool.h>
 #include "core/faulty.h"
@@ -61,7 +62,7 @@ static bool all_bytes(weir_runtime *runtime, const void *p, size_t bytes, unsign
 static void *allocate_filled(weir_client *client, size_t bytes, unsigned char value)
 {
     void *p = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    ok(weir_fill(weir_client_runtime(client), p, value, bytes, WEIR_STREAM_HOST));
+    ok(weir_fill(client_details(client).runtime, p, value, bytes, WEIR_STREAM_HOST));
     return p;
 }
 
@@ -193,9 +194,9 @@ static void a_pool_of_blocks(void **state)
     weir_block_pool_options options = {.struct_size = sizeof options, .bytes = 4096, .count = 8};
     weir_block_pool *pool;
     ok(weir_block_pool_create(next, &options, &pool));
-    weir_block_pool_view view = {.struct_size = sizeof view};
-    ok(weir_block_pool_view_info(pool, &view));
-    assert_ptr_equal(weir_block_pool_at(&view, 0), left);
+    weir_block_pool_stats stats = {.struct_size = sizeof stats};
+    ok(weir_block_pool_info(pool, &stats, NULL, 0, NULL));
+    assert_ptr_equal(weir_block_pool_at(&stats.view, 0), left);
     assert_true(all_bytes(f->runtime, left, 8 * 4096, 0));
     ok(weir_block_pool_destroy(pool));
     ok(weir_client_destroy(first));
@@ -267,7 +268,7 @@ static void during_a_capture(void **state)
     ok(weir_free(first, behind, WEIR_STREAM_HOST));
     ok(weir_free(next, keep, WEIR_STREAM_HOST));
     ok(weir_stream_synchronize(f->stream));
-    ok(weir_capture_begin(f->stream));
+    ok(weir_capture_begin(f->stream, NULL));
     snapshot before = take_snapshot(f->runtime);
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(next, 3000, f->stream, WEIR_CLASS_KV, &p));
     detail_names("captured");
@@ -278,7 +279,7 @@ static void during_a_capture(void **state)
     weir_block_details details = {.struct_size = sizeof details};
     ok(weir_block_info(grown, &details));
     assert_int_equal(details.bytes, 256);
-    ok(weir_capture_end(f->stream));
+    ok(weir_capture_end(f->stream, NULL));
     assert_true(all_bytes(f->runtime, behind, 1024, PATTERN));
     ok(weir_resize(next, grown, 1280, f->stream));
     ok(weir_stream_synchronize(f->stream));
@@ -566,7 +567,7 @@ static void options_that_are_none(void **state)
 
 int main(void)
 {
-    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and not parked; thread cache.c tests that */
+    setenv("WEIR_THREAD_CACHE", "0", 1); /* what is freed is pending, and no thread cache keeps it */
     const struct CMUnitTest tests[] = {
         CASE(either_of_the_two_asks_for_it),
         CASE(an_owner_keeps_its_bytes),

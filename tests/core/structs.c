@@ -1,5 +1,6 @@
 /* Structures of callers that were compiled against an older header, or a newer one: weir reads and writes as much as they
  * have, and no more. And tensors' sizes, which are arithmetic alone. */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 #include <weir/workspace.h>
@@ -45,8 +46,8 @@ static void structures_that_are_filled(void **state)
     weir_client *client = open_client(runtime, "x", 0, MIB);
     void *p = allocate(client, 100, WEIR_STREAM_HOST, WEIR_CLASS_KV), *none;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &none));
-    ALL_SIZES(weir_option, weir_option_at(0, out));
-    ALL_SIZES(weir_option, weir_option_get("log", out));
+    ALL_SIZES(weir_option, weir_option_info(NULL, 0, out));
+    ALL_SIZES(weir_option, weir_option_info("log", 0, out));
     ALL_SIZES(weir_stats, weir_snapshot(runtime, out, NULL, 0, NULL));
     ALL_SIZES(weir_client_stats, weir_client_info(client, out));
     ALL_SIZES(weir_memory_stats, weir_memory_stats_info(runtime, out));
@@ -81,7 +82,7 @@ static void arrays_that_are_filled(void **state)
         for (int i = 0; i < 3; i++) {
             const weir_client_stats *line = (const weir_client_stats *)(raw + (size_t)i * stride);
             assert_int_equal(line->struct_size, stride);
-            assert_string_equal(line->name, weir_client_name(clients[i]));
+            assert_string_equal(line->name, client_details(clients[i]).name);
             if (stride > sizeof(weir_client_stats))
                 assert_int_equal(((const unsigned char *)line)[sizeof *line], 0x5a);
         }
@@ -221,14 +222,15 @@ static void element_types(void **state)
                  {WEIR_TYPE_TEXT, "text", 1}};
     assert_int_equal(sizeof table / sizeof table[0], WEIR_TYPE_COUNT - 1);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        assert_string_equal(weir_type_name(table[i].type), table[i].name);
-        assert_int_equal(weir_type_bytes(table[i].type), table[i].bytes);
+        assert_string_equal(weir_name_of(WEIR_NAMES_TYPE, table[i].type), table[i].name);
+        size_t bytes = 0;
+        ok(weir_tensor_bytes(table[i].type, 0, NULL, &bytes));
+        assert_int_equal(bytes, table[i].bytes);
     }
     static const int none[] = {0, -1, WEIR_TYPE_COUNT, 1 << 20};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         size_t bytes = 77;
-        assert_string_equal(weir_type_name((weir_type)none[i]), "?");
-        assert_int_equal(weir_type_bytes((weir_type)none[i]), 0);
+        assert_string_equal(weir_name_of(WEIR_NAMES_TYPE, (int)none[i]), "?");
         fails(WEIR_ERR_INVALID, weir_tensor_bytes((weir_type)none[i], 0, NULL, &bytes));
         assert_int_equal(bytes, 77);
     }

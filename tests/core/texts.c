@@ -1,5 +1,6 @@
 /* Tags and names without end: what is kept is bounded, what is not is counted and told, clients keep their names, and a tag
  * that is not kept costs no lock. */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 #include "base/intern.h"
@@ -87,12 +88,12 @@ static void clients_keep_their_names(void **state)
     (void)state;
     char name[80];
     weir_client *named = open_client(runtime, "second", 0, 0);
-    assert_string_equal(weir_client_name(named), "second");
+    assert_string_equal(client_details(named).name, "second");
     ok(weir_client_destroy(named));
     for (int i = 0; i < MOST; i++) {
         snprintf(name, sizeof name, "client %d", i);
         named = open_client(runtime, name, 0, 0);
-        assert_string_equal(weir_client_name(named), name);
+        assert_string_equal(client_details(named).name, name);
         ok(weir_client_destroy(named));
     }
     assert_int_equal(told, 2); /* once for all of the names */
@@ -101,19 +102,19 @@ static void clients_keep_their_names(void **state)
     named = open_client(runtime, name, 0, MIB);
     name[63] = '\0';
     name[0] = 'm'; /* it was copied */
-    assert_string_equal(weir_client_name(named) + 1, name + 1);
-    assert_int_equal(weir_client_name(named)[0], 'n');
+    assert_string_equal(client_details(named).name + 1, name + 1);
+    assert_int_equal(client_details(named).name[0], 'n');
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
     ok(weir_client_info(named, &stats));
-    assert_string_equal(stats.name, weir_client_name(named));
+    assert_string_equal(stats.name, client_details(named).name);
     void *pointer;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(named, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV, &pointer));
     detail_names("nnnn");
-    assert_string_equal(last_refusal().client, weir_client_name(named));
+    assert_string_equal(last_refusal().client, client_details(named).name);
     weir_client *other = NULL;
     for (int i = 0; i < 80; i++) { /* records serve again, with nothing of their former owners' names */
         other = open_client(runtime, i % 2 ? "short" : "a longer name of its own", 0, 0);
-        assert_string_equal(weir_client_name(other), i % 2 ? "short" : "a longer name of its own");
+        assert_string_equal(client_details(other).name, i % 2 ? "short" : "a longer name of its own");
         if (i < 79)
             ok(weir_client_destroy(other));
     }

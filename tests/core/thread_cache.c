@@ -269,12 +269,12 @@ static void peaks_of_one_thread_are_exact(void **state)
 {
     fixture *f = *state;
     void *p[8];
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     for (int i = 0; i < 8; i++)
         p[i] = allocate(f->client, 4096, f->stream, WEIR_CLASS_KV);
     for (int i = 0; i < 8; i++)
         give(f->client, p[i], f->stream);
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     for (int i = 0; i < 3; i++)
         p[i] = allocate(f->client, 4096, f->stream, i == 2 ? WEIR_CLASS_KV : WEIR_CLASS_SCRATCH);
     for (int i = 0; i < 3; i++)
@@ -500,10 +500,10 @@ static void a_captured_stream_caches_nothing(void **state)
          *q = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     assert_int_equal(thread_cached(f), 1024);
-    ok(weir_capture_begin(f->stream));
+    ok(weir_capture_begin(f->stream, NULL));
     assert_int_equal(thread_cached(f), 0);
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, q, f->stream));
-    ok(weir_capture_end(f->stream));
+    ok(weir_capture_end(f->stream, NULL));
     give(f->client, q, f->stream);
     assert_int_equal(thread_cached(f), 1024);
 }

@@ -1,4 +1,5 @@
 /* Many threads at once: the ledger is exact at the end, the last bytes go to as many as fit, nobody waits for ever. */
+#include "info.h"
 #include "core.h"
 #include "trim.h"
 
@@ -359,7 +360,7 @@ static void first_callers_get_the_same_runtime(void **state)
     ok(weir_option_set("budget", "32MiB"));
     race_for_the_first();
     assert_int_equal(wrong, 0);
-    assert_int_equal(weir_runtime_budget(got[0]), 32 * MIB);
+    assert_int_equal(runtime_details(got[0]).budget, 32 * MIB);
 }
 
 /* There is one first time per process, so the race is run in several, forked before the first call. */

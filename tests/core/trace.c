@@ -1,4 +1,5 @@
 /* The trace: every change of the ledger, in its order; replaying it gives the ledger. */
+#include "info.h"
 #include "core.h"
 #include <weir/trace.h>
 
@@ -176,7 +177,8 @@ static void one_trace_per_runtime(void **state)
     fails(WEIR_ERR_INVALID, weir_trace_read(f->trace, &event, 1, NULL));
     event.struct_size = 0;
     fails(WEIR_ERR_INVALID, weir_trace_read(f->trace, &event, 1, &count));
-    assert_int_equal(weir_trace_lost(NULL), 0);
+    weir_trace_details details = WEIR_INIT(weir_trace_details);
+    fails(WEIR_ERR_INVALID, weir_trace_info(NULL, &details));
 }
 
 static void what_does_not_fit_is_counted(void **state)
@@ -194,7 +196,7 @@ static void what_does_not_fit_is_counted(void **state)
                              &f->trace));
         for (size_t i = 0; i < 2000; i++)
             ok(weir_free(f->client, allocate(f->client, 256, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
-        assert_int_equal(weir_trace_lost(f->trace), 4001 - capacity); /* with `first` */
+        assert_int_equal(trace_details(f->trace).lost, 4001 - capacity); /* with `first` */
         events[0].struct_size = sizeof events[0];
         ok(weir_trace_read(f->trace, events, (capacity + 1) / 2, &count));
         assert_int_equal(count, (capacity + 1) / 2);
@@ -202,7 +204,7 @@ static void what_does_not_fit_is_counted(void **state)
         events[count].struct_size = sizeof events[0];
         size_t more;
         ok(weir_trace_read(f->trace, events + count, 4000 - count, &more));
-        uint64_t lost = weir_trace_lost(f->trace);
+        uint64_t lost = trace_details(f->trace).lost;
         assert_int_equal(lost + count + more, 4003);
         for (size_t i = 0; i < count + more; i++) {
             assert_true(i == 0 || events[i].order > events[i - 1].order);
@@ -230,7 +232,7 @@ static void the_ring_grows_in_order(void **state)
         for (size_t i = 0; i < count; i++)
             assert_int_equal(events[i].order, ++order);
     }
-    assert_int_equal(weir_trace_lost(f->trace), 0);
+    assert_int_equal(trace_details(f->trace).lost, 0);
 }
 
 /* Under threads ---------------------------------------------------------------------------------------------------- */
@@ -375,7 +377,7 @@ static void replaying_gives_the_ledger(void **state)
             replay(&events[i]);
         }
     }
-    assert_int_equal(weir_trace_lost(f->trace), 0);
+    assert_int_equal(trace_details(f->trace).lost, 0);
     assert_int_equal(known_count, 0);
     assert_true(in_order > 0);
     assert_int_equal(held, s.device.held);

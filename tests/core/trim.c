@@ -1,5 +1,6 @@
-/* Giving memory back: how much goes, what stays and why, in how few calls; what the device's shortness sheds; and records
- * of blocks, which do not pile up. On the device that WEIR_TEST_DEVICE names, or the host. */
+/* Giving memory back: how much goes, what stays and why, in how few calls; what a device without memory has weir trim;
+ * and records of blocks, which do not pile up. On the device that WEIR_TEST_DEVICE names, or the host. */
+#include "info.h"
 #include "core.h"
 #include "core/faulty.h"
 
@@ -176,7 +177,7 @@ static void a_trim_says_what_pins_the_rest(void **state)
         assert_int_equal(d.block.generation, r.pin[i].block.generation);
         assert_int_equal(d.charged, r.pin[i].charged);
         assert_ptr_equal(d.client, r.pin[i].client);
-        assert_string_equal(weir_client_name(d.client), r.pin[i].client_name);
+        assert_string_equal(client_details((weir_client *)d.client).name, r.pin[i].client_name);
         assert_string_equal(r.pin[i].tag, "kept");
         assert_int_equal(r.pin[i].memory_class, WEIR_CLASS_KV);
     }
@@ -303,7 +304,7 @@ static void a_refusal_of_the_driver_loses_nothing(void **state)
 
 /* Shedding --------------------------------------------------------------------------------------------------------- */
 
-static void what_is_idle_is_shed_but_for_a_little(void **state)
+static void idle_memory_is_trimmed_but_for_a_little(void **state)
 {
     fixture *f = *state;
     if (strncmp(device(), "cuda", 4) == 0)
@@ -325,7 +326,7 @@ static void what_is_idle_is_shed_but_for_a_little(void **state)
     ok(weir_free(f->client, live, WEIR_STREAM_HOST));
 }
 
-static void a_lower_budget_sheds(void **state)
+static void a_lower_budget_trims(void **state)
 {
     fixture *f = *state;
     if (strncmp(device(), "cuda", 4) == 0)
@@ -383,7 +384,7 @@ static void a_full_device_is_made_do_with(void **state)
     end_small_device(&d);
 }
 
-static void a_request_that_the_device_refuses_sheds(void **state)
+static void a_request_that_the_device_refuses_trims(void **state)
 {
     (void)state;
     small_device d = make_small_device();
@@ -465,10 +466,10 @@ int main(void)
         with(no_more_goes_than_must),
         with(neighbours_go_in_one_call),
         cmocka_unit_test(a_refusal_of_the_driver_loses_nothing),
-        with(what_is_idle_is_shed_but_for_a_little),
-        with(a_lower_budget_sheds),
+        with(idle_memory_is_trimmed_but_for_a_little),
+        with(a_lower_budget_trims),
         cmocka_unit_test(a_full_device_is_made_do_with),
-        cmocka_unit_test(a_request_that_the_device_refuses_sheds),
+        cmocka_unit_test(a_request_that_the_device_refuses_trims),
         with(records_are_bounded_by_what_there_is),
         with(what_is_wrong_is_refused),
     };

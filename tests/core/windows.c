@@ -217,9 +217,9 @@ static void a_capture_gets_nothing_of_its_streams_order(void **state)
     void *all = allocate(f->client, BUDGET, a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
     ok(weir_free(f->client, all, a));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BLOCK, a, WEIR_CLASS_KV, &p));
-    ok(weir_capture_end(a));
+    ok(weir_capture_end(a, NULL));
     open_gate(&f->gate);
     ok(weir_stream_release(a));
 }
@@ -261,7 +261,7 @@ static void both_of_two_writes_are_waited_for(void **state)
 
 /* Thread caches ----------------------------------------------------------------------------------------------------------- */
 
-/* A block has another size when it is claimed than when it was chosen: it is parked as what it is, or not at all. */
+/* A block has another size when it is claimed than when it was chosen: it is cached as what it is, or not at all. */
 static void a_block_is_resized_while_it_is_freed(void **state)
 {
 #ifndef WEIR_INVARIANTS
@@ -305,12 +305,12 @@ static bool has_front(fixture *f, weir_stream stream)
 }
 
 /* A thread that has asked whether a stream is captured makes no thread cache for it when the capture has begun since. */
-static void no_front_is_made_for_a_captured_stream(void **state)
+static void no_thread_cache_is_made_for_a_captured_stream(void **state)
 {
     fixture *f = *state;
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
-    void *p = allocate(f->client, PARKED, a, WEIR_CLASS_KV);
+    void *p = allocate(f->client, CACHED, a, WEIR_CLASS_KV);
     actor freer = {.f = f,
                    .act = act_free,
                    .at = IN_CAPTURING,
@@ -319,22 +319,22 @@ static void no_front_is_made_for_a_captured_stream(void **state)
                    .pointer = p,
                    .stream = a};
     assert_true(begin(&freer));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     let_go_on(&freer);
     finish(&freer);
     assert_int_equal(freer.status, WEIR_ERR_STREAM_MISUSE);
     assert_false(has_front(f, a));
     assert_int_equal(take_snapshot(f->runtime).device.thread_cached, 0);
-    ok(weir_capture_end(a));
+    ok(weir_capture_end(a, NULL));
     ok(weir_free(f->client, p, a));
     ok(weir_stream_release(a));
 }
 
-/* Another thread has what this one's client parked in hand, to free it. */
+/* Another thread has taken what this one's cache kept, to free it. */
 static void put_in_hand(fixture *f, weir_client *client, weir_stream stream, actor *owner_tag)
 {
-    ok(weir_free(client, allocate(client, PARKED, stream, WEIR_CLASS_KV), stream));
-    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
+    ok(weir_free(client, allocate(client, CACHED, stream, WEIR_CLASS_KV), stream));
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, CACHED);
     *owner_tag = (actor){.f = f,
                          .act = act_allocate,
                          .at = IN_CAPTURING,
@@ -397,9 +397,9 @@ static void a_graph_is_closed_while_its_block_is_freed(void **state)
     ok(weir_stream_acquire(f->runtime, &a));
     ok(weir_stream_acquire(f->runtime, &b));
     ok(weir_capture_pool_create(f->client, &graph));
-    ok(weir_capture_pool_begin(graph, a));
+    ok(weir_capture_begin(a, graph));
     void *p = allocate(f->client, BLOCK, a, WEIR_CLASS_KV);
-    ok(weir_capture_pool_end(graph, a));
+    ok(weir_capture_end(a, graph));
     actor freer = {.f = f, .act = act_free, .at = IN_RECORD, .on = record_of_stream(f, b), .pointer = p, .stream = b};
     assert_true(begin(&freer));
     ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
@@ -422,17 +422,17 @@ static void a_capture_begins_while_a_block_is_freed(void **state)
     weir_stream a;
     ok(weir_stream_acquire(f->runtime, &a));
     void *p = allocate(f->client, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    ok(weir_use_record(f->runtime, p, a));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, a));
     ok(weir_call(f->runtime, pass_gate, &f->gate, a));
-    ok(weir_use_record(f->runtime, p, a));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, a));
     actor freer = {.f = f, .act = act_free, .at = IN_RECORD, .on = record_of_stream(f, a), .pointer = p, .stream = a};
     assert_true(begin(&freer));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     let_go_on(&freer);
     finish(&freer);
     assert_true(freer.status == WEIR_OK || freer.status == WEIR_ERR_STREAM_MISUSE);
     open_gate(&f->gate);
-    ok(weir_capture_end(a));
+    ok(weir_capture_end(a, NULL));
     if (freer.status != WEIR_OK)
         ok(weir_free(f->client, p, a));
     ok(weir_stream_synchronize(a));
@@ -476,7 +476,7 @@ int main(void)
         PLAIN(a_capture_gets_nothing_of_its_streams_order),
         PLAIN(both_of_two_writes_are_waited_for),
         FRONT(a_block_is_resized_while_it_is_freed),
-        FRONT(no_front_is_made_for_a_captured_stream),
+        FRONT(no_thread_cache_is_made_for_a_captured_stream),
         FRONT(a_close_waits_for_what_others_have_in_hand),
         FRONT(a_starved_request_waits_for_what_others_have_in_hand),
         PLAIN(a_graph_is_closed_while_its_block_is_freed),

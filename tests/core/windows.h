@@ -10,7 +10,7 @@
 
 #include <semaphore.h>
 
-enum { BUDGET = 64 << 20, BLOCK = 8 << 20, PARKED = 100 << 10 };
+enum { BUDGET = 64 << 20, BLOCK = 8 << 20, CACHED = 100 << 10 };
 
 /* A call of the driver that a thread may stand in, or a window. */
 typedef enum place { NOWHERE, IN_RECORD, IN_CAPTURING, IN_ORDER, IN_ABANDON, IN_FILL, AT_WINDOW } place;

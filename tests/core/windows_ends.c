@@ -212,13 +212,13 @@ static void the_place_is_nobodys_before_the_old_one_is_forgotten(void **state)
     leave(first.stream, 1);
 }
 
-/* What was parked on the old stream is being freed for the next one: to unregister the old one is too late. */
+/* What a cache kept on the old stream is being freed for the next one: to unregister the old one is too late. */
 static void unregistered_while_another_follows(void **state)
 {
     ends *e = get(state);
     fixture *f = e->f;
-    ok(weir_free(f->client, allocate(f->client, PARKED, e->old, WEIR_CLASS_KV), e->old));
-    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
+    ok(weir_free(f->client, allocate(f->client, CACHED, e->old, WEIR_CLASS_KV), e->old));
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, CACHED);
     actor first = {.f = f,
                    .act = act_register,
                    .at = IN_CAPTURING,
@@ -420,7 +420,7 @@ static void another_follows_when_a_free_has_its_event(void **state)
     void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);
     ok(weir_stream_acquire(f->runtime, &own));
     ok(weir_call(f->runtime, pass_gate, &used, own));
-    ok(weir_use_record(f->runtime, p, own)); /* so that the free asks for an event */
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, own)); /* so that the free asks for an event */
     ok(weir_call(f->runtime, pass_gate, &f->gate, e->old));
     e->one.identity = 3;
     actor freer = {.f = f,

@@ -1,5 +1,6 @@
 /* Bridges of two CUDA devices at once, to an ONNX Runtime of a few functions: whose memory each gives, in whose order, and that
  * nothing that one does is seen by the other. */
+#include "info.h"
 #include "devices/two.h"
 #include <weir/onnxruntime.h>
 
@@ -36,8 +37,8 @@ static void begin_with(bool known)
         weir_onnxruntime_options options = fake_options(s->client, s->known);
         ok(weir_onnxruntime_create(&options, &s->bridge));
         s->bridge->throw_bad_alloc = jump;
-        s->device = (ort_allocator *)weir_onnxruntime_allocator(s->bridge, WEIR_KIND_DEVICE);
-        s->pinned = (ort_allocator *)weir_onnxruntime_allocator(s->bridge, WEIR_KIND_PINNED);
+        s->device = (ort_allocator *)bridge_allocator(s->bridge, WEIR_KIND_DEVICE);
+        s->pinned = (ort_allocator *)bridge_allocator(s->bridge, WEIR_KIND_PINNED);
     }
 }
 
@@ -74,9 +75,9 @@ static int end(void **state)
     return 0;
 }
 
-static weir_onnxruntime_stats stats(int i)
+static weir_onnxruntime_details stats(int i)
 {
-    weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
     ok(weir_onnxruntime_info(sides[i].bridge, &s));
     return s;
 }
@@ -90,7 +91,7 @@ static CUstream make_native(int i)
 {
     CUstream native = NULL;
     CUcontext popped;
-    assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
     assert_int_equal(driver.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     return native;
@@ -99,7 +100,7 @@ static CUstream make_native(int i)
 static void drop_native(int i, CUstream native)
 {
     CUcontext popped;
-    assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
     assert_int_equal(driver.cuStreamSynchronize(native), CUDA_SUCCESS);
     assert_int_equal(driver.cuStreamDestroy(native), CUDA_SUCCESS);
     assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
@@ -120,8 +121,8 @@ static void both_are_registered_at_once(void **state)
     assert_ptr_not_equal(fake_ort.device, fake_ort.device_1);
     assert_ptr_not_equal(fake_ort.pinned, fake_ort.pinned_1);
     for (int i = 0; i < TWO; i++) {
-        assert_true(weir_onnxruntime_is_registered(NULL, two_name(i)));
-        assert_ptr_equal(weir_onnxruntime_client(NULL, two_name(i)), sides[i].client);
+        assert_true((weir_onnxruntime_registered(NULL, two_name(i)) != NULL));
+        assert_ptr_equal(registered_client(NULL, two_name(i)), sides[i].client);
     }
     /* a session of one puts its own in, and the other's stays */
     ort_allocator *registered[TWO] = {fake_ort.device, fake_ort.device_1};
@@ -135,7 +136,7 @@ static void both_are_registered_at_once(void **state)
     }
     ok(weir_onnxruntime_unregister(NULL, "cuda:1"));
     assert_null(fake_ort.device_1);
-    assert_true(weir_onnxruntime_is_registered(NULL, "cuda:0"));
+    assert_true((weir_onnxruntime_registered(NULL, "cuda:0") != NULL));
     ok(weir_onnxruntime_unregister(NULL, "cuda:0"));
 }
 
@@ -297,7 +298,7 @@ static void the_thread_keeps_its_context(void **state)
     CUcontext popped;
     for (int current = -1; current < TWO; current++) {
         if (current >= 0)
-            assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[current].runtime)), CUDA_SUCCESS);
+            assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[current].runtime).native), CUDA_SUCCESS);
         for (int i = 0; i < TWO; i++)
             call_everything(i);
         if (current >= 0)

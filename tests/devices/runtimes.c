@@ -1,4 +1,5 @@
 /* Runtimes of two CUDA devices at once: whose the memory is, whose the streams are, and that nothing of one touches the other. */
+#include "info.h"
 #include "devices/two.h"
 #include <weir/block_pool.h>
 #include "trim.h"
@@ -65,16 +66,16 @@ static void each_has_its_device(void **state)
     (void)state;
     for (int i = 0; i < TWO; i++) {
         CUcontext primary = NULL;
-        assert_int_equal(weir_runtime_ordinal(sides[i].runtime), i);
-        assert_string_equal(weir_runtime_device(sides[i].runtime), two_name(i));
+        assert_int_equal(runtime_details(sides[i].runtime).ordinal, i);
+        assert_string_equal(runtime_details(sides[i].runtime).device, two_name(i));
         assert_int_equal(driver.cuDevicePrimaryCtxRetain(&primary, i), CUDA_SUCCESS);
-        assert_ptr_equal(weir_runtime_native(sides[i].runtime), primary);
+        assert_ptr_equal(runtime_details(sides[i].runtime).native, primary);
         assert_int_equal(driver.cuDevicePrimaryCtxRelease(i), CUDA_SUCCESS);
         CUcontext of_stream = NULL;
         assert_int_equal(driver.cuCtxPushCurrent(primary), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamGetCtx(weir_stream_native(sides[i].stream), &of_stream), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&primary), CUDA_SUCCESS);
-        assert_ptr_equal(of_stream, weir_runtime_native(sides[i].runtime));
+        assert_ptr_equal(of_stream, runtime_details(sides[i].runtime).native);
     }
 }
 
@@ -170,10 +171,10 @@ static void streams_of_the_other_are_refused(void **state)
         fails(WEIR_ERR_STREAM_MISUSE, weir_copy(s->runtime, p, &before, 16, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_fill(s->runtime, p, 1, 16, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_launch_begin(s->runtime, wrong, &use, 1, &launch));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(s->runtime, p, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(s->runtime, (weir_block){.pointer = p}, wrong));
         fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(s->runtime, weir_stream_native(wrong), &registered));
         ok(weir_capture_pool_create(s->a, &graph));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_capture_pool_begin(graph, wrong));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(wrong, graph));
         ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
         for (int k = 0; k < TWO; k++) {
             snapshot after = take_snapshot(sides[k].runtime);
@@ -217,7 +218,7 @@ static void register_as_well_as_own_streams(void **state)
         CUstream native = NULL;
         CUcontext popped;
         weir_stream registered, none;
-        assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+        assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
         fails(WEIR_ERR_STREAM_MISUSE, weir_stream_register(sides[!i].runtime, native, &none));
@@ -231,7 +232,7 @@ static void register_as_well_as_own_streams(void **state)
         ok(weir_free(sides[i].b, p, sides[i].stream));
         ok(weir_stream_synchronize(registered));
         ok(weir_stream_unregister(registered));
-        assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[i].runtime)), CUDA_SUCCESS);
+        assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[i].runtime).native), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamDestroy(native), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     }
@@ -411,11 +412,12 @@ static void call_everything(int i)
     SAME(weir_stream_default(s->runtime, WEIR_DEFAULT_STREAM_LEGACY, &legacy));
     SAME(weir_stream_unregister(legacy));
     SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
-    SAME(weir_alloc_copy(s->a, bytes, sizeof bytes, stream, WEIR_CLASS_WEIGHTS, &q));
+    SAME(weir_alloc(s->a, sizeof bytes, stream, WEIR_CLASS_WEIGHTS, &q));
+    SAME(weir_copy(s->runtime, q, bytes, sizeof bytes, stream));
     weir_use uses[] = {{.block = {.pointer = p}, .access = WEIR_ACCESS_WRITE}};
     SAME(weir_launch_begin(s->runtime, s->stream, uses, 1, &launch));
     SAME(weir_launch_end(launch));
-    SAME(weir_use_record(s->runtime, q, s->stream));
+    SAME(weir_use_record(s->runtime, (weir_block){.pointer = q}, s->stream));
     SAME(weir_block_info(p, &details));
     SAME(weir_fill(s->runtime, p, 1, BLOCK, stream));
     SAME(weir_stream_synchronize(stream)); /* a copy without a stream is behind none, and `bytes` is still read there */
@@ -433,15 +435,15 @@ static void call_everything(int i)
     SAME(weir_reservation_create(s->a, BLOCK, 0, &reserved));
     SAME(weir_reservation_destroy(reserved));
     SAME(weir_capture_pool_create(s->a, &graph));
-    SAME(weir_capture_pool_begin(graph, stream));
+    SAME(weir_capture_begin(stream, graph));
     SAME(weir_alloc(s->a, BLOCK, stream, WEIR_CLASS_ACTIVATIONS, &p));
     SAME(weir_free(s->a, p, stream));
-    SAME(weir_capture_pool_end(graph, stream));
+    SAME(weir_capture_end(stream, graph));
     SAME(weir_capture_pool_destroy(graph, stream));
     SAME(weir_block_pool_create(s->a, &pooled, &pool));
     SAME(weir_block_pool_member_create(pool, s->a, 0, &member));
-    SAME(weir_block_pool_alloc(member, stream, &index));
-    SAME(weir_block_pool_free(member, index, 1, stream));
+    SAME(weir_block_pool_alloc(member, 1, 0, stream, &index));
+    SAME(weir_block_pool_free(member, &(uint32_t){index}, NULL, 1, 0, stream));
     SAME(weir_stream_synchronize(stream));
     SAME(weir_block_pool_member_destroy(member));
     SAME(weir_block_pool_destroy(pool));
@@ -460,7 +462,7 @@ static void the_thread_keeps_its_context(void **state)
     CUcontext popped;
     for (int current = -1; current < TWO; current++) {
         if (current >= 0)
-            assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[current].runtime)), CUDA_SUCCESS);
+            assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[current].runtime).native), CUDA_SUCCESS);
         for (int i = 0; i < TWO; i++)
             call_everything(i);
         if (current >= 0)
@@ -472,7 +474,8 @@ static void the_thread_keeps_its_context(void **state)
 static void a_device_is_entered_and_left(void **state)
 {
     (void)state;
-    CUcontext contexts[TWO] = {weir_runtime_native(sides[0].runtime), weir_runtime_native(sides[1].runtime)}, popped;
+    CUcontext contexts[TWO] = {runtime_details(sides[0].runtime).native, runtime_details(sides[1].runtime).native},
+              popped;
     for (int current = -1; current < TWO; current++) {
         if (current >= 0)
             assert_int_equal(driver.cuCtxPushCurrent(contexts[current]), CUDA_SUCCESS);
@@ -517,7 +520,7 @@ static void the_thread_keeps_its_context_when_calls_fail(void **state)
                                         "cuEventCreate", "cuEventRecord",      "cuMemHostAlloc", "cuMemsetD8Async",
                                         "cuMemcpyAsync", "cuStreamSynchronize"};
     CUcontext popped;
-    assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[0].runtime)), CUDA_SUCCESS);
+    assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[0].runtime).native), CUDA_SUCCESS);
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
         two_thread before = two_look();
         weir_runtime *runtime = make_runtime_on("cuda:1", BUDGET);
@@ -536,7 +539,7 @@ static void the_thread_keeps_its_context_when_calls_fail(void **state)
             (void)!weir_fill(runtime, p, 1, BLOCK, stream);
             (void)!weir_copy(runtime, &byte, p, 1, stream);
             (void)!weir_stream_synchronize(stream);
-            (void)!weir_use_record(runtime, p, WEIR_STREAM_HOST);
+            (void)!weir_use_record(runtime, (weir_block){.pointer = p}, WEIR_STREAM_HOST);
         }
         two_stub_fail(calls[k], 0, 0);
         if (got)
@@ -623,7 +626,7 @@ static void other_resources_have_their_device_too(void **state)
         for (int i = 0; i < TWO; i++) {
             size_t bytes = 60000;
             CUcontext popped;
-            assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(sides[!i].runtime)), CUDA_SUCCESS);
+            assert_int_equal(driver.cuCtxPushCurrent(runtime_details(sides[!i].runtime).native), CUDA_SUCCESS);
             two_thread before = two_look();
             char *p = allocate(sides[i].a, bytes, sides[i].stream, WEIR_CLASS_ACTIVATIONS);
             assert_int_equal(two_where(p), i);

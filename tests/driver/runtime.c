@@ -1,5 +1,6 @@
 /* The runtime's public calls on host, on cuda over the stub, and on a real GPU: allocation in stream order, memory that
  * moves, limits of the device, what is given back. */
+#include "info.h"
 #include "driver/runtime.h"
 #include "trim.h"
 
@@ -301,7 +302,7 @@ static void test_default_budget(void **state)
     size_t available = 0, total = 0;
     bool known = device_bytes(&available, &total);
     ok(weir_runtime_create(device_name(), NULL, &runtime));
-    uint64_t budget = weir_runtime_budget(runtime);
+    uint64_t budget = runtime_details(runtime).budget;
     if (known) {
         size_t margin = available / 10 > 512 * MIB ? available / 10 : 512 * MIB;
         size_t expected = available - margin, off = budget > expected ? budget - expected : expected - budget;

@@ -5,7 +5,8 @@ weir_runtime *runtime;
 void check_status(weir_status status, weir_status expected, const char *file, int line)
 {
     if (status != expected)
-        print_error("%s instead of %s: %s\n", weir_status_name(status), weir_status_name(expected), weir_detail());
+        print_error("%s instead of %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status),
+                    weir_name_of(WEIR_NAMES_STATUS, expected), weir_detail());
     _assert_int_equal((int)status, (int)expected, file, line);
 }
 

@@ -106,10 +106,10 @@ static void test_no_such_kind(void **state)
     (void)state;
     void *address = NULL;
     fails(D(allocate(device, (weir_kind)WEIR_KIND_COUNT, 256, &address)), WEIR_ERR_UNSUPPORTED);
-    assert_string_equal(weir_kind_name(WEIR_KIND_DEVICE), "device");
-    assert_string_equal(weir_kind_name(WEIR_KIND_PINNED), "pinned");
-    assert_string_equal(weir_kind_name(WEIR_KIND_HOST), "host");
-    assert_string_equal(weir_kind_name((weir_kind)WEIR_KIND_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_KIND, WEIR_KIND_DEVICE), "device");
+    assert_string_equal(weir_name_of(WEIR_NAMES_KIND, WEIR_KIND_PINNED), "pinned");
+    assert_string_equal(weir_name_of(WEIR_NAMES_KIND, WEIR_KIND_HOST), "host");
+    assert_string_equal(weir_name_of(WEIR_NAMES_KIND, (int)WEIR_KIND_COUNT), "?");
 }
 
 /* More than any machine has; a checker of the C allocator's takes such a request for a mistake and ends the process. */

@@ -1,6 +1,7 @@
 /* How the cuda driver starts and ends: without its library, with one that lacks a function, with other devices than asked
  * for, and in a process that is ending. Each case is a process of its own, so that what one loads is not there in the next:
  * the test runs itself again with a case's name. */
+#include "info.h"
 #include "driver/device.h"
 
 #include <weir/weir.h>
@@ -60,14 +61,14 @@ static void case_ordinals(void)
     expect(get("cuda:12345", &runtime) == WEIR_ERR_INVALID);
     expect(get("cuda:", &runtime) != WEIR_OK || runtime);
     expect(get("cuda:-1", &runtime) == WEIR_ERR_INVALID);
-    expect(get("cuda:1", &runtime) == WEIR_OK && weir_runtime_ordinal(runtime) == 1);
-    expect(strcmp(weir_runtime_device(runtime), "cuda:1") == 0);
+    expect(get("cuda:1", &runtime) == WEIR_OK && runtime_details(runtime).ordinal == 1);
+    expect(strcmp(runtime_details(runtime).device, "cuda:1") == 0);
 }
 
 static void case_many_devices(void)
 {
     weir_runtime *runtime;
-    expect(get("cuda:63", &runtime) == WEIR_OK && weir_runtime_ordinal(runtime) == 63);
+    expect(get("cuda:63", &runtime) == WEIR_OK && runtime_details(runtime).ordinal == 63);
     expect(get("cuda:64", &runtime) == WEIR_ERR_NOT_FOUND);
 }
 
@@ -83,12 +84,11 @@ static void case_unmanaged(void)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 64u << 20, .resource = "mapped"};
     weir_runtime *runtime;
     weir_client *client;
-    char text[64];
     void *p;
     expect(weir_runtime_create("cuda:0", &options, &runtime) == WEIR_ERR_UNSUPPORTED);
     expect(strstr(weir_detail(), "virtual-memory management"));
     expect(get("cuda:0", &runtime) == WEIR_OK);
-    expect(strcmp(weir_runtime_resource(runtime, text, sizeof text), "budget(segments)") == 0);
+    expect(strcmp(runtime_details(runtime).resource, "budget(segments)") == 0);
     expect(weir_client_create(runtime, &(weir_client_options){.struct_size = sizeof(weir_client_options), .name = "x"},
                               &client) == WEIR_OK);
     expect(weir_alloc(client, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p) == WEIR_OK);

@@ -354,10 +354,10 @@ static void test_all_is_waited_for_while_streams_come_and_go(void **state)
     size_t failures = 0;
     pthread_t thread;
     wi_event event;
-    skip_unless(driver->settle && driver->record_all);
+    skip_unless(driver->synchronize && driver->record_all);
     assert_int_equal(pthread_create(&thread, NULL, work_alone, &failures), 0);
     for (int i = 0; i < 50; i++) {
-        ok(D(settle(device)));
+        ok(D(synchronize(device)));
         ok(D(record_all(device, &event)));
         ok(D(wait(device, event, UINT64_MAX)));
     }

@@ -20,6 +20,9 @@ weir_driver_test(driver-contract driver/contract.c driver/memory.c driver/handle
 add_test(NAME driver-contract-sim COMMAND test-driver-contract sim)
 set_tests_properties(driver-contract-sim PROPERTIES TIMEOUT 300 LABELS driver)
 
+weir_test(driver-own driver/own.c ${PROJECT_SOURCE_DIR}/examples/own-driver/toy.c LIBS Threads::Threads LABELS driver)
+target_include_directories(test-driver-own PRIVATE ${PROJECT_SOURCE_DIR}/examples)
+
 # What src/driver/cuda_api.h declares, compared with the real header.
 set(WEIR_CUDA_HEADERS "" CACHE PATH "Directory of cuda.h, to check weir's own declarations")
 find_path(CUDA_HEADERS cudaTypedefs.h HINTS ${WEIR_CUDA_HEADERS} /usr/local/cuda/include)

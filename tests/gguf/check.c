@@ -20,8 +20,8 @@ static void refused(weir_status status, const char *named)
     wg_facts facts;
     weir_status got = wg_check(path, &facts);
     if (got != status || !strstr(weir_detail(), named))
-        print_error("expected %s with '%s', got %s: %s\n", weir_status_name(status), named, weir_status_name(got),
-                    got == WEIR_OK ? "" : weir_detail());
+        print_error("expected %s with '%s', got %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), named,
+                    weir_name_of(WEIR_NAMES_STATUS, got), got == WEIR_OK ? "" : weir_detail());
     assert_int_equal(got, status);
     assert_non_null(strstr(weir_detail(), named));
 }

@@ -35,7 +35,7 @@ static inline void assert_ok(weir_status status, const char *what, const char *f
 {
     if (status == WEIR_OK)
         return;
-    print_error("%s: %s: %s\n", what, weir_status_name(status), weir_detail());
+    print_error("%s: %s: %s\n", what, weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
     _assert_int_equal(status, WEIR_OK, file, line);
 }
 

@@ -59,7 +59,7 @@ static int load_and_run(const char *path)
     load.place_count = 1;
     weir_status status = engine->load(&load, &model);
     if (verbose && status != WEIR_OK)
-        fprintf(stderr, "    %s: %s\n", weir_status_name(status), weir_detail());
+        fprintf(stderr, "    %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
     int outcome = status == WEIR_OK ? run_once(engine, model) : REFUSED;
     if (status == WEIR_OK)
         engine->unload(model);
@@ -145,7 +145,7 @@ static void report(const char *what, const tally *count)
     print_message("%s: %d answered, %d refused, %d crashed;", what, count->answered, count->refused, count->crashed);
     for (int i = 0; i < WEIR_STATUS_COUNT; i++)
         if (count->by_status[i])
-            print_message(" %s %d", weir_status_name((weir_status)i), count->by_status[i]);
+            print_message(" %s %d", weir_name_of(WEIR_NAMES_STATUS, i), count->by_status[i]);
     print_message("\n");
 }
 

@@ -35,7 +35,7 @@ static void plan_is_charge(const char *path, const weir_setting *settings, size_
     weir_client_stats stats = stats_of(&it);
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         if (stats.live_class[i] != plan.bytes[i])
-            print_error("%s: %s planned %llu, charged %llu\n", path, weir_class_name((weir_class)i),
+            print_error("%s: %s planned %llu, charged %llu\n", path, weir_name_of(WEIR_NAMES_CLASS, i),
                         (unsigned long long)plan.bytes[i], (unsigned long long)stats.live_class[i]);
         assert_int_equal(stats.live_class[i], plan.bytes[i]);
     }

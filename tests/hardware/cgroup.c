@@ -175,8 +175,8 @@ static void refusals(void **state)
     o.struct_size = 0;
     assert_int_equal(weir_hardware_create(&o, &hardware), WEIR_ERR_INVALID);
     assert_ptr_equal(hardware, (weir_hardware *)8);
-    assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_DIRECTML), "directml");
-    assert_string_equal(weir_hardware_kind_name(WEIR_HARDWARE_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_HARDWARE, WEIR_HARDWARE_DIRECTML), "directml");
+    assert_string_equal(weir_name_of(WEIR_NAMES_HARDWARE, WEIR_HARDWARE_COUNT), "?");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 #include "machine.h"
+#include "base/values.h"
 #include <weir/select.h>
 
 #include <errno.h>
@@ -151,13 +152,13 @@ static const char *bytes(uint64_t value, char *text, size_t capacity)
 static void print_device(const weir_hardware_device *d, FILE *out)
 {
     char total[32], free[32], version[3][48];
-    fprintf(out, "%s %s %s %s %s %d %s %s %s%s%s %u %s %s/%s %s%s%s%s\n", weir_hardware_kind_name(d->kind),
+    fprintf(out, "%s %s %s %s %s %d %s %s %s%s%s %u %s %s/%s %s%s%s%s\n", weir_name_of(WEIR_NAMES_HARDWARE, d->kind),
             or_dash(d->key), or_dash(d->parent), or_dash(d->pci), or_dash(d->runtime), d->ordinal,
             bytes(d->total, total, sizeof total), bytes(d->free, free, sizeof free), d->shares_host ? "h" : "",
             d->discrete ? "d" : "", d->usable ? "u" : "-", d->units,
-            d->capability.count ? weir_version_write(d->capability, version[0], 48) : "-",
-            d->driver.count ? weir_version_write(d->driver, version[1], 48) : "-",
-            d->driver_runtime.count ? weir_version_write(d->driver_runtime, version[2], 48) : "-", d->name,
+            d->capability.count ? wi_version_write(d->capability, version[0], 48) : "-",
+            d->driver.count ? wi_version_write(d->driver, version[1], 48) : "-",
+            d->driver_runtime.count ? wi_version_write(d->driver_runtime, version[2], 48) : "-", d->name,
             d->remark[0] ? " [" : "", d->remark, d->remark[0] ? "]" : "");
 }
 

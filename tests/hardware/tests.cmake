@@ -1,5 +1,5 @@
 # What the machine has, and versions. Other machines are directories that the tests make, with libraries of these stubs.
-weir_test(hardware-versions hardware/versions.c)
+weir_test(hardware-versions hardware/versions.c INTERNAL)
 
 set(WEIR_HARDWARE_STUB ${PROJECT_BINARY_DIR}/stub/hardware)
 function(weir_hardware_stub name source)
@@ -16,11 +16,11 @@ weir_hardware_stub(cuda-old stub_cuda STUB_OLD)
 add_library(hardware-machine OBJECT ${CMAKE_CURRENT_LIST_DIR}/machine.c)
 target_compile_definitions(hardware-machine PRIVATE _GNU_SOURCE WEIR_TEST_BINARY="${PROJECT_BINARY_DIR}"
   WEIR_HARDWARE_STUB="${WEIR_HARDWARE_STUB}")
-target_include_directories(hardware-machine PRIVATE ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(hardware-machine PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hardware-machine PRIVATE PkgConfig::CMOCKA)
 
 foreach(part machines others cgroup visible slow)
-  weir_test(hardware-${part} hardware/${part}.c $<TARGET_OBJECTS:hardware-machine> LIBS Threads::Threads)
+  weir_test(hardware-${part} hardware/${part}.c $<TARGET_OBJECTS:hardware-machine> LIBS weir_base Threads::Threads)
   add_dependencies(test-hardware-${part} stub-hardware-nvml stub-hardware-nvml-old stub-hardware-cuda
     stub-hardware-cuda-old)
 endforeach()

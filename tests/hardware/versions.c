@@ -1,4 +1,6 @@
 /* Versions as tuples of integers, against an oracle that works on their text. */
+#include "base/values.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,14 +17,14 @@
 static weir_version_number version(const char *text)
 {
     weir_version_number v = {.count = 0};
-    if (weir_version_read(text, &v) != WEIR_OK)
+    if (wi_version_read(text, &v) != WEIR_OK)
         fail_msg("%s: %s", text, weir_detail());
     return v;
 }
 
 static int compare(const char *a, const char *b)
 {
-    int forward = weir_version_compare(version(a), version(b)), back = weir_version_compare(version(b), version(a));
+    int forward = wi_version_compare(version(a), version(b)), back = wi_version_compare(version(b), version(a));
     assert_int_equal(forward, -back);
     return forward;
 }
@@ -65,34 +67,34 @@ static void what_is_refused_changes_nothing(void **state)
                                       "vv1", "1.-2", "0x12", "12,4", "1.2.3.4.", "unknown",    "V1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         weir_version_number v = {{7, 8, 9, 10}, 4}, before = v;
-        assert_int_equal(weir_version_read(bad[i], &v), WEIR_ERR_INVALID);
+        assert_int_equal(wi_version_read(bad[i], &v), WEIR_ERR_INVALID);
         assert_memory_equal(&v, &before, sizeof v);
         assert_non_null(strstr(weir_detail(), bad[i]));
     }
     weir_version_number v;
-    assert_int_equal(weir_version_read(NULL, &v), WEIR_ERR_INVALID);
-    assert_int_equal(weir_version_read("1", NULL), WEIR_ERR_INVALID);
+    assert_int_equal(wi_version_read(NULL, &v), WEIR_ERR_INVALID);
+    assert_int_equal(wi_version_read("1", NULL), WEIR_ERR_INVALID);
 }
 
 static void one_that_is_not_known_is_earlier_than_all(void **state)
 {
     (void)state;
     weir_version_number unknown = {.count = 0};
-    assert_int_equal(weir_version_compare(unknown, unknown), 0);
-    assert_true(weir_version_compare(unknown, version("0")) < 0);
-    assert_true(weir_version_compare(version("0"), unknown) > 0);
+    assert_int_equal(wi_version_compare(unknown, unknown), 0);
+    assert_true(wi_version_compare(unknown, version("0")) < 0);
+    assert_true(wi_version_compare(version("0"), unknown) > 0);
 }
 
 static void what_is_written(void **state)
 {
     (void)state;
     char text[48], small[4] = "xyz", none = 'n';
-    assert_string_equal(weir_version_write(version("012.04"), text, sizeof text), "12.4");
-    assert_string_equal(weir_version_write((weir_version_number){.count = 0}, text, sizeof text), "unknown");
+    assert_string_equal(wi_version_write(version("012.04"), text, sizeof text), "12.4");
+    assert_string_equal(wi_version_write((weir_version_number){.count = 0}, text, sizeof text), "unknown");
     weir_version_number longest = {{UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}, 4};
-    assert_string_equal(weir_version_write(longest, text, sizeof text), "4294967295.4294967295.4294967295.4294967295");
-    assert_string_equal(weir_version_write(longest, small, sizeof small), "429");
-    weir_version_write(longest, &none, 0);
+    assert_string_equal(wi_version_write(longest, text, sizeof text), "4294967295.4294967295.4294967295.4294967295");
+    assert_string_equal(wi_version_write(longest, small, sizeof small), "429");
+    wi_version_write(longest, &none, 0);
     assert_int_equal(none, 'n');
 }
 
@@ -134,7 +136,7 @@ static void a_million_pairs_as_the_oracle_says(void **state)
         drawn a = draw(&seed), b = draw(&seed);
         if (next(&seed) % 4 == 0)
             b = a;
-        int wanted = strcmp(a.padded, b.padded), found = weir_version_compare(version(a.text), version(b.text));
+        int wanted = strcmp(a.padded, b.padded), found = wi_version_compare(version(a.text), version(b.text));
         if ((wanted > 0) - (wanted < 0) != (found > 0) - (found < 0))
             fail_msg("%s and %s: %d", a.text, b.text, found);
         less += wanted < 0;

@@ -24,6 +24,7 @@ ROOMS = {
     "choice": ("engines", "runtime", "base"),
     "model": ("choice", "engines", "runtime", "base"),
     # beside it
+    "interpose": ("base",),
     "manifest": ("base",),
     "onnx_file": (),
     "onnx_shapes": ("onnx_file", "base"),

@@ -113,7 +113,7 @@ static void each_fault_of_a_read_is_told(void **state)
         if (status == WEIR_OK)
             is_whole(m);
         else if (status != WEIR_ERR_SYSTEM || m)
-            fail_msg("fault %zu: %s, %s", faults, weir_status_name(status), weir_detail());
+            fail_msg("fault %zu: %s, %s", faults, weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
         weir_manifest_destroy(m);
         assert_int_equal(taken, before);
         assert_true(!done || status == WEIR_OK);

@@ -1,4 +1,5 @@
 /* A model that is on no device any more: what can still be asked of it, and what its record and its failures say. */
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -27,7 +28,6 @@ static void what_can_be_asked(void **state)
     assert_non_null(weir_model_client(model));
     lose(model);
     assert_null(weir_model_client(model));
-    assert_string_equal(weir_model_engine(model)->name, "onnx");
     ok(weir_model_metrics(model, &metrics));
     assert_int_equal(metrics.runs, 1);
     assert_int_equal(metrics.sessions, 0);
@@ -39,7 +39,7 @@ static void what_can_be_asked(void **state)
     fails(WEIR_ERR_INVALID, weir_model_metrics(model, &metrics));
     b.faults[3].times = 0;
     infer_and_release(model);
-    assert_string_equal(weir_client_name(weir_model_client(model)), "bert");
+    assert_string_equal(client_details(weir_model_client(model)).name, "bert");
     ok(weir_model_destroy(model));
     check_books(&before);
 }
@@ -102,7 +102,7 @@ static void each_candidate_is_told_once(void **state)
     ok(weir_model_destroy(model));
 }
 
-/* What is not listed again is counted. */
+/* Of what fails alike the first and the newest are listed, and the others counted. */
 static void repetitions_are_counted(void **state)
 {
     (void)state;
@@ -110,10 +110,10 @@ static void repetitions_are_counted(void **state)
     weir_outputs out;
     lose(model);
     assert_int_equal(record_of(model).left_out, 0);
-    for (size_t i = 1; i <= 20; i++) {
+    for (size_t i = 0; i < 20; i++) {
         fails(WEIR_ERR_DEVICE_LOST, infer_once(model, &out));
         assert_int_equal(record_of(model).left_out, i); /* the cpu each time; rocm has failed for good */
-        assert_int_equal(record_of(model).attempt_count, 3);
+        assert_int_equal(record_of(model).attempt_count, 4);
     }
     assert_int_equal(b.loads, 3 + 20);
     ok(weir_model_destroy(model));

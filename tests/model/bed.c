@@ -1,3 +1,4 @@
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -364,7 +365,7 @@ int bed_reset(void **state)
     machine_begin(&b.m, 8 * GIB);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         weir_hardware_device *added = machine_add(&b.m, kinds[i], 8 * GIB);
-        snprintf(added->runtime, sizeof added->runtime, "%s", weir_runtime_device(device));
+        snprintf(added->runtime, sizeof added->runtime, "%s", runtime_details(device).device);
     }
     return 0;
 }
@@ -433,8 +434,8 @@ void check_attempt(const weir_record *record, size_t place, const char *provider
     const weir_attempt *one = &record->attempts[place];
     assert_string_equal(one->engine, "onnx");
     assert_string_equal(one->provider, provider);
-    assert_string_equal(weir_stage_name(one->stage), weir_stage_name(stage));
-    assert_string_equal(weir_status_name(one->status), weir_status_name(status));
+    assert_string_equal(weir_name_of(WEIR_NAMES_STAGE, one->stage), weir_name_of(WEIR_NAMES_STAGE, stage));
+    assert_string_equal(weir_name_of(WEIR_NAMES_STATUS, one->status), weir_name_of(WEIR_NAMES_STATUS, status));
     assert_int_equal(one->reason[0] != '\0', status != WEIR_OK);
     assert_true(one->ms >= 0);
     if (stage >= WEIR_STAGE_LOAD)

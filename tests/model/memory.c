@@ -171,7 +171,7 @@ static void requests_without_end(void **state)
     check_books(&before);
 }
 
-/* An engine that breaks again and again, and is loaded anew each time. */
+/* An engine that breaks again and again, and is loaded again each time. */
 static void break_and_mend(int rounds, bool tight)
 {
     enum { SETTLED = 10 };

@@ -1,4 +1,5 @@
 /* Many requests at once on a model that moves: each is answered once, and the model moves once for all of them. */
+#include "info.h"
 #include "model/bed.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -47,10 +48,12 @@ static void *look(void *user)
         weir_model_details info = WEIR_INIT(weir_model_details);
         weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
         weir_record record = WEIR_INIT(weir_record);
+        weir_client_stats account = WEIR_INIT(weir_client_stats);
         it->answered += weir_model_info(it->model, &info) == WEIR_OK && strlen(info.provider) > 0;
         it->answered += weir_model_metrics(it->model, &metrics) == WEIR_OK;
         it->answered += weir_model_record(it->model, &record) == WEIR_OK && record.attempt_count > 0;
-        (void)weir_client_name(weir_model_client(it->model));
+        weir_status there = weir_client_info(weir_model_client(it->model), &account);
+        (void)there; /* it may have gone by now */
     }
     return NULL;
 }
@@ -286,7 +289,7 @@ static void *stream(void *user)
         heard answer = {0};
         weir_inference inference = WEIR_INIT(weir_inference);
         weir_outputs out = WEIR_INIT(weir_outputs);
-        weir_status status = weir_model_infer_stream(it->model, &inference, hear, &answer, &out);
+        weir_status status = model_infer_stream(it->model, &inference, hear, &answer, &out);
         it->failed += answer.mixed;
         if (status == WEIR_OK) {
             it->failed += answer.pieces != PIECES || strcmp(made_on(&out), answer.from) != 0;

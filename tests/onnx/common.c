@@ -1,4 +1,5 @@
 /* See common.h. */
+#include "info.h"
 #include "common.h"
 #include <weir/engine.h>
 
@@ -202,7 +203,7 @@ weir_tensor tensor(const char *name, weir_type type, uint32_t rank, const int64_
 /* Values that are small numbers in every type: bytes for the narrow ones, real numbers for the others. */
 static void fill(weir_tensor *t)
 {
-    size_t width = weir_type_bytes(t->type), count = t->bytes / width;
+    size_t width = type_bytes(t->type), count = t->bytes / width;
     for (size_t i = 0; i < count; i++) {
         unsigned small = (unsigned)(i * 7 % 23);
         if (t->type == WEIR_TYPE_F32)

@@ -95,14 +95,15 @@ void free_inputs(weir_tensor *inputs, size_t count);
     do {                                                                                                               \
         weir_status status_ = (status);                                                                                \
         if (status_ != WEIR_OK)                                                                                        \
-            fail_msg("%s: %s", weir_status_name(status_), weir_detail());                                              \
+            fail_msg("%s: %s", weir_name_of(WEIR_NAMES_STATUS, status_), weir_detail());                               \
     } while (0)
 
 #define assert_status(status, wanted)                                                                                  \
     do {                                                                                                               \
         weir_status status_ = (status);                                                                                \
         if (status_ != (wanted))                                                                                       \
-            fail_msg("%s instead of %s: %s", weir_status_name(status_), weir_status_name(wanted), weir_detail());      \
+            fail_msg("%s instead of %s: %s", weir_name_of(WEIR_NAMES_STATUS, status_),                                 \
+                     weir_name_of(WEIR_NAMES_STATUS, wanted), weir_detail());                                          \
     } while (0)
 
 #define assert_detail(part)                                                                                            \

@@ -1,5 +1,6 @@
 /* Models on a CUDA device: whose the bytes are, what is handed over there, and what is refused. WEIR_TEST_DEVICE names it; over
  * the stub of CUDA everything but the kernels' results is real. */
+#include "info.h"
 #include "common.h"
 
 #include <weir/stream.h>
@@ -45,7 +46,7 @@ static void weights_and_activations_are_charged(void **state)
     weir_client_stats stats = {.struct_size = sizeof stats};
     assert_ok(weir_client_info(l.client, &stats));
     assert_true(stats.peak_class[WEIR_CLASS_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
-    weir_onnxruntime_stats bridge = onnx_session_stats(&l.model->lanes[0]);
+    weir_onnxruntime_details bridge = onnx_session_stats(&l.model->lanes[0]);
     assert_true(bridge.on_stream > 0);
     assert_int_equal(bridge.unknown, 0); /* all of it on the session's own stream */
     unload_model(&l);
@@ -84,7 +85,8 @@ static void inputs_may_lie_on_the_device(void **state)
     loaded l = load_model("mlp", NULL);
     float x[16] = {0};
     void *there;
-    assert_ok(weir_alloc_copy(l.client, x, sizeof x, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there));
+    assert_ok(weir_alloc(l.client, sizeof x, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there));
+    assert_ok(weir_copy(client_details(l.client).runtime, there, x, sizeof x, WEIR_STREAM_HOST));
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), there);
     in.on_device = true;
     weir_outputs out;
@@ -219,10 +221,10 @@ static void outputs_are_released_beside_a_capture(void **state)
     assert_true(held.outputs.tensors[0].on_device);
     assert_ok(weir_capture_pool_create(l.client, &graph));
     onnx_capture_begin(l.model);
-    assert_ok(weir_capture_pool_begin(graph, l.model->lanes[0].stream));
+    assert_ok(weir_capture_begin(l.model->lanes[0].stream, graph));
     release_them(&held);
     assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks);
-    assert_ok(weir_capture_pool_end(graph, l.model->lanes[0].stream));
+    assert_ok(weir_capture_end(l.model->lanes[0].stream, graph));
     onnx_capture_end(l.model);
     assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks - 1);
     assert_ok(weir_capture_pool_destroy(graph, l.model->lanes[0].stream));

@@ -1,4 +1,6 @@
 /* The plug-in as a program meets it: found beside libweir, loaded by the file's suffix, an account of its own. */
+#include "info.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,7 @@
 static void assert_ok(weir_status status)
 {
     if (status != WEIR_OK)
-        fail_msg("%s: %s", weir_status_name(status), weir_detail());
+        fail_msg("%s: %s", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
 }
 
 static weir_runtime *make_runtime(uint64_t budget)
@@ -40,7 +42,7 @@ static void a_model_from_load_to_unload(void **state)
     weir_runtime *runtime = make_runtime(64u << 20);
     weir_model *model;
     assert_ok(load(runtime, "scalar", &model));
-    assert_string_equal(weir_model_engine(model)->name, "onnx");
+    assert_string_equal(engine_name(model), "onnx");
     float a = 1, b = 2;
     weir_tensor inputs[] = {
         {.struct_size = sizeof *inputs, .name = "a", .type = WEIR_TYPE_F32, .data = &a, .bytes = 4},

@@ -1,5 +1,6 @@
 /* Models on two CUDA devices at once: each with its memory, streams and pinned memory on its own device, and threads that keep the
  * device that they had. Over the stub of CUDA, or on real devices where there are two. */
+#include "info.h"
 #include "devices/two.h"
 
 #include <pthread.h>
@@ -78,10 +79,10 @@ static void the_provider_is_told_which_device(void **state)
         assert_int_equal(strtol(told.device_id, NULL, 10), i);
         assert_string_equal(told.device_id, i ? "1" : "0");
         assert_ptr_equal(told.stream, weir_stream_native(l.model->lanes[0].stream));
-        assert_int_equal(driver.cuCtxPushCurrent(weir_runtime_native(l.runtime)), CUDA_SUCCESS);
+        assert_int_equal(driver.cuCtxPushCurrent(runtime_details(l.runtime).native), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamGetCtx(told.stream, &of_stream), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
-        assert_ptr_equal(of_stream, weir_runtime_native(l.runtime));
+        assert_ptr_equal(of_stream, runtime_details(l.runtime).native);
         unload_model(&l);
         close_client(&l);
     }
@@ -128,7 +129,7 @@ static void a_model_lies_on_its_device(void **state)
     for (int i = TWO; i-- > 0;) {
         untouched before = look_at(!i);
         loaded l = load_on(i, "mlp", "concurrency=2");
-        assert_string_equal(weir_runtime_device(l.runtime), two_name(i));
+        assert_string_equal(runtime_details(l.runtime).device, two_name(i));
         spans s = {.elsewhere = 0};
         assert_ok(weir_layout_walk(l.runtime, note_span, &s, NULL));
         assert_true(s.on[i] > 0);

@@ -30,7 +30,7 @@ static void look_at_lives(const graph *g, const graph_memory *memory)
     for (uint32_t i = 0; i < memory->count; i++) {
         weir_buffer *b = &buffers[memory->values[i]];
         b->struct_size = sizeof *b;
-        demand(weir_buffers_get(memory->buffers, i, b) == WEIR_OK, "a buffer is missing");
+        demand(weir_buffer_info(memory->buffers, i, b) == WEIR_OK, "a buffer is missing");
     }
     for (uint64_t step = 0; step < memory->steps; step++) {
         const graph_node *node = &g->nodes[memory->order[step]];
@@ -51,10 +51,10 @@ static void look_at_outputs(const graph *g, const graph_memory *memory)
     bool *kept = calloc(memory->count + 1, sizeof *kept);
     demand(kept != NULL, "no memory");
     for (uint32_t i = 0; i < memory->count; i++)
-        if (g->values[memory->values[i]].output && weir_buffers_get(memory->buffers, i, &b) == WEIR_OK)
+        if (g->values[memory->values[i]].output && weir_buffer_info(memory->buffers, i, &b) == WEIR_OK)
             kept[b.sharing == WEIR_SHARING_VIEW ? b.of : i] = true;
     for (uint32_t i = 0; i < memory->count; i++)
-        demand(weir_buffers_get(memory->buffers, i, &b) == WEIR_OK &&
+        demand(weir_buffer_info(memory->buffers, i, &b) == WEIR_OK &&
                    (b.sharing != WEIR_SHARING_IN_PLACE || !kept[b.of]),
                "an output is written over");
     free(kept);

@@ -52,9 +52,9 @@ static void open_side(side *s, weir_runtime *runtime, const char *model, int mod
     weir_onnxruntime_leave(s->bridge);
 }
 
-static weir_onnxruntime_stats stats_of(const side *s)
+static weir_onnxruntime_details stats_of(const side *s)
 {
-    weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details stats = WEIR_INIT(weir_onnxruntime_details);
     ok(weir_onnxruntime_info(s->bridge, &stats));
     return stats;
 }
@@ -64,7 +64,7 @@ static void close_side(side *s, int mode)
 {
     if (mode == PLAIN)
         return;
-    weir_onnxruntime_stats stats = stats_of(s);
+    weir_onnxruntime_details stats = stats_of(s);
     assert_int_equal(stats.live + stats.foreign + stats.refused, 0);
     assert_true(stats.on_stream > 0);
     assert_int_equal(stats.unknown, mode == KNOWN ? 0 : stats.on_stream);
@@ -131,7 +131,7 @@ static int compare(side *sides, int64_t extent, int pairs)
 static void print_memory(const side *s)
 {
     weir_client_stats c = {.struct_size = sizeof c};
-    weir_onnxruntime_stats b = stats_of(s);
+    weir_onnxruntime_details b = stats_of(s);
     ok(weir_client_info(s->client, &c));
     printf("%s: peak %.1f MiB, weights %.1f MiB; %llu blocks, %llu on streams, %llu of those unknown\n", c.name,
            (double)c.peak / 1048576, (double)c.live_class[WEIR_CLASS_WEIGHTS] / 1048576, (unsigned long long)b.blocks,
@@ -143,7 +143,7 @@ static void print_work(weir_runtime *runtime, int runs)
 {
     weir_stats s = take_snapshot(runtime).device;
     double n = runs * 2.0;
-    printf("both: a run takes %.1f allocations, %.1f of them parked, %.2f calls of the driver, %.2f moves; rungs",
+    printf("both: a run takes %.1f allocations, %.1f of them hits, %.2f calls of the driver, %.2f moves; rungs",
            (double)s.allocations / n, (double)s.hits / n, (double)s.driver_calls / n, (double)s.moved / n);
     for (int i = 0; i < WEIR_RUNG_COUNT; i++)
         printf(" %.2f", (double)s.ladder[i] / n);

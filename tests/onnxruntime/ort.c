@@ -1,4 +1,5 @@
 /* See ort.h. */
+#include "info.h"
 #include "ort.h"
 #include <weir/onnxruntime.h>
 
@@ -266,7 +267,7 @@ static void *failing_on_stream(ort_allocator *self, size_t size, ort_stream *str
 
 void ort_fail_from(weir_onnxruntime *bridge, weir_kind kind, int nth)
 {
-    failing.table = (ort_allocator *)weir_onnxruntime_allocator(bridge, kind);
+    failing.table = (ort_allocator *)bridge_allocator(bridge, kind);
     failing.before = *failing.table;
     failing.nth = nth;
     failing.seen = 0;

@@ -44,9 +44,9 @@ static weir_client_stats client_stats(const fixture *f)
     return s;
 }
 
-static weir_onnxruntime_stats stats(const fixture *f)
+static weir_onnxruntime_details stats(const fixture *f)
 {
-    weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
     ok(weir_onnxruntime_info(f->bridge, &s));
     return s;
 }
@@ -108,7 +108,7 @@ static void where_its_memory_comes_from(bool known)
     }
     ort_release(&outputs);
     ort_release(&inputs);
-    weir_onnxruntime_stats s = stats(&f);
+    weir_onnxruntime_details s = stats(&f);
     assert_true(s.on_stream >= 10);
     assert_int_equal(s.unknown, known ? 0 : s.on_stream);
     assert_int_equal(s.foreign + s.refused, 0);
@@ -227,7 +227,7 @@ static void two_sessions_in_a_small_budget(bool known)
         pthread_join(threads[i], NULL);
         if (workers[i].wrong)
             fail_msg("%d runs went wrong: %s", workers[i].wrong, workers[i].words);
-        weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+        weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
         ok(weir_onnxruntime_info(bridges[i], &s));
         assert_true(s.on_stream >= 60);
         ort->ReleaseSession(workers[i].session);

@@ -1,4 +1,5 @@
 /* See rig.h. */
+#include "info.h"
 #include "rig.h"
 #include <weir/onnxruntime.h>
 
@@ -21,7 +22,7 @@ static void listen(weir_log_level level, const char *text, void *user)
 
 void enter(const fixture *f)
 {
-    assert_int_equal(wi_cuda.cuCtxPushCurrent(weir_runtime_native(f->runtime)), CUDA_SUCCESS);
+    assert_int_equal(wi_cuda.cuCtxPushCurrent(runtime_details(f->runtime).native), CUDA_SUCCESS);
 }
 
 void leave(void)
@@ -100,7 +101,7 @@ fixture begin_on(weir_runtime *runtime, bool known)
     weir_onnxruntime_options o = fake_options(f.a, f.known);
     ok(weir_onnxruntime_create(&o, &f.bridge));
     f.bridge->throw_bad_alloc = jump;
-    f.table = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_DEVICE);
+    f.table = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_DEVICE);
     errors = warnings = 0;
     assert_int_equal(weir_log_set(listen, NULL, WEIR_LOG_WARNING), WEIR_OK);
     return f;
@@ -125,9 +126,9 @@ void end(fixture *f)
     fake_reset();
 }
 
-weir_onnxruntime_stats stats(const fixture *f)
+weir_onnxruntime_details stats(const fixture *f)
 {
-    weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
     ok(weir_onnxruntime_info(f->bridge, &s));
     return s;
 }

@@ -38,7 +38,7 @@ int rig_find_stub(void **state);
 fixture begin_on(weir_runtime *runtime, bool known);
 fixture begin(uint64_t budget, bool known);
 void end(fixture *f); /* everything is given back, the streams as well */
-weir_onnxruntime_stats stats(const fixture *f);
+weir_onnxruntime_details stats(const fixture *f);
 
 /* Native streams. */
 void enter(const fixture *f);

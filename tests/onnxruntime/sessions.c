@@ -1,4 +1,5 @@
 /* A program's own sessions of ONNX Runtime on the CPU, drawing from weir. */
+#include "info.h"
 #include "ort.h"
 #include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
@@ -179,7 +180,7 @@ static void every_request_fails_in_turn(void **state)
             weir_onnxruntime *bridge = weir_onnxruntime_registered(NULL, "host");
             ort_fail_from(bridge, WEIR_KIND_DEVICE, nth);
             bool good = try_all(models[i], f.a, &plain);
-            weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+            weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
             ok(weir_onnxruntime_info(bridge, &s));
             assert_int_equal(s.refused, !good);
             seen = ort_fail_no_more();
@@ -287,7 +288,7 @@ static void statistics_for_onnxruntime(void **state)
     weir_onnxruntime *bridge;
     ort_key_values *pairs = NULL;
     ok(weir_onnxruntime_create(&o, &bridge));
-    ort_allocator *table = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
+    ort_allocator *table = (ort_allocator *)bridge_allocator(bridge, WEIR_KIND_DEVICE);
     void *p = table->Alloc(table, 1000);
     assert_null(table->GetStats(table, &pairs));
     assert_non_null(pairs);

@@ -1,5 +1,6 @@
 /* Registering, step by step over a fake ONNX Runtime: every error, and that it changes nothing. On host, and on cuda
  * over the stub (WEIR_TEST_DEVICE). */
+#include "info.h"
 #include "fake.h"
 #include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
@@ -46,7 +47,7 @@ static char said[512];
 
 static void *look_elsewhere(void *argument)
 {
-    (void)weir_onnxruntime_is_registered(NULL, device);
+    (void)(weir_onnxruntime_registered(NULL, device) != NULL);
     atomic_store((atomic_bool *)argument, true);
     return NULL;
 }
@@ -60,7 +61,7 @@ static void listen(weir_log_level level, const char *text, void *user)
     (void)level;
     (void)user;
     no_words++;
-    (void)weir_onnxruntime_is_registered(NULL, device);
+    (void)(weir_onnxruntime_registered(NULL, device) != NULL);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 5;
     atomic_store(&looked, false);
@@ -78,8 +79,8 @@ static void nothing_changed(void)
     assert_int_equal(fake_ort.infos, 0);
     assert_null(fake_ort.device);
     assert_null(fake_ort.pinned);
-    assert_false(weir_onnxruntime_is_registered(NULL, device));
-    assert_null(weir_onnxruntime_client(NULL, device));
+    assert_false((weir_onnxruntime_registered(NULL, device) != NULL));
+    assert_null(registered_client(NULL, device));
 }
 
 /* Runs first: nothing but a sanitizer has loaded the C++ library yet. */
@@ -192,20 +193,20 @@ static void registered_and_looked_up(void **state)
     ok(weir_onnxruntime_register(&o)); /* again: nothing happens */
     assert_int_equal(fake_ort.env_users, 1);
     assert_int_equal(fake_ort.registered, on_cuda() ? 2 : 1);
-    assert_true(weir_onnxruntime_is_registered(env(), device));
-    assert_true(weir_onnxruntime_is_registered(NULL, device));
-    assert_false(weir_onnxruntime_is_registered(NULL, "cuda:7"));
-    assert_false(weir_onnxruntime_is_registered((const struct OrtEnv *)&f, device));
-    assert_false(weir_onnxruntime_is_registered(NULL, NULL));
-    assert_ptr_equal(weir_onnxruntime_client(env(), device), f.a);
-    assert_ptr_equal(weir_onnxruntime_client(NULL, device), f.a);
+    assert_true((weir_onnxruntime_registered(env(), device) != NULL));
+    assert_true((weir_onnxruntime_registered(NULL, device) != NULL));
+    assert_false((weir_onnxruntime_registered(NULL, "cuda:7") != NULL));
+    assert_false((weir_onnxruntime_registered((const struct OrtEnv *)&f, device) != NULL));
+    assert_false((weir_onnxruntime_registered(NULL, NULL) != NULL));
+    assert_ptr_equal(registered_client(env(), device), f.a);
+    assert_ptr_equal(registered_client(NULL, device), f.a);
     weir_onnxruntime *bridge = weir_onnxruntime_registered(NULL, device);
-    assert_ptr_equal(weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE), fake_ort.device);
-    assert_ptr_equal(weir_onnxruntime_allocator(bridge, WEIR_KIND_PINNED), fake_ort.pinned);
-    assert_null(weir_onnxruntime_allocator(bridge, WEIR_KIND_HOST));
+    assert_ptr_equal(bridge_allocator(bridge, WEIR_KIND_DEVICE), fake_ort.device);
+    assert_ptr_equal(bridge_allocator(bridge, WEIR_KIND_PINNED), fake_ort.pinned);
+    assert_null(bridge_allocator(bridge, WEIR_KIND_HOST));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_destroy(bridge));
     ok(weir_onnxruntime_unregister(env(), device));
-    assert_false(weir_onnxruntime_is_registered(NULL, device));
+    assert_false((weir_onnxruntime_registered(NULL, device) != NULL));
     fails(WEIR_ERR_NOT_FOUND, weir_onnxruntime_unregister(env(), device));
     detail_names(device);
     fails(WEIR_ERR_INVALID, weir_onnxruntime_unregister(env(), NULL));
@@ -228,7 +229,7 @@ static void one_client_for_a_device(void **state)
         detail_names("another stream");
         ok(weir_stream_release(a.stream));
     }
-    assert_ptr_equal(weir_onnxruntime_client(NULL, device), f.a);
+    assert_ptr_equal(registered_client(NULL, device), f.a);
     ok(weir_onnxruntime_unregister(NULL, device));
     ok(weir_onnxruntime_register(&b));
     ok(weir_onnxruntime_unregister(NULL, device));
@@ -267,7 +268,7 @@ static void somebody_elses_allocator(void **state)
     ok(weir_onnxruntime_register(&o));
     ort_allocator *ours = fake_ort.device;
     fake_ort.device = &theirs;
-    assert_false(weir_onnxruntime_is_registered(NULL, device));
+    assert_false((weir_onnxruntime_registered(NULL, device) != NULL));
     fails(WEIR_ERR_CONFLICT, weir_onnxruntime_register(&o));
     detail_names(device);
     no_words = 0;
@@ -352,7 +353,7 @@ static void busy_while_blocks_are_live(void **state)
     detail_names("2 blocks of anna");
     detail_names(device);
     unchanged(f.runtime, before);
-    assert_true(weir_onnxruntime_is_registered(NULL, device));
+    assert_true((weir_onnxruntime_registered(NULL, device) != NULL));
     fails(WEIR_ERR_BUSY, weir_client_destroy(f.a));
     allocator->Free(allocator, first);
     fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
@@ -370,10 +371,10 @@ static void entered_and_left(void **state)
     weir_onnxruntime *bridge;
     weir_onnxruntime_options a = fake_options(f.a, WEIR_STREAM_HOST), b = fake_options(f.b, WEIR_STREAM_HOST);
     ok(weir_onnxruntime_create(&b, &bridge));
-    ort_allocator *of_b = (ort_allocator *)weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE);
+    ort_allocator *of_b = (ort_allocator *)bridge_allocator(bridge, WEIR_KIND_DEVICE);
     ok(weir_onnxruntime_enter(bridge));
     assert_ptr_equal(fake_ort.device, of_b);
-    assert_false(weir_onnxruntime_is_registered(NULL, device));
+    assert_false((weir_onnxruntime_registered(NULL, device) != NULL));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_enter(bridge));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_register(&a));
     fails(WEIR_ERR_BUSY, weir_onnxruntime_unregister(NULL, device));
@@ -385,7 +386,7 @@ static void entered_and_left(void **state)
     ort_allocator *of_a = fake_ort.device;
     ok(weir_onnxruntime_enter(bridge));
     assert_ptr_equal(fake_ort.device, of_b);
-    assert_true(weir_onnxruntime_is_registered(NULL, device));
+    assert_true((weir_onnxruntime_registered(NULL, device) != NULL));
     weir_onnxruntime_leave(bridge);
     assert_ptr_equal(fake_ort.device, of_a);
     weir_onnxruntime_leave(bridge); /* nothing */
@@ -449,7 +450,7 @@ static void *look_once(void *argument)
 {
     look *l = argument;
     atomic_store(&l->begun, true);
-    atomic_store(&l->registered, weir_onnxruntime_is_registered(NULL, device));
+    atomic_store(&l->registered, (weir_onnxruntime_registered(NULL, device) != NULL));
     atomic_store(&l->done, true);
     return NULL;
 }
@@ -482,7 +483,7 @@ static void *second_thread(void *argument)
 {
     weir_onnxruntime *bridge = argument;
     ok(weir_onnxruntime_enter(bridge));
-    assert_ptr_equal(fake_ort.device, weir_onnxruntime_allocator(bridge, WEIR_KIND_DEVICE));
+    assert_ptr_equal(fake_ort.device, bridge_allocator(bridge, WEIR_KIND_DEVICE));
     weir_onnxruntime_leave(bridge);
     return NULL;
 }
@@ -500,7 +501,7 @@ static void one_thread_at_a_time(void **state)
     ok(weir_onnxruntime_enter(a));
     pthread_create(&thread, NULL, second_thread, b);
     for (int i = 0; i < 20; i++) {
-        assert_ptr_equal(fake_ort.device, weir_onnxruntime_allocator(a, WEIR_KIND_DEVICE));
+        assert_ptr_equal(fake_ort.device, bridge_allocator(a, WEIR_KIND_DEVICE));
         usleep(1000);
     }
     weir_onnxruntime_leave(a);

@@ -1,6 +1,7 @@
 /* The order of streams: what ONNX Runtime frees on a stream is nobody's too early, whether weir knows the stream or
  * ONNX Runtime made it itself. Streams are held by gates, so that work is truly late. On cuda over the stub, which
  * tells when a stream is named that has been destroyed. */
+#include "info.h"
 #include "rig.h"
 #include <weir/onnxruntime.h>
 
@@ -337,7 +338,7 @@ static void pinned_memory_freed_twice_at_once(void **state)
     (void)state;
     enum { ROUNDS = 300 };
     fixture f = begin(64 * MIB, true);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000);
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, 2);

@@ -1,5 +1,6 @@
 /* What a bridge answers ONNX Runtime on a device: sizes, classes and kinds, pointers that are not its own, refusals,
  * failures of the driver, pinned memory, runs of blocks. On cuda over the stub. */
+#include "info.h"
 #include "rig.h"
 #include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
@@ -99,7 +100,7 @@ static void each_allocator_has_its_own(void **state)
 {
     (void)state;
     fixture f = begin(64 * MIB, true);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 5000);
     weir_block own;
     weir_request request = {.struct_size = sizeof request, .bytes = 5000, .kind = WEIR_KIND_PINNED};
@@ -125,7 +126,7 @@ static void sizes_classes_and_kinds(void **state)
     (void)state;
     fixture f = begin(64 * MIB, true);
     void *native = weir_stream_native(f.known);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     assert_null(f.table->Alloc(f.table, 0));
     assert_null(f.table->Reserve(f.table, 0));
     assert_null(alloc_on(&f, native, 0));
@@ -143,7 +144,7 @@ static void sizes_classes_and_kinds(void **state)
         assert_int_equal(d.kind, i == 4 ? WEIR_KIND_PINNED : WEIR_KIND_DEVICE);
         assert_int_equal((uintptr_t)blocks[i] % 256, 0);
     }
-    weir_onnxruntime_stats s = stats(&f);
+    weir_onnxruntime_details s = stats(&f);
     assert_int_equal(s.live, 5);
     assert_int_equal(s.blocks, 5);
     assert_int_equal(s.reserved, 700);
@@ -163,7 +164,7 @@ static void pinned_memory_serves_again(void **state)
     (void)state;
     fixture f = begin(64 * MIB, true);
     void *native = weir_stream_native(f.known), *weight = f.table->Alloc(f.table, 1000);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     uint64_t before = control.stub_count("allocations");
     gate g = GATE;
     void *p = pinned->Alloc(pinned, 5000);
@@ -214,7 +215,7 @@ static void pinned_memory_is_given_up(void **state)
     weir_runtime *host;
     fixture f = begin_over(&host);
     weir_client *other = open_client(host, "otto", 0, 0);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000), *p = pinned->Alloc(pinned, 3 * MIB);
     pinned->Free(pinned, p);
     ok(weir_stream_synchronize(f.known));
@@ -247,7 +248,7 @@ static void pinned_memory_is_given_up_while_captured(void **state)
     weir_runtime *host;
     fixture f = begin_over(&host);
     weir_client *other = open_client(host, "otto", 0, 0);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000);
     for (int late = 0; late < 2; late++) {
         gate g = GATE;
@@ -257,10 +258,10 @@ static void pinned_memory_is_given_up_while_captured(void **state)
         pinned->Free(pinned, p);
         if (!late)
             ok(weir_stream_synchronize(f.known));
-        ok(weir_capture_begin(f.known));
+        ok(weir_capture_begin(f.known, NULL));
         q = allocate_or_null(other, 3 * MIB);
         assert_int_equal(q != NULL, !late);
-        ok(weir_capture_end(f.known));
+        ok(weir_capture_end(f.known, NULL));
         open_gate(&g);
         ok(weir_stream_synchronize(f.known));
         q = q ? q : allocate(other, 3 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
@@ -303,7 +304,7 @@ static void taken_without_a_stream_for_a_graph(void **state)
     weir_capture_pool *graph;
     pthread_t thread;
     ok(weir_capture_pool_create(f.a, &graph));
-    ok(weir_capture_pool_begin(graph, f.known));
+    ok(weir_capture_begin(f.known, graph));
     void *p = f.table->Alloc(f.table, 1000), *weight = f.table->Reserve(f.table, 1000);
     pthread_create(&thread, NULL, take_beside, &b);
     pthread_join(thread, NULL);
@@ -315,7 +316,7 @@ static void taken_without_a_stream_for_a_graph(void **state)
     weir_capture_pool_details g = {.struct_size = sizeof g};
     ok(weir_capture_pool_info(graph, &g));
     assert_int_equal(g.held_blocks, 1);
-    ok(weir_capture_pool_end(graph, f.known));
+    ok(weir_capture_end(f.known, graph));
     ok(weir_capture_pool_destroy(graph, f.known));
     f.table->Free(f.table, weight);
     f.table->Free(f.table, b.block);
@@ -339,7 +340,7 @@ static void idle_when_the_last_free_is_done(void **state)
 {
     (void)state;
     fixture f = begin(64 * MIB, true);
-    ort_allocator *pinned = (ort_allocator *)weir_onnxruntime_allocator(f.bridge, WEIR_KIND_PINNED);
+    ort_allocator *pinned = (ort_allocator *)bridge_allocator(f.bridge, WEIR_KIND_PINNED);
     void *weight = f.table->Alloc(f.table, 1000);
     pinned->Free(pinned, pinned->Alloc(pinned, 5000));
     ok(weir_stream_synchronize(f.known));
@@ -490,7 +491,7 @@ static pooled open_pool(const fixture *f)
     o.blocks = p.member;
     ok(weir_onnxruntime_create(&o, &p.bridge));
     p.bridge->throw_bad_alloc = jump;
-    p.table = (ort_allocator *)weir_onnxruntime_allocator(p.bridge, WEIR_KIND_DEVICE);
+    p.table = (ort_allocator *)bridge_allocator(p.bridge, WEIR_KIND_DEVICE);
     return p;
 }
 
@@ -516,8 +517,9 @@ static void blocks_of_a_pool(void **state)
     fixture f = begin(64 * MIB, true);
     pooled pool = open_pool(&f);
     ort_allocator *table = pool.table;
-    weir_block_pool_view view = WEIR_INIT(weir_block_pool_view);
-    ok(weir_block_pool_view_info(pool.pool, &view));
+    weir_block_pool_stats stats = WEIR_INIT(weir_block_pool_stats);
+    ok(weir_block_pool_info(pool.pool, &stats, NULL, 0, NULL));
+    const weir_block_pool_view view = stats.view;
     void *theirs = make_native(&f), *known = weir_stream_native(f.known);
     void *p = table->AllocOnStream(table, 4097, fake_stream(&known));
     void *q = table->AllocOnStream(table, 40000, fake_stream(&theirs)), *r = table->Alloc(table, 1);
@@ -542,9 +544,9 @@ static void blocks_of_a_pool(void **state)
     end(&f);
 }
 
-static weir_onnxruntime_stats pool_stats(const pooled *p)
+static weir_onnxruntime_details pool_stats(const pooled *p)
 {
-    weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
     ok(weir_onnxruntime_info(p->bridge, &s));
     return s;
 }

@@ -99,7 +99,7 @@ static void two_sessions_on_two_threads(void **state)
     }
     run_all(workers);
     for (int i = 0; i < THREADS; i++) {
-        weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+        weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
         ok(weir_onnxruntime_info(bridges[i], &s));
         assert_true(s.blocks >= RUNS);
         ort->ReleaseSession(workers[i].session);
@@ -126,7 +126,7 @@ static void *load_often(void *user)
         ort_session *session;
         ort_status *status = ort_create(w->model, ort_options(true), &session);
         weir_onnxruntime_leave(bridge);
-        weir_onnxruntime_stats s = WEIR_INIT(weir_onnxruntime_stats);
+        weir_onnxruntime_details s = WEIR_INIT(weir_onnxruntime_details);
         w->wrong += ort_words(status) || weir_onnxruntime_info(bridge, &s) != WEIR_OK || s.live == 0;
         if (session)
             ort->ReleaseSession(session);

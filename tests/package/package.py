@@ -187,17 +187,31 @@ def plugin():
         sys.exit("it was built and is not there")
 
 
-def own_base():
-    """A base of the program's own, built from the example outside of the tree, and run."""
-    build = SCRATCH / "own-base"
+def example(name, *wanted):
+    """What a program brings of its own, built from its example outside of the tree, and run."""
+    build = SCRATCH / name
     shutil.rmtree(build, ignore_errors=True)
     environment = clean_environment()
-    run("cmake", "-S", HERE.parent.parent / "examples/own-base", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+    run("cmake", "-S", HERE.parent.parent / "examples" / name, "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
         f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_C_FLAGS={shlex.join(STRICT)}", env=environment)
     run("cmake", "--build", build, env=environment)
-    said = run(build / "own-base", env=environment)
-    if "refused without asking the base: mine asked for 2 MiB" not in said or "the base has 0 bytes" not in said:
-        sys.exit(f"own-base said:\n{said}")
+    said = run(build / name, env=environment)
+    for line in wanted:
+        if line not in said:
+            sys.exit(f"{name} did not say \"{line}\":\n{said}")
+
+
+def own_base():
+    example("own-base", "refused without asking the base: mine asked for 2 MiB", "the base has 0 bytes")
+
+
+def own_adaptor():
+    example("own-adaptor", "refused: mine: request 3 of 1048576 bytes is made to fail", "query: at most 2097152 bytes",
+            "value: at most 1048576 bytes")
+
+
+def own_driver():
+    example("own-driver", "toy:1 has budget(segments)", "the work saw 7 and 9")
 
 
 def uninstall():
@@ -219,5 +233,5 @@ def uninstall():
 
 CASES = {"install": install, "cmake-shared": lambda: cmake(False), "cmake-static": lambda: cmake(True),
          "pkgconfig-shared": lambda: pkgconfig(False), "pkgconfig-static": lambda: pkgconfig(True),
-         "symbols": symbols, "files": files, "plugin": plugin, "own-base": own_base, "uninstall": uninstall}
+         "symbols": symbols, "files": files, "plugin": plugin, "own-base": own_base, "own-adaptor": own_adaptor, "own-driver": own_driver, "uninstall": uninstall}
 CASES[sys.argv[2]]()

@@ -8,7 +8,7 @@ set(package ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_LLAMA=${WEIR_LLA
   ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/package.py ${PROJECT_BINARY_DIR})
 add_test(NAME package-install COMMAND ${package} install)
 set_tests_properties(package-install PROPERTIES FIXTURES_SETUP package LABELS package TIMEOUT 300)
-set(cases cmake-shared cmake-static pkgconfig-shared pkgconfig-static symbols files own-base uninstall)
+set(cases cmake-shared cmake-static pkgconfig-shared pkgconfig-static symbols files own-base own-adaptor own-driver uninstall)
 if(WEIR_HAVE_LLAMA)
   list(APPEND cases plugin)
 endif()

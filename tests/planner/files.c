@@ -1,4 +1,5 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
+#include "info.h"
 #include "planner/plan.h"
 #include <weir/plan.h>
 #include "planner/random.h"
@@ -7,13 +8,13 @@
 
 static weir_status parse(const char *text, weir_buffers **out)
 {
-    return weir_buffers_parse_csv(text, strlen(text), "the sheet", out);
+    return wi_buffers_parse_csv(text, strlen(text), "the sheet", out);
 }
 
 static weir_buffer get(const weir_buffers *list, uint32_t index)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
-    ok(weir_buffers_get(list, index, &b));
+    ok(weir_buffer_info(list, index, &b));
     return b;
 }
 
@@ -22,7 +23,7 @@ static void csv_is_read(void **state)
     (void)state;
     weir_buffers *list;
     ok(parse("id,size,lower,upper,alignment,gaps,offset\r\nx,4,0,9,2,5-6 2-3,\n\ny, 8 ,1,2,,,16", &list));
-    assert_int_equal(weir_buffers_count(list), 2);
+    assert_int_equal(list_details(list).count, 2);
     weir_buffer x = get(list, 0), y = get(list, 1);
     assert_string_equal(x.name, "x");
     assert_int_equal(x.alignment, 2);
@@ -58,7 +59,7 @@ static void names_of_rows_are_whole(void **state)
     assert_int_equal(strlen(b.name), 1023);
     assert_memory_equal(b.name, strchr(text, '\n') + 1, 1023);
     weir_buffers_destroy(list);
-    fails(WEIR_ERR_CORRUPT, weir_buffers_parse_csv(part, sizeof part - 1, "the sheet", &list));
+    fails(WEIR_ERR_CORRUPT, wi_buffers_parse_csv(part, sizeof part - 1, "the sheet", &list));
     detail_names("line 2");
 }
 
@@ -143,10 +144,10 @@ static void plans_come_back_from_files(void **state)
     ok(weir_plan_save(plan, path));
     ok(weir_plan_load(path, &back));
     ok(weir_plan_check(back, list));
-    for (uint32_t i = 0; i < weir_buffers_count(list); i++) {
+    for (uint32_t i = 0; i < list_details(list).count; i++) {
         assert_int_equal(offset_of(back, i), offset_of(plan, i));
         assert_int_equal(slot_of(back, i).root, slot_of(plan, i).root);
-        assert_string_equal(get(weir_plan_buffers(back), i).name, get(list, i).name);
+        assert_string_equal(get(plan_details(back).list, i).name, get(list, i).name);
     }
     weir_plan_details a = summary_of(plan), b = summary_of(back);
     assert_int_equal(a.arena, b.arena);
@@ -155,7 +156,7 @@ static void plans_come_back_from_files(void **state)
     assert_int_equal(a.proven, b.proven || b.said_proven);
     assert_int_equal(a.in_place, b.in_place);
     size_t steps;
-    assert_int_equal(weir_plan_schedule(back, &steps)[1], 2);
+    assert_int_equal(schedule_of(back, &steps)[1], 2);
     assert_int_equal(steps, 20);
     weir_plan_destroy(back);
     weir_plan_destroy(plan);
@@ -221,12 +222,12 @@ static void changed_plans_are_corrupt(void **state)
     char *text = content(path, &length);
     for (size_t i = 0; i < length; i++) {
         text[i] ^= 1;
-        fails(WEIR_ERR_CORRUPT, weir_plan_parse(text, length, "a plan", &back));
+        fails(WEIR_ERR_CORRUPT, wi_plan_parse(text, length, "a plan", &back));
         text[i] ^= 1;
-        fails(WEIR_ERR_CORRUPT, weir_plan_parse(text, i, "a plan", &back));
+        fails(WEIR_ERR_CORRUPT, wi_plan_parse(text, i, "a plan", &back));
     }
     assert_null(back);
-    ok(weir_plan_parse(text, length, "a plan", &back));
+    ok(wi_plan_parse(text, length, "a plan", &back));
     weir_plan_destroy(back);
     free(text);
     weir_plan_destroy(plan);
@@ -241,7 +242,7 @@ static weir_status parse_plan(const char *lines, weir_plan **out)
     int length = snprintf(text, sizeof text, "%s\n%s", WI_PLAN_FIRST_LINE, lines);
     length += snprintf(text + length, sizeof text - (size_t)length, "sum %016llx\n",
                        (unsigned long long)wi_plan_text_sum(text, (size_t)length));
-    return weir_plan_parse(text, (size_t)length, "a plan", out);
+    return wi_plan_parse(text, (size_t)length, "a plan", out);
 }
 
 /* bytes, begin, end, alignment, kind, persistent, fixed, offset, sharing, of, view offset; place, root, name */

@@ -1,6 +1,7 @@
 /* Hostile texts for the readers of lists and plans: the first byte says which reader. What is read is planned, and the
  * plan has to be one that the checker accepts. A plan's text gets the sum that it ought to have, as nothing would be
  * read of it otherwise. */
+#include "info.h"
 #include "planner/plan.h"
 
 #include <weir/plan.h>
@@ -37,9 +38,9 @@ static void plan_it(const weir_buffers *list, unsigned how)
 static void read_list(const char *text, size_t size, unsigned how)
 {
     weir_buffers *list = NULL;
-    if (weir_buffers_parse_csv(text, size, "list", &list) != WEIR_OK)
+    if (wi_buffers_parse_csv(text, size, "list", &list) != WEIR_OK)
         return;
-    if (weir_buffers_count(list) <= 200)
+    if (list_details(list).count <= 200)
         plan_it(list, how);
     weir_buffers_destroy(list);
 }
@@ -52,7 +53,7 @@ static void read_plan(const char *text, size_t size)
     if (size > 0)
         memcpy(whole, text, size);
     snprintf(whole + size, 32, "sum %016llx\n", (unsigned long long)wi_plan_text_sum(whole, size));
-    if (weir_plan_parse(whole, size + 21, "plan", &plan) == WEIR_OK)
+    if (wi_plan_parse(whole, size + 21, "plan", &plan) == WEIR_OK)
         require(weir_plan_check(plan, NULL) == WEIR_OK, "loaded");
     weir_plan_destroy(plan);
     free(whole);

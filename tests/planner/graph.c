@@ -1,5 +1,6 @@
 /* Graphs of nodes: which results share storage, the founding planner's layout, and random graphs run in one poisoned
  * arena, whose outputs have to be those of a run in which nothing is shared. */
+#include "info.h"
 #include "planner/random.h"
 
 #include <weir/plan.h>
@@ -57,7 +58,7 @@ static void views_share_and_casts_to_other_types_do_not(void **state)
     assert_int_equal(slot_of(plan, 5).root, 5);
     assert_int_equal(slot_of(plan, 6).length, 0);
     size_t steps;
-    const uint32_t *order = weir_plan_schedule(plan, &steps);
+    const uint32_t *order = schedule_of(plan, &steps);
     assert_int_equal(steps, 4);
     assert_int_equal(order[0], 1);
     assert_int_equal(order[1], 4);
@@ -86,7 +87,7 @@ static void uniform_is_the_founding_layout(void **state)
         assert_int_equal(slot_of(plan, i).length, lengths[i]);
     }
     size_t steps;
-    const uint32_t *order = weir_plan_schedule(plan, &steps);
+    const uint32_t *order = schedule_of(plan, &steps);
     assert_int_equal(steps, 7);
     for (uint32_t i = 0; i < steps; i++)
         assert_int_equal(order[i], i);
@@ -197,7 +198,7 @@ static void run_graph(const graph *g, const weir_plan *plan, uint32_t *arena, si
         places[i] = arena + offset_of(plan, i) / 4;
     fill_inputs(g, places);
     size_t steps;
-    const uint32_t *order = weir_plan_schedule(plan, &steps);
+    const uint32_t *order = schedule_of(plan, &steps);
     for (size_t s = 0; s < steps; s++)
         run_node(g, order[s], places);
 }

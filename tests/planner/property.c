@@ -1,5 +1,6 @@
 /* Random lists: every plan is checked by the library's checker and by brute force here, proven ones against all orders
  * of placement. */
+#include "info.h"
 #include "planner/random.h"
 #include <weir/plan.h>
 
@@ -10,12 +11,12 @@ typedef struct placed {
 /* Whether any two storages share bytes in a step; looks at all pairs. Lists without views and in-place pairs. */
 static bool any_overlap(const weir_plan *plan, const weir_buffers *list)
 {
-    uint32_t count = weir_buffers_count(list);
+    uint32_t count = list_details(list).count;
     placed *all = calloc(count, sizeof *all);
     bool overlap = false;
     for (uint32_t i = 0; i < count; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
-        ok(weir_buffers_get(list, i, &b));
+        ok(weir_buffer_info(list, i, &b));
         all[i] = (placed){b.begin, b.end, offset_of(plan, i), offset_of(plan, i) + b.bytes};
         for (uint32_t j = 0; j < i; j++)
             overlap |=
@@ -28,11 +29,11 @@ static bool any_overlap(const weir_plan *plan, const weir_buffers *list)
 static uint64_t most_live(const weir_buffers *list)
 {
     uint64_t most = 0;
-    for (uint64_t step = 0; step < weir_buffers_steps(list); step++) {
+    for (uint64_t step = 0; step < list_details(list).steps; step++) {
         uint64_t live = 0;
-        for (uint32_t i = 0; i < weir_buffers_count(list); i++) {
+        for (uint32_t i = 0; i < list_details(list).count; i++) {
             weir_buffer b = WEIR_INIT(weir_buffer);
-            ok(weir_buffers_get(list, i, &b));
+            ok(weir_buffer_info(list, i, &b));
             live += b.begin <= step && step < b.end ? b.bytes : 0;
         }
         most = live > most ? live : most;
@@ -58,7 +59,7 @@ static void random_lists_are_planned_without_overlap(void **state)
         assert_true(s.arena >= s.lower_bound);
         assert_true(s.proven || s.arena > s.lower_bound);
         ok(weir_plan_create(list, &options, &again));
-        for (uint32_t i = 0; i < weir_buffers_count(list); i++)
+        for (uint32_t i = 0; i < list_details(list).count; i++)
             assert_int_equal(offset_of(plan, i), offset_of(again, i));
         weir_plan_destroy(again);
         weir_plan_destroy(plan);
@@ -115,10 +116,10 @@ static uint64_t optimum(const weir_buffers *list)
     weir_buffer buffers[MOST];
     uint64_t offsets[MOST];
     bool done[MOST] = {false};
-    orders o = {buffers, offsets, done, (int)weir_buffers_count(list), UINT64_MAX, 0};
+    orders o = {buffers, offsets, done, (int)list_details(list).count, UINT64_MAX, 0};
     for (int i = 0; i < o.count; i++) {
         buffers[i] = WEIR_INIT(weir_buffer);
-        ok(weir_buffers_get(list, (uint32_t)i, &buffers[i]));
+        ok(weir_buffer_info(list, (uint32_t)i, &buffers[i]));
     }
     o.bound = most_live(list);
     try_orders(&o, 0, 0);
@@ -132,7 +133,7 @@ static void small_lists_reach_the_optimum(void **state)
     int above = 0;
     for (int round = 0; round < rounds(1500); round++) {
         weir_buffers *list = full_list(&seed, 9, 5, 3);
-        if (weir_buffers_count(list) <= 10) {
+        if (list_details(list).count <= 10) {
             weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
             weir_plan_details s = summary_of(plan);
             assert_true(s.proven);
@@ -196,7 +197,7 @@ static weir_buffers *rich_list(uint64_t *seed)
         b.kind = (weir_kind)roll(seed, 2);
         b.persistent = roll(seed, 12) == 0;
         if (i > 0)
-            ok(weir_buffers_get(list, of, &other));
+            ok(weir_buffer_info(list, of, &other));
         if (i > 0 && roll(seed, 5) == 0) {
             b.sharing = WEIR_SHARING_VIEW;
             b.of = of;
@@ -254,7 +255,7 @@ static void rich_lists_are_planned_as_the_checker_wants(void **state)
 }
 
 /* Pins of an earlier plan hold, and what is new finds its place around them. */
-static void pinned_buffers_stay_in_a_plan_made_anew(void **state)
+static void pinned_buffers_stay_in_a_plan_made_again(void **state)
 {
     (void)state;
     uint64_t seed = 17;
@@ -284,14 +285,14 @@ static void any_part_of_a_plan_can_be_pinned(void **state)
         weir_buffers *list = rich_list(&seed);
         weir_plan *plan = plan_of(list, WEIR_PLAN_QUICK, 64);
         bool all = round % 2;
-        for (uint32_t i = 0; i < weir_buffers_count(list); i++) {
+        for (uint32_t i = 0; i < list_details(list).count; i++) {
             weir_buffer b = WEIR_INIT(weir_buffer);
-            ok(weir_buffers_get(list, i, &b));
+            ok(weir_buffer_info(list, i, &b));
             if (b.sharing != WEIR_SHARING_VIEW && (all || roll(&seed, 2)))
                 ok(weir_buffers_pin(list, i, offset_of(plan, i)));
         }
         weir_plan *again = plan_of(list, WEIR_PLAN_QUICK, 64);
-        for (uint32_t i = 0; all && i < weir_buffers_count(list); i++)
+        for (uint32_t i = 0; all && i < list_details(list).count; i++)
             assert_int_equal(slot_of(again, i).root, slot_of(plan, i).root);
         weir_plan_destroy(again);
         weir_plan_destroy(plan);
@@ -307,7 +308,7 @@ int main(void)
         cmocka_unit_test(dissections_are_put_together_again),
         cmocka_unit_test(rich_lists_are_planned_as_the_checker_wants),
         cmocka_unit_test(any_part_of_a_plan_can_be_pinned),
-        cmocka_unit_test(pinned_buffers_stay_in_a_plan_made_anew),
+        cmocka_unit_test(pinned_buffers_stay_in_a_plan_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* What a plan may and must do: reuse, views, in place, fixed buffers, gaps, conflicts, kinds, limits of 64 bits. */
+#include "planner/buffers.h"
+#include "info.h"
 #include "planner/random.h"
 #include <weir/plan.h>
 
@@ -314,14 +316,14 @@ static void nothing_is_live_in_a_gap(void **state)
     detail_names("gap of b0");
     b.begin = 7;
     ok(weir_buffers_add(list, &b, NULL));
-    fails(WEIR_ERR_INVALID, weir_buffers_use(list, a, 3));
-    fails(WEIR_ERR_INVALID, weir_buffers_use(list, a, 6));
-    fails(WEIR_ERR_INVALID, weir_buffers_use(list, early, 9));
-    ok(weir_buffers_use(list, a, 7));
-    ok(weir_buffers_use(list, early, 0));
+    fails(WEIR_ERR_INVALID, wi_buffers_use(list, a, 3));
+    fails(WEIR_ERR_INVALID, wi_buffers_use(list, a, 6));
+    fails(WEIR_ERR_INVALID, wi_buffers_use(list, early, 9));
+    ok(wi_buffers_use(list, a, 7));
+    ok(wi_buffers_use(list, early, 0));
     b.persistent = true;
     fails(WEIR_ERR_INVALID, weir_buffers_add(list, &b, NULL));
-    assert_int_equal(weir_buffers_count(list), 3);
+    assert_int_equal(list_details(list).count, 3);
     weir_buffers_destroy(list);
 }
 
@@ -336,10 +338,10 @@ static void kinds_have_arenas_of_their_own(void **state)
     ok(weir_buffers_add(list, &b, NULL));
     uint32_t a = add(list, 0, 5, 70);
     weir_plan *plan = plan_of(list, WEIR_PLAN_SEARCH, 0);
-    assert_int_equal(weir_plan_arena(plan, WEIR_KIND_PINNED), 30);
-    assert_int_equal(weir_plan_arena(plan, WEIR_KIND_DEVICE), 70);
-    assert_int_equal(weir_plan_arena(plan, WEIR_KIND_HOST), 0);
-    assert_int_equal(weir_plan_lower_bound(plan, WEIR_KIND_PINNED), 30);
+    assert_int_equal(plan_details(plan).arena_of[WEIR_KIND_PINNED], 30);
+    assert_int_equal(plan_details(plan).arena_of[WEIR_KIND_DEVICE], 70);
+    assert_int_equal(plan_details(plan).arena_of[WEIR_KIND_HOST], 0);
+    assert_int_equal(plan_details(plan).lower_bound_of[WEIR_KIND_PINNED], 30);
     assert_int_equal(summary_of(plan).arena, 100);
     assert_int_equal(offset_of(plan, a), 0);
     end(plan, list);
@@ -405,7 +407,7 @@ static void bad_buffers_are_refused_by_name(void **state)
     good.alignment = 0;
     REFUSED(offset, UINT64_MAX - 3, "64 bits");
 #undef REFUSED
-    assert_int_equal(weir_buffers_count(list), 1);
+    assert_int_equal(list_details(list).count, 1);
     fails(WEIR_ERR_INVALID, weir_buffers_gap(list, 0, 0, 1));
     fails(WEIR_ERR_INVALID, weir_buffers_gap(list, 1, 0, 1));
     fails(WEIR_ERR_INVALID, weir_buffers_conflict(list, 0, 0));

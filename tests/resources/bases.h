@@ -41,7 +41,7 @@ static inline void end_over(weir_runtime *runtime)
 static inline bool passes(weir_status status, weir_status planned)
 {
     if (status != WEIR_OK && status != planned && status != WEIR_ERR_OUT_OF_MEMORY && status != WEIR_ERR_NO_ROOM)
-        print_error("%s (%s)\n", weir_status_name(status), weir_detail());
+        print_error("%s (%s)\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
     assert_true(status == WEIR_OK || status == planned || status == WEIR_ERR_OUT_OF_MEMORY ||
                 status == WEIR_ERR_NO_ROOM);
     return status == WEIR_OK;
@@ -110,7 +110,8 @@ static inline void a_fault_at_every_call(const char *resource, weir_status statu
         end_over(runtime);
     }
     assert_true(n > 20);
-    print_message("%s: %ld driver calls, each failing once with %s\n", resource, n - 1, weir_status_name(status));
+    print_message("%s: %ld driver calls, each failing once with %s\n", resource, n - 1,
+                  weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* The resource segments from the inside: the rules of lengths, splits and merges, when a stream may have what another freed, and
  * what goes back to the driver. */
+#include "info.h"
 #include "bases_segments.h"
 #include "trim.h"
 
@@ -49,9 +50,8 @@ static void what_the_driver_is_asked_for(void **state)
         {10 * MIB + 1, 10 * MIB + 512, 12 * MIB},
     };
     (void)state;
-    char text[64];
     fixture f = start(128 * MIB);
-    assert_string_equal(weir_runtime_resource(f.runtime, text, sizeof text), "budget(segments)");
+    assert_string_equal(runtime_details(f.runtime).resource, "budget(segments)");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         void *p = take(&f, rows[i].bytes);
         assert_int_equal(details_of(p).charged, rows[i].charged);
@@ -212,7 +212,7 @@ static void a_recorded_use_delays_reuse(void **state)
     gate g = GATE;
     char *before = allocate(f.one, 4096, f.a, WEIR_CLASS_KV), *p = allocate(f.one, 4096, f.a, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &g, f.b));
-    ok(weir_use_record(f.runtime, p, f.b));
+    ok(weir_use_record(f.runtime, (weir_block){.pointer = p}, f.b));
     ok(weir_free(f.one, before, f.a));
     ok(weir_free(f.one, p, f.a));
     assert_int_equal(details_of(p).state, WEIR_BLOCK_PENDING);

@@ -1,5 +1,5 @@
 /* What the suite of the resources shares: a runtime over the stack in question for each test, streams that are held up, and
- * looks at bytes, charges and the ledger. What a property may depend on is asked of weir_runtime_features. */
+ * looks at bytes, charges and the ledger. What a property may depend on is asked of weir_runtime_info. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
@@ -51,8 +51,8 @@ static inline bool can(const fixture *f, uint32_t feature)
 bool chooses_addresses(void);
 /* Whether what is freed on a stream is for that stream at once, rather than pending. */
 bool hands_on(void);
-/* Whether a thread parks what it frees on a stream, for its own next request of that size there. */
-bool parks(void);
+/* Whether a thread cache keeps what its thread frees on a stream. */
+bool thread_caches(void);
 /* Whether the driver's own free of a block waits for the whole device, as cuMemFree does. */
 bool freeing_waits(void);
 
@@ -65,8 +65,8 @@ void let_go_later(fixture *f, gate *g); /* from another thread, in some millisec
 void hold_up_for(fixture *f, weir_stream stream, unsigned microseconds);
 
 /* What is kept back although the device is past it (quarantine) is given up, too. */
-void settle(const fixture *f);
-snapshot settled(const fixture *f);
+void drain(const fixture *f);
+snapshot drained(const fixture *f);
 
 weir_block_details details_of(const void *pointer);
 /* What a block of so many bytes is charged; the largest request that is charged so much, a multiple of 64 KiB. */

@@ -1,3 +1,4 @@
+#include "info.h"
 #include "resources/contract.h"
 
 /* Runtimes --------------------------------------------------------------------------------------------------------- */
@@ -8,7 +9,7 @@ int set_up(void **state)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = place.stack};
     assert_non_null(f);
     ok(weir_runtime_create(place.device, &options, &f->runtime));
-    f->features = weir_runtime_features(f->runtime);
+    f->features = runtime_details(f->runtime).features;
     f->one = open_client(f->runtime, "one", 0, 0);
     f->two = open_client(f->runtime, "two", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->a));
@@ -29,7 +30,7 @@ int tear_down(void **state)
         pthread_join(f->openers[i], NULL);
     ok(weir_stream_release(f->a));
     ok(weir_stream_release(f->b));
-    settle(f);
+    drain(f);
     check_empty(f->runtime);
     ok(weir_client_destroy(f->one));
     ok(weir_client_destroy(f->two));
@@ -48,7 +49,7 @@ bool hands_on(void)
     return (strstr(place.stack, "mapped") || strstr(place.stack, "segments")) && !strstr(place.stack, "guard");
 }
 
-bool parks(void)
+bool thread_caches(void)
 {
     const char *cache = getenv("WEIR_THREAD_CACHE");
     return strcmp(place.stack, "mapped") == 0 && (!cache || strcmp(cache, "0") != 0);
@@ -59,15 +60,15 @@ bool freeing_waits(void)
     return strstr(place.stack, "direct") && strcmp(place.device, "cuda:0") == 0;
 }
 
-void settle(const fixture *f)
+void drain(const fixture *f)
 {
     ok(weir_runtime_trim(f->runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX},
                          NULL));
 }
 
-snapshot settled(const fixture *f)
+snapshot drained(const fixture *f)
 {
-    settle(f);
+    drain(f);
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     return s;
@@ -163,7 +164,7 @@ uint64_t charge_of(const fixture *f, size_t bytes)
     void *p = allocate(f->one, bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS);
     uint64_t charged = details_of(p).charged;
     ok(weir_free(f->one, p, WEIR_STREAM_HOST));
-    settle(f);
+    drain(f);
     assert_true(charged >= bytes);
     return charged;
 }
@@ -186,7 +187,7 @@ void give_pieces(fixture *f, weir_client *client, uint64_t bytes, void **pieces)
 {
     for (uint64_t i = 0; i < bytes / PIECE; i++)
         ok(weir_free(client, pieces[i], WEIR_STREAM_HOST));
-    settle(f);
+    drain(f);
 }
 
 bool filled(weir_runtime *runtime, const void *pointer, uint8_t value, size_t bytes)

@@ -36,11 +36,16 @@ bool spin_on_gpu(void *stream, uint64_t nanoseconds)
     return false;
 }
 #else
+#include "own-driver/toy.h"
+
 int choose_place(int argc, char **argv)
 {
-    int answer = choose_device(argc, argv);
+    bool toy = argc > 1 && strcmp(argv[1], "toy") == 0;
+    if (toy && toy_register() != WEIR_OK)
+        return 1;
+    int answer = toy ? 0 : choose_device(argc, argv);
     place.stack = argc > 2 ? argv[2] : "mapped";
-    place.device = device_name();
+    place.device = toy ? "toy:1" : device_name();
     place.gpu = device_kind_now == ON_CUDA;
     return answer;
 }

@@ -39,7 +39,7 @@ static void the_budget_is_met_exactly(void **state)
     uint64_t one_byte = charge_of(f, 1), more = charge_of(f, PIECE);
     size_t bytes = bytes_for(f, PIECE);
     take_pieces(f, f->one, BUDGET - PIECE, pieces);
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->one, PIECE + 1, f->a, WEIR_CLASS_KV, &p));
     assert_null(p);
     assert_true(last_refusal().requested >= more);
@@ -47,7 +47,7 @@ static void the_budget_is_met_exactly(void **state)
     assert_true(last_refusal().requested > PIECE);
     check_only_refused(f, &before, 0);
     pieces[BUDGET / PIECE - 1] = take(f->one, bytes, f->a);
-    before = settled(f);
+    before = drained(f);
     assert_int_equal(before.device.live, BUDGET);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
@@ -66,7 +66,7 @@ static void a_maximum_is_met_exactly(void **state)
     weir_client *small = open_client(f->runtime, "small", 0, 5 * charge);
     for (int i = 0; i < 5; i++)
         blocks[i] = take(small, 12345, i % 2 ? f->a : f->b);
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(small, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_MAXIMUM, more, 5 * charge, 0, 5 * charge);
     check_only_refused(f, &before, 2);
@@ -90,7 +90,7 @@ static void a_guarantee_is_never_lent(void **state)
     const uint64_t one_byte = charge_of(f, 1);
     weir_client *sure = open_client(f->runtime, "sure", SURE, 0), *late;
     take_pieces(f, f->one, BUDGET - SURE, pieces);
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 1, f->a, WEIR_CLASS_KV, &p));
     check_refusal(WEIR_CAUSE_BUDGET, one_byte, 0, 0, BUDGET);
     check_only_refused(f, &before, 1);
@@ -202,7 +202,7 @@ static void a_loop_at_the_limit_goes_on(void **state)
     /* The same at the budget, with what weir must not hold twice. What one stream alone may have is in the way of others. */
     ok(weir_stream_synchronize(f->a));
     ok(weir_stream_synchronize(f->b));
-    settle(f);
+    drain(f);
     size_t most = bytes_for(f, BUDGET - PIECE), bytes = bytes_for(f, PIECE);
     void *rest = take(f->one, most, f->a);
     for (int i = 0; i < 50; i++) {
@@ -210,7 +210,7 @@ static void a_loop_at_the_limit_goes_on(void **state)
         ok(weir_free(f->two, p, streams[i % 3]));
     }
     ok(weir_free(f->one, rest, f->a));
-    settle(f);
+    drain(f);
     assert_int_equal(take_snapshot(f->runtime).device.refusals, 0);
     ok(weir_client_destroy(narrow));
 }
@@ -218,16 +218,16 @@ static void a_loop_at_the_limit_goes_on(void **state)
 static void peaks(void **state)
 {
     fixture *f = *state;
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     assert_int_equal(take_snapshot(f->runtime).device.peak, 0);
     void *p = take(f->one, 700000, f->a), *q = take(f->one, 300000, f->a);
     uint64_t most = details_of(p).charged + details_of(q).charged;
     ok(weir_free(f->one, q, f->a));
     ok(weir_stream_synchronize(f->a));
-    snapshot s = settled(f);
+    snapshot s = drained(f);
     assert_int_equal(s.device.peak, most);
     assert_int_equal(s.clients[0].peak, most);
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     assert_int_equal(take_snapshot(f->runtime).device.peak, details_of(p).charged);
     uint64_t before = details_of(p).charged; /* what is pending counts */
     gate *g = hold_up(f, f->a);

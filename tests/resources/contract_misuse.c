@@ -6,7 +6,7 @@ static void frees_of_what_is_no_block(void **state)
     fixture *f = *state;
     int local = 0;
     char *p = take(f->one, 5000, f->a), *foreign = malloc(1000);
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_FOREIGN, weir_free(f->one, &local, f->a));
     fails(WEIR_ERR_FOREIGN, weir_free(f->one, foreign, f->a));
     fails(WEIR_ERR_FOREIGN, weir_free(f->one, other.block, f->a));
@@ -42,7 +42,7 @@ static void second_frees(void **state)
     unchanged(f->runtime, before);
     let_go(g);
     ok(weir_stream_synchronize(f->a));
-    before = settled(f);
+    before = drained(f);
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, f->a));
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->one, p, WEIR_STREAM_HOST));
     unchanged(f->runtime, before);
@@ -103,7 +103,7 @@ static void streams_that_are_none(void **state)
     ok(weir_stream_release(gone));
     ok(weir_stream_acquire(f->runtime, &there)); /* in its place */
     const weir_stream wrong[] = {gone, other.stream, {0xdeadbeef}, {UINT64_MAX}};
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         q = f;
         fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->one, 1000, wrong[i], WEIR_CLASS_KV, &q));

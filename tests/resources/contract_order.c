@@ -13,7 +13,7 @@ static void one_stream_needs_no_waiting(void **state)
         ok(weir_fill(f->runtime, p, 0xee, BYTES, f->a));
         ok(weir_free(f->one, p, f->a));
         void *q = take(f->one, BYTES, f->a);
-        assert_true(q == p || !parks());
+        assert_true(q == p || !thread_caches());
         ok(weir_fill(f->runtime, q, (uint8_t)(i + 1), BYTES, f->a));
         ok(weir_copy(f->runtime, seen + (size_t)i * SAMPLE, (char *)q + BYTES - SAMPLE, SAMPLE, f->a));
         ok(weir_free(f->one, q, f->a));
@@ -111,7 +111,7 @@ static void a_first_use_elsewhere_comes_after_the_allocation(void **state)
     ok(weir_fill(f->runtime, dirty, 0xee, BYTES, f->a));
     ok(weir_free(f->one, dirty, f->a));
     ok(weir_stream_synchronize(f->a));
-    settle(f);
+    drain(f);
     gate *g = hold_up(f, f->a);
     ok(try_take(f->one, BYTES, f->a, WEIR_ALLOC_ZEROED, &block));
     weir_use use = {block, WEIR_ACCESS_READ};
@@ -138,10 +138,10 @@ static void a_free_elsewhere_waits_for_the_zeros(void **state)
     ok(try_take(f->one, 5000, f->a, WEIR_ALLOC_ZEROED, &block));
     uint64_t charged = details_of(block.pointer).charged;
     ok(weir_free_block(f->one, block, WEIR_STREAM_HOST));
-    assert_int_equal(settled(f).device.pending, charged);
+    assert_int_equal(drained(f).device.pending, charged);
     let_go(g);
     ok(weir_stream_synchronize(f->a));
-    assert_int_equal(settled(f).device.pending, 0);
+    assert_int_equal(drained(f).device.pending, 0);
 }
 
 /* The bytes are nobody else's until the device is past: charged to who freed them, or for the same stream alone. */
@@ -160,7 +160,7 @@ static void a_free_is_pending_while_its_stream_is_held(void **state)
         ok(weir_free(f->one, q, f->b));
     if (!place.simulated)
         ok(weir_stream_synchronize(f->b));
-    snapshot s = settled(f);
+    snapshot s = drained(f);
     uint64_t pending = unpassed(&s); /* simulated streams have no hurry */
     assert_true(place.simulated ? pending >= charged : pending == charged);
     let_go(g);
@@ -168,7 +168,7 @@ static void a_free_is_pending_while_its_stream_is_held(void **state)
     if (freeing_waits())
         ok(weir_free(f->one, q, f->b));
     ok(weir_stream_synchronize(f->b));
-    s = settled(f);
+    s = drained(f);
     assert_int_equal(unpassed(&s), 0);
 }
 
@@ -182,7 +182,7 @@ static void a_released_stream_leaves_nothing_pending(void **state)
     ok(weir_fill(f->runtime, q, 7, 100000, own));
     ok(weir_free(f->one, p, own));
     ok(weir_stream_release(own));
-    snapshot s = settled(f);
+    snapshot s = drained(f);
     assert_int_equal(unpassed(&s), 0);
     check_filled(f, q, 7, 100000);
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->one, q, own));
@@ -211,7 +211,7 @@ static void a_registered_stream_orders_as_well(void **state)
     assert_true(unpassed(&s) + s.device.thread_cached > 0);
     let_go_later(f, g);
     ok(weir_stream_unregister(lent));
-    s = settled(f);
+    s = drained(f);
     assert_int_equal(unpassed(&s), 0);
     check_filled(f, q, 7, 100000);
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->one, q, lent));
@@ -239,7 +239,7 @@ static void allocations_on_a_captured_stream(void **state)
 {
     fixture *f = *state;
     weir_block block;
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     snapshot before = take_snapshot(f->runtime);
     fails(WEIR_ERR_STREAM_MISUSE, try_take(f->one, 1000, f->a, WEIR_ALLOC_ZEROED, &block));
     if (!can(f, WEIR_FEATURE_CAPTURABLE))
@@ -250,7 +250,7 @@ static void allocations_on_a_captured_stream(void **state)
         fails(WEIR_ERR_STREAM_MISUSE, weir_free_block(f->one, block, f->a));
         ok(weir_free_block(f->one, block, WEIR_STREAM_HOST));
     }
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
 }
 
 int contract_order(void)

@@ -1,4 +1,5 @@
 /* weir_resize and weir_runtime_trim, as far as the stack's features go, and what is answered where they end. */
+#include "info.h"
 #include "resources/contract.h"
 #include "trim.h"
 
@@ -20,7 +21,7 @@ static void a_block_shrinks(void **state)
         assert_int_equal(s.device.pending, charged - d.charged);
     let_go(g);
     ok(weir_stream_synchronize(f->a));
-    assert_int_equal(settled(f).device.pending, 0);
+    assert_int_equal(drained(f).device.pending, 0);
     check_filled(f, p, 0x61, less);
     fails(WEIR_ERR_INTERIOR, weir_free(f->one, p + less - 1, f->a));
     ok(weir_free(f->one, p, f->a));
@@ -29,13 +30,13 @@ static void a_block_shrinks(void **state)
 /* Where weir chooses the addresses there is room: the block is alone. Elsewhere that is the driver's matter. */
 static void check_growth(fixture *f, char *p, size_t bytes, size_t more)
 {
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     weir_status status = weir_resize(f->one, p, more, f->a);
     if (status == WEIR_OK) {
         assert_true(can(f, WEIR_FEATURE_GROWS));
         assert_int_equal(details_of(p).bytes, more);
         assert_true(details_of(p).charged >= more);
-        assert_int_equal(settled(f).device.live, details_of(p).charged);
+        assert_int_equal(drained(f).device.live, details_of(p).charged);
         ok(weir_fill(f->runtime, p + bytes, 0x63, more - bytes, f->a));
         ok(weir_stream_synchronize(f->a));
         check_filled(f, p + bytes, 0x63, more - bytes);
@@ -63,7 +64,7 @@ static void a_block_grows_or_is_as_before(void **state)
         size_t now = details_of(p).bytes;
         ok(weir_resize(f->one, p, bytes / 2, f->a));
         ok(weir_stream_synchronize(f->a));
-        settle(f);
+        drain(f);
         ok(weir_resize(f->one, p, now, f->a));
         check_filled(f, p, 0x62, bytes / 2);
     }
@@ -77,10 +78,10 @@ static void what_cannot_be_had_leaves_the_block(void **state)
     char *p = take(f->one, bytes, f->a);
     ok(weir_fill(f->runtime, p, 0x62, bytes, f->a));
     ok(weir_stream_synchronize(f->a));
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     weir_status status = weir_resize(f->one, p, 2 * (size_t)BUDGET, f->a);
     assert_true(status == WEIR_ERR_OUT_OF_MEMORY || status == WEIR_ERR_NO_ROOM);
-    snapshot after = settled(f);
+    snapshot after = drained(f);
     assert_int_equal(after.device.live, before.device.live);
     assert_int_equal(after.device.promised, 0);
     assert_int_equal(details_of(p).bytes, bytes);
@@ -96,15 +97,15 @@ static void what_is_cached_can_be_trimmed(void **state)
     ok(weir_fill(f->runtime, kept, 0x64, 5000, f->a));
     ok(weir_free(f->one, p, f->a));
     ok(weir_stream_synchronize(f->a));
-    uint64_t held = settled(f).device.held;
+    uint64_t held = drained(f).device.held;
     ok(trim_keeping(f->runtime, 0, &released));
-    snapshot s = settled(f);
+    snapshot s = drained(f);
     assert_int_equal(held - released, s.device.held);
     check_filled(f, kept, 0x64, 5000);
     ok(weir_free(f->two, kept, WEIR_STREAM_HOST));
-    held = settled(f).device.held;
+    held = drained(f).device.held;
     ok(trim_keeping(f->runtime, 0, &released));
-    s = settled(f);
+    s = drained(f);
     assert_int_equal(held - released, s.device.held);
     if (can(f, WEIR_FEATURE_TRIMS))
         assert_int_equal(s.device.held, 0);
@@ -119,12 +120,12 @@ static void the_budget_can_be_lowered(void **state)
     void *p = take(f->one, 8 * MIB, f->a), *q;
     uint64_t live = details_of(p).charged;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_runtime_set_budget(f->runtime, live - 256));
-    assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
+    assert_int_equal(runtime_details(f->runtime).budget, BUDGET);
     weir_status status = weir_runtime_set_budget(f->runtime, 16 * MIB);
     ok(weir_runtime_trim(f->runtime, NULL, NULL));
-    if (settled(f).device.held > 16 * MIB) { /* what is taken whole is not given back in part */
+    if (drained(f).device.held > 16 * MIB) { /* what is taken whole is not given back in part */
         assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
-        assert_int_equal(weir_runtime_budget(f->runtime), BUDGET);
+        assert_int_equal(runtime_details(f->runtime).budget, BUDGET);
     } else {
         assert_int_equal(status, WEIR_OK);
         fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->two, 12 * MIB, f->a, WEIR_CLASS_KV, &q));

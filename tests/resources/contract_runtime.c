@@ -1,4 +1,5 @@
 /* The stack as a text, and a runtime's beginning and end. */
+#include "info.h"
 #include "resources/contract.h"
 
 #include <ctype.h>
@@ -7,9 +8,10 @@
 static void the_text_names_its_parts(void **state)
 {
     fixture *f = *state;
-    char text[256], again[256], asked[256], cut[8], *rest;
-    const char *at = weir_runtime_resource(f->runtime, text, sizeof text);
-    assert_non_null(strstr(text, "budget("));
+    weir_runtime_details its = runtime_details(f->runtime);
+    char asked[256], *rest;
+    const char *at = its.resource;
+    assert_non_null(strstr(at, "budget("));
     snprintf(asked, sizeof asked, "%s", place.stack);
     for (char *word = strtok_r(asked, "(), ", &rest); word; word = strtok_r(NULL, "(), ", &rest))
         if (!strchr(word, '=') && !isdigit((unsigned char)word[0])) { /* no argument */
@@ -17,14 +19,11 @@ static void the_text_names_its_parts(void **state)
             assert_non_null(at);
             at += strlen(word);
         }
-    text[sizeof cut - 1] = '\0';
-    assert_string_equal(weir_runtime_resource(f->runtime, cut, sizeof cut), text);
-    (void)weir_runtime_resource(f->runtime, text, sizeof text);
-    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = text};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = its.resource};
     weir_runtime *twin;
     ok(weir_runtime_create(place.device, &options, &twin));
-    assert_string_equal(weir_runtime_resource(twin, again, sizeof again), text);
-    assert_int_equal(weir_runtime_features(twin), f->features);
+    assert_string_equal(runtime_details(twin).resource, its.resource);
+    assert_int_equal(runtime_details(twin).features, f->features);
     ok(weir_runtime_destroy(twin));
 }
 

@@ -92,7 +92,7 @@ static void threads_do_not_disturb_one_another(void **state)
         assert_int_equal(workers[i].refused, 0); /* eight times 1.8 MB in 64 MiB */
         ok(weir_stream_release(workers[i].stream));
     }
-    snapshot s = settled(f);
+    snapshot s = drained(f);
     assert_int_equal(s.device.live + s.device.pending + s.device.thread_cached, 0);
     assert_int_equal(s.device.allocations, s.device.frees);
 }
@@ -158,7 +158,7 @@ static void reaping_beside_frees(void **state)
         assert_int_equal(freers[i].failed, 0);
         ok(weir_stream_release(freers[i].stream));
     }
-    snapshot s = settled(f);
+    snapshot s = drained(f);
     assert_int_equal(s.device.live + s.device.pending, 0);
     assert_int_equal(s.device.frees, FREERS * 200);
 }

@@ -27,10 +27,10 @@ static bool tracks(fixture *f)
     if (can(f, WEIR_FEATURE_TRACKS_USES))
         return true;
     void *p = take(f->one, BYTES, f->a);
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_STREAM_MISUSE, try_begin(f, f->b, p, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->b));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record_block(f->runtime, details_of(p).block, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->b));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, details_of(p).block, f->b));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a));
     return false;
@@ -72,7 +72,7 @@ static void tickets_exclude_what_conflicts(void **state)
         return;
     void *p = take(f->one, BYTES, f->a);
     weir_launch *reading = begin(f, f->a, p, WEIR_ACCESS_READ), *too = begin(f, f->b, p, WEIR_ACCESS_READ);
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_BUSY, try_begin(f, f->b, p, WEIR_ACCESS_WRITE));
     fails(WEIR_ERR_BUSY, weir_free(f->one, p, f->a));
     fails(WEIR_ERR_BUSY, weir_resize(f->one, p, BYTES / 2, f->a));
@@ -82,7 +82,7 @@ static void tickets_exclude_what_conflicts(void **state)
     ok(weir_launch_end(too));
     weir_launch *writing = begin(f, f->b, p, WEIR_ACCESS_WRITE);
     fails(WEIR_ERR_BUSY, try_begin(f, f->a, p, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->a));
     fails(WEIR_ERR_BUSY, weir_free(f->one, p, f->a));
     ok(weir_launch_end(writing));
     ok(weir_free(f->one, p, f->a));
@@ -99,14 +99,14 @@ static void what_is_no_block_is_not_used(void **state)
     weir_launch *launch;
     weir_use stale = {{p, details_of(p).block.generation + 1}, WEIR_ACCESS_READ};
     weir_use pair[] = {{{p, 0}, WEIR_ACCESS_WRITE}, {{&foreign, 0}, WEIR_ACCESS_READ}};
-    snapshot before = settled(f);
+    snapshot before = drained(f);
     fails(WEIR_ERR_FOREIGN, try_begin(f, f->a, &foreign, WEIR_ACCESS_READ));
     fails(WEIR_ERR_FOREIGN, try_begin(f, f->a, other.block, WEIR_ACCESS_READ));
     fails(WEIR_ERR_FOREIGN, weir_launch_begin(f->runtime, f->a, pair, 2, &launch));
     fails(WEIR_ERR_INTERIOR, try_begin(f, f->a, p + 256, WEIR_ACCESS_READ));
     fails(WEIR_ERR_STALE, weir_launch_begin(f->runtime, f->a, &stale, 1, &launch));
-    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, stale.block, f->a));
-    fails(WEIR_ERR_FOREIGN, weir_use_record_block(f->runtime, (weir_block){&foreign, 1}, f->a));
+    fails(WEIR_ERR_STALE, weir_use_record(f->runtime, stale.block, f->a));
+    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, (weir_block){&foreign, 1}, f->a));
     fails(WEIR_ERR_STREAM_MISUSE, try_begin(f, other.stream, p, WEIR_ACCESS_READ));
     unchanged(f->runtime, before);
     ok(weir_free(f->one, p, f->a)); /* it holds no ticket */
@@ -118,17 +118,17 @@ static void wait_for_use(fixture *f, bool simple)
     uint64_t charged = details_of(p).charged;
     weir_launch *launch = simple ? NULL : begin(f, f->b, p, WEIR_ACCESS_WRITE);
     gate *g = hold_up(f, f->b);
-    ok(simple ? weir_use_record(f->runtime, p, f->b) : weir_launch_end(launch));
+    ok(simple ? weir_use_record(f->runtime, (weir_block){.pointer = p}, f->b) : weir_launch_end(launch));
     ok(weir_free(f->one, p, f->a)); /* where nothing holds it up */
     assert_int_equal(take_snapshot(f->runtime).device.pending, charged);
-    assert_int_equal(settled(f).device.pending, charged);
+    assert_int_equal(drained(f).device.pending, charged);
     q = take(f->one, BYTES, f->a); /* elsewhere, although it is in order behind the free */
     assert_true(q + BYTES <= p || p + BYTES <= q);
     let_go(g);
     ok(weir_free(f->one, q, f->a));
     ok(weir_stream_synchronize(f->b));
     ok(weir_stream_synchronize(f->a)); /* a guard paints blocks there */
-    assert_int_equal(settled(f).device.pending, 0);
+    assert_int_equal(drained(f).device.pending, 0);
 }
 
 static void a_free_waits_for_declared_uses(void **state)

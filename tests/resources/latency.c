@@ -71,7 +71,7 @@ static bool attempt(fixture *f, times *t)
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     ok(weir_stream_synchronize(f->b));
-    settle(f);
+    drain(f);
     qsort(t->take, COUNT, sizeof t->take[0], compare);
     qsort(t->give, COUNT, sizeof t->give[0], compare);
     const size_t half = COUNT / 2, most = COUNT * 99 / 100 - 1, last = COUNT - 1;

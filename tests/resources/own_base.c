@@ -1,4 +1,5 @@
 /* A base of the program's own: what weir asks of it, when, and what its answers come to. */
+#include "info.h"
 #include "core/core.h"
 
 typedef struct made {
@@ -72,11 +73,10 @@ static weir_runtime *runtime_of(const char *resource, uint64_t budget)
 static void blocks_are_allocations_of_the_base_under_the_budget(void **state)
 {
     (void)state;
-    char text[64];
     weir_runtime *runtime = runtime_of("mine", MIB);
     weir_client *client = open_client(runtime, "x", 0, 0);
     void *p, *q;
-    assert_string_equal(weir_runtime_resource(runtime, text, sizeof text), "budget(mine)");
+    assert_string_equal(runtime_details(runtime).resource, "budget(mine)");
     assert_int_equal(m.creates, 1);
     p = allocate(client, 600 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_int_equal(m.has, 600 * KIB);

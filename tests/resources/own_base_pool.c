@@ -1,4 +1,5 @@
 /* A base of the program's own that follows streams and keeps what is released: when it is called, and what is counted. */
+#include "info.h"
 #include "core/core.h"
 
 static struct {
@@ -56,9 +57,9 @@ static void a_base_that_follows_streams_gets_a_block_back_in_their_order(void **
     weir_trim_report report = WEIR_INIT(weir_trim_report);
     gate g = GATE;
     ok(weir_runtime_create("cuda:0", &options, &runtime));
-    assert_true(weir_runtime_features(runtime) & WEIR_FEATURE_STREAM_ORDERED);
-    assert_true(weir_runtime_features(runtime) & WEIR_FEATURE_TRIMS);
-    assert_false(weir_runtime_features(runtime) & WEIR_FEATURE_CAPTURABLE);
+    assert_true(runtime_details(runtime).features & WEIR_FEATURE_STREAM_ORDERED);
+    assert_true(runtime_details(runtime).features & WEIR_FEATURE_TRIMS);
+    assert_false(runtime_details(runtime).features & WEIR_FEATURE_CAPTURABLE);
     weir_client *client = open_client(runtime, "x", 0, 0);
     ok(weir_stream_acquire(runtime, &stream));
     void *p = allocate(client, MIB, stream, WEIR_CLASS_KV);

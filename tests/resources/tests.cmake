@@ -46,8 +46,11 @@ foreach(part blocks misuse order uses limits resize runtime threads model)
   list(APPEND parts contract_${part})
 endforeach()
 list(TRANSFORM parts REPLACE "(.+)" "resources/\\1.c")
-weir_contract_program(contract weir ${parts} driver/device.c)
-weir_contract_program(latency weir resources/latency.c driver/device.c)
+set(toy ${PROJECT_SOURCE_DIR}/examples/own-driver/toy.c)
+weir_contract_program(contract weir ${parts} driver/device.c ${toy})
+weir_contract_program(latency weir resources/latency.c driver/device.c ${toy})
+target_include_directories(test-contract PRIVATE ${PROJECT_SOURCE_DIR}/examples)
+target_include_directories(test-latency PRIVATE ${PROJECT_SOURCE_DIR}/examples)
 add_dependencies(test-contract stub-cuda)
 add_dependencies(test-latency stub-cuda)
 # The simulated device is told how to be, which needs its own header.
@@ -68,14 +71,27 @@ foreach(stack IN LISTS WEIR_CONTRACT_STACKS)
   endif()
 endforeach()
 
-# Once more, with freed blocks parked by threads: the base that can do that.
+# Over a driver of the program's own, which has neither mappings nor pools.
+foreach(stack segments direct "guard(direct)" "log(segments)" "counts(budget(segments))")
+  weir_contract_test(contract toy ${stack} test-contract toy)
+endforeach()
+
+# Under an adaptor of the program's own, which sees as many blocks freed as allocated.
+foreach(stack "counts(mapped)" "counts(budget(async))")
+  foreach(device host stub)
+    weir_contract_test(contract ${device} ${stack} test-contract ${device})
+  endforeach()
+  weir_contract_test(contract sim ${stack} test-contract-sim)
+endforeach()
+
+# Once more, with freed blocks kept by thread caches: the base that can do that.
 foreach(device host stub cuda sim)
   set(arguments test-contract ${device})
   if(device STREQUAL sim)
     set(arguments test-contract-sim)
   endif()
-  weir_contract_test(contract-fronts ${device} mapped ${arguments})
-  set_property(TEST contract-fronts-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
+  weir_contract_test(contract-thread-cache ${device} mapped ${arguments})
+  set_property(TEST contract-thread-cache-mapped-${device} APPEND PROPERTY ENVIRONMENT "WEIR_THREAD_CACHE=1MiB")
 endforeach()
 
 # The tests of single bases and adaptors.
@@ -83,6 +99,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/bases.cmake OPTIONAL)
 include(${CMAKE_CURRENT_LIST_DIR}/adaptors.cmake OPTIONAL)
 
 weir_test(resources-own-base resources/own_base.c)
+weir_test(resources-own-adaptor resources/own_adaptor.c)
 weir_test(resources-own-base-pool resources/own_base_pool.c
   ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
 add_dependencies(test-resources-own-base-pool stub-cuda)

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Tests of scripts/check: what it has fetched before anything is built, and what its patterns leave out."""
+"""Tests of scripts/check: what it has fetched before anything is built, and what its patterns leave out. And of every
+script: that it can be asked what it does."""
 
 import importlib.machinery
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -124,6 +127,20 @@ class Fixtures(unittest.TestCase):
         self.of(needs, ("makes", "FIXTURES_SETUP", ["files"]))
         with self.assertRaisesRegex(ValueError, "asan: reads .* fixture files"):
             self.of(needs, ("other", "LABELS", ["long"]))
+
+
+class Help(unittest.TestCase):
+    def test_every_script_says_what_it_does_and_does_nothing_else(self):
+        scripts = [p for p in sorted(SCRIPTS.iterdir()) if p.is_file() and os.access(p, os.X_OK)]
+        self.assertGreater(len(scripts), 10)
+        with tempfile.TemporaryDirectory() as build:
+            for script in scripts:
+                with self.subTest(script.name):
+                    said = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60,
+                                          env={**os.environ, "BUILD": build, "WEIR_HOME": build})
+                    self.assertEqual((said.returncode, said.stderr), (0, ""))
+                    self.assertGreater(len(said.stdout.split()), 20)
+            self.assertEqual(os.listdir(build), [])
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ static void two_register_the_next_one(void **state)
                   "allocate client=1 stream=7 slot=3 bytes=6000000 flags=2\n");
 }
 
-/* What a thread had parked there. */
-static void parked_blocks_wait_for_its_work(void **state)
+/* What a thread's cache kept there. */
+static void thread_cached_blocks_wait_for_its_work(void **state)
 {
     (void)state;
     finds_nothing("allocate client=1 stream=7 slot=1 bytes=40000\n"
@@ -143,7 +143,7 @@ int main(void)
         cmocka_unit_test(zeros_are_waited_for),
         cmocka_unit_test(what_no_event_stands_behind_is_not_lost),
         cmocka_unit_test(two_register_the_next_one),
-        cmocka_unit_test(parked_blocks_wait_for_its_work),
+        cmocka_unit_test(thread_cached_blocks_wait_for_its_work),
         cmocka_unit_test(nothing_is_found_at_random),
     };
     return cmocka_run_group_tests_name("ends", tests, NULL, NULL);

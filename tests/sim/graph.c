@@ -95,7 +95,7 @@ static void no_call_breaks_a_capture(void **state)
     wi_device *device = f->runtime->device;
     ok(weir_capture_pool_create(f->client, &f->graph));
     for (int round = 0; round < 3; round++) {
-        ok(weir_capture_pool_begin(f->graph, f->a));
+        ok(weir_capture_begin(f->a, f->graph));
         wi_sim_capture(device, f->native, true);
         uint64_t before = wi_sim_calls(WI_SIM_RECORD) + wi_sim_calls(WI_SIM_WAIT) + wi_sim_calls(WI_SIM_SYNCHRONIZE) +
                           wi_sim_calls(WI_SIM_ORDER);
@@ -112,7 +112,7 @@ static void no_call_breaks_a_capture(void **state)
                          wi_sim_calls(WI_SIM_ORDER);
         assert_int_equal(before, after);
         wi_sim_capture(device, f->native, false);
-        ok(weir_capture_pool_end(f->graph, f->a));
+        ok(weir_capture_end(f->a, f->graph));
         ok(weir_capture_pool_destroy(f->graph, f->a));
         ok(weir_capture_pool_create(f->client, &f->graph));
     }
@@ -126,10 +126,10 @@ static void a_launch_in_flight(void **state)
     wi_device *device = f->runtime->device;
     uint32_t mine = WI_SIM_FIRST_VERSION + 1, theirs = WI_SIM_FIRST_VERSION + 2;
     ok(weir_capture_pool_create(f->client, &f->graph));
-    ok(weir_capture_pool_begin(f->graph, f->a));
+    ok(weir_capture_begin(f->a, f->graph));
     void *temporary = allocate(f->client, BLOCK, f->a);
     ok(weir_free(f->client, temporary, f->a));
-    ok(weir_capture_pool_end(f->graph, f->a));
+    ok(weir_capture_end(f->a, f->graph));
     wi_sim_touch(device, f->native, temporary, BLOCK, true, mine);
     void *others = allocate(f->other, BUDGET - BLOCK, f->b);
     wi_sim_touch(device, weir_stream_native(f->b), others, BUDGET - BLOCK, true, theirs);
@@ -155,20 +155,20 @@ static void use_graphs(fixture *f)
     void *blocks[3] = {NULL}, *again = NULL;
     if (weir_capture_pool_create(f->client, &f->graph) != WEIR_OK)
         return;
-    if (weir_capture_pool_begin(f->graph, f->a) == WEIR_OK) {
+    if (weir_capture_begin(f->a, f->graph) == WEIR_OK) {
         for (int i = 0; i < 3; i++)
             (void)!weir_alloc(f->client, BLOCK << i, f->a, WEIR_CLASS_KV, &blocks[i]);
         if (weir_free(f->client, blocks[0], f->a) == WEIR_OK)
             blocks[0] = NULL;
-        ok(weir_capture_pool_end(f->graph, f->a));
+        ok(weir_capture_end(f->a, f->graph));
     }
     if (weir_free(f->client, blocks[1], f->b) == WEIR_OK)
         blocks[1] = NULL;
     if (blocks[2])
         (void)!weir_resize(f->client, blocks[2], BLOCK, f->b);
-    if (weir_capture_pool_begin(f->graph, f->b) == WEIR_OK) {
+    if (weir_capture_begin(f->b, f->graph) == WEIR_OK) {
         (void)!weir_alloc(f->client, BLOCK / 2, f->b, WEIR_CLASS_KV, &again);
-        ok(weir_capture_pool_end(f->graph, f->b));
+        ok(weir_capture_end(f->b, f->graph));
     }
     if (weir_capture_pool_destroy(f->graph, f->a) != WEIR_OK)
         ok(weir_capture_pool_destroy(f->graph, WEIR_STREAM_HOST));

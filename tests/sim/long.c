@@ -1,4 +1,4 @@
-/* 1e8 random steps, and a tenth of them where the laws are executed, which takes as long. */
+/* 1e8 random steps, and a tenth of them where the invariants are executed, which takes as long. */
 #include "sim.h"
 
 #ifdef WEIR_INVARIANTS

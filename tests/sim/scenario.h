@@ -59,8 +59,8 @@ static inline void run_with_faults(const scenario *s, wi_sim_fault first, wi_sim
     options.second = second;
     assert_true(run_steps(&options, s->steps.list, s->steps.count, &outcome));
     if (outcome.found.violations + outcome.found.count[ORACLE_USER] > 0)
-        fail_msg("%s, call %ld (%s) and %ld: %s", options.resource, first.at, weir_status_name(first.status), second.at,
-                 outcome.found.first);
+        fail_msg("%s, call %ld (%s) and %ld: %s", options.resource, first.at,
+                 weir_name_of(WEIR_NAMES_STATUS, first.status), second.at, outcome.found.first);
 }
 
 static inline wi_sim_fault fault_at(uint64_t at)

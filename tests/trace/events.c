@@ -1,4 +1,5 @@
 /* Events one by one: what each call leaves in a trace, and in which order. */
+#include "info.h"
 #include "trace.h"
 #include <weir/trace.h>
 
@@ -17,7 +18,8 @@ static weir_event next(fixture *f, weir_action action)
     ok(weir_trace_read(f->trace, &event, 1, &count));
     assert_int_equal(count, 1);
     if (event.action != action)
-        print_error("%s, not %s\n", weir_action_name(event.action), weir_action_name(action));
+        print_error("%s, not %s\n", weir_name_of(WEIR_NAMES_ACTION, event.action),
+                    weir_name_of(WEIR_NAMES_ACTION, action));
     assert_int_equal(event.action, action);
     assert_string_equal(event.device, "host");
     return event;
@@ -129,8 +131,8 @@ static void launches(void **state)
     fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->b));
     ok(weir_launch_end(launch));
     weir_launch_abort(begin(f, f->b, p, WEIR_ACCESS_READ));
-    ok(weir_use_record(f->runtime, q, f->b));
-    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, f, f->b));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = q}, f->b));
+    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, (weir_block){.pointer = f}, f->b));
     next(f, WEIR_ACTION_HOLD);
     weir_event made[] = {next(f, WEIR_ACTION_ALLOCATE), next(f, WEIR_ACTION_ALLOCATE)};
     bool p_first = p < q;
@@ -207,17 +209,21 @@ static void notes(void **state)
     fixture *f = *state;
     weir_runtime *other = make_runtime(MIB);
     char byte;
-    ok(weir_note_record(f->runtime, 77, f->a));
-    ok(weir_note_wait(f->runtime, 77, f->b));
-    ok(weir_note_use(f->runtime, &byte, 1, f->b, WEIR_ACCESS_READ_WRITE));
-    ok(weir_note_wait(f->runtime, 78, WEIR_STREAM_HOST));
-    ok(weir_note_record(other, 1, f->a)); /* not traced: nobody looks */
-    fails(WEIR_ERR_STREAM_MISUSE, weir_note_record(f->runtime, 1, (weir_stream){1}));
-    fails(WEIR_ERR_INVALID, weir_note_use(f->runtime, NULL, 1, f->a, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_INVALID, weir_note_use(f->runtime, &byte, 0, f->a, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_INVALID, weir_note_use(f->runtime, &byte, 1, f->a, (weir_access)4));
-    fails(WEIR_ERR_INVALID, weir_note_record(NULL, 1, f->a));
-    fails(WEIR_ERR_INVALID, weir_note_wait(NULL, 1, f->a));
+    ok(note_record(f->runtime, 77, f->a));
+    ok(note_wait(f->runtime, 77, f->b));
+    ok(note_use(f->runtime, &byte, 1, f->b, WEIR_ACCESS_READ_WRITE));
+    ok(note_wait(f->runtime, 78, WEIR_STREAM_HOST));
+    ok(note_record(other, 1, f->a)); /* not traced: nobody looks */
+    fails(WEIR_ERR_STREAM_MISUSE, note_record(f->runtime, 1, (weir_stream){1}));
+    fails(WEIR_ERR_INVALID, note_use(f->runtime, NULL, 1, f->a, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_INVALID, note_use(f->runtime, &byte, 0, f->a, WEIR_ACCESS_READ));
+    fails(WEIR_ERR_INVALID, note_use(f->runtime, &byte, 1, f->a, (weir_access)4));
+    fails(WEIR_ERR_INVALID, note_record(NULL, 1, f->a));
+    weir_note note = {.struct_size = sizeof note, .action = WEIR_ACTION_COPY, .stream = f->a};
+    fails(WEIR_ERR_INVALID, weir_trace_note(f->runtime, &note));
+    detail_names("copy is no note");
+    fails(WEIR_ERR_INVALID, weir_trace_note(f->runtime, NULL));
+    fails(WEIR_ERR_INVALID, note_wait(NULL, 1, f->a));
     assert_int_equal(good(f, WEIR_ACTION_NOTE_RECORD, f->a).object, 77);
     assert_int_equal(good(f, WEIR_ACTION_NOTE_WAIT, f->b).object, 77);
     weir_event use = good(f, WEIR_ACTION_NOTE_USE, f->b);
@@ -298,12 +304,12 @@ static void names(void **state)
 {
     (void)state;
     for (int i = 0; i < WEIR_ACTION_COUNT; i++) {
-        assert_string_not_equal(weir_action_name((weir_action)i), "?");
+        assert_string_not_equal(weir_name_of(WEIR_NAMES_ACTION, i), "?");
         for (int k = 0; k < i; k++)
-            assert_string_not_equal(weir_action_name((weir_action)i), weir_action_name((weir_action)k));
+            assert_string_not_equal(weir_name_of(WEIR_NAMES_ACTION, i), weir_name_of(WEIR_NAMES_ACTION, (int)k));
     }
-    assert_string_equal(weir_action_name(WEIR_ACTION_COUNT), "?");
-    assert_string_equal(weir_action_name(WEIR_ACTION_NOTE_USE), "note-use");
+    assert_string_equal(weir_name_of(WEIR_NAMES_ACTION, WEIR_ACTION_COUNT), "?");
+    assert_string_equal(weir_name_of(WEIR_NAMES_ACTION, WEIR_ACTION_NOTE_USE), "note-use");
 }
 
 int main(void)

@@ -64,7 +64,7 @@ static weir_event sample(uint64_t order)
 static void record(const char *path, size_t count, uint64_t lost, bool closed)
 {
     weir_sink sink = WEIR_INIT(weir_sink);
-    ok(weir_sink_binary(path, &sink));
+    ok(weir_sink_file(path, WEIR_SINK_BINARY, &sink));
     for (size_t i = 1; i <= count; i++) {
         weir_event e = sample(i);
         ok(sink.write(sink.user, &e, 1));
@@ -110,7 +110,7 @@ static weir_status read_all(const char *path, size_t *count, bool *cut, uint64_t
         if (status != WEIR_OK || !got)
             continue;
         ++*count;
-        assert_non_null(weir_action_name(e.action));
+        assert_non_null(weir_name_of(WEIR_NAMES_ACTION, e.action));
         assert_true(strlen(e.client) + strlen(e.tag) + strlen(e.device) < 4000);
     }
     *cut = reader_cut(r, offset);
@@ -157,7 +157,7 @@ static void a_trace_and_its_file_say_the_same(void **state)
     fixture *f = *state;
     const char *path = scratch("runtime");
     weir_sink sink = WEIR_INIT(weir_sink);
-    ok(weir_sink_binary(path, &sink));
+    ok(weir_sink_file(path, WEIR_SINK_BINARY, &sink));
     weir_trace_options options = {.struct_size = sizeof options, .sinks = &sink, .sink_count = 1};
     ok(weir_trace_create(f->runtime, &options, &f->trace));
     void *p = allocate(f->client, 1000, f->a, WEIR_CLASS_KV);

@@ -1,6 +1,8 @@
 /* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered`
  * frees on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's
  * function while the exit closes traces. */
+#include "info.h"
+
 #include <weir/weir.h>
 #include <weir/trace.h>
 
@@ -22,12 +24,12 @@ static void round_trip(weir_runtime *rt, weir_client *client, weir_stream a, wei
     void *p;
     must(weir_alloc(client, 4096, a, WEIR_CLASS_ACTIVATIONS, &p));
     must(weir_fill(rt, p, 1, 4096, a));
-    must(weir_note_record(rt, 1, a));
-    must(weir_note_wait(rt, 1, b));
-    must(weir_note_use(rt, p, 4096, b, WEIR_ACCESS_READ));
+    must(note_record(rt, 1, a));
+    must(note_wait(rt, 1, b));
+    must(note_use(rt, p, 4096, b, WEIR_ACCESS_READ));
     if (ordered) {
-        must(weir_note_record(rt, 2, b));
-        must(weir_note_wait(rt, 2, a));
+        must(note_record(rt, 2, b));
+        must(note_wait(rt, 2, a));
     }
     must(weir_free(client, p, a));
 }
@@ -55,7 +57,7 @@ static void make_one_more(weir_log_level level, const char *text, void *user)
         must(weir_free(client, p, WEIR_STREAM_HOST));
         must(weir_client_destroy(client));
     } else {
-        puts(weir_status_name(weir_runtime_destroy(late)));
+        puts(weir_name_of(WEIR_NAMES_STATUS, weir_runtime_destroy(late)));
     }
 }
 

@@ -1,5 +1,6 @@
 /* The check of recorded programs: what is planted is found, by name, and what is ordered is not. The programs run on
  * the host driver; their work is what they say it is. */
+#include "info.h"
 #include "trace.h"
 #include <weir/trace.h>
 
@@ -66,14 +67,14 @@ static void *make(recorded *r, weir_stream stream)
 
 static void use(recorded *r, void *p, weir_stream stream, weir_access access)
 {
-    ok(weir_note_use(r->f->runtime, p, 1000, stream, access));
+    ok(note_use(r->f->runtime, p, 1000, stream, access));
 }
 
 /* What is queued on `to` from here on is behind what is on `from`. */
 static void order(recorded *r, weir_stream from, weir_stream to, uint64_t event)
 {
-    ok(weir_note_record(r->f->runtime, event, from));
-    ok(weir_note_wait(r->f->runtime, event, to));
+    ok(note_record(r->f->runtime, event, from));
+    ok(note_wait(r->f->runtime, event, to));
 }
 
 static void give(recorded *r, void *p, weir_stream stream)
@@ -136,9 +137,9 @@ static void an_event_recorded_too_early_orders_nothing(void **state)
     recorded *r = *state;
     weir_stream a = r->f->a, b = r->f->b;
     void *p = make(r, a);
-    ok(weir_note_record(r->f->runtime, 1, a));
+    ok(note_record(r->f->runtime, 1, a));
     use(r, p, a, WEIR_ACCESS_WRITE);
-    ok(weir_note_wait(r->f->runtime, 1, b));
+    ok(note_wait(r->f->runtime, 1, b));
     use(r, p, b, WEIR_ACCESS_READ);
     finds(r, RACE_UNORDERED_USE, 1);
     names_everything(r, p, b, a);
@@ -165,10 +166,10 @@ static void other_bytes_need_no_order(void **state)
     weir_stream a = r->f->a, b = r->f->b;
     char *p = make(r, a);
     order(r, a, b, 1);
-    ok(weir_note_use(r->f->runtime, p, 500, a, WEIR_ACCESS_WRITE));
-    ok(weir_note_use(r->f->runtime, p + 500, 500, b, WEIR_ACCESS_WRITE));
+    ok(note_use(r->f->runtime, p, 500, a, WEIR_ACCESS_WRITE));
+    ok(note_use(r->f->runtime, p + 500, 500, b, WEIR_ACCESS_WRITE));
     finds(r, -1, 0);
-    ok(weir_note_use(r->f->runtime, p + 499, 1, b, WEIR_ACCESS_READ));
+    ok(note_use(r->f->runtime, p + 499, 1, b, WEIR_ACCESS_READ));
     finds(r, RACE_UNORDERED_USE, 1);
     ok(weir_stream_synchronize(b));
     give(r, p, a);
@@ -397,7 +398,7 @@ static void a_recorded_use_is_waited_for(void **state)
     void *p = make(r, a);
     order(r, a, b, 1);
     use(r, p, b, WEIR_ACCESS_READ);
-    ok(weir_use_record(r->f->runtime, p, b));
+    ok(weir_use_record(r->f->runtime, (weir_block){.pointer = p}, b));
     give(r, p, a);
     finds(r, -1, 0);
 }

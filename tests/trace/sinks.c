@@ -1,4 +1,5 @@
 /* Sinks: who is called, when, in which order, and that nothing they do reaches the caller. */
+#include "info.h"
 #include "trace.h"
 #include <weir/trace.h>
 
@@ -40,7 +41,7 @@ static weir_status hear(void *user, const weir_event *events, size_t count)
     }
     if (l->runtime) {
         ok(weir_runtime_trim(l->runtime, NULL, NULL));
-        assert_null(weir_runtime_log(l->runtime));
+        assert_null(runtime_details(l->runtime).log);
         fails(WEIR_ERR_BUSY, weir_runtime_destroy(l->runtime));
         detail_names("inside a sink");
     }
@@ -156,7 +157,7 @@ static void a_refusing_sink_is_counted_and_nothing_else(void **state)
     }
     uint64_t calls = l[0].calls;
     assert_true(calls > 1);
-    assert_int_equal(weir_trace_failed(f->trace), 2 * calls);
+    assert_int_equal(trace_details(f->trace).failed, 2 * calls);
     assert_int_equal(heard_count, 2);
     assert_non_null(strstr(heard[0], "the listener is deaf"));
     assert_non_null(strstr(heard[0], "host"));
@@ -166,7 +167,8 @@ static void a_refusing_sink_is_counted_and_nothing_else(void **state)
     assert_int_equal(l[1].events, 3001);
     assert_false(l[1].wrong);
     ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
-    assert_int_equal(weir_trace_failed(NULL), 0);
+    weir_trace_details unset = {.struct_size = 0};
+    fails(WEIR_ERR_INVALID, weir_trace_info(f->trace, &unset));
 }
 
 static void a_sink_may_call_weir_but_not_its_trace(void **state)
@@ -211,12 +213,13 @@ static void bad_options(void **state)
     fails(WEIR_ERR_INVALID, weir_trace_add_sink(f->trace, NULL));
     fails(WEIR_ERR_INVALID, weir_trace_add_sink(NULL, &sink));
     fails(WEIR_ERR_INVALID, weir_trace_flush(NULL));
-    fails(WEIR_ERR_SYSTEM, weir_sink_binary("/nonexistent/trace", &sink));
+    fails(WEIR_ERR_SYSTEM, weir_sink_file("/nonexistent/trace", WEIR_SINK_BINARY, &sink));
     detail_names("/nonexistent/trace");
-    fails(WEIR_ERR_SYSTEM, weir_sink_csv("/nonexistent/trace", &sink));
-    fails(WEIR_ERR_INVALID, weir_sink_csv(NULL, &sink));
+    fails(WEIR_ERR_SYSTEM, weir_sink_file("/nonexistent/trace", WEIR_SINK_CSV, &sink));
+    fails(WEIR_ERR_INVALID, weir_sink_file(NULL, WEIR_SINK_CSV, &sink));
+    fails(WEIR_ERR_INVALID, weir_sink_file(scratch("never"), (weir_sink_format)2, &sink));
     sink.struct_size = 0;
-    fails(WEIR_ERR_INVALID, weir_sink_binary(scratch("never"), &sink));
+    fails(WEIR_ERR_INVALID, weir_sink_file(scratch("never"), WEIR_SINK_BINARY, &sink));
 }
 
 static void a_full_disk_costs_events_and_nothing_else(void **state)
@@ -225,12 +228,12 @@ static void a_full_disk_costs_events_and_nothing_else(void **state)
     static listener l; /* the trace is closed after the test */
     l = (listener){0};
     weir_sink sinks[3] = {{.struct_size = sizeof(weir_sink)}, {.struct_size = sizeof(weir_sink)}, sink_of(&l)};
-    ok(weir_sink_binary("/dev/full", &sinks[0]));
-    ok(weir_sink_csv("/dev/full", &sinks[1]));
+    ok(weir_sink_file("/dev/full", WEIR_SINK_BINARY, &sinks[0]));
+    ok(weir_sink_file("/dev/full", WEIR_SINK_CSV, &sinks[1]));
     weir_trace_options options = {.struct_size = sizeof options, .sinks = sinks, .sink_count = 3};
     ok(weir_trace_create(f->runtime, &options, &f->trace));
     churn(f, 3000);
-    assert_true(weir_trace_failed(f->trace) > 2);
+    assert_true(trace_details(f->trace).failed > 2);
     fails(WEIR_ERR_SYSTEM, weir_trace_flush(f->trace));
     detail_names("/dev/full");
     assert_int_equal(l.events, 6001);
@@ -330,7 +333,7 @@ static void *work(void *user)
         weir_use use = {{*slot, 0}, WEIR_ACCESS_WRITE};
         if (*slot && (weir_launch_begin(f->runtime, stream, &use, 1, &launch) != WEIR_OK ||
                       weir_fill(f->runtime, *slot, 1, 1, stream) != WEIR_OK || weir_launch_end(launch) != WEIR_OK ||
-                      weir_note_use(f->runtime, *slot, 1, stream, WEIR_ACCESS_READ) != WEIR_OK ||
+                      note_use(f->runtime, *slot, 1, stream, WEIR_ACCESS_READ) != WEIR_OK ||
                       weir_free(f->client, *slot, stream) != WEIR_OK))
             return f;
         *slot = NULL;
@@ -376,7 +379,7 @@ static void the_order_holds_under_threads(void **state)
     assert_null(failed);
     (void)take_snapshot(f->runtime); /* reaps what is left */
     ok(weir_trace_flush(f->trace));
-    assert_int_equal(weir_trace_lost(f->trace), 0);
+    assert_int_equal(trace_details(f->trace).lost, 0);
     assert_false(b->all.wrong);
     assert_int_equal(b->all.events, b->all.last);
     assert_int_equal(b->all.seen[WEIR_ACTION_ALLOCATE], THREADS * STEPS);

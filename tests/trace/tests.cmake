@@ -8,6 +8,7 @@ foreach(part file races)
   target_include_directories(test-trace-${part} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../core)
 endforeach()
 add_executable(test-trace-program ${CMAKE_CURRENT_LIST_DIR}/program.c)
+target_include_directories(test-trace-program PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(test-trace-program PRIVATE weir Threads::Threads)
 set_target_properties(test-trace-program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 

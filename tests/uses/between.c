@@ -112,7 +112,7 @@ static void take_nothing(void)
 
 static void begin_before_the_gate(void)
 {
-    ok(weir_capture_begin(first));
+    ok(weir_capture_begin(first, NULL));
     ok(weir_call(runtime, pass_gate, &held, first));
 }
 
@@ -120,9 +120,9 @@ static void nobody_queues_zeros_once_a_capture_begins(void **state)
 {
     (void)state;
     behind_record = take_nothing;
-    ok(weir_capture_begin(first));
+    ok(weir_capture_begin(first, NULL));
     assert_null(behind_record);
-    ok(weir_capture_end(first));
+    ok(weir_capture_end(first, NULL));
 }
 
 static void free_it(void)
@@ -138,9 +138,9 @@ static void a_free_while_a_capture_begins(void **state)
     ok(weir_call(runtime, pass_gate, &held, first));
     pointer = take_zeroed(first);
     at_record = free_it;
-    ok(weir_capture_begin(first));
+    ok(weir_capture_begin(first, NULL));
     assert_null(at_record);
-    ok(weir_capture_end(first));
+    ok(weir_capture_end(first, NULL));
     open_gate(&held);
     ok(weir_stream_synchronize(first));
 }
@@ -152,7 +152,7 @@ static void a_capture_that_begins_while_zeros_are_queued(void **state)
     at_fill = begin_before_the_gate;
     pointer = take_zeroed(first);
     free_it();
-    ok(weir_capture_end(first));
+    ok(weir_capture_end(first, NULL));
     open_gate(&held);
     ok(weir_stream_synchronize(first));
     assert_int_equal(take_snapshot(runtime).device.pending, 0);
@@ -162,10 +162,10 @@ static void a_capture_that_does_not_begin(void **state)
 {
     (void)state;
     refuse_record = true;
-    fails(WEIR_ERR_DRIVER, weir_capture_begin(first));
+    fails(WEIR_ERR_DRIVER, weir_capture_begin(first, NULL));
     assert_false(refuse_record);
     ok(weir_stream_synchronize(first)); /* it is not captured */
-    fails(WEIR_ERR_INVALID, weir_capture_end(first));
+    fails(WEIR_ERR_INVALID, weir_capture_end(first, NULL));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

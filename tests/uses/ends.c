@@ -1,12 +1,13 @@
 /* Registered streams that end without a word while their work goes on, and whose address the next stream has: on the device that
  * WEIR_TEST_DEVICE names, where that is CUDA's; elsewhere nothing is looked at. What was freed or used in their order is nobody's
  * before that work is done, and everybody's afterwards, whatever is the matter with the next stream. */
+#include "info.h"
 #include "core.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-enum { BUDGET = 64 << 20, BLOCK = 8 << 20, PARKED = 100 << 10 };
+enum { BUDGET = 64 << 20, BLOCK = 8 << 20, CACHED = 100 << 10 };
 
 /* What is the matter with the next stream while it is registered. */
 typedef enum trouble { NOTHING, CAPTURED, NO_EVENT } trouble;
@@ -52,7 +53,7 @@ static void stub_fail(const char *function, int nth)
 #define CUDA(runtime, name, types, ...)                                                                                \
     do {                                                                                                               \
         void *popped_;                                                                                                 \
-        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(weir_runtime_native(runtime)), 0);                \
+        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(runtime_details(runtime).native), 0);             \
         assert_int_equal(((int(*) types)cuda(name))(__VA_ARGS__), 0);                                                  \
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)
@@ -148,7 +149,7 @@ static void register_now(fixture *f, trouble t)
 /* Takes all that the host can have at once; whether bytes of any of the blocks are among it. */
 static bool anything_given_out(fixture *f, void *const *blocks, size_t count, uint64_t bytes)
 {
-    enum { MOST = BUDGET / PARKED };
+    enum { MOST = BUDGET / CACHED };
     static weir_block got[MOST];
     weir_request request = {
         .struct_size = sizeof request, .bytes = bytes, .memory_class = WEIR_CLASS_KV, .flags = WEIR_ALLOC_NO_WAIT};
@@ -239,10 +240,10 @@ static void thread_cached(void **state, trouble t)
     fixture *f = *state;
     if (!on_cuda())
         skip();
-    void *p[] = {allocate(f->client, PARKED, f->old, WEIR_CLASS_KV)};
+    void *p[] = {allocate(f->client, CACHED, f->old, WEIR_CLASS_KV)};
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->old));
     ok(weir_free(f->client, p[0], f->old));
-    check_order(f, p, 1, PARKED, t);
+    check_order(f, p, 1, CACHED, t);
 }
 
 /* Live blocks that were used there, and are freed when the stream is gone. */

@@ -4,6 +4,7 @@
 #ifndef TESTS_USES_GRAPH_H
 #define TESTS_USES_GRAPH_H
 
+#include "info.h"
 #include "core.h"
 
 #include <dlfcn.h>
@@ -99,7 +100,7 @@ static inline void *cuda(const char *name)
 #define CUDA(f, name, types, ...)                                                                                      \
     do {                                                                                                               \
         void *popped_;                                                                                                 \
-        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(weir_runtime_native((f)->runtime)), 0);           \
+        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(runtime_details((f)->runtime).native), 0);        \
         assert_int_equal(((int(*) types)cuda(name))(__VA_ARGS__), 0);                                                  \
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)
@@ -107,7 +108,7 @@ static inline void *cuda(const char *name)
 static inline void begin(fixture *f, weir_capture_pool *graph, weir_stream stream, program *p)
 {
     *p = (program){.count = 0};
-    ok(weir_capture_pool_begin(graph, stream));
+    ok(weir_capture_begin(stream, graph));
     if (on_cuda())
         CUDA(f, "cuStreamBeginCapture", (void *, int), weir_stream_native(stream), 0 /* global */);
 }
@@ -127,7 +128,7 @@ static inline void end(fixture *f, weir_capture_pool *graph, weir_stream stream,
         CUDA(f, "cuStreamEndCapture", (void *, void **), weir_stream_native(stream), &p->graph);
         p->runnable = NULL; /* a graph is not made runnable while another capture is under way */
     }
-    ok(weir_capture_pool_end(graph, stream));
+    ok(weir_capture_end(stream, graph));
 }
 
 static inline void perform(void *user)
@@ -205,7 +206,7 @@ static inline weir_block allocate_named(weir_client *client, size_t bytes, weir_
 /* Nothing is pending for the client, in no class. */
 static inline void classes_are_live(fixture *f)
 {
-    ok(weir_reset_peaks(f->runtime));
+    ok(weir_stats_reset(f->runtime, WEIR_RESET_PEAKS));
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.pending, 0);

@@ -21,13 +21,13 @@ static void *capture_often(void *user)
         weir_stream_acquire(f->runtime, &stream) != WEIR_OK || weir_capture_pool_create(f->client, &graph) != WEIR_OK;
     for (int round = 0; round < rounds && !w->wrong; round++) {
         void *blocks[BLOCKS];
-        w->wrong += weir_capture_pool_begin(graph, stream) != WEIR_OK;
+        w->wrong += weir_capture_begin(stream, graph) != WEIR_OK;
         for (int i = 0; i < BLOCKS; i++)
             w->wrong += weir_alloc(f->client, 256 + next_random(&random) % (BLOCK / 4), stream, WEIR_CLASS_KV,
                                    &blocks[i]) != WEIR_OK;
         for (int i = 0; i < BLOCKS / 2; i++)
             w->wrong += weir_free(f->client, blocks[i], stream) != WEIR_OK;
-        w->wrong += weir_capture_pool_end(graph, stream) != WEIR_OK;
+        w->wrong += weir_capture_end(stream, graph) != WEIR_OK;
         for (int i = BLOCKS / 2; i < BLOCKS; i++)
             w->wrong += weir_free(f->client, blocks[i], stream) != WEIR_OK;
         if (round % 10 == 9) {
@@ -58,10 +58,10 @@ static void several_threads(void **state)
     }
     for (int round = 0; round < (UNDER_TSAN ? 20 : 100); round++) { /* frees while it is closed */
         worker w = {.f = f};
-        ok(weir_capture_pool_begin(f->graph, f->a));
+        ok(weir_capture_begin(f->a, f->graph));
         for (int i = 0; i < BLOCKS; i++)
             w.blocks[i] = allocate(f->client, BLOCK / 8, f->a, WEIR_CLASS_KV);
-        ok(weir_capture_pool_end(f->graph, f->a));
+        ok(weir_capture_end(f->a, f->graph));
         assert_int_equal(pthread_create(&freeing, NULL, free_all, &w), 0);
         ok(weir_capture_pool_destroy(f->graph, f->a));
         pthread_join(freeing, NULL);

@@ -3,7 +3,7 @@
 #include "lender.h"
 #include "runtime/runtime.h"
 
-enum { BUDGET = 8 << 20, BLOCK = 1 << 20, PARKED = 100 << 10, STREAMS = 1024 };
+enum { BUDGET = 8 << 20, BLOCK = 1 << 20, CACHED = 100 << 10, STREAMS = 1024 };
 
 typedef struct fixture {
     weir_runtime *runtime;
@@ -75,11 +75,11 @@ static void is_no_stream(fixture *f, weir_stream stream)
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(stream));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(stream));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(stream, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_fill(f->runtime, &byte, 0, 1, stream));
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, stream, p));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, stream));
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 256, stream, WEIR_CLASS_KV, &q));
     assert_null(q);
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, stream));
@@ -191,17 +191,17 @@ static void an_address_that_was_another_stream(void **state)
     is_no_stream(f, again);
 }
 
-/* The same for a block that the thread had parked: it is nobody's before the old stream's work is done. */
-static void parked_where_the_stream_ended(void **state)
+/* The same for a block in the thread's cache: no stream gets it before the old stream's work is done. */
+static void thread_cached_where_the_stream_ended(void **state)
 {
     fixture *f = *state;
     lent one = {.identity = 1};
     gate g = GATE;
     weir_stream old = enter(f, &one), again;
-    void *p = allocate(f->client, PARKED, old, WEIR_CLASS_KV);
+    void *p = allocate(f->client, CACHED, old, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, old));
     ok(weir_free(f->client, p, old));
-    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, PARKED);
+    assert_int_equal(take_snapshot(f->runtime).device.thread_cached, CACHED);
     one.identity = 2;
     ok(weir_stream_register(f->runtime, &one, &again));
     weir_request all = {.struct_size = sizeof all,
@@ -217,7 +217,7 @@ static void parked_where_the_stream_ended(void **state)
     ok(weir_stream_unregister(again));
 }
 
-/* What a thread does with blocks that it had parked on a stream, which another one unregisters just then. */
+/* What a thread does with blocks that its cache keeps on a stream, which another one unregisters just then. */
 static struct {
     weir_stream stream;
     void *native;
@@ -260,7 +260,7 @@ static void the_end_waits_for_threads_in_between(void **state)
     ok(wi_runtime_create_over(&driver, 0, &options, &f.runtime));
     f.client = open_client(f.runtime, "one", 0, 0);
     ending.stream = enter(&f, &one);
-    ok(weir_free(f.client, allocate(f.client, PARKED, ending.stream, WEIR_CLASS_KV), ending.stream));
+    ok(weir_free(f.client, allocate(f.client, CACHED, ending.stream, WEIR_CLASS_KV), ending.stream));
     ending.native = wi_streams_place(&f.runtime->streams, ending.stream)->stream;
     void *all = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_null(ending.native); /* it was asked about */
@@ -337,7 +337,7 @@ static void destroying(void **state)
     ok(weir_stream_unregister(a));
     ok(weir_runtime_destroy(runtime));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(a));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(a, NULL));
 }
 
 /* Own and registered ones share the places: as many as there are, and each again when it is free. */
@@ -406,9 +406,9 @@ static void default_streams(void **state)
     void *p = allocate(f->client, BLOCK, legacy, WEIR_CLASS_KV);
     ok(launch(f, mine, p));
     ok(weir_free(f->client, p, legacy));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(legacy));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(legacy, NULL));
     detail_names("legacy");
-    fails(WEIR_ERR_INVALID, weir_capture_end(legacy));
+    fails(WEIR_ERR_INVALID, weir_capture_end(legacy, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(legacy));
     /* The per-thread one is this thread's alone. */
     elsewhere e = {.f = f, .first = mine};
@@ -513,20 +513,20 @@ static void the_driver_tells_of_a_capture(void **state)
     weir_use use = {{p, 0}, WEIR_ACCESS_READ};
     ok(weir_launch_begin(f->runtime, a, &use, 1, &open));
     atomic_store(&one.captured, true);
-    fails(WEIR_ERR_BUSY, weir_capture_begin(a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_launch_end(open));
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, a, p));
     detail_names("weir_launch_begin");
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_unregister(a));
-    fails(WEIR_ERR_INVALID, weir_capture_end(a)); /* nobody began it with weir */
+    fails(WEIR_ERR_INVALID, weir_capture_end(a, NULL)); /* nobody began it with weir */
     atomic_store(&one.captured, false);
     ok(weir_launch_end(open));
-    ok(weir_capture_begin(a));
+    ok(weir_capture_begin(a, NULL));
     atomic_store(&one.captured, true); /* the usual order: weir's around the driver's */
-    fails(WEIR_ERR_BUSY, weir_capture_begin(a));
-    ok(weir_capture_end(a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(a, NULL));
+    ok(weir_capture_end(a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, a, p));
     atomic_store(&one.captured, false);
     ok(launch(f, a, p));
@@ -540,11 +540,11 @@ static void a_capture_is_of_one_stream(void **state)
     fixture *f = *state;
     lent one = {.identity = 1};
     weir_stream old = enter(f, &one);
-    ok(weir_capture_begin(old));
+    ok(weir_capture_begin(old, NULL));
     one.identity = 2;
     weir_stream again = enter(f, &one);
     ok(weir_stream_synchronize(again));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(old));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(old, NULL));
     ok(weir_stream_unregister(again));
 }
 
@@ -604,7 +604,7 @@ int main(void)
         CASE(registered_twice),
         CASE(the_end_waits_for_the_work),
         CASE(an_address_that_was_another_stream),
-        CASE(parked_where_the_stream_ended),
+        CASE(thread_cached_where_the_stream_ended),
         CASE(the_end_waits_for_threads_in_between),
         CASE(bad_calls),
         CASE(streams_of_another_runtime),

@@ -1,5 +1,6 @@
 /* Streams that are captured, streams of others, default streams, on the device that WEIR_TEST_DEVICE names, or the host.
  * What only CUDA has is left out elsewhere; tests/uses/others.c has the same on a driver of its own. */
+#include "info.h"
 #include "core.h"
 #include <weir/block_pool.h>
 
@@ -85,7 +86,7 @@ static void refuses_what_needs_an_event(fixture *f, weir_stream stream, void *p)
     detail_names("weir_launch_begin");
     detail_names("captured into a graph");
     assert_null(none);
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, stream));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, stream));
     detail_names("weir_use_record");
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, stream));
     detail_names("weir_free");
@@ -99,7 +100,7 @@ static void refuses_what_needs_an_event(fixture *f, weir_stream stream, void *p)
     detail_names("weir_stream_synchronize");
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_release(stream));
     detail_names("weir_stream_release");
-    fails(WEIR_ERR_BUSY, weir_capture_begin(stream));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(stream, NULL));
     unchanged(f->runtime, before);
 }
 
@@ -107,20 +108,20 @@ static void a_captured_stream_refuses(void **state)
 {
     fixture *f = *state;
     void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
-    fails(WEIR_ERR_INVALID, weir_capture_end(f->a));
-    ok(weir_capture_begin(f->a));
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->a, NULL));
+    ok(weir_capture_begin(f->a, NULL));
     refuses_what_needs_an_event(f, f->a, p);
     ok(launch(f, f->b, p)); /* the others go on */
     ok(weir_stream_synchronize(f->b));
-    fails(WEIR_ERR_INVALID, weir_capture_end(f->b));
-    ok(weir_capture_begin(f->b)); /* two at once */
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->b, NULL));
+    ok(weir_capture_begin(f->b, NULL)); /* two at once */
     refuses_what_needs_an_event(f, f->a, p);
     refuses_what_needs_an_event(f, f->b, p);
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     ok(launch(f, f->a, p));
     refuses_what_needs_an_event(f, f->b, p);
-    ok(weir_capture_end(f->b));
-    fails(WEIR_ERR_INVALID, weir_capture_end(f->b));
+    ok(weir_capture_end(f->b, NULL));
+    fails(WEIR_ERR_INVALID, weir_capture_end(f->b, NULL));
     ok(launch(f, f->b, p));
     ok(weir_free(f->client, p, f->a));
 }
@@ -131,15 +132,15 @@ static void captures_of_no_stream(void **state)
     weir_stream gone;
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
-    fails(WEIR_ERR_INVALID, weir_capture_begin(WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_capture_end(WEIR_STREAM_HOST));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(gone));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(gone));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin((weir_stream){UINT64_MAX}));
+    fails(WEIR_ERR_INVALID, weir_capture_begin(WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_capture_end(WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(gone, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_end(gone, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin((weir_stream){UINT64_MAX}, NULL));
     /* The next one to have the stream finds it as it was. */
     weir_stream next;
     ok(weir_stream_acquire(f->runtime, &next));
-    fails(WEIR_ERR_INVALID, weir_capture_end(next));
+    fails(WEIR_ERR_INVALID, weir_capture_end(next, NULL));
     ok(weir_stream_release(next));
 }
 
@@ -149,11 +150,11 @@ static void a_launch_does_not_end_in_a_capture(void **state)
     weir_launch *open;
     void *p = allocate(f->client, BLOCK, f->b, WEIR_CLASS_KV);
     ok(begin(f, f->a, p, &open));
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_launch_end(open));
     detail_names("weir_launch_end");
     fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->b)); /* it goes on holding its blocks */
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     ok(weir_launch_end(open));
     ok(weir_free(f->client, p, f->b));
 }
@@ -175,7 +176,7 @@ static void zeros_before_a_capture(void **state)
     weir_block block;
     ok(weir_alloc_with(f->client, &request, &block));
     assert_ptr_equal(block.pointer, used);
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     weir_launch *reading;
     ok(begin(f, f->b, block.pointer, &reading));
     ok(weir_copy(f->runtime, copy, block.pointer, BLOCK, f->b));
@@ -184,7 +185,7 @@ static void zeros_before_a_capture(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(f->b));
     holds(f, copy, 0);
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     ok(weir_free_block(f->client, block, f->b));
     ok(weir_free(f->client, copy, f->b));
 }
@@ -194,13 +195,13 @@ static void order_afterwards(void **state)
 {
     fixture *f = *state;
     gate g = GATE;
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_fill(f->runtime, p, 3, BLOCK, f->a));
-    ok(weir_capture_begin(f->a));
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_begin(f->a, NULL));
+    ok(weir_capture_end(f->a, NULL));
     weir_launch *writing;
     weir_use use = {{p, 0}, WEIR_ACCESS_WRITE};
     ok(weir_launch_begin(f->runtime, f->a, &use, 1, &writing));
@@ -227,14 +228,14 @@ static void allocations_in_a_capture_do_not_wait(void **state)
     void *p = allocate(f->client, BUDGET, f->a, WEIR_CLASS_KV), *q;
     ok(weir_call(f->runtime, pass_gate, &g, f->a));
     ok(weir_free(f->client, p, f->a));
-    ok(weir_capture_begin(f->b));
+    ok(weir_capture_begin(f->b, NULL));
     ok(weir_option_set("wait", "3600s"));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f->client, BUDGET, f->b, WEIR_CLASS_KV, &q));
     ok(weir_option_set("wait", NULL));
     open_gate(&g);
     ok(weir_stream_synchronize(f->a));
     q = allocate(f->client, BUDGET, f->b, WEIR_CLASS_KV);
-    ok(weir_capture_end(f->b));
+    ok(weir_capture_end(f->b, NULL));
     ok(weir_free(f->client, q, f->b));
 }
 
@@ -249,18 +250,18 @@ static void pools_in_a_capture(void **state)
         uint32_t taken, more;
         ok(weir_block_pool_create(f->client, &options, &pool));
         ok(weir_block_pool_member_create(pool, f->client, 0, &member));
-        ok(weir_block_pool_alloc(member, f->a, &taken));
-        ok(weir_capture_begin(f->a));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(member, taken, 1, f->a));
+        ok(weir_block_pool_alloc(member, 1, 0, f->a, &taken));
+        ok(weir_capture_begin(f->a, NULL));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(member, &(uint32_t){taken}, NULL, 1, 0, f->a));
         detail_names("weir_block_pool_free");
         if (clears)
-            fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(member, f->a, &more));
+            fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(member, 1, 0, f->a, &more));
         else
-            ok(weir_block_pool_alloc(member, f->a, &more));
-        ok(weir_capture_end(f->a));
-        ok(weir_block_pool_free(member, taken, 1, f->a));
+            ok(weir_block_pool_alloc(member, 1, 0, f->a, &more));
+        ok(weir_capture_end(f->a, NULL));
+        ok(weir_block_pool_free(member, &(uint32_t){taken}, NULL, 1, 0, f->a));
         if (!clears)
-            ok(weir_block_pool_free(member, more, 1, f->a));
+            ok(weir_block_pool_free(member, &(uint32_t){more}, NULL, 1, 0, f->a));
         ok(weir_stream_synchronize(f->a));
         ok(weir_block_pool_member_destroy(member));
         ok(weir_block_pool_destroy(pool));
@@ -277,10 +278,10 @@ static void *capture_often(void *user)
 {
     rival *r = user;
     for (int i = 0; i < 2000; i++) {
-        weir_status status = weir_capture_begin(r->stream);
+        weir_status status = weir_capture_begin(r->stream, NULL);
         if (status == WEIR_OK) {
             r->got++;
-            r->wrong += weir_capture_end(r->stream) != WEIR_OK; /* nobody else ends it */
+            r->wrong += weir_capture_end(r->stream, NULL) != WEIR_OK; /* nobody else ends it */
         } else {
             r->wrong += status != WEIR_ERR_BUSY;
         }
@@ -323,7 +324,7 @@ static void *cuda(const char *name)
 #define CUDA(f, name, types, ...)                                                                                      \
     do {                                                                                                               \
         void *popped_;                                                                                                 \
-        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(weir_runtime_native((f)->runtime)), 0);           \
+        assert_int_equal(((int (*)(void *))cuda("cuCtxPushCurrent"))(runtime_details((f)->runtime).native), 0);        \
         assert_int_equal(((int(*) types)cuda(name))(__VA_ARGS__), 0);                                                  \
         assert_int_equal(((int (*)(void **))cuda("cuCtxPopCurrent"))(&popped_), 0);                                    \
     } while (0)
@@ -349,15 +350,14 @@ static void skip_unless_cuda(void)
 static void the_native_context(void **state)
 {
     fixture *f = *state;
-    assert_null(weir_runtime_native(NULL));
     if (!on_cuda()) {
-        assert_null(weir_runtime_native(f->runtime));
+        assert_null(runtime_details(f->runtime).native);
         return;
     }
     void *context = NULL;
     ((int (*)(void **, int))cuda("cuDevicePrimaryCtxRetain"))(&context, 0);
     assert_non_null(context);
-    assert_ptr_equal(weir_runtime_native(f->runtime), context);
+    assert_ptr_equal(runtime_details(f->runtime).native, context);
     ((int (*)(int))cuda("cuDevicePrimaryCtxRelease"))(0);
 }
 
@@ -512,7 +512,7 @@ static void default_streams(void **state)
         ok(launch(f, stream, p));
         ok(weir_free(f->client, p, stream));
         if (both[i] == WEIR_DEFAULT_STREAM_LEGACY)
-            fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream));
+            fails(WEIR_ERR_STREAM_MISUSE, weir_capture_begin(stream, NULL));
         ok(weir_stream_unregister(stream));
         fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(stream));
     }
@@ -528,13 +528,14 @@ static void a_graph(void **state)
     void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_fill(f->runtime, p, 1, BLOCK, f->a));
     ok(weir_stream_synchronize(f->a));
-    ok(weir_use_record(f->runtime, p, f->b)); /* so that its free is no matter of this thread's alone */
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p},
+                       f->b)); /* so that its free is no matter of this thread's alone */
     CUDA(f, "cuStreamBeginCapture", (void *, int), native, 0 /* global */);
     fails(WEIR_ERR_STREAM_MISUSE, launch(f, f->a, p));
     fails(WEIR_ERR_STREAM_MISUSE, weir_stream_synchronize(f->a));
-    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->a));
     fails(WEIR_ERR_STREAM_MISUSE, weir_free(f->client, p, f->a));
-    fails(WEIR_ERR_BUSY, weir_capture_begin(f->a));
+    fails(WEIR_ERR_BUSY, weir_capture_begin(f->a, NULL));
     void *q = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_fill(f->runtime, p, 6, BLOCK, f->a));
     ok(launch(f, f->b, p));

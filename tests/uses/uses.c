@@ -297,7 +297,7 @@ static void tickets_exclude_what_conflicts(void **state)
     one = begin(f, f->c, p, WEIR_ACCESS_WRITE);
     fails(WEIR_ERR_BUSY, try_begin(f, f->a, p, WEIR_ACCESS_READ));
     detail_names("written");
-    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_BUSY, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->a));
     fails(WEIR_ERR_BUSY, weir_free(f->client, p, f->a));
     ok(weir_launch_end(one));
     ok(try_begin(f, f->a, p, WEIR_ACCESS_READ_WRITE));
@@ -403,13 +403,13 @@ static void bad_calls_change_nothing(void **state)
     fails(WEIR_ERR_INVALID, weir_launch_begin(f->runtime, f->a, &good, 1, NULL));
     fails(WEIR_ERR_INVALID, weir_launch_begin(f->runtime, f->a, NULL, 1, &launch));
     fails(WEIR_ERR_INVALID, weir_launch_end(NULL));
-    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, &foreign, f->a));
-    fails(WEIR_ERR_INVALID, weir_use_record(f->runtime, NULL, f->a));
+    fails(WEIR_ERR_FOREIGN, weir_use_record(f->runtime, (weir_block){.pointer = &foreign}, f->a));
+    fails(WEIR_ERR_INVALID, weir_use_record(f->runtime, (weir_block){.pointer = NULL}, f->a));
     weir_launch_abort(NULL);
     unchanged(f->runtime, before);
     ok(weir_free(f->client, p, f->a));
     fails(WEIR_ERR_DOUBLE_FREE, try_begin(f, f->a, p, WEIR_ACCESS_READ));
-    fails(WEIR_ERR_DOUBLE_FREE, weir_use_record(f->runtime, p, f->a));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_use_record(f->runtime, (weir_block){.pointer = p}, f->a));
 }
 
 static void the_simple_form_delays_the_free(void **state)
@@ -418,7 +418,7 @@ static void the_simple_form_delays_the_free(void **state)
     gate g = GATE;
     void *p = allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV);
     ok(weir_call(f->runtime, pass_gate, &g, f->b));
-    ok(weir_use_record(f->runtime, p, f->b));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, f->b));
     ok(weir_free(f->client, p, f->a));
     assert_int_equal(pending(f), BLOCK);
     open_gate(&g);
@@ -464,9 +464,9 @@ static void what_a_block_waits_for_is_told(void **state)
     uint64_t first = wait_on(&d, f->b);
     assert_true(first > 0);
     ok(weir_fill(f->runtime, p, 1, BLOCK, f->b));
-    ok(weir_use_record(f->runtime, p, f->b));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, f->b));
     ok(weir_call(f->runtime, pass_gate, &h, f->c));
-    ok(weir_use_record(f->runtime, p, f->c));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = p}, f->c));
     d = looked_at(p);
     assert_int_equal(d.waits, 2);
     assert_true(wait_on(&d, f->b) > first);
@@ -501,18 +501,16 @@ static void a_use_by_name_is_no_later_blocks(void **state)
     assert_ptr_equal(allocate(f->client, BLOCK, f->a, WEIR_CLASS_KV), p);
     ok(weir_block_info(p, &d));
     snapshot before = take_snapshot(f->runtime);
-    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, old, f->b));
-    fails(WEIR_ERR_STALE, weir_use_record_block(f->runtime, (weir_block){p, d.block.generation + 1}, f->b));
-    fails(WEIR_ERR_INVALID, weir_use_record_block(f->runtime, (weir_block){p, 0}, f->b));
-    detail_names("weir_use_record_block");
-    fails(WEIR_ERR_INVALID, weir_use_record_block(f->runtime, (weir_block){NULL, 0}, f->b));
-    fails(WEIR_ERR_INVALID, weir_use_record_block(NULL, d.block, f->b));
+    fails(WEIR_ERR_STALE, weir_use_record(f->runtime, old, f->b));
+    fails(WEIR_ERR_STALE, weir_use_record(f->runtime, (weir_block){p, d.block.generation + 1}, f->b));
+    fails(WEIR_ERR_INVALID, weir_use_record(f->runtime, (weir_block){NULL, 0}, f->b));
+    fails(WEIR_ERR_INVALID, weir_use_record(NULL, d.block, f->b));
     unchanged(f->runtime, before);
     ok(weir_call(f->runtime, pass_gate, &g, f->b));
-    ok(weir_use_record_block(f->runtime, d.block, f->b));
+    ok(weir_use_record(f->runtime, d.block, f->b));
     ok(weir_free(f->client, p, f->a));
     assert_int_equal(pending(f), BLOCK);
-    fails(WEIR_ERR_DOUBLE_FREE, weir_use_record_block(f->runtime, d.block, f->b));
+    fails(WEIR_ERR_DOUBLE_FREE, weir_use_record(f->runtime, d.block, f->b));
     open_gate(&g);
     ok(weir_stream_synchronize(f->b));
     assert_int_equal(pending(f), 0);

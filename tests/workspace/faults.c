@@ -105,7 +105,7 @@ static void check_parameters(life *l)
     assert_int_equal(d.count, 9);
     for (unsigned i = 0; i < 9; i++) {
         weir_parameter p = {.struct_size = sizeof p};
-        ok(weir_parameters_get(l->store, i, &p));
+        ok(weir_parameter_info(l->store, NULL, i, &p));
         assert_memory_equal(p.pointer, contents[i % 8], sizeof contents[i % 8]);
     }
 }

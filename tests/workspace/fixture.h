@@ -153,7 +153,7 @@ static inline weir_parameters_details store_details(weir_parameters *store)
 static inline weir_parameter parameter(weir_parameters *store, const char *name)
 {
     weir_parameter p = {.struct_size = sizeof p};
-    ok(weir_parameters_find(store, name, &p));
+    ok(weir_parameter_info(store, name, 0, &p));
     return p;
 }
 

@@ -1,5 +1,6 @@
 /* From nodes to an arena: what lives through the whole run has its bytes to itself, types have their own sizes, views
  * lie to the byte in what they look at, and what is not aligned as it wants is refused. */
+#include "info.h"
 #include "workspace/fixture.h"
 
 #include <weir/plan.h>
@@ -69,7 +70,7 @@ static void what_stays_is_never_reused(void **state)
     ok(weir_plan_info(plan, &s));
     assert_int_equal(s.arena, given + 3 * each); /* the early output, and two of the chain */
     assert_true(s.proven);
-    assert_int_equal(weir_plan_arena(bump, WEIR_KIND_DEVICE), given + CHAIN * each);
+    assert_int_equal(plan_details(bump).arena_of[WEIR_KIND_DEVICE], given + CHAIN * each);
     weir_plan_destroy(plan);
     weir_plan_destroy(bump);
 }

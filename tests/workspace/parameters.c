@@ -1,4 +1,5 @@
 /* Stores of parameters: they grow without moving anything, keep every byte, and refuse without a trace. */
+#include "info.h"
 #include "workspace/fixture.h"
 #include <weir/workspace.h>
 
@@ -19,7 +20,7 @@ static weir_parameters *open_store(fixture *f, weir_parameters_options o)
 
 static void add_pattern(weir_parameters *store, const char *name, weir_type type, uint64_t elements, uint64_t seed)
 {
-    uint64_t bytes = elements * weir_type_bytes(type);
+    uint64_t bytes = elements * type_bytes(type);
     unsigned char *contents = malloc(bytes + 1);
     pattern(contents, bytes, seed);
     ok(weir_parameters_add(store, name, type, elements, contents, WEIR_STREAM_HOST, NULL));
@@ -42,7 +43,7 @@ static void grow_and_read_back(fixture *f, weir_parameters *store, bool obstacle
         pointers[i] = p.pointer;
         for (uint32_t k = 0; k <= i; k++) {
             weir_parameter q = {.struct_size = sizeof q};
-            ok(weir_parameters_get(store, k, &q));
+            ok(weir_parameter_info(store, NULL, k, &q));
             assert_ptr_equal(q.pointer, pointers[k]);
             assert_true(holds_pattern(f, pointers[k], 2 * sizes[k], k));
         }
@@ -148,9 +149,9 @@ static void refusals_change_nothing(void **state)
     fails(WEIR_ERR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_TEXT, 1, NULL, f->a, NULL));
     fails(WEIR_ERR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_NONE, 1, NULL, f->a, NULL));
     fails(WEIR_ERR_INVALID, weir_parameters_add(store, "x", WEIR_TYPE_F64, UINT64_MAX / 4, NULL, f->a, NULL));
-    fails(WEIR_ERR_NOT_FOUND, weir_parameters_find(store, "x", &p));
+    fails(WEIR_ERR_NOT_FOUND, weir_parameter_info(store, "x", 0, &p));
     detail_names("\"x\"");
-    fails(WEIR_ERR_INVALID, weir_parameters_get(store, 1, &p));
+    fails(WEIR_ERR_INVALID, weir_parameter_info(store, NULL, 1, &p));
     unchanged(f->runtime, before);
     /* Too large for the budget: in place, and as a block of its own. */
     weir_parameters_details was = store_details(store);
@@ -179,9 +180,9 @@ static void a_failed_copy_gives_the_place_back(void **state)
     add_pattern(store, "w", WEIR_TYPE_U8, 100, 1);
     weir_parameters_details was = store_details(store);
     void *first = parameter(store, "w").pointer;
-    ok(weir_capture_begin(f->a)); /* no launch can be declared there */
+    ok(weir_capture_begin(f->a, NULL)); /* no launch can be declared there */
     fails(WEIR_ERR_STREAM_MISUSE, weir_parameters_add(store, "v", WEIR_TYPE_U8, 200 * KIB, first, f->a, NULL));
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     assert_int_equal(store_details(store).charged, was.charged);
     assert_int_equal(store_details(store).count, 1);
     add_pattern(store, "v", WEIR_TYPE_U8, 100, 2);
@@ -318,7 +319,7 @@ static void two_threads_add_one_after_the_other(void **state)
     for (uint32_t i = 0; i < 250; i++) {
         weir_parameter p = {.struct_size = sizeof p};
         unsigned char wanted[600];
-        ok(weir_parameters_get(store, i, &p));
+        ok(weir_parameter_info(store, NULL, i, &p));
         memset(wanted, atoi(p.name + strcspn(p.name, "0123456789")), sizeof wanted);
         assert_true(holds(f, p.pointer, wanted, sizeof wanted));
     }

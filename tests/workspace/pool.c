@@ -388,15 +388,15 @@ static void a_refused_order_leaves_the_block_idle(void **state)
     weir_arena_pool_details before = pool_details(pool);
     weir_arena_options o = {.struct_size = sizeof o, .room = MIB, .pool = pool, .stream = f->a};
     weir_arena *arena;
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_arena_create(f->client, &o, &arena));
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     weir_arena_pool_details after = pool_details(pool);
     assert_memory_equal(&after.cap, &before.cap, offsetof(weir_arena_pool_details, waste) - sizeof(size_t));
     weir_arena *held = open_for(f, pool, MIB);
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_arena_destroy(held, f->a)); /* and so it stays */
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     assert_int_equal(held_by(held), MIB);
     ok(weir_arena_destroy(held, f->a));
     ok(weir_arena_pool_release(pool));

@@ -48,7 +48,7 @@ static void growth_leaves_captured_addresses_good(void **state)
     ok(weir_arena_create(f->other, &o, &arena));
     weir_parameter w = {.struct_size = sizeof w};
     weir_arena_tensor out = {.struct_size = sizeof out};
-    ok(weir_parameters_find(store, "w", &w));
+    ok(weir_parameter_info(store, "w", 0, &w));
     ok(weir_arena_tensor_info(arena, 0, 0, &out));
     program p;
     begin(f, f->graph, f->a, &p);

@@ -177,7 +177,7 @@ static bool run_once(adder *a, weir_arena *arena)
     weir_parameter p = {.struct_size = sizeof p};
     static unsigned char back[LENGTH];
     if (count > 0) {
-        ok(weir_parameters_get(a->store, count - 1, &p));
+        ok(weir_parameter_info(a->store, NULL, count - 1, &p));
         ok(weir_copy(a->f->runtime, back, p.pointer, LENGTH, a->f->b));
     }
     ok(weir_arena_end(arena));

@@ -1,5 +1,6 @@
 /* Arenas: tensors at the plan's offsets, buckets over one block, lengths and copies that keep to their slots,
  * parameters found by tensor and by slot, runs in order. */
+#include "info.h"
 #include "workspace/fixture.h"
 
 #include <weir/plan.h>
@@ -32,8 +33,8 @@ static void a_tensor_lies_where_the_plan_says(void **state)
     const weir_plan *plans[] = {plan};
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1, .stream = f->a});
     weir_arena_details d = arena_details(arena);
-    uint64_t bytes = weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE);
-    assert_int_equal(bytes, (weir_plan_arena(plan, WEIR_KIND_DEVICE) + 255) / 256 * 256);
+    uint64_t bytes = arena_bytes(plans, 1, WEIR_KIND_DEVICE);
+    assert_int_equal(bytes, (plan_details(plan).arena_of[WEIR_KIND_DEVICE] + 255) / 256 * 256);
     assert_int_equal(d.held[WEIR_KIND_DEVICE], bytes);
     assert_int_equal(live_of(f), bytes); /* the prediction, exactly */
     for (uint32_t i = 0; i < 8; i++) {
@@ -117,8 +118,8 @@ static void buckets_share_one_block(void **state)
     const weir_plan *plans[] = {small, large};
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 2});
     uint32_t bucket;
-    assert_int_equal(live_of(f), weir_arena_bytes(plans, 2, WEIR_KIND_DEVICE));
-    assert_int_equal(live_of(f), weir_arena_bytes(plans + 1, 1, WEIR_KIND_DEVICE)); /* the longest, not the sum */
+    assert_int_equal(live_of(f), arena_bytes(plans, 2, WEIR_KIND_DEVICE));
+    assert_int_equal(live_of(f), arena_bytes(plans + 1, 1, WEIR_KIND_DEVICE)); /* the longest, not the sum */
     void *base = arena_details(arena).base[0];
     ok(weir_arena_set_length(arena, 0, 0, 10));
     assert_int_equal(look(arena, 1, 0).bytes, 8192); /* the buckets' lengths are their own */
@@ -131,7 +132,7 @@ static void buckets_share_one_block(void **state)
     assert_int_equal(bucket, 2);
     assert_ptr_equal(arena_details(arena).base[0], base);
     assert_ptr_equal(look(arena, 0, 3).pointer, before);
-    assert_int_equal(live_of(f), weir_arena_bytes((const weir_plan *[]){larger}, 1, WEIR_KIND_DEVICE));
+    assert_int_equal(live_of(f), arena_bytes((const weir_plan *[]){larger}, 1, WEIR_KIND_DEVICE));
     ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     weir_plan_destroy(small);
     weir_plan_destroy(large);
@@ -222,8 +223,8 @@ static void a_half_parameter_of_a_plan_has_no_slot(void **state)
     ok(weir_parameters_alias(store, "rows", "w", 500, 10));
     assert_ptr_equal(look(arena, 0, 3).parameter.pointer, (char *)t.parameter.pointer + 1000);
     /* Input and output, and two bytes an element: nothing else. */
-    assert_int_equal(live_of(f), weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE) + (2 * COUNT + 255) / 256 * 256);
-    assert_int_equal(weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE), 512 + 4096);
+    assert_int_equal(live_of(f), arena_bytes(plans, 1, WEIR_KIND_DEVICE) + (2 * COUNT + 255) / 256 * 256);
+    assert_int_equal(arena_bytes(plans, 1, WEIR_KIND_DEVICE), 512 + 4096);
     free(half);
     ok(weir_arena_destroy(arena, WEIR_STREAM_HOST));
     ok(weir_parameters_release(store));
@@ -279,7 +280,7 @@ static void arenas_and_buckets_share_parameters(void **state)
     assert_ptr_equal(look(one, 0, 4).parameter.pointer, there);
     assert_ptr_equal(look(one, 1, 4).parameter.pointer, there);
     assert_ptr_equal(look(two, 0, 4).parameter.pointer, there);
-    assert_int_equal(live_of(f), weights + weir_arena_bytes(plans, 2, 0) + weir_arena_bytes(plans, 1, 0));
+    assert_int_equal(live_of(f), weights + arena_bytes(plans, 2, 0) + arena_bytes(plans, 1, 0));
     ok(weir_parameters_release(store)); /* the arenas hold it */
     ok(weir_arena_destroy(one, WEIR_STREAM_HOST));
     assert_ptr_equal(look(two, 0, 4).parameter.pointer, there);
@@ -377,9 +378,9 @@ static void a_store_takes_nothing_during_a_run(void **state)
     fails(WEIR_ERR_BUSY, weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, f->b, NULL));
     assert_int_equal(store_details(store).count, 0);
     ok(weir_arena_end(arena));
-    ok(weir_capture_begin(f->a));
+    ok(weir_capture_begin(f->a, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_arena_begin(arena, 0, f->a)); /* which is no run */
-    ok(weir_capture_end(f->a));
+    ok(weir_capture_end(f->a, NULL));
     ok(weir_parameters_add(store, "weight", WEIR_TYPE_F16, 768, NULL, f->b, NULL));
     void *behind = allocate(f->client, 64 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     ok(weir_arena_begin(arena, 0, f->a));
@@ -417,7 +418,7 @@ static void each_kind_has_its_block(void **state)
         assert_true(holds(f, t.pointer, zeros, t.bytes));
     }
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
-        assert_int_equal(d.held[kind], weir_arena_bytes(plans, 1, (weir_kind)kind));
+        assert_int_equal(d.held[kind], arena_bytes(plans, 1, (weir_kind)kind));
     weir_plan *device_only = plan_of_one(100);
     weir_arena *other =
         open_arena(f, (weir_arena_options){.plans = (const weir_plan *[]){device_only}, .plan_count = 1});
@@ -471,7 +472,7 @@ static void offsets_have_64_bits(void **state)
     add(list, 0, 1, 4096);
     weir_plan *plan = planned(list, 256);
     const weir_plan *plans[] = {plan};
-    assert_int_equal(weir_arena_bytes(plans, 1, WEIR_KIND_DEVICE), 18 * gib + 4096);
+    assert_int_equal(arena_bytes(plans, 1, WEIR_KIND_DEVICE), 18 * gib + 4096);
     weir_arena *arena = (weir_arena *)plan;
     weir_arena_options o = {.struct_size = sizeof o, .plans = plans, .plan_count = 1};
     snapshot before = take_snapshot(f->runtime);
@@ -511,7 +512,6 @@ static void a_plan_longer_than_any_device_is_refused(void **state)
     ok(weir_buffers_add(list, &far, NULL));
     weir_plan *plan = plan_of_one(64), *endless = planned(list, 64);
     const weir_plan *plans[] = {plan};
-    assert_int_equal(weir_arena_bytes((const weir_plan *[]){endless}, 1, WEIR_KIND_DEVICE), UINT64_MAX);
     weir_arena *arena = open_arena(f, (weir_arena_options){.plans = plans, .plan_count = 1});
     fails(WEIR_ERR_INVALID, weir_arena_add(arena, endless, WEIR_STREAM_HOST, NULL));
     assert_int_equal(arena_details(arena).buckets, 1);

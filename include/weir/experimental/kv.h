@@ -20,10 +20,11 @@ typedef struct weir_kv_geometry {
     uint32_t bits;      /* of an element of no weir_type: 4, 6 …; else 0 */
     uint32_t row_bytes; /* of head_size elements, when it is more than they take (scales of a quantized row); else 0 */
     uint32_t layers;    /* of the model */
-    uint32_t layers_in_block;  /* how many consecutive layers share a block; 0 is 1 */
-    uint32_t blocks_per_layer; /* N: the pool is cut into parts of N blocks, one for each layer or group of layers that
-                                  shares a block, and block b of part p is p * N + b; 0: any block may serve any layer */
-    uint32_t planes;           /* 2: keys and values; 1: one plane for both (latent attention); 0 is 2 */
+    uint32_t layers_in_block; /* how many consecutive layers share a block; 0 is 1 */
+    /* N: the pool is cut into parts of N blocks, one for each layer or group of layers that shares a block, and block b
+     * of part p is p * N + b; 0: any block may serve any layer */
+    uint32_t blocks_per_layer;
+    uint32_t planes; /* 2: keys and values; 1: one plane for both (latent attention); 0 is 2 */
     uint32_t kv_heads;
     uint32_t tokens; /* in a block */
     uint32_t head_size;

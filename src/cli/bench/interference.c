@@ -174,7 +174,7 @@ static weir_status kernel_open(weir_runtime *runtime, weir_stream stream, void *
                                double milliseconds, kernel **out)
 {
     *out = NULL;
-    if (!find() || cuda.push(weir_runtime_native(runtime)) != 0)
+    if (!find() || cuda.push(cli_runtime(runtime).native) != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "a kernel wants a GPU whose driver has modules and events");
     kernel *k = calloc(1, sizeof *k);
     if (!k || bytes < LEAST_BYTES) {

@@ -87,7 +87,7 @@ static weir_status allocate_and_free(lending *l)
 {
     enum { BLOCKS = 512, UNITS = 64, MOST_UNIT = 80000 };
     static void *blocks[BLOCKS];
-    uint64_t unit = weir_runtime_budget(l->runtime) / ((uint64_t)BLOCKS * UNITS);
+    uint64_t unit = cli_runtime(l->runtime).budget / ((uint64_t)BLOCKS * UNITS);
     weir_status status = WEIR_OK;
     unit = unit < MOST_UNIT ? unit : MOST_UNIT;
     for (uint64_t i = 0; i < BLOCKS && status == WEIR_OK; i++)

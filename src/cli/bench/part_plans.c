@@ -3,6 +3,7 @@
 #include <weir/plan.h>
 
 #include "cli/text.h"
+#include "cli/plan/look.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -15,11 +16,15 @@
 
 /* Graphs ----------------------------------------------------------------------------------------------------------- */
 
+/* What a list has beyond intervals and sizes: alignments of its own, gaps, conflicts, or a tenth of it fixed where an
+ * earlier plan had it. */
+typedef enum extra { PLAIN, ALIGNMENTS, GAPS, CONFLICTS, PINS } extra;
+
 typedef struct graph {
     const char *name;
     size_t buffers; /* about so many */
     bool training;  /* activations are live until their gradients */
-    bool plain;     /* intervals and sizes, and nothing else */
+    extra extra;
     weir_buffers *(*make)(size_t buffers);
 } graph;
 
@@ -61,7 +66,7 @@ static maker begin(uint64_t seed)
 
 static bool wants_more(const maker *m, size_t buffers)
 {
-    return weir_buffers_count(m->list) < buffers;
+    return plan_list_info(m->list).count < buffers;
 }
 
 /* Blocks of convolutions with a shortcut around each, at four resolutions, with workspaces of all sizes. */
@@ -69,7 +74,7 @@ static weir_buffers *make_convolutions(size_t buffers)
 {
     maker m = begin(1);
     while (wants_more(&m, buffers)) {
-        uint64_t at = m.step, size = UINT64_C(802816) >> ((size_t)weir_buffers_count(m.list) * 4 / buffers);
+        uint64_t at = m.step, size = UINT64_C(802816) >> ((size_t)plan_list_info(m.list).count * 4 / buffers);
         add(&m, at, at + 5, size);
         add(&m, at + 1, at + 3, size / 4);
         add(&m, at + 2, at + 4, size / 4);
@@ -131,10 +136,7 @@ static weir_buffers *make_random(size_t buffers)
     return m.list;
 }
 
-/* What makes a list other than plain, one at a time. */
-enum { ALIGNMENTS, GAPS, CONFLICTS, PINS };
-
-static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *plan, int how)
+static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *plan, extra how)
 {
     weir_slot slot = WEIR_INIT(weir_slot);
     weir_status status = WEIR_OK;
@@ -155,68 +157,40 @@ static void decorate(maker *to, uint32_t i, weir_buffer *b, const weir_plan *pla
         text_out_of_memory();
 }
 
-/* The same list with alignments of its own, gaps, conflicts, or a tenth of it fixed where an earlier plan had it. */
-static weir_buffers *make_decorated(weir_buffers *plain, int how)
+static weir_buffers *make_list(const graph *g)
 {
+    weir_buffers *plain = g->make(g->buffers);
+    if (g->extra == PLAIN)
+        return plain;
     weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK};
     weir_plan *plan = NULL;
     maker m = begin(5);
     weir_status status = weir_plan_create(plain, &options, &plan);
-    for (uint32_t i = 0; status == WEIR_OK && i < weir_buffers_count(plain); i++) {
+    for (uint32_t i = 0; status == WEIR_OK && i < plan_list_info(plain).count; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
-        status = weir_buffers_get(plain, i, &b);
-        decorate(&m, i, &b, plan, how);
+        status = weir_buffer_info(plain, i, &b);
+        decorate(&m, i, &b, plan, g->extra);
     }
     weir_plan_destroy(plan);
     weir_buffers_destroy(plain);
     return m.list;
 }
 
-static weir_buffers *make_aligned_training(size_t buffers)
-{
-    return make_decorated(make_training(buffers), ALIGNMENTS);
-}
-
-static weir_buffers *make_training_with_gaps(size_t buffers)
-{
-    return make_decorated(make_training(buffers), GAPS);
-}
-
-static weir_buffers *make_training_with_conflicts(size_t buffers)
-{
-    return make_decorated(make_training(buffers), CONFLICTS);
-}
-
-static weir_buffers *make_pinned_training(size_t buffers)
-{
-    return make_decorated(make_training(buffers), PINS);
-}
-
-static weir_buffers *make_aligned_random(size_t buffers)
-{
-    return make_decorated(make_random(buffers), ALIGNMENTS);
-}
-
-static weir_buffers *make_pinned_random(size_t buffers)
-{
-    return make_decorated(make_random(buffers), PINS);
-}
-
 static const graph graphs[] = {
-    {"convolutions", 10000, false, true, make_convolutions},
-    {"transformer", 10000, false, true, make_transformer},
-    {"random graph", 10000, false, true, make_random},
-    {"training", 10000, true, true, make_training},
-    {"convolutions", 60000, false, true, make_convolutions},
-    {"transformer", 60000, false, true, make_transformer},
-    {"random graph", 60000, false, true, make_random},
-    {"training", 60000, true, true, make_training},
-    {"training, alignments", 10000, true, false, make_aligned_training},
-    {"training, gaps", 10000, true, false, make_training_with_gaps},
-    {"training, conflicts", 10000, true, false, make_training_with_conflicts},
-    {"training, pins", 10000, true, false, make_pinned_training},
-    {"random graph, alignments", 60000, false, false, make_aligned_random},
-    {"random graph, pins", 60000, false, false, make_pinned_random},
+    {"convolutions", 10000, false, PLAIN, make_convolutions},
+    {"transformer", 10000, false, PLAIN, make_transformer},
+    {"random graph", 10000, false, PLAIN, make_random},
+    {"training", 10000, true, PLAIN, make_training},
+    {"convolutions", 60000, false, PLAIN, make_convolutions},
+    {"transformer", 60000, false, PLAIN, make_transformer},
+    {"random graph", 60000, false, PLAIN, make_random},
+    {"training", 60000, true, PLAIN, make_training},
+    {"training, alignments", 10000, true, ALIGNMENTS, make_training},
+    {"training, gaps", 10000, true, GAPS, make_training},
+    {"training, conflicts", 10000, true, CONFLICTS, make_training},
+    {"training, pins", 10000, true, PINS, make_training},
+    {"random graph, alignments", 60000, false, ALIGNMENTS, make_random},
+    {"random graph, pins", 60000, false, PINS, make_random},
 };
 enum { GRAPHS = sizeof graphs / sizeof graphs[0] };
 
@@ -292,7 +266,7 @@ static void size_cell(table *t, uint64_t bytes)
 
 static void graph_goals(plans *p, const graph *g, const weir_plan_details *quick, const weir_plan_details *full)
 {
-    if (g->buffers != 10000 || !g->plain)
+    if (g->buffers != 10000 || g->extra != PLAIN)
         return;
     bench_goal(&p->goals, g->name, "10000 buffers, one pass: ms", g->training ? 30 : 10, quick->seconds * 1e3);
     bench_goal(&p->goals, g->name, "10000 buffers, one pass: arena / bound", 1.02, over_bound(quick));
@@ -302,7 +276,7 @@ static void graph_goals(plans *p, const graph *g, const weir_plan_details *quick
 
 static weir_status run_graph(plans *p, const graph *g)
 {
-    weir_buffers *list = g->make(g->buffers);
+    weir_buffers *list = make_list(g);
     weir_plan_details quick, again, full;
     weir_status status = make(list, WEIR_PLAN_QUICK, 0, &quick);
     for (uint64_t i = 1; i < p->rounds && status == WEIR_OK; i++) {
@@ -343,9 +317,9 @@ static uint64_t capacity_of(const char *path)
 /* An equivalent problem: rows in another order, time reversed, sizes scaled. Gaps are lost. */
 static weir_status transform(const weir_buffers *list, bool shuffle, bool reverse, uint64_t scale, weir_buffers **out)
 {
-    uint32_t count = weir_buffers_count(list);
+    uint32_t count = plan_list_info(list).count;
     uint32_t *order = text_zeroed(count, sizeof *order);
-    uint64_t steps = weir_buffers_steps(list), seed = 1;
+    uint64_t steps = plan_list_info(list).steps, seed = 1;
     weir_status status = weir_buffers_create(out);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t j = shuffle ? (uint32_t)next_random(&seed, i + 1) : i;
@@ -354,7 +328,7 @@ static weir_status transform(const weir_buffers *list, bool shuffle, bool revers
     }
     for (uint32_t i = 0; i < count && status == WEIR_OK; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
-        status = weir_buffers_get(list, order[i], &b);
+        status = weir_buffer_info(list, order[i], &b);
         uint64_t begin = b.begin;
         b.begin = reverse ? steps - b.end : b.begin;
         b.end = reverse ? steps - begin : b.end;

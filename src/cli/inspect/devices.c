@@ -8,6 +8,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "base/values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,13 +117,13 @@ static json_t *bytes_json(uint64_t bytes)
 static json_t *version_json(weir_version_number version)
 {
     char text[48];
-    return version.count == 0 ? json_null() : json_string(weir_version_write(version, text, sizeof text));
+    return version.count == 0 ? json_null() : json_string(wi_version_write(version, text, sizeof text));
 }
 
 static json_t *device_json(const weir_hardware_device *d)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "kind", json_string(weir_hardware_kind_name(d->kind)));
+    json_object_set_new(object, "kind", json_string(weir_name_of(WEIR_NAMES_HARDWARE, d->kind)));
     json_object_set_new(object, "key", text_json(d->key));
     json_object_set_new(object, "parent", text_json(d->parent));
     json_object_set_new(object, "pci", text_json(d->pci));
@@ -174,14 +175,14 @@ static void bytes_cell(table *grid, uint64_t bytes)
 static void facts_cell(table *grid, const weir_hardware_device *d)
 {
     char capability[48], driver[48], runtime[48];
-    char *text = text_print(
-        "%s%s%s%s%s%s%s%s%s", d->capability.count ? "capability " : "",
-        d->capability.count ? weir_version_write(d->capability, capability, sizeof capability) : "",
-        d->driver.count ? ", driver " : "", d->driver.count ? weir_version_write(d->driver, driver, sizeof driver) : "",
-        d->driver_runtime.count ? d->kind == WEIR_HARDWARE_CUDA ? ", CUDA " : ", ROCm " : "",
-        d->driver_runtime.count ? weir_version_write(d->driver_runtime, runtime, sizeof runtime) : "",
-        d->shares_host && d->kind != WEIR_HARDWARE_CPU ? ", memory is the host's" : "",
-        d->parent[0] ? ", slice of " : "", d->parent);
+    char *text = text_print("%s%s%s%s%s%s%s%s%s", d->capability.count ? "capability " : "",
+                            d->capability.count ? wi_version_write(d->capability, capability, sizeof capability) : "",
+                            d->driver.count ? ", driver " : "",
+                            d->driver.count ? wi_version_write(d->driver, driver, sizeof driver) : "",
+                            d->driver_runtime.count ? d->kind == WEIR_HARDWARE_CUDA ? ", CUDA " : ", ROCm " : "",
+                            d->driver_runtime.count ? wi_version_write(d->driver_runtime, runtime, sizeof runtime) : "",
+                            d->shares_host && d->kind != WEIR_HARDWARE_CPU ? ", memory is the host's" : "",
+                            d->parent[0] ? ", slice of " : "", d->parent);
     table_cell(grid, text[0] == ',' ? text + 2 : text, terminal_faint(), false);
     free(text);
 }
@@ -192,7 +193,7 @@ static void device_row(table *grid, const weir_hardware_device *d)
     snprintf(units, sizeof units, "%u", d->units);
     table_row(grid);
     table_cell(grid, d->runtime[0] ? d->runtime : "-", d->usable ? terminal_bold() : terminal_faint(), false);
-    table_cell(grid, weir_hardware_kind_name(d->kind), "", false);
+    table_cell(grid, weir_name_of(WEIR_NAMES_HARDWARE, d->kind), "", false);
     table_cell(grid, d->name, "", false);
     bytes_cell(grid, d->total);
     bytes_cell(grid, d->free);

@@ -91,7 +91,7 @@ int verb_engines(int argc, char **argv)
     size_t count = 0;
     json_t *list = list_engines(json, &count);
     weir_option path = WEIR_INIT(weir_option);
-    bool named = weir_option_get("engine_path", &path) == WEIR_OK && path.value[0] != '\0';
+    bool named = weir_option_info("engine_path", 0, &path) == WEIR_OK && path.value[0] != '\0';
     if (json)
         return cli_print_json(
             json_pack("{s:o, s:o}", "engines", list, "engine_path", text_json(named ? path.value : "")));

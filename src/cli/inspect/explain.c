@@ -20,7 +20,7 @@ static json_t *bytes_json(const weir_candidate *c)
 {
     json_t *bytes = c->predicted ? json_object() : json_null();
     for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(bytes, weir_class_name((weir_class)i), json_integer((json_int_t)c->bytes[i]));
+        json_object_set_new(bytes, weir_name_of(WEIR_NAMES_CLASS, i), json_integer((json_int_t)c->bytes[i]));
     return bytes;
 }
 
@@ -28,7 +28,7 @@ static json_t *exact_json(const weir_candidate *c)
 {
     json_t *exact = c->predicted ? json_object() : json_null();
     for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(exact, weir_class_name((weir_class)i), json_boolean(c->exact[i]));
+        json_object_set_new(exact, weir_name_of(WEIR_NAMES_CLASS, i), json_boolean(c->exact[i]));
     return exact;
 }
 
@@ -43,7 +43,7 @@ static json_t *candidate_json(const weir_candidate *c)
     json_t *object = place_json(c);
     json_object_set_new(object, "library", text_json(c->library));
     json_object_set_new(object, "version", text_json(c->version));
-    json_object_set_new(object, "verdict", json_string(weir_verdict_name(c->verdict)));
+    json_object_set_new(object, "verdict", json_string(weir_name_of(WEIR_NAMES_VERDICT, c->verdict)));
     json_object_set_new(object, "reason", text_json(c->reason));
     json_object_set_new(object, "rank", json_integer(c->rank));
     json_object_set_new(object, "bytes", bytes_json(c));
@@ -161,8 +161,8 @@ static void add_row(table *grid, const weir_candidate *c, size_t count, size_t c
     table_cell(grid, c->engine, "", false);
     table_cell(grid, one_provider(c, count) ? c->provider : "any", "", false);
     table_cell(grid, device, "", false);
-    table_cell(grid, taken ? "accepted" : weir_verdict_name(c->verdict), taken ? terminal_green() : terminal_red(),
-               false);
+    table_cell(grid, taken ? "accepted" : weir_name_of(WEIR_NAMES_VERDICT, c->verdict),
+               taken ? terminal_green() : terminal_red(), false);
     table_cell(grid, bytes, "", true);
     add_reason(grid, c->reason, columns);
 }

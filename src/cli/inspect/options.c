@@ -64,7 +64,7 @@ int verb_options(int argc, char **argv)
         return status;
     json_t *list = json_array();
     weir_option option = WEIR_INIT(weir_option);
-    for (size_t i = 0; weir_option_at(i, &option) == WEIR_OK; i++) {
+    for (size_t i = 0; weir_option_info(NULL, i, &option) == WEIR_OK; i++) {
         if (json)
             json_array_append_new(list, option_json(&option));
         else

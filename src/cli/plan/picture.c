@@ -5,6 +5,7 @@
 
 #include "cli/text.h"
 #include "cli/output_file.h"
+#include "cli/plan/look.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -211,7 +212,7 @@ static unsigned colour_of_operator(const char *name)
 static unsigned colour_of_class(const char *name)
 {
     for (unsigned i = 0; i < WEIR_CLASS_COUNT; i++)
-        if (strcmp(name, weir_class_name((weir_class)i)) == 0)
+        if (strcmp(name, weir_name_of(WEIR_NAMES_CLASS, i)) == 0)
             return i;
     return REST;
 }
@@ -242,7 +243,7 @@ static const char *colour_name(const picture *p, unsigned colour)
     const plan_source *from = p->answer->source;
     const char *name = !by_maker(from)             ? of_lists[colour]
                        : from->kind == PLAN_MODEL  ? of_models[colour]
-                       : colour < WEIR_CLASS_COUNT ? weir_class_name((weir_class)colour)
+                       : colour < WEIR_CLASS_COUNT ? weir_name_of(WEIR_NAMES_CLASS, colour)
                                                    : NULL;
     return name ? name : "other";
 }
@@ -343,7 +344,7 @@ static void put_title(const picture *p, const plan_storage *s)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     char size[24];
-    if (weir_buffers_get(p->buffers, s->buffer, &b) != WEIR_OK)
+    if (weir_buffer_info(p->buffers, s->buffer, &b) != WEIR_OK)
         return;
     const plan_origin *origin = p->answer->source->origins ? &p->answer->source->origins[s->buffer] : NULL;
     fputs("<title>", p->file);
@@ -384,7 +385,7 @@ static void put_labels(const picture *p, const plan_storage *s, double x, double
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     const plan_origin *origin = p->answer->source->origins ? &p->answer->source->origins[s->buffer] : NULL;
-    if (height < 15 || weir_buffers_get(p->buffers, s->buffer, &b) != WEIR_OK)
+    if (height < 15 || weir_buffer_info(p->buffers, s->buffer, &b) != WEIR_OK)
         return;
     bool two = origin && origin->shape && height > 34 && 6.4 * (double)text_columns(origin->shape) + 10 < width;
     double middle = y + height / 2 + 4;
@@ -471,7 +472,7 @@ static void put_legend(const picture *p)
 
 weir_status plan_draw(const plan_answer *answer, const char *path)
 {
-    picture p = {.answer = answer, .buffers = weir_plan_buffers(answer->plan), .arena = answer->summary.arena};
+    picture p = {.answer = answer, .buffers = plan_info(answer->plan).list, .arena = answer->summary.arena};
     p.file = output_file_open(path, "the picture");
     if (p.file == NULL)
         return WEIR_ERR_SYSTEM;

@@ -7,6 +7,7 @@
 #include "cli/engine_file.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "base/values.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static int read_align(const arg *option, const char *value, void *to)
 {
     uint64_t *align = &((plan_args *)to)->align;
     (void)option;
-    if (weir_size_parse(value, align) == WEIR_OK && *align > 0 && (*align & (*align - 1)) == 0)
+    if (wi_size_parse(value, align) == WEIR_OK && *align > 0 && (*align & (*align - 1)) == 0)
         return -1;
     return cli_usage("plan", "--align %s: a power of two is wanted", value);
 }

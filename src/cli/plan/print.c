@@ -5,6 +5,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/plan/look.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 static uint32_t storage_of(const weir_buffers *buffers, uint32_t index)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
-    while (weir_buffers_get(buffers, index, &b) == WEIR_OK && b.sharing == WEIR_SHARING_VIEW)
+    while (weir_buffer_info(buffers, index, &b) == WEIR_OK && b.sharing == WEIR_SHARING_VIEW)
         index = b.of;
     return index;
 }
@@ -24,46 +25,40 @@ static uint32_t storage_of(const weir_buffers *buffers, uint32_t index)
 /* A view extends the life of the buffer that it looks at. */
 static void lengthen(const weir_buffers *buffers, plan_storage *by_buffer)
 {
-    for (uint32_t i = 0; i < weir_buffers_count(buffers); i++) {
+    for (uint32_t i = 0; i < plan_list_info(buffers).count; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
         uint32_t at = storage_of(buffers, i);
-        if (weir_buffers_get(buffers, i, &b) != WEIR_OK)
+        if (weir_buffer_info(buffers, i, &b) != WEIR_OK)
             continue;
         plan_storage *to = &by_buffer[at];
         to->begin = at == i || b.begin < to->begin ? b.begin : to->begin;
         to->end = b.end > to->end ? b.end : to->end;
         if (b.persistent) {
             to->begin = 0;
-            to->end = weir_buffers_steps(buffers);
+            to->end = plan_list_info(buffers).steps;
         }
         to->views += at != i;
     }
 }
 
-/* A time in which a buffer does not need its bytes; sorted by buffer. */
-typedef struct gap {
-    uint64_t begin, end;
-    uint32_t buffer;
-} gap;
-
 static int by_buffer_and_begin(const void *a, const void *b)
 {
-    const gap *x = a, *y = b;
+    const weir_gap *x = a, *y = b;
     if (x->buffer != y->buffer)
         return x->buffer < y->buffer ? -1 : 1;
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-static gap *read_gaps(const weir_buffers *buffers, size_t *count)
+/* The gaps by buffer; the caller frees them. */
+static weir_gap *read_gaps(const weir_buffers *buffers, size_t *count)
 {
-    gap *list = NULL, one;
-    for (*count = 0; weir_buffers_get_gap(buffers, *count, &one.buffer, &one.begin, &one.end) == WEIR_OK; ++*count) {
-        if ((*count & (*count - 1)) == 0) /* room for twice as many at every power of two */
-            list = text_grow(list, *count ? 2 * *count : 1, sizeof *list);
-        list[*count] = one;
-    }
-    if (*count > 1)
-        qsort(list, *count, sizeof *list, by_buffer_and_begin);
+    weir_buffers_details its = plan_list_info(buffers);
+    *count = its.gap_count;
+    if (*count == 0)
+        return NULL;
+    weir_gap *list = text_zeroed(*count, sizeof *list);
+    memcpy(list, its.gaps, *count * sizeof *list);
+    qsort(list, *count, sizeof *list, by_buffer_and_begin);
     return list;
 }
 
@@ -71,7 +66,7 @@ static gap *read_gaps(const weir_buffers *buffers, size_t *count)
 static plan_storage *split(plan_storage *whole, size_t *count, const weir_buffers *buffers)
 {
     size_t gap_count, at = 0, made = 0;
-    gap *gaps = read_gaps(buffers, &gap_count);
+    weir_gap *gaps = read_gaps(buffers, &gap_count);
     if (gap_count == 0) {
         free(gaps);
         return whole;
@@ -97,10 +92,10 @@ static plan_storage *split(plan_storage *whole, size_t *count, const weir_buffer
 /* Fills in the place of a buffer that has bytes of its own. */
 static void place(const weir_plan *plan, plan_storage *by_buffer, uint32_t i)
 {
-    const weir_buffers *buffers = weir_plan_buffers(plan);
+    const weir_buffers *buffers = plan_info(plan).list;
     weir_slot slot = WEIR_INIT(weir_slot);
     weir_buffer b = WEIR_INIT(weir_buffer);
-    if (weir_plan_slot(plan, i, &slot) != WEIR_OK || weir_buffers_get(buffers, i, &b) != WEIR_OK || slot.bytes == 0 ||
+    if (weir_plan_slot(plan, i, &slot) != WEIR_OK || weir_buffer_info(buffers, i, &b) != WEIR_OK || slot.bytes == 0 ||
         b.sharing == WEIR_SHARING_VIEW)
         return;
     plan_storage *s = &by_buffer[i];
@@ -115,8 +110,8 @@ static void place(const weir_plan *plan, plan_storage *by_buffer, uint32_t i)
 
 plan_storage *plan_storages(const weir_plan *plan, bool pieces, size_t *count)
 {
-    const weir_buffers *buffers = weir_plan_buffers(plan);
-    uint32_t all = weir_buffers_count(buffers);
+    const weir_buffers *buffers = plan_info(plan).list;
+    uint32_t all = plan_list_info(buffers).count;
     plan_storage *by_buffer = text_zeroed(all, sizeof *by_buffer);
     lengthen(buffers, by_buffer);
     for (uint32_t i = 0; i < all; i++)
@@ -135,8 +130,8 @@ static json_t *place_json(const plan_answer *a, uint32_t i)
     weir_slot slot = WEIR_INIT(weir_slot);
     weir_buffer b = WEIR_INIT(weir_buffer);
     const plan_origin *origin = a->source->origins ? &a->source->origins[i] : NULL;
-    const weir_buffers *buffers = weir_plan_buffers(a->plan);
-    if (weir_plan_slot(a->plan, i, &slot) != WEIR_OK || weir_buffers_get(buffers, i, &b) != WEIR_OK)
+    const weir_buffers *buffers = plan_info(a->plan).list;
+    if (weir_plan_slot(a->plan, i, &slot) != WEIR_OK || weir_buffer_info(buffers, i, &b) != WEIR_OK)
         return json_null();
     bool shares = slot.root != i;
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_json(b.name), "bytes",
@@ -168,7 +163,7 @@ static void print_field(const char *text)
 }
 
 /* The last field of a row: the gaps of its buffer, as "3-7 9-11". */
-static void print_gaps(const gap *gaps, size_t count, uint32_t buffer, size_t *at)
+static void print_gaps(const weir_gap *gaps, size_t count, uint32_t buffer, size_t *at)
 {
     while (*at < count && gaps[*at].buffer < buffer)
         ++*at;
@@ -179,14 +174,14 @@ static void print_gaps(const gap *gaps, size_t count, uint32_t buffer, size_t *a
 void plan_print_csv(const plan_answer *a)
 {
     size_t count, gap_count, at = 0;
-    const weir_buffers *buffers = weir_plan_buffers(a->plan);
+    const weir_buffers *buffers = plan_info(a->plan).list;
     plan_storage *storages = plan_storages(a->plan, false, &count);
-    gap *gaps = read_gaps(buffers, &gap_count);
+    weir_gap *gaps = read_gaps(buffers, &gap_count);
     puts(gap_count ? "id,lower,upper,size,offset,gaps" : "id,lower,upper,size,offset");
     for (size_t i = 0; i < count; i++) {
         const plan_storage *s = &storages[i];
         weir_buffer b = WEIR_INIT(weir_buffer);
-        if (s->begin == s->end || weir_buffers_get(buffers, s->buffer, &b) != WEIR_OK)
+        if (s->begin == s->end || weir_buffer_info(buffers, s->buffer, &b) != WEIR_OK)
             continue;
         print_field(b.name);
         printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, s->begin, s->end, s->length, s->offset);

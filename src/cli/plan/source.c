@@ -8,6 +8,7 @@
 #include "cli/text.h"
 #include "trace/format.h"
 #include "trace/read_binary.h"
+#include "cli/plan/look.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
                               .end = ends[i] ? ends[i] : trace->count};
         status = weir_buffers_add(out->buffers, &buffer, NULL);
         if (out->origins)
-            out->origins[count].maker = text_copy(weir_class_name((weir_class)op->memory_class));
+            out->origins[count].maker = text_copy(weir_name_of(WEIR_NAMES_CLASS, (int)op->memory_class));
         count++;
     }
     free(ends);
@@ -195,7 +196,7 @@ weir_status plan_source_load(const plan_args *args, plan_source *out)
 
 void plan_source_clear(plan_source *source)
 {
-    uint32_t count = source->buffers ? weir_buffers_count(source->buffers) : 0;
+    uint32_t count = source->buffers ? plan_list_info(source->buffers).count : 0;
     for (uint32_t i = 0; source->origins && i < count; i++) {
         free(source->origins[i].maker);
         free(source->origins[i].shape);

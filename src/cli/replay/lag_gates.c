@@ -141,7 +141,9 @@ static weir_status begin_cuda(gates *g)
     g->device = c;
     if (!c)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
-    bool here = find_functions(c), pushed = here && c->push(weir_runtime_native(g->runtime)) == 0;
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    bool here = find_functions(c) && weir_runtime_info(g->runtime, &its) == WEIR_OK;
+    bool pushed = here && c->push(its.native) == 0;
     if (pushed && c->allocate(&c->word, sizeof *g->word, PORTABLE) == 0) {
         memset(c->word, 0, sizeof *g->word);
         g->word = c->word;

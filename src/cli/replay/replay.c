@@ -7,6 +7,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "base/values.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,7 +31,7 @@ static json_t *address(const void *pointer)
 
 static json_t *span_json(const weir_span *span)
 {
-    json_t *object = json_pack("{s:s, s:o, s:o}", "state", weir_span_state_name(span->state), "address",
+    json_t *object = json_pack("{s:s, s:o, s:o}", "state", weir_name_of(WEIR_NAMES_SPAN, span->state), "address",
                                address(span->address), "bytes", text_json_count(span->bytes));
     if (span->state == WEIR_SPAN_ORDERED || span->block.pointer)
         json_object_set_new(object, "stream", text_json_count(span->stream.id));
@@ -40,7 +41,7 @@ static json_t *span_json(const weir_span *span)
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "block", address(span->block.pointer), "generation",
                   text_json_count(span->block.generation), "charged", text_json_count(span->charged), "requested",
                   text_json_count(span->requested), "client", text_json(span->client_name), "tag", text_json(span->tag),
-                  "class", weir_class_name(span->memory_class));
+                  "class", weir_name_of(WEIR_NAMES_CLASS, span->memory_class));
     json_object_update(object, block);
     json_decref(block);
     return object;
@@ -71,7 +72,7 @@ static weir_status layout_add(void *user, const wi_replay_target *target)
     weir_status status = target->walk(target->user, add_span, &l, &totals);
     json_t *bytes = json_object();
     for (int state = 0; state < WEIR_SPAN_COUNT; state++)
-        json_object_set_new(bytes, weir_span_state_name((weir_span_state)state), text_json_count(totals.bytes[state]));
+        json_object_set_new(bytes, weir_name_of(WEIR_NAMES_SPAN, state), text_json_count(totals.bytes[state]));
     json_array_append_new(layout->traces,
                           json_pack("{s:o, s:o, s:o, s:o, s:o}", "trace", text_json(layout->trace), "held",
                                     text_json_count(totals.held), "in_hand", text_json_count(totals.in_hand), "bytes",
@@ -165,7 +166,7 @@ static json_t *ladder_json(bool known, const sums *s)
 {
     json_t *object = known ? json_object() : json_null();
     for (int i = 0; known && i < WEIR_RUNG_COUNT; i++)
-        json_object_set_new(object, weir_rung_name((weir_rung)i), text_json_count(s->ladder[i]));
+        json_object_set_new(object, weir_name_of(WEIR_NAMES_RUNG, i), text_json_count(s->ladder[i]));
     return object;
 }
 
@@ -394,7 +395,7 @@ static int read_cap(const arg *option, const char *value, void *to)
         args->cap_times = strtod(value, &end);
         if (end == value + length - 1 && args->cap_times > 0 && args->cap_times <= 1000)
             return -1;
-    } else if (weir_size_parse(value, &args->cap_bytes) == WEIR_OK && args->cap_bytes > 0) {
+    } else if (wi_size_parse(value, &args->cap_bytes) == WEIR_OK && args->cap_bytes > 0) {
         return -1;
     }
     return cli_usage("replay", "--cap %s: a size, or a multiple of the peak such as 1.05x, is wanted", value);

@@ -169,7 +169,7 @@ static uint64_t plenty(const wi_replay_plan *plan)
 static bool has_budget_option(void)
 {
     weir_option option = WEIR_INIT(weir_option);
-    return weir_option_get("budget", &option) == WEIR_OK && option.value[0];
+    return weir_option_info("budget", 0, &option) == WEIR_OK && option.value[0];
 }
 
 static wi_replay_world world_for(const wi_replay_plan *plan, const wi_replay_settings *settings)

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/engine_file.h"
 #include "cli/text.h"
+#include "base/values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static int read_budget(const arg *option, const char *value, void *to)
         uint64_t bytes = 0;
         if (equals == part)
             status = cli_usage("run", "--budget %s names no device before '='", value);
-        else if (weir_size_parse(size, &bytes) != WEIR_OK)
+        else if (wi_size_parse(size, &bytes) != WEIR_OK)
             status = cli_usage("run", "--budget %s: '%s' is no size such as 600MiB", value, size);
         else if (bytes == 0)
             status = cli_usage("run", "--budget %s: a budget of nothing serves nobody", value);
@@ -109,7 +110,7 @@ static int read_limit(const arg *option, const char *value, void *to)
     uint64_t bytes = 0;
     if (equals == NULL || equals == value)
         return cli_usage("run", "--%s %s: NAME=SIZE is wanted", option->name, value);
-    if (weir_size_parse(equals + 1, &bytes) != WEIR_OK)
+    if (wi_size_parse(equals + 1, &bytes) != WEIR_OK)
         return cli_usage("run", "--%s %s: '%s' is no size such as 600MiB", option->name, value, equals + 1);
     int model = find_model(args, value, (size_t)(equals - value));
     if (model < 0) {

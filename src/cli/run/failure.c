@@ -26,7 +26,7 @@ void failure_print(const failure *failed, const char *model)
     /* A refusal's detail begins with the client's name already. */
     bool named = strncmp(failed->detail, model, strlen(model)) == 0;
     cli_fail("%s%s%s%s%s", named ? "" : model, named ? "" : ": ",
-             failed->detail[0] != '\0' ? failed->detail : weir_status_name(failed->status),
+             failed->detail[0] != '\0' ? failed->detail : weir_name_of(WEIR_NAMES_STATUS, failed->status),
              failed->suggestion != NULL ? "; " : "", failed->suggestion != NULL ? failed->suggestion : "");
 }
 
@@ -37,8 +37,8 @@ static json_t *refusal_json(const weir_refusal *refusal)
         json_array_append_new(holders, json_pack("{s:o, s:I}", "client", text_json(refusal->holders[i].client), "bytes",
                                                  (json_int_t)refusal->holders[i].bytes));
     return json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "cause",
-                     weir_refusal_cause_name(refusal->cause), "client", text_json(refusal->client), "device",
-                     refusal->device, "class", weir_class_name(refusal->memory_class), "requested",
+                     weir_name_of(WEIR_NAMES_CAUSE, refusal->cause), "client", text_json(refusal->client), "device",
+                     refusal->device, "class", weir_name_of(WEIR_NAMES_CLASS, refusal->memory_class), "requested",
                      (json_int_t)refusal->requested, "current", (json_int_t)refusal->current, "remaining",
                      (json_int_t)refusal->remaining, "limit", (json_int_t)refusal->limit, "largest",
                      (json_int_t)refusal->largest, "needed", (json_int_t)refusal->needed, "holders", holders);
@@ -46,9 +46,9 @@ static json_t *refusal_json(const weir_refusal *refusal)
 
 json_t *failure_json(const failure *failed, const char *model)
 {
-    json_t *object = json_pack("{s:s, s:o, s:o, s:s}", "status", weir_status_name(failed->status), "detail",
-                               text_json(failed->detail), "model", model != NULL ? text_json(model) : json_null(),
-                               "stage", failed->stage);
+    json_t *object = json_pack("{s:s, s:o, s:o, s:s}", "status", weir_name_of(WEIR_NAMES_STATUS, failed->status),
+                               "detail", text_json(failed->detail), "model",
+                               model != NULL ? text_json(model) : json_null(), "stage", failed->stage);
     if (failed->suggestion != NULL)
         json_object_set_new(object, "remedy", text_json(failed->suggestion));
     if (failed->refusal.cause != WEIR_CAUSE_NONE)
@@ -65,11 +65,20 @@ void failure_clear(failure *failed)
 
 /* A limit that would do -------------------------------------------------------------------------------------------- */
 
+/* The engine that the model is on; NULL: it is on no device. */
+static const weir_engine *engine_of(weir_model *model)
+{
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    const weir_engine *engine;
+    bool known = weir_model_info(model, &info) == WEIR_OK && weir_engine_get(info.engine, &engine) == WEIR_OK;
+    return known ? engine : NULL;
+}
+
 /* The bytes of the whole model, as its engine predicts them; answers whether the prediction is exact. */
 static bool predict_total(const model_run *m, uint64_t *total)
 {
     /* The engine that has loaded the file, or would have. */
-    const weir_engine *engine = m->model != NULL ? weir_model_engine(m->model) : engine_for_file(m->path);
+    const weir_engine *engine = m->model != NULL ? engine_of(m->model) : engine_for_file(m->path);
     weir_engine_place place = {.runtime = m->runtime};
     weir_client_options options = WEIR_INIT(weir_client_options);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);

@@ -181,8 +181,8 @@ static bool array_fits(weir_type wanted, weir_type stored)
 static weir_status set_array(weir_tensor *tensor, const input_arg *arg)
 {
     if (!array_fits(tensor->type, arg->array.type))
-        return weir_fail(WEIR_ERR_INVALID, "is %s and %s holds %s", weir_type_name(tensor->type), arg->value,
-                         weir_type_name(arg->array.type));
+        return weir_fail(WEIR_ERR_INVALID, "is %s and %s holds %s", weir_name_of(WEIR_NAMES_TYPE, tensor->type),
+                         arg->value, weir_name_of(WEIR_NAMES_TYPE, arg->array.type));
     weir_status status = set_room(tensor, arg->array.rank, arg->array.shape);
     if (status == WEIR_OK && tensor->bytes > 0)
         memcpy(tensor->data, arg->array.data, tensor->bytes);
@@ -196,7 +196,7 @@ static weir_status set_numbers(weir_tensor *tensor, const weir_port *port, const
     int64_t shape[WEIR_MAX_RANK];
     if (count == 0)
         return weir_fail(WEIR_ERR_INVALID, "is %s; '%s' is no list of numbers such as 1,2,3",
-                         weir_type_name(port->type), text);
+                         weir_name_of(WEIR_NAMES_TYPE, port->type), text);
     for (uint32_t i = 0; i < port->rank; i++) {
         bool last = i + 1 == port->rank;
         shape[i] = last ? (int64_t)count : 1;
@@ -217,9 +217,9 @@ static weir_status set_arg(weir_tensor *tensor, const weir_port *port, const inp
     case INPUT_ARG_ARRAY:
         return set_array(tensor, arg);
     case INPUT_ARG_LINES:
-        return port->type == WEIR_TYPE_TEXT
-                   ? set_text(tensor, arg->value)
-                   : weir_fail(WEIR_ERR_INVALID, "is %s; lines of a file are for text", weir_type_name(port->type));
+        return port->type == WEIR_TYPE_TEXT ? set_text(tensor, arg->value)
+                                            : weir_fail(WEIR_ERR_INVALID, "is %s; lines of a file are for text",
+                                                        weir_name_of(WEIR_NAMES_TYPE, port->type));
     case INPUT_ARG_TEXT:
         break;
     }

@@ -18,9 +18,11 @@ bool measure_device_taken(weir_runtime *runtime, uint64_t *taken)
     result (*pop)(void **context) = NULL;
     result (*info)(size_t * available, size_t * total) = NULL;
     const cuda_wanted wanted[] = {{"cuCtxPushCurrent", &push}, {"cuCtxPopCurrent", &pop}, {"cuMemGetInfo", &info}};
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     size_t available = 0, total = 0;
     void *ignored;
-    if (!cuda_find(wanted, sizeof wanted / sizeof wanted[0]) || push(weir_runtime_native(runtime)) != 0)
+    if (!cuda_find(wanted, sizeof wanted / sizeof wanted[0]) || weir_runtime_info(runtime, &its) != WEIR_OK ||
+        push(its.native) != 0)
         return false;
     bool known = info(&available, &total) == 0;
     pop(&ignored);
@@ -30,7 +32,8 @@ bool measure_device_taken(weir_runtime *runtime, uint64_t *taken)
 
 bool measure_is_device(const weir_runtime *runtime)
 {
-    return strncmp(weir_runtime_device(runtime), "cuda", 4) == 0;
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    return weir_runtime_info(runtime, &its) == WEIR_OK && strncmp(its.device, "cuda", 4) == 0;
 }
 
 const char *measure_method(const weir_runtime *runtime)

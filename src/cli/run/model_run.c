@@ -164,9 +164,11 @@ static weir_status run_once(model_run *m, uint64_t id, uint64_t tokens, bool str
     }
     if (interrupt_seen())
         return weir_fail(WEIR_ERR_CANCELLED, "stopped");
-    weir_status status = stream
-                             ? weir_model_infer_stream(m->model, &inference, stream_print_piece, &m->stream, &results)
-                             : weir_model_infer(m->model, &inference, &results);
+    if (stream) {
+        inference.piece = stream_print_piece;
+        inference.piece_user = &m->stream;
+    }
+    weir_status status = weir_model_infer(m->model, &inference, &results);
     if (status != WEIR_OK)
         return status;
     if (keep != NULL) {

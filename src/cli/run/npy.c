@@ -332,7 +332,7 @@ weir_status npy_write(const char *path, const weir_tensor *tensor)
     size_t length = npy_header_make(npy_stored_type(tensor->type), tensor->rank, tensor->shape, header);
     if (length == 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s is nothing that NPY can hold", path,
-                         weir_type_name(tensor->type));
+                         weir_name_of(WEIR_NAMES_TYPE, tensor->type));
     FILE *file = output_file_open(path, "");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;

@@ -2,6 +2,7 @@
 #include "tensors.h"
 
 #include "cli/text.h"
+#include "base/values.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -90,7 +91,7 @@ static void put_integer(size_t width, void *data, size_t at, uint64_t value)
 
 void numbers_synthesize(weir_type type, void *data, size_t bytes)
 {
-    size_t width = weir_type_bytes(type), count = width == 0 ? 0 : bytes / width;
+    size_t width = wi_type_bytes(type), count = width == 0 ? 0 : bytes / width;
     uint64_t state = 1;
     for (size_t i = 0; i < count; i++) {
         if (is_float(type))
@@ -115,7 +116,7 @@ size_t numbers_count(const char *text)
 /* The range of an integer type; false for other types. */
 static bool integer_range(weir_type type, int64_t *least, uint64_t *most)
 {
-    size_t bits = weir_type_bytes(type) * 8;
+    size_t bits = wi_type_bytes(type) * 8;
     if (type >= WEIR_TYPE_I8 && type <= WEIR_TYPE_I64) {
         *most = UINT64_MAX >> (65 - bits);
         *least = -(int64_t)*most - 1;
@@ -141,11 +142,11 @@ static bool put_text(const char *word, weir_type type, void *data, size_t at)
         return false;
     if (word[0] == '-') {
         int64_t value = strtoll(word, &end, 10);
-        put_integer(weir_type_bytes(type), data, at, (uint64_t)value);
+        put_integer(wi_type_bytes(type), data, at, (uint64_t)value);
         return *end == '\0' && end != word && errno == 0 && value >= least;
     }
     uint64_t value = strtoull(word, &end, 10);
-    put_integer(weir_type_bytes(type), data, at, value);
+    put_integer(wi_type_bytes(type), data, at, value);
     return *end == '\0' && end != word && errno == 0 && value <= most;
 }
 
@@ -159,7 +160,8 @@ weir_status numbers_read(const char *text, weir_type type, void *data)
         while (length > 0 && (word[length - 1] == ' ' || word[length - 1] == '\t'))
             word[--length] = '\0';
         if (!put_text(word, type, data, at))
-            status = weir_fail(WEIR_ERR_INVALID, "'%s' is no number of type %s", word, weir_type_name(type));
+            status =
+                weir_fail(WEIR_ERR_INVALID, "'%s' is no number of type %s", word, weir_name_of(WEIR_NAMES_TYPE, type));
     }
     free(copy);
     return status;

@@ -5,6 +5,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "cli/output_file.h"
+#include "base/values.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -123,13 +124,13 @@ json_t *outputs_json(const outputs *kept)
         json_t *shape = json_array();
         for (uint32_t j = 0; j < tensor->rank; j++)
             json_array_append_new(shape, json_integer(tensor->shape[j]));
-        json_t *object =
-            json_pack("{s:o, s:s, s:o, s:o}", "name", text_json(tensor->name), "type", weir_type_name(tensor->type),
-                      "shape", shape, "file", kept->files[i] != NULL ? text_json(kept->files[i]) : json_null());
+        json_t *object = json_pack("{s:o, s:s, s:o, s:o}", "name", text_json(tensor->name), "type",
+                                   weir_name_of(WEIR_NAMES_TYPE, tensor->type), "shape", shape, "file",
+                                   kept->files[i] != NULL ? text_json(kept->files[i]) : json_null());
         if (tensor->type == WEIR_TYPE_TEXT)
             json_object_set_new(object, "text", text_json_bytes(tensor->data, tensor->bytes));
         else if (stored != tensor->type)
-            json_object_set_new(object, "stored_as", json_string(weir_type_name(stored)));
+            json_object_set_new(object, "stored_as", json_string(weir_name_of(WEIR_NAMES_TYPE, stored)));
         json_array_append_new(list, object);
     }
     return list;
@@ -137,7 +138,7 @@ json_t *outputs_json(const outputs *kept)
 
 static void print_values(const weir_tensor *tensor)
 {
-    size_t width = weir_type_bytes(tensor->type), count = width == 0 ? 0 : tensor->bytes / width;
+    size_t width = wi_type_bytes(tensor->type), count = width == 0 ? 0 : tensor->bytes / width;
     for (size_t i = 0; i < count && i < SHOWN_VALUES; i++)
         printf(" %.5g", numbers_at(tensor->type, tensor->data, i));
     printf("%s\n", count > SHOWN_VALUES ? " …" : count == 0 ? " (empty)" : "");
@@ -159,7 +160,7 @@ void outputs_print(const outputs *kept, bool streamed)
         const weir_tensor *tensor = &kept->tensors[i];
         weir_type stored = npy_stored_type(tensor->type);
         char *name = text_clean(tensor->name, strlen(tensor->name), false);
-        printf("  %s %s%s [", name, terminal_faint(), weir_type_name(tensor->type));
+        printf("  %s %s%s [", name, terminal_faint(), weir_name_of(WEIR_NAMES_TYPE, tensor->type));
         free(name);
         for (uint32_t j = 0; j < tensor->rank; j++)
             printf("%s%" PRId64, j > 0 ? ", " : "", tensor->shape[j]);
@@ -167,7 +168,8 @@ void outputs_print(const outputs *kept, bool streamed)
         if (kept->files[i] != NULL)
             printf(" → %s%s%s", kept->files[i],
                    stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? ", stored as " : "",
-                   stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? weir_type_name(stored) : "");
+                   stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? weir_name_of(WEIR_NAMES_TYPE, stored)
+                                                                            : "");
         if (tensor->type == WEIR_TYPE_TEXT && !streamed)
             print_text(tensor);
         else if (tensor->type == WEIR_TYPE_TEXT || kept->files[i] != NULL)

@@ -18,7 +18,7 @@ static json_t *classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
 {
     json_t *object = json_object();
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(object, weir_class_name((weir_class)i), text_json_count(by_class[i]));
+        json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(by_class[i]));
     return object;
 }
 
@@ -27,7 +27,7 @@ static json_t *client_json(const model_run *m)
     const weir_client_stats *stats = &m->stats;
     json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "name", text_json(m->args->name), "engine",
                                text_json(m->engine), "version", text_json(m->version), "provider",
-                               text_json(m->provider), "device", weir_runtime_device(m->runtime), "architecture",
+                               text_json(m->provider), "device", cli_runtime(m->runtime).device, "architecture",
                                text_json(m->architecture), "peak", text_json_count(stats->peak));
     json_t *by_class = classes_json(stats->peak_class);
     json_object_update(object, by_class);
@@ -89,7 +89,7 @@ static json_t *devices_json(const run *all)
     for (size_t i = 0; i < all->device_count; i++) {
         const run_device *one = &all->devices[i];
         json_array_append_new(
-            list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "device", weir_runtime_device(one->runtime), "budget",
+            list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "device", cli_runtime(one->runtime).device, "budget",
                             text_json_count(one->budget), "peak", text_json_count(one->end.peak), "peak_held",
                             text_json_count(one->end.peak_held), "live_at_end", text_json_count(one->end.live)));
     }
@@ -159,7 +159,7 @@ static void head(table *grid)
     table_cell(grid, "model", terminal_bold(), false);
     table_cell(grid, "engine", terminal_bold(), false);
     for (int i = 0; i < COLUMNS; i++)
-        table_cell(grid, weir_class_name(columns[i]), terminal_bold(), true);
+        table_cell(grid, weir_name_of(WEIR_NAMES_CLASS, columns[i]), terminal_bold(), true);
     table_cell(grid, "peak", terminal_bold(), true);
     table_cell(grid, "outside", terminal_bold(), true);
 }
@@ -175,7 +175,7 @@ static void model_run_row(table *grid, const model_run *m)
     bool good = m->failed.status == WEIR_OK;
     bool tells = m->args->selects; /* then the table shows what was selected */
     char *engine = text_print("%s%s%s%s%s%s", m->engine, tells ? "/" : "", tells ? m->provider : "",
-                              tells ? " on " : "", tells ? weir_runtime_device(m->runtime) : "",
+                              tells ? " on " : "", tells ? cli_runtime(m->runtime).device : "",
                               good                                     ? ""
                               : m->failed.status == WEIR_ERR_CANCELLED ? ", stopped"
                                                                        : ", failed");
@@ -198,7 +198,7 @@ static void print_total(const run *all, const run_device *one)
     const char *colour = share < 75 ? terminal_green() : share < 95 ? terminal_yellow() : terminal_red();
     bool several = all->device_count > 1;
     printf("total %s%s%s%s%s of budget %s %s(%.0f %%)%s at the peak; held at most %s; %s live at the end\n",
-           several ? weir_runtime_device(one->runtime) : "", several ? " " : "", terminal_bold(),
+           several ? cli_runtime(one->runtime).device : "", several ? " " : "", terminal_bold(),
            weir_size_format(end->peak, peak, sizeof peak), terminal_plain(),
            weir_size_format(one->budget, budget, sizeof budget), colour, share, terminal_plain(),
            weir_size_format(end->peak_held, held, sizeof held), weir_size_format(end->live, live, sizeof live));

@@ -2,6 +2,7 @@
 #include "measure.h"
 #include "run.h"
 
+#include "cli/cli.h"
 #include "cli/text.h"
 #include "trace/series.h"
 #include "cli/output_file.h"
@@ -55,7 +56,7 @@ static json_t *series_json(const shown *list, size_t count)
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(array, json_pack("{s:I, s:s}", "client", (json_int_t)list[i].client, "class",
-                                               weir_class_name(list[i].memory_class)));
+                                               weir_name_of(WEIR_NAMES_CLASS, list[i].memory_class)));
     return array;
 }
 
@@ -206,7 +207,7 @@ static void put_table(FILE *file, run *all)
 {
     fputs("<tr><th>model</th><th>engine</th>", file);
     for (int i = 0; i < COLUMNS; i++)
-        fprintf(file, "<th>%s</th>", weir_class_name(columns[i]));
+        fprintf(file, "<th>%s</th>", weir_name_of(WEIR_NAMES_CLASS, columns[i]));
     fputs("<th>peak</th><th>of the whole peak</th><th>outside</th></tr>\n", file);
     uint64_t outside = 0;
     for (size_t i = 0; i < all->count; i++) {
@@ -247,7 +248,7 @@ static void put_notes(FILE *file, run *all)
 
 static void put_footer(FILE *file, run *all)
 {
-    fprintf(file, "weir %s on %s; %" PRIu64 " events", weir_version(), weir_runtime_device(all->runtime),
+    fprintf(file, "weir %s on %s; %" PRIu64 " events", weir_version(), cli_runtime(all->runtime).device,
             timeline_events(all->line));
     for (size_t i = 0; i < all->count; i++)
         if (all->models[i].loaded) {

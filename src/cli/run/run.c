@@ -27,14 +27,14 @@ static void close_devices(run *all)
     for (size_t i = 0; i < all->device_count; i++) {
         run_device *device = &all->devices[i];
         device->end = WEIR_INIT(weir_stats);
-        device->budget = weir_runtime_budget(device->runtime);
+        device->budget = cli_runtime(device->runtime).budget;
         if (weir_snapshot(device->runtime, &device->end, NULL, 0, NULL) != WEIR_OK)
             cli_fail("%s", weir_detail());
         if (device->end.live == 0)
             continue;
         all->leaked = true;
         cli_fail("%" PRIu64 " bytes are still live on %s after everything was unloaded", device->end.live,
-                 weir_runtime_device(device->runtime));
+                 cli_runtime(device->runtime).device);
     }
     all->budget = all->devices[0].budget;
     all->end = all->devices[0].end;
@@ -142,7 +142,7 @@ static int prepare(run *all)
 static void warn_of_rejected_options(void)
 {
     weir_option option = WEIR_INIT(weir_option);
-    for (size_t i = 0; weir_option_at(i, &option) == WEIR_OK; i++) {
+    for (size_t i = 0; weir_option_info(NULL, i, &option) == WEIR_OK; i++) {
         const char *given = getenv(option.environment);
         if (option.rejected && strcmp(option.name, "budget") != 0)
             cli_fail("%s=%s is not understood and not used; see 'weir options'", option.environment,

@@ -142,17 +142,17 @@ weir_status selected_model_open(model_run *m)
 
 static json_t *attempt_json(const weir_attempt *attempt)
 {
-    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:f, s:I, s:I, s:I}", "engine", attempt->engine, "provider",
-                     attempt->provider, "device", text_json(attempt->device), "stage", weir_stage_name(attempt->stage),
-                     "code", weir_status_name(attempt->status), "reason", text_json(attempt->reason), "ms", attempt->ms,
-                     "bytes", (json_int_t)attempt->bytes, "parts", (json_int_t)attempt->parts, "of",
-                     (json_int_t)attempt->of);
+    return json_pack(
+        "{s:s, s:s, s:o, s:s, s:s, s:o, s:f, s:I, s:I, s:I}", "engine", attempt->engine, "provider", attempt->provider,
+        "device", text_json(attempt->device), "stage", weir_name_of(WEIR_NAMES_STAGE, attempt->stage), "code",
+        weir_name_of(WEIR_NAMES_STATUS, attempt->status), "reason", text_json(attempt->reason), "ms", attempt->ms,
+        "bytes", (json_int_t)attempt->bytes, "parts", (json_int_t)attempt->parts, "of", (json_int_t)attempt->of);
 }
 
 void selected_model_follow(model_run *m)
 {
     weir_record record = WEIR_INIT(weir_record);
-    weir_runtime *now = weir_client_runtime(weir_model_client(m->model)); /* NULL: on no device any more */
+    weir_runtime *now = cli_client(weir_model_client(m->model)).runtime; /* NULL: on no device any more */
     if (!m->args->selects || weir_model_record(m->model, &record) != WEIR_OK)
         return;
     m->moved = m->moved || now != m->runtime;

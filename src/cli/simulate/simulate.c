@@ -9,6 +9,7 @@
 #include "trace/race_check.h"
 #include "sim/simulate.h"
 #include "trace/read_binary.h"
+#include "base/values.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -142,7 +143,7 @@ static int read_budget(const arg *option, const char *value, void *to)
     world_options *o = &((simulate_args *)to)->options.world;
     uint64_t bytes;
     (void)option;
-    if (weir_size_parse(value, &bytes) != WEIR_OK || bytes < o->granule || bytes > UINT64_C(1) << 40)
+    if (wi_size_parse(value, &bytes) != WEIR_OK || bytes < o->granule || bytes > UINT64_C(1) << 40)
         return cli_usage("simulate", "--budget %s: a size from 2 MiB to 1 TiB is wanted", value);
     o->budget = bytes;
     while (o->device < 4 * bytes)

@@ -43,7 +43,7 @@ static const wg_key *own_key(const wg_file *file, const wg_facts *facts, const c
     return wg_file_key(file, name);
 }
 
-/* ---- single values ---------------------------------------------------------------------------------------------- */
+/* ---- single values ----------------------------------------------------------------------------------------------- */
 
 /* An integer of the architecture's own. Absent: WEIR_ERR_CORRUPT when `needed`, else *value stays as it is. */
 static weir_status number(const wg_file *file, const wg_facts *facts, const char *suffix, bool needed, uint32_t least,
@@ -114,7 +114,7 @@ static weir_status per_layer(const wg_file *file, const wg_facts *facts, const c
     return status;
 }
 
-/* ---- groups of them --------------------------------------------------------------------------------------------- */
+/* ---- groups of them ---------------------------------------------------------------------------------------------- */
 
 static weir_status architecture(const wg_file *file, wg_facts *facts)
 {

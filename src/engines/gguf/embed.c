@@ -99,7 +99,7 @@ static weir_status read_rows(const weir_engine_model *model, const wg_run_settin
     return status;
 }
 
-/* ---- one call of llama.cpp's ------------------------------------------------------------------------------------ */
+/* ---- one call of llama.cpp's ------------------------------------------------------------------------------------- */
 
 typedef struct call {
     weir_engine_model *model;

@@ -19,7 +19,7 @@ static weir_status corrupt(const wg_file *file, uint64_t at, const char *what)
     return weir_fail(WEIR_ERR_CORRUPT, "%s: %s, at byte %llu", file->path, what, (unsigned long long)at);
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static weir_status read_scalar(wg_cursor *cursor, wg_key *key)
 {
@@ -191,7 +191,7 @@ static weir_status read_alignment(wg_file *file)
     return WEIR_OK;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static weir_status bad_tensor(const wg_file *file, const wg_tensor *tensor, const char *what)
 {
@@ -319,7 +319,7 @@ static weir_status place_tensors(wg_file *file, uint64_t directory_end)
     return WEIR_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static weir_status read_header(wg_cursor *cursor, wg_file *file, uint64_t *tensors, uint64_t *keys)
 {

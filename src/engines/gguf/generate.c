@@ -27,7 +27,7 @@ typedef struct generation {
     bool no_memory, stopped;
 } generation;
 
-/* ---- the prompt ------------------------------------------------------------------------------------------------- */
+/* ---- the prompt -------------------------------------------------------------------------------------------------- */
 
 typedef struct templating {
     const weir_engine_model *model;
@@ -118,7 +118,7 @@ static weir_status check_room(const generation *it)
                      it->prompt_count, (unsigned long long)wanted, (unsigned long long)room);
 }
 
-/* ---- samplers --------------------------------------------------------------------------------------------------- */
+/* ---- samplers ---------------------------------------------------------------------------------------------------- */
 
 /* Tokens that would end the text get no chance. */
 static struct llama_sampler *without_ends(generation *it)
@@ -161,7 +161,7 @@ static void make_sampler(generation *it)
     lib->llama_sampler_chain_add(it->sampler, lib->llama_sampler_init_dist((uint32_t)set->seed));
 }
 
-/* ---- token by token --------------------------------------------------------------------------------------------- */
+/* ---- token by token ---------------------------------------------------------------------------------------------- */
 
 static void read_in(generation *it)
 {

@@ -26,7 +26,7 @@ static void store_directory(char *out, size_t capacity)
 {
     weir_option home = WEIR_INIT(weir_option);
     const char *base = NULL, *below = "";
-    if (weir_option_get("home", &home) == WEIR_OK && home.value[0])
+    if (weir_option_info("home", 0, &home) == WEIR_OK && home.value[0])
         base = home.value;
     else if ((base = getenv("WEIR_HOME")) == NULL || !base[0]) {
         base = getenv("XDG_CACHE_HOME");

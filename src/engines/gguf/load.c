@@ -1,6 +1,8 @@
 /* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in. */
 #include "wg.h"
+
 #include <weir/engine.h>
+#include <weir/stats.h>
 
 #include <malloc.h>
 #include <stdio.h>
@@ -10,7 +12,7 @@
 
 #include "cores.h"
 
-/* ---- what is wanted --------------------------------------------------------------------------------------------- */
+/* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
 /* A plan may come before there is a place, for which it allocates nothing. */
 static weir_status check_places(const weir_engine_load *load, bool planning)
@@ -20,11 +22,17 @@ static weir_status check_places(const weir_engine_load *load, bool planning)
     if (!load->path || !load->places || load->place_count == 0 || !load->places[0].client)
         return weir_fail(WEIR_ERR_INVALID, "the engine gguf needs a path and a place with a client");
     for (size_t i = 0; i < load->place_count; i++) {
-        const char *device = weir_runtime_device(weir_client_runtime(load->places[i].client));
-        if (strcmp(device, "host") != 0)
+        weir_client_stats account = WEIR_INIT(weir_client_stats);
+        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+        weir_status status = weir_client_info(load->places[i].client, &account);
+        if (status == WEIR_OK)
+            status = weir_runtime_info(account.runtime, &its);
+        if (status != WEIR_OK)
+            return status;
+        if (strcmp(its.device, "host") != 0)
             return weir_fail(WEIR_ERR_UNSUPPORTED,
                              "%s: the engine gguf computes on the host; the place '%s' is none for it", load->path,
-                             device);
+                             its.device);
     }
     return WEIR_OK;
 }
@@ -94,7 +102,7 @@ weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
     return status;
 }
 
-/* ---- llama.cpp's model ------------------------------------------------------------------------------------------ */
+/* ---- llama.cpp's model ------------------------------------------------------------------------------------------- */
 
 typedef struct making {
     weir_engine_model *model;
@@ -227,7 +235,7 @@ static weir_status try_out(weir_engine_model *model, const char *path)
     return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
 }
 
-/* ---- and back --------------------------------------------------------------------------------------------------- */
+/* ---- and back ---------------------------------------------------------------------------------------------------- */
 
 static void free_both(void *user)
 {
@@ -257,7 +265,7 @@ void wg_unload(weir_engine_model *model)
     free(model);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t first, int64_t second, bool optional)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- turns ------------------------------------------------------------------------------------------------------ */
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 static void leave(weir_engine_model *model, wg_run *run)
 {
@@ -102,14 +102,14 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
                      wg_log_last_error()[0] ? wg_log_last_error() : "no reason given");
 }
 
-/* ---- inputs ----------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static weir_status check_text(const weir_tensor *input)
 {
     size_t bytes = 0;
     if (input->type != WEIR_TYPE_TEXT)
         return weir_fail(WEIR_ERR_INVALID, "the input 'text' is of type %s and must be text",
-                         weir_type_name(input->type));
+                         weir_name_of(WEIR_NAMES_TYPE, input->type));
     if (input->rank != 1)
         return weir_fail(WEIR_ERR_INVALID, "the input 'text' has rank %u and must have 1, its bytes", input->rank);
     weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
@@ -131,7 +131,7 @@ static weir_status check_tokens(const weir_engine_model *model, const weir_tenso
     const weir_port *port = &model->inputs[1];
     if (input->type != WEIR_TYPE_I32)
         return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is of type %s and must be i32",
-                         weir_type_name(input->type));
+                         weir_name_of(WEIR_NAMES_TYPE, input->type));
     if (input->rank == 0 || input->rank > port->rank)
         return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,
                          port->rank == 2 ? "1 or 2" : "1");
@@ -219,7 +219,7 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
     return WEIR_OK;
 }
 
-/* ---- outputs ---------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 /* What engine_data points at: the tensors, and the client's block behind their data. */
 typedef struct handed {

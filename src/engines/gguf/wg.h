@@ -11,7 +11,7 @@
 #include "check.h"
 #include "library.h"
 
-/* ---- settings.c ------------------------------------------------------------------------------------------------- */
+/* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct wg_load_settings {
     char llama[512]; /* directory of another llama.cpp; "": the store's */
@@ -35,8 +35,7 @@ weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_l
                                 wg_run_settings *run);
 weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run);
 
-/* ---- buffers.c: ggml's buffers out of the client
- * ------------------------------------------------------------------ */
+/* ---- buffers.c: ggml's buffers out of the client ----------------------------------------------------------------- */
 
 enum wg_stage { WG_IDLE = 0, WG_LOADING, WG_CONTEXT, WG_RUNNING, WG_PLANNING };
 
@@ -55,8 +54,7 @@ void wg_buffers_hook(const wg_library *from);
 void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_client *client);
 void wg_phase_end(wg_phase *phase);
 
-/* ---- border.cpp: where foreign exceptions end
- * --------------------------------------------------------------------- */
+/* ---- border.cpp: where foreign exceptions end -------------------------------------------------------------------- */
 
 /* Calls fn(user) and answers true; false when it threw, with the words in `text`. While it runs, an assertion of ggml's
  * on this thread is such an exception too, unless it comes from inside a computation, where other threads take part. */
@@ -113,8 +111,7 @@ struct weir_engine_model {
     char architecture[160], version[64], remarks[256];
 };
 
-/* ---- load.c, plan.c
- * ------------------------------------------------------------------------------------------------ */
+/* ---- load.c, plan.c ---------------------------------------------------------------------------------------------- */
 
 weir_status wg_load(const weir_engine_load *load, weir_engine_model **out);
 weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out);
@@ -127,8 +124,7 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
 weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
 void wg_drop(weir_engine_model *model);
 
-/* ---- run.c: turns, inputs, outputs
- * --------------------------------------------------------------------------------- */
+/* ---- run.c: turns, inputs, outputs ------------------------------------------------------------------------------- */
 
 /* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. wg_turn_end counts it by
  * `status`. */
@@ -157,8 +153,7 @@ typedef struct wg_part {
 weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t count, weir_outputs *out);
 void wg_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 
-/* ---- embed.c, generate.c
- * ------------------------------------------------------------------------------------------- */
+/* ---- embed.c, generate.c ----------------------------------------------------------------------------------------- */
 
 weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
                      wg_run *run, weir_outputs *out, uint64_t *tokens_in);

@@ -63,7 +63,7 @@ weir_status onnx_buckets_begin(weir_engine_model *model)
     if (!b || !places) {
         free(b);
         free(places);
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     }
     pthread_mutex_init(&b->lock, NULL);
     b->places = places;
@@ -98,13 +98,12 @@ void onnx_buckets_end(weir_engine_model *model)
     model->buckets = NULL;
 }
 
-/* ---- keys
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static size_t put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
 {
     int dims = (int)tensor->rank < settings->bucket_dims ? (int)tensor->rank : settings->bucket_dims;
-    size_t at = (size_t)snprintf(text, capacity, "%s:%u:", weir_type_name(tensor->type), tensor->rank);
+    size_t at = (size_t)snprintf(text, capacity, "%s:%u:", weir_name_of(WEIR_NAMES_TYPE, tensor->type), tensor->rank);
     for (int i = 0; i < dims && at < capacity; i++) {
         int64_t extent = tensor->shape[i], step = settings->granularity;
         if (i && extent > 0)
@@ -128,8 +127,7 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
     }
 }
 
-/* ---- sessions
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 static void unlink_bucket(place *at, const onnx_bucket *bucket)
 {
@@ -192,8 +190,7 @@ static bool has_room(const onnx_buckets *b, const place *at)
     return at->count + 1 <= b->most + idle;
 }
 
-/* ---- those that failed
- * ---------------------------------------------------------------------------------------------- */
+/* ---- those that failed ------------------------------------------------------------------------------------------- */
 
 static failure *failed_before(onnx_buckets *b, const char *key)
 {
@@ -243,8 +240,7 @@ static bool is_spared(onnx_buckets *b, const char *key)
     return spared;
 }
 
-/* ---- making one
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- making one -------------------------------------------------------------------------------------------------- */
 
 /* Without the lock. */
 static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const char *key, ort_session **out)
@@ -258,8 +254,7 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
         status = ended ? onnx_session_another(model, lane, out) : status;
     }
     if (status != WEIR_OK)
-        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", weir_client_name(model->client),
-                 key, weir_detail());
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", model->name, key, weir_detail());
     return status;
 }
 
@@ -305,8 +300,7 @@ static bool make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
     return true;
 }
 
-/* ---- turns
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 static bool has_turn(const onnx_buckets *b, size_t number)
 {

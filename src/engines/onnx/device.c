@@ -120,8 +120,7 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     return status;
 }
 
-/* ---- providers whose memory is not weir's
- * --------------------------------------------------------------------------- */
+/* ---- providers whose memory is not weir's ------------------------------------------------------------------------ */
 
 typedef ort_status *(*append_fn)(const ort_api *api, ort_session_options *options, const pairs *list);
 
@@ -262,14 +261,18 @@ weir_status onnx_device_provide(const onnx_library *library, const onnx_device *
 
 weir_status onnx_device_begin(const onnx_library *library, weir_runtime *runtime, onnx_device *device)
 {
-    const char *name = weir_runtime_device(runtime);
-    *device = (onnx_device){.cuda = false};
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    weir_status status = weir_runtime_info(runtime, &its);
+    if (status != WEIR_OK)
+        return status;
+    const char *name = its.device;
+    *device = (onnx_device){.name = name};
     if (strcmp(name, "host") == 0)
         return WEIR_OK;
     if (strncmp(name, "cuda:", 5) != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine onnx runs on host and on cuda, not on %s", name);
     attempt a;
-    device->ordinal = weir_runtime_ordinal(runtime);
+    device->ordinal = its.ordinal;
     if (FAILED(library, &a,
                library->api->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, device->ordinal, ORT_MEMORY_DEFAULT,
                                               &device->memory)))

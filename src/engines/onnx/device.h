@@ -7,7 +7,8 @@
 #include "settings.h"
 
 typedef struct onnx_device {
-    bool cuda; /* else the host, where nothing below is set */
+    const char *name; /* "host", "cuda:0" */
+    bool cuda;        /* else the host, where nothing below is set */
     int ordinal;
     ort_memory_info *memory; /* describes the device's memory */
 } onnx_device;

@@ -6,6 +6,7 @@
 
 #include <weir/base.h>
 #include <weir/engine.h>
+#include <weir/stats.h>
 
 #include "buckets.h"
 #include "onnx_file/check.h"
@@ -25,7 +26,8 @@ static bool is_cuda(const weir_engine_load *load)
     onnx_provider provider;
     if (load->place_count == 0)
         return asked && onnx_provider_find(asked, &provider) && (provider == ONNX_CUDA || provider == ONNX_TENSORRT);
-    return load->places[0].runtime && strncmp(weir_runtime_device(load->places[0].runtime), "cuda", 4) == 0;
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    return weir_runtime_info(load->places[0].runtime, &its) == WEIR_OK && strncmp(its.device, "cuda", 4) == 0;
 }
 
 static weir_status read_settings(const weir_engine_load *load, onnx_settings *out)
@@ -33,8 +35,7 @@ static weir_status read_settings(const weir_engine_load *load, onnx_settings *ou
     return onnx_settings_read(load->settings, load->setting_count, is_cuda(load), asked_provider(load), out);
 }
 
-/* ---- probe and plan
- * ----------------------------------------------------------------------------------------------- */
+/* ---- probe and plan ---------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_probe(weir_engine_probe *out)
 {
@@ -144,8 +145,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     return status;
 }
 
-/* ---- load and unload
- * ------------------------------------------------------------------------------------------------ */
+/* ---- load and unload --------------------------------------------------------------------------------------------- */
 
 static void onnx_unload(weir_engine_model *model)
 {
@@ -236,9 +236,14 @@ static bool convolves(const onnx_graph *graph)
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
                         onnx_source *source, weir_engine_model **out)
 {
+    weir_client_stats account = WEIR_INIT(weir_client_stats);
+    weir_status status = weir_client_info(load->places[0].client, &account);
+    if (status != WEIR_OK)
+        return status;
     weir_engine_model *model = calloc(1, sizeof *model);
     if (!model)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", load->path);
+    memcpy(model->name, account.name, sizeof model->name);
     model->library = library;
     model->settings = *settings;
     model->client = load->places[0].client;
@@ -246,8 +251,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->metrics.struct_size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
-    weir_status status =
-        weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
+    status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
     bool entered = status == WEIR_OK;
     if (status == WEIR_OK)
         status = begin_memory(model);
@@ -296,8 +300,7 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     return status;
 }
 
-/* ---- looking
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_health(weir_engine_model *model)
 {
@@ -305,11 +308,10 @@ static weir_status onnx_health(weir_engine_model *model)
     weir_status last = model->last;
     pthread_mutex_unlock(&model->lock);
     if (last == WEIR_ERR_DRIVER || last == WEIR_ERR_DEVICE_LOST)
-        return weir_fail(last, "%s: its last run could not work on %s", weir_client_name(model->client),
-                         weir_runtime_device(model->runtime));
-    return last == WEIR_ERR_ENGINE ? weir_fail(WEIR_ERR_ENGINE, "%s: its last run failed inside ONNX Runtime",
-                                               weir_client_name(model->client))
-                                   : WEIR_OK;
+        return weir_fail(last, "%s: its last run could not work on %s", model->name, model->device.name);
+    return last == WEIR_ERR_ENGINE
+               ? weir_fail(WEIR_ERR_ENGINE, "%s: its last run failed inside ONNX Runtime", model->name)
+               : WEIR_OK;
 }
 
 /* Fills as much of the caller's structure as it has. */

@@ -18,8 +18,7 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* ---- inputs
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 /* What one run hands to ONNX Runtime. */
 typedef struct bound {
@@ -48,8 +47,7 @@ static weir_status known_names(const weir_engine_model *model, const char *name)
         int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", model->inputs.names[i]);
         at += n > 0 ? (size_t)n : 0;
     }
-    return weir_fail(WEIR_ERR_INVALID, "%s has no input \"%s\"; its inputs are: %s", weir_client_name(model->client),
-                     name, list);
+    return weir_fail(WEIR_ERR_INVALID, "%s has no input \"%s\"; its inputs are: %s", model->name, name, list);
 }
 
 static bool extents_fit(const weir_port *port, const weir_tensor *tensor)
@@ -63,12 +61,12 @@ static bool extents_fit(const weir_port *port, const weir_tensor *tensor)
 static weir_status check_input(const weir_engine_model *model, size_t index, const weir_tensor *tensor)
 {
     const weir_port *port = &model->inputs.list[index];
-    const char *name = weir_client_name(model->client);
+    const char *name = model->name;
     char expected[256], given[256];
     bool any = model->inputs.any_rank[index];
     if (is_on_device(tensor) && !model->device.cuda)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name,
-                         port->name, weir_runtime_device(model->runtime));
+                         port->name, model->device.name);
     if (any)
         snprintf(expected, sizeof expected, "[...]");
     else
@@ -79,14 +77,15 @@ static weir_status check_input(const weir_engine_model *model, size_t index, con
     onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given);
     if (tensor->type != port->type || (!any && (tensor->rank != port->rank || !extents_fit(port, tensor))))
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", name, port->name,
-                         weir_type_name(port->type), expected, weir_type_name(tensor->type), given);
+                         weir_name_of(WEIR_NAMES_TYPE, port->type), expected,
+                         weir_name_of(WEIR_NAMES_TYPE, tensor->type), given);
     size_t bytes;
     weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes);
     if (status != WEIR_OK)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name, given);
     if (bytes != tensor->bytes || (bytes && !tensor->data))
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", name, port->name,
-                         weir_type_name(tensor->type), given, bytes, tensor->bytes,
+                         weir_name_of(WEIR_NAMES_TYPE, tensor->type), given, bytes, tensor->bytes,
                          tensor->data ? "" : " at a NULL pointer");
     return WEIR_OK;
 }
@@ -95,7 +94,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
 {
     static uint64_t nothing; /* what an empty tensor points to: ONNX Runtime wants an address */
     if (!tensor->name)
-        return weir_fail(WEIR_ERR_INVALID, "%s: an input without a name", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_INVALID, "%s: an input without a name", model->name);
     size_t index = 0;
     while (index < model->inputs.count && strcmp(model->inputs.names[index], tensor->name) != 0)
         index++;
@@ -103,8 +102,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
         return known_names(model, tensor->name);
     for (size_t i = 0; i < inputs->count; i++)
         if (inputs->names[i] == model->inputs.names[index])
-            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is given twice", weir_client_name(model->client),
-                             tensor->name);
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is given twice", model->name, tensor->name);
     weir_status status = check_input(model, index, tensor);
     if (status != WEIR_OK)
         return status;
@@ -114,8 +112,8 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
                model->library->api->CreateTensorWithDataAsOrtValue(
                    where, tensor->bytes ? tensor->data : &nothing, tensor->bytes, tensor->shape, tensor->rank,
                    onnx_type_from_weir(tensor->type), &inputs->values[inputs->count])))
-        return weir_fail(WEIR_ERR_ENGINE, "%s: input \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
-                         tensor->name, model->library->version, a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: input \"%s\": ONNX Runtime %s: %s", model->name, tensor->name,
+                         model->library->version, a.text);
     inputs->names[inputs->count++] = model->inputs.names[index];
     return WEIR_OK;
 }
@@ -129,8 +127,8 @@ static weir_status none_missing(const weir_engine_model *model, const bound *inp
             given = inputs->names[k] == model->inputs.names[i];
         if (!given) {
             char shape[256];
-            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is missing (%s %s)", weir_client_name(model->client),
-                             port->name, weir_type_name(port->type),
+            return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\" is missing (%s %s)", model->name, port->name,
+                             weir_name_of(WEIR_NAMES_TYPE, port->type),
                              onnx_shape_text(port->rank, port->shape, shape, sizeof shape));
         }
     }
@@ -142,7 +140,7 @@ static weir_status bind_inputs(weir_engine_model *model, const weir_inference *i
     inputs->names = calloc(inference->input_count + 1, sizeof *inputs->names);
     inputs->values = calloc(inference->input_count + 1, sizeof *inputs->values);
     if (!inputs->names || !inputs->values)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
         status = bind_input(model, input_at(inference, i), inputs);
@@ -157,8 +155,7 @@ static void unbind(weir_engine_model *model, bound *inputs)
     free(inputs->values);
 }
 
-/* ---- outputs
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor)
 {
@@ -180,11 +177,10 @@ weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_val
     tensor->rank = (uint32_t)rank;
     if (!good || tensor->type == WEIR_TYPE_NONE)
         return weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\" is no tensor that can be handed out (%s, rank %zu) %s",
-                         weir_client_name(model->client), tensor->name, onnx_type_name(type), rank, a.text);
+                         model->name, tensor->name, onnx_type_name(type), rank, a.text);
     weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &tensor->bytes);
     if (status == WEIR_OK && tensor->bytes && FAILED(model, &a, api->GetTensorMutableData(value, &tensor->data)))
-        status =
-            weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\": %s", weir_client_name(model->client), tensor->name, a.text);
+        status = weir_fail(WEIR_ERR_ENGINE, "%s: output \"%s\": %s", model->name, tensor->name, a.text);
     return status;
 }
 
@@ -192,7 +188,7 @@ static weir_status describe_outputs(weir_engine_model *model, onnx_results *r, w
 {
     weir_tensor *tensors = calloc(r->count + 1, sizeof *tensors);
     if (!tensors)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its outputs", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its outputs", model->name);
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < r->count; i++)
         status = onnx_describe_output(model, i, r->values[i], &tensors[i]);
@@ -217,8 +213,7 @@ void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
     outputs->count = 0;
 }
 
-/* ---- runs, and their cancellation
- * ----------------------------------------------------------------------------------- */
+/* ---- runs, and their cancellation -------------------------------------------------------------------------------- */
 
 static void enlist(weir_engine_model *model, onnx_run *run)
 {
@@ -252,9 +247,7 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
     pthread_mutex_unlock(&model->lock);
     if (any)
         onnx_turns_wake(model);
-    return any ? WEIR_OK
-               : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", weir_client_name(model->client),
-                           id);
+    return any ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", model->name, id);
 }
 
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
@@ -262,8 +255,7 @@ weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
     pthread_mutex_lock(&model->lock);
     bool cancelled = its->cancelled;
     pthread_mutex_unlock(&model->lock);
-    return cancelled ? weir_fail(WEIR_ERR_CANCELLED, "%s: run %" PRIu64 " was cancelled",
-                                 weir_client_name(model->client), its->id)
+    return cancelled ? weir_fail(WEIR_ERR_CANCELLED, "%s: run %" PRIu64 " was cancelled", model->name, its->id)
                      : WEIR_OK;
 }
 
@@ -315,7 +307,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     attempt a = {0};
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
-        return weir_fail(WEIR_ERR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
     uint64_t before = onnx_session_stats(turn->lane).refused;
     hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
@@ -365,7 +357,7 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
 {
     onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     r->count = model->outputs.count;
     r->on_device = settings->device_outputs && model->device.cuda;
     onnx_run its = {.id = inference->id};
@@ -417,7 +409,7 @@ static weir_status infer_in(weir_engine_model *model, const weir_inference *infe
         return status;
     if (inference->input_count &&
         (!inference->inputs || inference->inputs[0].struct_size < offsetof(weir_tensor, on_device)))
-        return weir_fail(WEIR_ERR_INVALID, "%s: inputs without their size", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_INVALID, "%s: inputs without their size", model->name);
     status = weir_stream_synchronize(inference->stream);
     if (status == WEIR_OK)
         status = bind_inputs(model, inference, &inputs);
@@ -432,8 +424,7 @@ weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference
     return infer_in(model, inference, NULL, out);
 }
 
-/* ---- warm-up
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- warm-up ----------------------------------------------------------------------------------------------------- */
 
 static weir_status warm_input(weir_engine_model *model, const weir_port *port, weir_tensor *tensor)
 {
@@ -464,7 +455,7 @@ weir_status onnx_warm_up(weir_engine_model *model)
 {
     weir_tensor *inputs = calloc(model->inputs.count + 1, sizeof *inputs);
     if (!inputs)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     size_t count = 0;
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < model->inputs.count; i++)
@@ -478,8 +469,7 @@ weir_status onnx_warm_up(weir_engine_model *model)
             onnx_release_outputs(model, &outputs);
     }
     if (status == WEIR_ERR_INVALID)
-        status = weir_fail(WEIR_ERR_ENGINE, "%s: it cannot be warmed up with zeros: %s",
-                           weir_client_name(model->client), weir_detail());
+        status = weir_fail(WEIR_ERR_ENGINE, "%s: it cannot be warmed up with zeros: %s", model->name, weir_detail());
     for (size_t i = 0; i < count; i++)
         if (weir_free(model->client, inputs[i].data, WEIR_STREAM_HOST) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "onnx: a warm-up input could not be freed: %s", weir_detail());

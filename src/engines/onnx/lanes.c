@@ -30,7 +30,7 @@ weir_status onnx_lane_begin(weir_engine_model *model, onnx_lane *lane)
 
 void onnx_lane_end(weir_engine_model *model, onnx_lane *lane)
 {
-    const char *name = weir_client_name(model->client);
+    const char *name = model->name;
     if (lane->options)
         model->library->api->ReleaseSessionOptions(lane->options);
     if (weir_onnxruntime_destroy(lane->bridge) != WEIR_OK)

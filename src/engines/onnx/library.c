@@ -137,7 +137,7 @@ static weir_status ask(void *handle, onnx_library *into)
 static const char *option(const char *name, weir_option *space)
 {
     *space = WEIR_INIT(weir_option);
-    return weir_option_get(name, space) == WEIR_OK ? space->value : "";
+    return weir_option_info(name, 0, space) == WEIR_OK ? space->value : "";
 }
 
 static void note_path(void *handle, const char *asked, onnx_library *into)
@@ -218,8 +218,7 @@ static weir_status open_build(build which)
     return status;
 }
 
-/* ---- which of them
- * ------------------------------------------------------------------------------------------------ */
+/* ---- which of them ----------------------------------------------------------------------------------------------- */
 
 static bool is_named(void)
 {

@@ -56,6 +56,7 @@ struct weir_engine_model {
     onnx_device device;
     onnx_settings settings;
     weir_client *client;
+    char name[64]; /* the client's */
     weir_runtime *runtime;
     onnx_weight *weights;
     size_t weight_count;
@@ -85,7 +86,7 @@ void onnx_session_end(weir_engine_model *model);
 /* With several buckets: one more session of the lane, over the same weights. */
 weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out);
 /* What the lane's bridge counted so far. */
-weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane);
+weir_onnxruntime_details onnx_session_stats(const onnx_lane *lane);
 /* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused
  * since. A session works on the thread that calls it, so that refusals of other threads are those of other calls. */
 weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,

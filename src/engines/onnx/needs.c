@@ -57,8 +57,7 @@ static void unmap(mapped *it)
     it->bytes = NULL;
 }
 
-/* ---- a library's dynamic section
- * ------------------------------------------------------------------------------------ */
+/* ---- a library's dynamic section --------------------------------------------------------------------------------- */
 
 typedef struct dynamic {
     mapped file;
@@ -128,8 +127,7 @@ static bool open_library(const char *path, dynamic *it)
     return false;
 }
 
-/* ---- where a name is looked for
- * --------------------------------------------------------------------------------------- */
+/* ---- where a name is looked for ---------------------------------------------------------------------------------- */
 
 /* What to do with a place where the name may be; true ends the search. */
 typedef bool (*visit_fn)(const char *path, void *user);
@@ -250,8 +248,7 @@ static bool everywhere(const search *s, const dynamic *it, const char *origin, c
            in_list(s->usual, origin, name, visit, user);
 }
 
-/* ---- what is found instead
- * -------------------------------------------------------------------------------------------- */
+/* ---- what is found instead --------------------------------------------------------------------------------------- */
 
 typedef struct others {
     const char *stem; /* "libnvinfer.so." */
@@ -303,8 +300,7 @@ static void note_missing(search *s, const dynamic *it, const char *origin, const
     s->missing++;
 }
 
-/* ---- from library to library
- * ------------------------------------------------------------------------------------------ */
+/* ---- from library to library ------------------------------------------------------------------------------------- */
 
 static bool is_new(search *s, const char *name)
 {

@@ -34,8 +34,8 @@ typedef struct attempt {
 
 static weir_status engine_failed(const weir_engine_model *model, const attempt *a)
 {
-    return weir_fail(WEIR_ERR_ENGINE, "%s: reading its inputs and outputs: ONNX Runtime %s: %s",
-                     weir_client_name(model->client), model->library->version, a->text);
+    return weir_fail(WEIR_ERR_ENGINE, "%s: reading its inputs and outputs: ONNX Runtime %s: %s", model->name,
+                     model->library->version, a->text);
 }
 
 static weir_status read_shape(weir_engine_model *model, const ort_shape_info *info, const char *role, weir_port *port)
@@ -51,10 +51,10 @@ static weir_status read_shape(weir_engine_model *model, const ort_shape_info *in
     if (port->type == WEIR_TYPE_NONE)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: %s \"%s\" is a tensor of %s; only numbers of 8 to 64 bits and bool go in and out",
-                         weir_client_name(model->client), role, port->name, onnx_type_name(type));
+                         model->name, role, port->name, onnx_type_name(type));
     if (rank > WEIR_MAX_RANK)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s \"%s\" has %zu dimensions, more than %d",
-                         weir_client_name(model->client), role, port->name, rank, WEIR_MAX_RANK);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s \"%s\" has %zu dimensions, more than %d", model->name, role,
+                         port->name, rank, WEIR_MAX_RANK);
     if (FAILED(model, &a, api->GetDimensions(info, port->shape, rank)))
         return engine_failed(model, &a);
     port->rank = (uint32_t)rank;
@@ -80,7 +80,7 @@ static weir_status read_type(weir_engine_model *model, const source *from, size_
     else if (!shape)
         status =
             weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s \"%s\" is no tensor; only tensors of numbers or bool go in and out",
-                      weir_client_name(model->client), from->role, port->name);
+                      model->name, from->role, port->name);
     else
         status = read_shape(model, shape, from->role, port);
     api->ReleaseTypeInfo(info);
@@ -98,7 +98,7 @@ static weir_status read_port(weir_engine_model *model, const source *from, size_
     if (FAILED(model, &a, library->api->AllocatorFree(library->plain, name)))
         return engine_failed(model, &a);
     if (!port->name)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its ports", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its ports", model->name);
     port->optional = from->optional;
     return read_type(model, from, index, port);
 }
@@ -114,7 +114,7 @@ static weir_status read_list(weir_engine_model *model, const source *sources, si
     ports->names = calloc(total + 1, sizeof *ports->names);
     ports->any_rank = calloc(total + 1, sizeof *ports->any_rank);
     if (!ports->list || !ports->names || !ports->any_rank)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its ports", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its ports", model->name);
     for (size_t i = 0; i < source_count; i++)
         for (size_t k = 0; k < counts[i]; k++) {
             weir_status status = read_port(model, &sources[i], k, &ports->list[ports->count++]);

@@ -99,8 +99,7 @@ onnx_provider onnx_provider_of(const char *theirs)
     return ONNX_PROVIDERS;
 }
 
-/* ---- can it be used
- * ------------------------------------------------------------------------------------------------- */
+/* ---- can it be used ---------------------------------------------------------------------------------------------- */
 
 static void beside(const onnx_library *library, const char *file, char *path, size_t capacity)
 {

@@ -60,8 +60,7 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-/* ---- parts
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static weir_status make_part(weir_engine_model *model, part *p)
 {
@@ -82,7 +81,7 @@ static weir_status make_part(weir_engine_model *model, part *p)
                model->library->api->CreateTensorWithDataAsOrtValue(model->device.memory, p->tensor.data,
                                                                    p->tensor.bytes, p->tensor.shape, p->tensor.rank,
                                                                    onnx_type_from_weir(p->tensor.type), &p->value)))
-        return weir_fail(WEIR_ERR_ENGINE, "%s: \"%s\": %s", weir_client_name(model->client), p->tensor.name, a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: \"%s\": %s", model->name, p->tensor.name, a.text);
     return WEIR_OK;
 }
 
@@ -114,8 +113,7 @@ static void free_replay(weir_engine_model *model, replay *r)
     free(r);
 }
 
-/* ---- inputs
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static const weir_tensor *given(const weir_engine_model *model, const weir_inference *inference, size_t port)
 {
@@ -173,8 +171,7 @@ static weir_status copy_in(weir_engine_model *model, const replay *r, const weir
     return status;
 }
 
-/* ---- results
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static void release(weir_engine_model *model, onnx_results *results)
 {
@@ -237,8 +234,7 @@ void onnx_capture_end(weir_engine_model *model)
     }
 }
 
-/* ---- runs
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* `number` -1: as it is, neither captured nor launched. */
 static weir_status run_graph(weir_engine_model *model, const replay *r, int number)
@@ -284,7 +280,7 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
     weir_status status = run_graph(model, r, -1);
     if (status == WEIR_OK &&
         FAILED(model, &a, api->GetBoundOutputValues(r->binding, model->library->plain, &values, &count)))
-        status = weir_fail(WEIR_ERR_ENGINE, "%s: %s", weir_client_name(model->client), a.text);
+        status = weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
     for (size_t i = 0; i < count; i++) {
         if (status == WEIR_OK)
             status = onnx_describe_output(model, i, values[i], &r->outputs[i].tensor);
@@ -303,11 +299,11 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
 static weir_status capture_run(weir_engine_model *model, replay *r)
 {
     weir_stream stream = model->lanes[0].stream;
-    weir_status status = weir_capture_pool_begin(r->memory, stream);
+    weir_status status = weir_capture_begin(stream, r->memory);
     if (status != WEIR_OK)
         return status;
     status = run_graph(model, r, r->number);
-    weir_status ended = weir_capture_pool_end(r->memory, stream);
+    weir_status ended = weir_capture_end(stream, r->memory);
     r->captured = status == WEIR_OK && ended == WEIR_OK;
     return status == WEIR_OK ? ended : status;
 }
@@ -347,7 +343,7 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
         free(r);
         free(inputs);
         free(outputs);
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a graph", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a graph", model->name);
     }
     *r = (replay){.number = ++all->last, .inputs = inputs, .outputs = outputs, .next = all->list};
     weir_status status = prepare(model, r, inference);
@@ -361,13 +357,12 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
     return WEIR_OK;
 }
 
-/* ---- outputs
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 static weir_status copy_out(weir_engine_model *model, const replay *r, const job *j)
 {
     const ort_api *api = model->library->api;
-    ort_allocator *device = (ort_allocator *)weir_onnxruntime_allocator(model->lanes[0].bridge, WEIR_KIND_DEVICE);
+    ort_allocator *device = (ort_allocator *)onnx_session_stats(&model->lanes[0]).allocators[WEIR_KIND_DEVICE];
     weir_status status = WEIR_OK;
     attempt a;
     for (size_t i = 0; status == WEIR_OK && i < model->outputs.count; i++) {
@@ -434,8 +429,7 @@ static weir_status serve(weir_engine_model *model, job *j)
     return status == WEIR_OK ? copy_out(model, r, j) : status;
 }
 
-/* ---- the thread
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static void *work(void *user)
 {
@@ -481,14 +475,14 @@ weir_status onnx_replays_begin(weir_engine_model *model)
 {
     onnx_replays *all = calloc(1, sizeof *all);
     if (!all)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for graphs", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for graphs", model->name);
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     model->replays = all;
     if (pthread_create(&all->thread, NULL, work, model) == 0)
         return WEIR_OK;
     onnx_replays_end(model);
-    return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread for graphs", weir_client_name(model->client));
+    return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread for graphs", model->name);
 }
 
 void onnx_replays_stop(weir_engine_model *model)

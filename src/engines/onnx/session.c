@@ -14,18 +14,18 @@
 #include "replay.h"
 #include "shared.h"
 
-weir_onnxruntime_stats onnx_session_stats(const onnx_lane *lane)
+weir_onnxruntime_details onnx_session_stats(const onnx_lane *lane)
 {
-    weir_onnxruntime_stats stats = WEIR_INIT(weir_onnxruntime_stats);
+    weir_onnxruntime_details stats = WEIR_INIT(weir_onnxruntime_details);
     if (weir_onnxruntime_info(lane->bridge, &stats) != WEIR_OK)
-        stats = (weir_onnxruntime_stats){0}; /* in a forked child alone */
+        stats = (weir_onnxruntime_details){0}; /* in a forked child alone */
     return stats;
 }
 
 weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
                                 const char *text, const char *doing)
 {
-    const char *name = weir_client_name(model->client);
+    const char *name = model->name;
     char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
     if (weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal))
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", refusal);
@@ -48,15 +48,14 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
     return weir_fail(WEIR_ERR_ENGINE, "%s: %s: ONNX Runtime %s: %s", name, doing, model->library->version, text);
 }
 
-/* ---- weights
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
 {
     const onnx_library *library = model->library;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", model->name);
     weir_block block;
     weir_request request = {.struct_size = sizeof request,
                             .bytes = tensor->bytes + ORT_SLACK,
@@ -76,8 +75,8 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
                                                                  tensor->shape, tensor->rank, tensor->type,
                                                                  &weight->value),
                     &code, text, sizeof text))
-        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
-                         weight->name, library->version, text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", model->name, weight->name,
+                         library->version, text);
     return WEIR_OK;
 }
 
@@ -98,7 +97,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
         }
     model->weights = calloc(model->weight_count + 1, sizeof *model->weights);
     if (!model->weights)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     size_t next = 0;
     for (size_t i = 0; i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
@@ -114,8 +113,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
     return WEIR_OK;
 }
 
-/* ---- session
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- session ----------------------------------------------------------------------------------------------------- */
 
 typedef struct attempt {
     int code;
@@ -206,8 +204,7 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
     return status;
 }
 
-/* ---- further ones
- * ------------------------------------------------------------------------------------------------- */
+/* ---- further ones ------------------------------------------------------------------------------------------------ */
 
 /* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their
  * place, those weights would be mixed with these. */
@@ -258,8 +255,8 @@ static void begin_lanes(weir_engine_model *model, const onnx_file *file, const o
     }
     model->lanes_failed = wanted - model->lane_count;
     if (model->lanes_failed)
-        weir_log(WEIR_LOG_WARNING, "onnx: %s has sessions for %zu runs at a time, and not for %zu: %s",
-                 weir_client_name(model->client), model->lane_count, wanted, weir_detail());
+        weir_log(WEIR_LOG_WARNING, "onnx: %s has sessions for %zu runs at a time, and not for %zu: %s", model->name,
+                 model->lane_count, wanted, weir_detail());
 }
 
 static bool has_further(const weir_engine_model *model)
@@ -273,7 +270,7 @@ static weir_status begin_further(weir_engine_model *model, const onnx_file *file
     weir_status status = WEIR_OK;
     model->origins = onnx_origins_of(file);
     if (!model->origins)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     if (model->device.cuda)
         status = onnx_shared_begin(model, graph);
     if (status == WEIR_OK)
@@ -281,8 +278,7 @@ static weir_status begin_further(weir_engine_model *model, const onnx_file *file
     return status;
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static weir_status try_session(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
@@ -329,7 +325,7 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
         return try_session(model, file, graph, NULL, &whole, load);
     bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
     if (!packed)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     weir_status status = begin_ours(model, file, graph, packed, load);
     free(packed);
     return status;

@@ -51,8 +51,7 @@ static bool read_number(const char *value, int least, int most, int *out)
     return value[0] >= '0' && value[0] <= '9' && *end == 0 && number >= least && number <= most;
 }
 
-/* ---- the providers' own options
- * -------------------------------------------------------------------------------------- */
+/* ---- the providers' own options ---------------------------------------------------------------------------------- */
 
 const char *onnx_setting_option(const weir_setting *setting, const char *provider)
 {
@@ -154,8 +153,7 @@ static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_prov
     return WEIR_OK;
 }
 
-/* ---- which provider
- * ------------------------------------------------------------------------------------------------- */
+/* ---- which provider ---------------------------------------------------------------------------------------------- */
 
 static weir_status find_provider(const char *name, onnx_provider *out)
 {
@@ -196,8 +194,7 @@ static weir_status choose_provider(const weir_setting *settings, size_t count, b
                            onnx_provider_name(*out));
 }
 
-/* ---- a model's
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- a model's --------------------------------------------------------------------------------------------------- */
 
 enum {
     PREPACK,
@@ -366,8 +363,7 @@ bool onnx_settings_outside(const onnx_settings *settings)
     return settings->provider != ONNX_CPU && settings->provider != ONNX_CUDA && settings->provider != ONNX_TENSORRT;
 }
 
-/* ---- a run's
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- a run's ----------------------------------------------------------------------------------------------------- */
 
 #define KNOWN_OF_RUNS "outputs=host|device"
 

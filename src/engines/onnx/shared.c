@@ -20,8 +20,7 @@
 
 enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
 
-/* ---- whose nodes
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- whose nodes ------------------------------------------------------------------------------------------------- */
 
 /* Those that compute shapes and masks, which are what the CPU gets of a model that cuda runs. None of them becomes
  * another operator on the way, and none is what a product, a convolution or a recurrent layer becomes. */
@@ -144,8 +143,7 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
     return good;
 }
 
-/* ---- where they lie
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- where they lie ---------------------------------------------------------------------------------------------- */
 
 typedef struct place {
     const void *data;
@@ -209,8 +207,7 @@ static weir_status find(const weir_engine_model *model, const places *all, const
     return status;
 }
 
-/* ---- handing them on
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- handing them on --------------------------------------------------------------------------------------------- */
 
 /* Zeros, or another value throughout, as an optimizer may compute them. */
 static bool is_plain(const onnx_tensor *its)
@@ -245,14 +242,14 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
     attempt a;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", weir_client_name(model->client));
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", model->name);
     model->weight_count++;
     if (FAILED(model, &a,
                api->CreateTensorWithDataAsOrtValue(model->device.memory, data, tensor->bytes, tensor->shape,
                                                    tensor->rank, tensor->type, &weight->value)) ||
         (first && FAILED(model, &a, api->AddInitializer(first, weight->name, weight->value))))
-        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", weir_client_name(model->client),
-                         weight->name, model->library->version, a.text);
+        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", model->name, weight->name,
+                         model->library->version, a.text);
     return WEIR_OK;
 }
 
@@ -264,7 +261,7 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
     model->weights = calloc(graph->weight_count + 1, sizeof *model->weights);
     weir_status status = chunk && model->weights && !all->failed
                              ? WEIR_OK
-                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", weir_client_name(model->client));
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
         void *data = NULL;
@@ -296,7 +293,7 @@ weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
                          wanted_by(model), ORT_API_ASSIGNMENTS, model->library->path, model->library->version);
     if (!read_elsewhere(model, &others))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "setting %s: ONNX Runtime %s does not tell which nodes of %s cuda runs",
-                         wanted_by(model), model->library->version, weir_client_name(model->client));
+                         wanted_by(model), model->library->version, model->name);
     weir_status status = onnx_uses_read(graph, &uses);
     if (status == WEIR_OK)
         status = weir_layout_walk(model->runtime, note_place, &all, NULL);

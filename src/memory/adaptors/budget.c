@@ -1,4 +1,5 @@
-/* The adaptor "budget": claims bytes before memory is looked for, and climbs the reclaim ladder before a refusal. */
+/* The adaptor "budget": claims bytes in the ledger before memory is looked for, and climbs the reclaim ladder before a
+ * refusal. */
 #include "memory/adaptors/budget.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -7,46 +8,42 @@
 
 typedef struct budget {
     wi_resource resource;
-    wi_resource *top; /* of the stack: adaptors around the budget may keep blocks back, too */
+    wi_resource *top; /* of the stack: adaptors around the budget may keep freed blocks, too */
 } budget;
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
-/* The oldest pending block of a list is waited for, which may stand behind somebody's long work while others are past,
- * there or in another list. So it is waited for a little at a time, in pauses that grow from the first to the longest:
- * nanoseconds. */
+/* Nanoseconds. A request waits for the oldest pending block, which may be behind long work of another stream while
+ * later ones have passed. So it waits a short pause at a time and then looks at all; the pauses grow. */
 enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
 
-/* Others may come and go for ever, and a refusal must not wait for all of them: what they leave is looked at so often,
- * and, from the third look on, until the deadline alone, which is now for a request that does not wait. */
+/* Other threads may free and allocate for ever, and a refusal must not wait for all of them. So the number of looks is
+ * bounded, and from the third look on the deadline, too, which has passed for a request that does not wait. */
 enum { MOST_LOOKS = 64, LOOKS_AT_ONCE = 2 };
 
-/* What a request has tried so far. Each rung is climbed once or as long as it helps, and no longer than one deadline
- * for all. */
+/* What a request has tried so far. A rung is tried once, or as long as it helps; one deadline holds for all of them. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
     const wi_request *request;
-    wi_placement
-        *placement;       /* of the block that is being placed; NULL: its bytes are not claimed yet, or there is none */
-    bool may_wait, helps; /* helps: pending frees would be enough */
-    void *native;         /* the stream of the request */
-    uint64_t largest;     /* that could have been placed at the last try */
+    wi_placement *placement; /* where the block is being placed; NULL: bytes are being claimed */
+    bool may_wait, helps;    /* pending frees would be enough */
+    void *native;            /* the stream of the request */
+    uint64_t largest;        /* the largest block that could have been placed at the last try */
     weir_rung highest;
-    uint64_t deadline; /* 0: not climbed yet */
+    uint64_t deadline; /* 0: no rung was tried yet */
     uint64_t pause;
-    unsigned emptied, passed,
-        looks; /* how often each was tried: thread-cached blocks, what has passed, what others have released */
-    uint64_t freed, released; /* what all threads had freed, and released to all streams, when this one last looked */
+    unsigned emptied, passed, looks; /* tries: flushed thread caches, reaped, looked at what others released */
+    uint64_t freed, released;        /* wi_ledger_freed and wi_members_released at the last look */
     wi_pressure_turn turn;
 } ladder;
 
-static wi_ledger *ledger_of(const ladder *l)
+static wi_ledger *budget_ledger(const ladder *l)
 {
     return l->budget->resource.ledger;
 }
 
-/* Whose work happens when a graph is launched waits for nothing now. */
+/* Work of a captured stream runs when the graph is launched, so that nothing can be waited for now. */
 static bool budget_captured(const ladder *l)
 {
     const wi_resource *r = &l->budget->resource;
@@ -59,46 +56,46 @@ static bool budget_once_more(const ladder *l, unsigned *tries)
     return before < LOOKS_AT_ONCE || (before < MOST_LOOKS && wi_now() < l->deadline);
 }
 
-/* What this thread looked for in vain, another one may have freed between the shortage and the look. */
-static bool others_have_released(ladder *l)
+/* Another thread may have freed, between this one's shortage and its look, what this one looked for in vain. */
+static bool rung_others_released(ladder *l)
 {
-    uint64_t released = wi_members_released(ledger_of(l)), freed = wi_ledger_freed(ledger_of(l));
+    uint64_t released = wi_members_released(budget_ledger(l)), freed = wi_ledger_freed(budget_ledger(l));
     bool more = released != l->released || freed != l->freed;
     l->released = released;
     l->freed = freed;
     return more && budget_once_more(l, &l->looks);
 }
 
-static bool any_pending(wi_ledger *ledger)
+static bool budget_any_pending(wi_ledger *ledger)
 {
     return wi_ledger_look(ledger).pending > 0;
 }
 
-/* Rungs: each answers true if something has changed that makes another try worth it. */
+/* The rungs. Each returns true if something changed, so that another try is worth it. */
 
-static bool take_what_is_parked(ladder *l)
+static bool rung_flush_thread_caches(ladder *l)
 {
-    return budget_once_more(l, &l->emptied) && wi_ledger_flush_tcaches(ledger_of(l)) > 0;
+    return budget_once_more(l, &l->emptied) && wi_ledger_flush_tcaches(budget_ledger(l)) > 0;
 }
 
-static bool take_what_has_passed(ladder *l)
+static bool rung_reap(ladder *l)
 {
     uint64_t left;
-    wi_ledger *ledger = ledger_of(l);
+    wi_ledger *ledger = budget_ledger(l);
     if (!budget_once_more(l, &l->passed))
         return false;
     (void)wi_members_bound(ledger);
     return wi_members_pass(ledger, &left) > 0 || wi_members_reap(ledger, NULL) > 0 ||
-           (any_pending(ledger) && wi_members_drain(ledger));
+           (budget_any_pending(ledger) && wi_members_drain(ledger));
 }
 
-static bool relieve_adaptors(ladder *l)
+static bool rung_release_kept(ladder *l)
 {
     return wi_release_kept(l->budget->top) > 0;
 }
 
-/* From now on the base does what it can, whatever that costs. */
-static bool allow_any_price(ladder *l)
+/* From now on the base moves and creates chunks at any cost. */
+static bool rung_last_resort(ladder *l)
 {
     wi_placement *p = l->placement;
     if (!p || p->growth == WI_GROWTH_LAST_RESORT ||
@@ -108,41 +105,41 @@ static bool allow_any_price(ladder *l)
     return true;
 }
 
-/* From now on the base may take what is free in the order of other streams. */
-static bool allow_stream_waits(ladder *l)
+/* From now on the base may take memory of other streams, behind a wait. */
+static bool rung_stream_wait(ladder *l)
 {
     wi_placement *p = l->placement;
     wi_resource *base = l->budget->resource.base;
     if (!p || p->allow_stream_wait || !l->native || p->captured || p->thread_bound || budget_captured(l) ||
         !base->table->follow)
         return false;
-    p->allow_stream_wait = base->table->follow(base, p->stream, p->native); /* where it goes, should it be discarded */
+    p->allow_stream_wait = base->table->follow(base, p->stream, p->native); /* with its list, for a discard */
     return p->allow_stream_wait;
 }
 
-/* Bytes that callbacks can make more: what the account may have now, and what is nobody's once the device is past all
- * frees and threads have given up what they cache. */
+/* The room that pressure callbacks can enlarge: under the account's limits, and on the device if all frees were
+ * complete and all thread caches empty. */
 typedef struct room {
     uint64_t account, device;
 } room;
 
-static room look_for_room(const ladder *l)
+static room budget_look_for_room(const ladder *l)
 {
     weir_stats stats = {.struct_size = sizeof stats};
     size_t ignored;
-    wi_ledger_snapshot(ledger_of(l), &stats, NULL, 0, 0, &ignored);
-    return (room){wi_ledger_left(ledger_of(l), l->account), stats.budget - stats.live - stats.promised};
+    wi_ledger_snapshot(budget_ledger(l), &stats, NULL, 0, 0, &ignored);
+    return (room){wi_ledger_left(budget_ledger(l), l->account), stats.budget - stats.live - stats.promised};
 }
 
 static uint64_t budget_shortfall(const ladder *l)
 {
     uint64_t asked = l->request->charged;
-    uint64_t there = l->placement ? l->largest : wi_ledger_left(ledger_of(l), l->account);
+    uint64_t there = l->placement ? l->largest : wi_ledger_left(budget_ledger(l), l->account);
     return there < asked ? asked - there : asked;
 }
 
-/* Calls callbacks until one has made room. */
-static bool ask_for_room(ladder *l)
+/* Calls pressure callbacks until one has made room. */
+static bool rung_pressure(ladder *l)
 {
     if (!l->may_wait || wi_pressures_inside() || budget_captured(l))
         return false;
@@ -150,11 +147,11 @@ static bool ask_for_room(ladder *l)
                               .bytes = l->request->charged,
                               .shortfall = budget_shortfall(l),
                               .client = l->account->client,
-                              .device = ledger_of(l)->device,
+                              .device = budget_ledger(l)->device,
                               .memory_class = l->request->memory_class};
-    room before = look_for_room(l);
-    while (wi_pressures_call(&ledger_of(l)->pressures, &l->turn, &pressure)) {
-        room after = look_for_room(l);
+    room before = budget_look_for_room(l);
+    while (wi_pressures_call(&budget_ledger(l)->pressures, &l->turn, &pressure)) {
+        room after = budget_look_for_room(l);
         bool more = after.account > before.account || after.device > before.device;
         l->turn.again = more && l->turn.attempt < MOST_LOOKS;
         if (more)
@@ -164,7 +161,7 @@ static bool ask_for_room(ladder *l)
     return false;
 }
 
-static bool wait_for_the_oldest(ladder *l)
+static bool rung_wait(ladder *l)
 {
     if (!l->helps || !l->may_wait || budget_captured(l))
         return false;
@@ -173,25 +170,25 @@ static bool wait_for_the_oldest(ladder *l)
         return false;
     l->pause = l->pause ? wi_min(2 * l->pause, LONGEST_PAUSE) : FIRST_PAUSE;
     uint64_t until = wi_min(l->deadline, now + l->pause);
-    l->passed = 0; /* there may be more now */
-    return wi_members_wait(ledger_of(l), until) || wi_members_await(ledger_of(l), until);
+    l->passed = 0; /* frees may have passed meanwhile: reap again */
+    return wi_members_wait(budget_ledger(l), until) || wi_members_await(budget_ledger(l), until);
 }
 
 static const struct rung {
     bool (*climb)(ladder *l);
     weir_rung rung;
 } rungs[] = {
-    {take_what_is_parked, WEIR_RUNG_THREAD_CACHED},
-    {take_what_has_passed, WEIR_RUNG_COMPLETED},
-    {relieve_adaptors, WEIR_RUNG_RELIEVED},
-    {allow_any_price, WEIR_RUNG_FIT}, /* the base says whether it came to something */
-    {allow_stream_waits, WEIR_RUNG_FIT},
-    {ask_for_room, WEIR_RUNG_PRESSURE},
-    {wait_for_the_oldest, WEIR_RUNG_WAIT},
-    {others_have_released, WEIR_RUNG_COMPLETED},
+    {rung_flush_thread_caches, WEIR_RUNG_THREAD_CACHED},
+    {rung_reap, WEIR_RUNG_COMPLETED},
+    {rung_release_kept, WEIR_RUNG_RELIEVED},
+    {rung_last_resort, WEIR_RUNG_FIT}, /* the base counts this rung, if it comes to something */
+    {rung_stream_wait, WEIR_RUNG_FIT},
+    {rung_pressure, WEIR_RUNG_PRESSURE},
+    {rung_wait, WEIR_RUNG_WAIT},
+    {rung_others_released, WEIR_RUNG_COMPLETED},
 };
 
-/* True if something has changed that makes another try worth it. `helps`: pending frees would be enough. */
+/* Climbs to the next rung that changes something. False: none is left. `helps`: pending frees would be enough. */
 static bool budget_climb(ladder *l, bool helps)
 {
     l->helps = helps;
@@ -207,14 +204,16 @@ static bool budget_climb(ladder *l, bool helps)
 
 static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
 {
-    return wi_ledger_refuse(ledger_of(l), l->account, l->request, shortage);
+    return wi_ledger_refuse(budget_ledger(l), l->account, l->request, shortage);
 }
 
-/* Bytes that only time keeps from being anyone's are not lost to fragments. */
+/* Bytes that wait for a stream are a shortage of time, and not of contiguous memory. */
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
-    (void)wi_members_pass(ledger_of(l), &left);
+    if (shortage->cause == WEIR_CAUSE_ADAPTOR)
+        return;
+    (void)wi_members_pass(budget_ledger(l), &left);
     if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
@@ -229,7 +228,7 @@ static ladder budget_begin(budget *b, wi_account *account, const wi_request *req
                     .turn = wi_pressure_begin};
 }
 
-/* alignment 0: the bytes need not be in one piece. */
+/* Claims the bytes, climbing the ladder. alignment 0: they need not be in one piece. */
 static weir_status budget_claim(ladder *l, uint64_t alignment)
 {
     wi_resource *resource = &l->budget->resource, *base = resource->base;
@@ -241,7 +240,11 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
         wi_window(WI_WINDOW_CLAIM_FAILED);
         if (budget_climb(l, could))
             continue;
-        bool pending = could && any_pending(resource->ledger); /* else others have it, and may cache it now and then */
+        bool pending =
+            could &&
+            budget_any_pending(
+                resource
+                    ->ledger); /* otherwise other accounts have the bytes, some of them thread-cached for a moment */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
@@ -252,13 +255,12 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* The bytes come from what was reserved, if that is where they shall come from. A request that must not grow climbs no
- * rung for them. */
+/* Takes the bytes from the placement's reservation, or claims them. A placement that must not grow climbs no rung. */
 static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
     if (!p->reservation && p->growth == WI_GROWTH_NONE)
-        return wi_ledger_claim(ledger_of(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
+        return wi_ledger_claim(budget_ledger(l), p->account, p->charged, &could) ? WEIR_OK : WEIR_ERR_NO_ROOM;
     if (!p->reservation)
         return budget_claim(l, p->alignment);
     uint64_t left = atomic_load(&p->reservation->left);
@@ -271,7 +273,7 @@ static weir_status budget_obtain(ladder *l, const wi_placement *p)
     return WEIR_OK;
 }
 
-static void return_bytes(const budget *b, const wi_placement *p)
+static void budget_return_bytes(const budget *b, const wi_placement *p)
 {
     if (p->reservation)
         atomic_fetch_add(&p->reservation->left, p->charged);
@@ -283,7 +285,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
 {
     budget *b = (budget *)resource;
     wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
-    if (p->held) /* its bytes are the account's */
+    if (p->held) /* a capture pool's block: the account was charged before */
         return wi_allocate(resource->inner, p, out, shortage);
     ladder l = budget_begin(b, p->account, &request, p->may_wait);
     l.native = p->native;
@@ -301,7 +303,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
         l.largest = shortage->largest;
         if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && budget_climb(&l, true))
             continue;
-        return_bytes(b, p);
+        budget_return_bytes(b, p);
         if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
             budget_blame(&l, shortage);
         return status == WEIR_ERR_OUT_OF_MEMORY ? budget_refuse(&l, shortage) : status;
@@ -311,7 +313,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
 static void budget_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_discard(resource->inner, block, p);
-    return_bytes((budget *)resource, p);
+    budget_return_bytes((budget *)resource, p);
 }
 
 static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
@@ -330,7 +332,7 @@ static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t 
     while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && budget_climb(&l, false));
     if (status != WEIR_OK)
         wi_ledger_cancel(resource->ledger, block->account, more);
-    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* no memory to put there */
+    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* physical memory behind the block is missing */
         *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
         base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
         status = budget_refuse(&l, shortage);

@@ -1,4 +1,5 @@
-/* The adaptor "guard": red zones and poison around what the inner resource serves, and a quarantine behind the free. */
+/* The adaptor "guard" (as AddressSanitizer): red zones around each block, poison in it, and a quarantine behind its
+ * free. */
 #include "memory/adaptors/guard.h"
 #include <weir/guard.h>
 #include "base/options.h"
@@ -10,9 +11,9 @@
 
 /* Records by address ----------------------------------------------------------------------------------------------- */
 
-/* The guard's records in the order of addresses. A sorted array: moving its end is nothing beside filling a block. */
+/* The records, a sorted array by address. Moving its end costs little beside filling a block. */
 
-/* The first record that does not begin before `start`. */
+/* The index of the first record at or behind `start`. */
 static size_t guard_place_of(const wi_guard *guard, const char *start)
 {
     size_t low = 0, high = guard->count;
@@ -39,7 +40,7 @@ weir_status wi_guard_set_reserve(wi_guard *guard)
     return WEIR_OK;
 }
 
-/* What is leaving may stand where the next one begins: the base gives it back before the record ends. */
+/* A leaving record does not count: the base has its memory back already, and may serve the same addresses again. */
 static bool guard_overlap(const wi_guarded *a, const wi_guarded *b)
 {
     return a->state != WI_GUARDED_LEAVING && a->start < b->end && b->start < a->end;
@@ -111,7 +112,7 @@ void wi_guard_unpin(wi_guard *guard, wi_guarded *record)
     pthread_cond_broadcast(&guard->changed);
 }
 
-/* The record of a block that is in the caller's hands; pinned. */
+/* Finds and pins the record of a block that this thread has claimed or not yet published. */
 static wi_guarded *guard_pin(wi_guard *guard, const wi_block *block)
 {
     guard_lock(guard);
@@ -122,7 +123,7 @@ static wi_guarded *guard_pin(wi_guard *guard, const wi_block *block)
     return record;
 }
 
-/* Ends a pinned record, the lock held. */
+/* Removes and frees a pinned record. The lock is held. */
 static void guard_forget(wi_guard *guard, wi_guarded *record)
 {
     wi_guard_set_remove(guard, record);
@@ -138,7 +139,7 @@ static weir_status guard_fill(const wi_guard *guard, char *from, const char *to,
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
-/* The block begins behind the zone before it, which must not spoil its alignment. */
+/* The block begins behind the first red zone, whose length keeps its alignment. */
 static void guard_measure(wi_resource *resource, wi_placement *p)
 {
     const wi_guard *guard = guard_of(resource);
@@ -147,7 +148,7 @@ static void guard_measure(wi_resource *resource, wi_placement *p)
     p->guard_page |= guard->unmapped;
 }
 
-static wi_guarded record_of(wi_block *block, const wi_placement *p)
+static wi_guarded guard_record(wi_block *block, const wi_placement *p)
 {
     uint64_t room = wi_round_up(block->bytes, WI_UNIT);
     char *pointer = block->pointer;
@@ -166,7 +167,7 @@ static wi_guarded record_of(wi_block *block, const wi_placement *p)
                         .allocated = block->stream};
 }
 
-/* In the order of the block's stream. */
+/* Writes the red zones and the poison, in the order of the block's stream. */
 static weir_status guard_paint(const wi_guard *guard, const wi_guarded *record, void *native)
 {
     char *behind = record->pointer + record->bytes;
@@ -176,7 +177,7 @@ static weir_status guard_paint(const wi_guard *guard, const wi_guarded *record, 
     return status == WEIR_OK ? guard_fill(guard, behind, record->end, WI_GUARD_ZONE, native) : status;
 }
 
-/* Notes the block, and whether it stands on another one: what is there is then left as it is. */
+/* Enters the record. If the block overlaps another one, that is reported, and nothing is written into it. */
 static weir_status guard_enter(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
 {
     const wi_guarded *under;
@@ -197,9 +198,9 @@ static weir_status guard_enter(wi_guard *guard, wi_guarded *record, wi_guard_new
     return status;
 }
 
-/* What was painted on the stream is done before the next owner, on another one, has the bytes. A device that cannot be
- * waited for does nothing any more. */
-static void outlast_paint(const wi_guard *guard, void *native)
+/* Waits for the writes that were queued, as the next owner of the bytes may use another stream. If the device cannot
+ * be waited for, it does no work any more. */
+static void guard_await_paint(const wi_guard *guard, void *native)
 {
     enum { TRIES = 3 };
     const wi_resource *r = &guard->resource;
@@ -212,7 +213,7 @@ static void guard_withdraw(wi_guard *guard, wi_block *block, const wi_placement 
 {
     wi_guarded *record = guard_pin(guard, block);
     record->state = WI_GUARDED_LEAVING;
-    outlast_paint(guard, p->native);
+    guard_await_paint(guard, p->native);
     wi_discard(guard->resource.inner, block, p);
     guard_lock(guard);
     guard_forget(guard, record);
@@ -231,7 +232,7 @@ static weir_status guard_allocate(wi_resource *resource, wi_placement *p, wi_blo
         free(record);
         return status;
     }
-    *record = record_of(*out, p);
+    *record = guard_record(*out, p);
     status = guard_enter(guard, record, &news);
     if (status != WEIR_OK) {
         wi_discard(resource->inner, *out, p);
@@ -264,7 +265,7 @@ static void guard_publish(wi_resource *resource, wi_block *block)
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-/* Never gone at once: the zones can be looked at only when the device is past the block, and without a lock. */
+/* The block always becomes pending: its zones can only be checked when the device is past it, without a lock. */
 static bool guard_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     wi_guard *guard = guard_of(resource);
@@ -280,7 +281,8 @@ static bool guard_retire(wi_resource *resource, wi_block *block, weir_stream str
 static weir_status guard_inspect(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
 {
     wi_damage damages[2] = {{.bytes = 0}};
-    bool kept = record->state == WI_GUARDED_KEPT; /* freed blocks change it in the hands of who pinned them alone */
+    bool kept =
+        record->state == WI_GUARDED_KEPT; /* a freed record's state is changed only by the thread that has it pinned */
     weir_status status = record->blank ? WEIR_OK : wi_guard_examine(guard, record, kept, damages);
     guard_lock(guard);
     for (int i = 0; i < 2; i++)
@@ -290,7 +292,7 @@ static weir_status guard_inspect(wi_guard *guard, wi_guarded *record, wi_guard_n
     return status;
 }
 
-/* Gives a pinned block, which is in no list, to the inner resource; the record is gone with it, or else stays
+/* Gives a pinned block that is in no list to the inner resource. On success the record is gone; else it stays
  * pinned. */
 static weir_status guard_let_go(wi_guard *guard, wi_guarded *record)
 {
@@ -321,7 +323,7 @@ static void guard_put_in(wi_guard *guard, wi_guarded *record, bool at_front)
     wi_guard_unpin(guard, record);
 }
 
-/* Gives up kept blocks, oldest first, until at most `keep` bytes are left. */
+/* Takes blocks out of the quarantine, oldest first, until it has at most `keep` bytes. */
 static void guard_give_up(wi_guard *guard, uint64_t keep)
 {
     weir_status status = WEIR_OK;
@@ -335,23 +337,24 @@ static void guard_give_up(wi_guard *guard, uint64_t keep)
         guard->leaving++;
         wi_guard_pin(guard, record);
         guard_unlock(guard);
-        (void)guard_inspect(guard, record, &news); /* what cannot be read is given back all the same */
+        (void)guard_inspect(guard, record, &news); /* a block that cannot be read goes, too */
         status = guard_let_go(guard, record);
         guard_lock(guard);
         if (status == WEIR_OK)
             guard->given_up += charged;
         else
-            guard_put_in(guard, record, true); /* tried again when the next one leaves */
+            guard_put_in(guard, record, true); /* tried again when the next block leaves the quarantine */
         guard->leaving--;
         pthread_cond_broadcast(&guard->changed);
         guard_unlock(guard);
-        wi_guard_tell(&news); /* nothing in hand: who listens may allocate */
+        wi_guard_tell(&news); /* no lock is held and no record pinned, as the log's function may allocate */
         guard_lock(guard);
     }
     guard_unlock(guard);
 }
 
-/* Fills a freed block whole. A device that does not take it has said so before, or will. */
+/* Fills a freed block with poison. A failure needs no report: the device has failed before, or will with the next
+ * call. */
 static bool guard_bury(wi_guard *guard, wi_guarded *record)
 {
     bool filled = guard_fill(guard, record->start, record->end, WI_GUARD_FREED, NULL) == WEIR_OK;
@@ -387,7 +390,8 @@ static weir_status guard_release(wi_resource *resource, wi_block *block)
     return status;
 }
 
-/* Whoever sees pending bytes finds them here, or waits for the thread that has them in hand. */
+/* A thread that sees pending bytes finds their blocks in the quarantine, or waits for the thread that is releasing
+ * them. */
 static uint64_t guard_release_kept(wi_resource *resource)
 {
     wi_guard *guard = guard_of(resource);
@@ -405,15 +409,16 @@ static uint64_t guard_release_kept(wi_resource *resource)
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static weir_status no_room(const wi_block *block, uint64_t bytes)
+static weir_status guard_no_room(const wi_block *block, uint64_t bytes)
 {
     return weir_fail(WEIR_ERR_NO_ROOM,
                      "the block of %llu bytes at %p cannot become %llu bytes long: a red zone stands behind it; "
-                     "allocate anew and copy",
+                     "allocate another one and copy",
                      (unsigned long long)block->bytes, block->pointer, (unsigned long long)bytes);
 }
 
-/* Moves the border between the block and the zone behind it, in the order of the stream. */
+/* Moves the end of the block: writes zone or poison between the old one and the new one, in the order of the
+ * stream. */
 static weir_status guard_repaint(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
 {
     char *now = record->pointer + record->bytes, *then = record->pointer + bytes;
@@ -421,8 +426,8 @@ static weir_status guard_repaint(const wi_guard *guard, const wi_guarded *record
                                  : guard_fill(guard, now, then, guard->poison, native);
 }
 
-/* Behind everything that was put on other streams for the taken block: its poison, and declared uses of the bytes that
- * it loses. Without a stream that has to be waited for. */
+/* Orders the repainting behind the poison and the declared uses of the block on other streams. Without a stream, this
+ * thread waits for them. */
 static weir_status guard_order(const wi_guard *guard, const wi_block *block, void *native)
 {
     const wi_resource *r = &guard->resource;
@@ -436,35 +441,36 @@ static weir_status guard_order(const wi_guard *guard, const wi_block *block, voi
     return status;
 }
 
-/* That, as a declared write, so that a free waits for it wherever it is made. */
-static weir_status repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
+/* Repaints as a declared write, so that a free on any stream waits for it. */
+static weir_status guard_repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
 {
     const wi_resource *r = &guard->resource;
     wi_block *block = record->block;
     wi_event event = {0};
     bool opened;
     weir_status status =
-        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* nobody else has one of a taken block */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* a claimed block has no open ticket */
     if (status != WEIR_OK)
         return status;
     status = guard_order(guard, block, native);
     if (status == WEIR_OK)
         status = guard_repaint(guard, record, bytes, native);
     if (status == WEIR_OK && native && r->driver->record(r->device, native, &event) != WEIR_OK)
-        status = r->driver->stream_synchronize(r->device, native); /* it is painted: what is refused changes nothing */
+        status = r->driver->stream_synchronize(
+            r->device, native); /* the zones are written already: without an event this thread waits */
     wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_WRITE, status == WEIR_OK ? &event : NULL);
     return status;
 }
 
-/* The charge stays, and so nothing is given back: the zone grows. */
+/* The charge stays and there is no tail: the zone behind the block grows. */
 static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     wi_guard *guard = guard_of(resource);
     wi_guarded *record = guard_pin(guard, block);
-    weir_status status = bytes > record->room ? no_room(block, bytes) : WEIR_OK;
+    weir_status status = bytes > record->room ? guard_no_room(block, bytes) : WEIR_OK;
     *tail = NULL;
     if (status == WEIR_OK && !record->blank)
-        status = repaint_in_order(guard, record, bytes, native);
+        status = guard_repaint_in_order(guard, record, bytes, native);
     if (status == WEIR_OK) {
         wi_resource_lock(resource->base);
         wi_ledger_resize(resource->ledger, block, bytes, block->charged, true);
@@ -484,7 +490,7 @@ static weir_status guard_grow(wi_resource *resource, wi_block *block, uint64_t b
                               wi_shortage *shortage)
 {
     (void)resource, (void)may_wait, (void)shortage;
-    return no_room(block, bytes);
+    return guard_no_room(block, bytes);
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
@@ -511,8 +517,8 @@ static void guard_destroy(wi_resource *resource)
     free(guard);
 }
 
-/* A block that is cut gives nothing back, and none grows; the fills are queued, so that a capture has no place for them
- * and the next owner has to wait for the free. */
+/* A shrunk block gives no memory back, and no block grows. The fills are queued on streams: so nothing can be
+ * allocated in a capture, and the next owner has to wait for the free. */
 static const wi_resource_table table = {
     .name = "guard",
     .features = WEIR_FEATURE_GUARDS,
@@ -538,7 +544,7 @@ wi_guard *wi_guard_in(wi_resource *top)
     return (wi_guard *)top;
 }
 
-static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
+static weir_status guard_read_poison(const wi_arguments *arguments, uint8_t *out)
 {
     const char *text = wi_argument(arguments, "poison");
     char *end;
@@ -550,7 +556,7 @@ static weir_status read_poison(const wi_arguments *arguments, uint8_t *out)
     return WEIR_OK;
 }
 
-static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments)
+static weir_status guard_read_arguments(wi_guard *guard, const wi_arguments *arguments)
 {
     const char *word = wi_argument(arguments, "");
     weir_status status = wi_arguments_check(arguments, (const char *const[]){"zone", "quarantine", "poison", "", NULL});
@@ -564,10 +570,10 @@ static weir_status read_arguments(wi_guard *guard, const wi_arguments *arguments
     if (status == WEIR_OK && guard->zone > WI_GIB)
         status = weir_fail(WEIR_ERR_INVALID, "the resource guard takes zones of up to 1 GiB");
     guard->zone = wi_round_up(guard->zone, WI_UNIT);
-    return status == WEIR_OK ? read_poison(arguments, &guard->poison) : status;
+    return status == WEIR_OK ? guard_read_poison(arguments, &guard->poison) : status;
 }
 
-static weir_status check_inner(const wi_guard *guard, wi_resource *inner)
+static weir_status guard_check_inner(const wi_guard *guard, wi_resource *inner)
 {
     if (wi_guard_in(inner))
         return weir_fail(WEIR_ERR_INVALID, "a guard within a guard; one is enough");
@@ -587,9 +593,9 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
     guard->zone = WI_UNIT;
     guard->quarantine = 16 * WI_MIB;
     guard->poison = 0xA5;
-    weir_status status = read_arguments(guard, arguments);
+    weir_status status = guard_read_arguments(guard, arguments);
     if (status == WEIR_OK)
-        status = check_inner(guard, inner);
+        status = guard_check_inner(guard, inner);
     if (status != WEIR_OK) {
         free(guard);
         return status;

@@ -1,11 +1,11 @@
-/* The adaptor "guard", inside: what it knows of each block, and its quarantine. guard.c is the adaptor, with the
- * records by address; guard_check.c reads memory back and reports.
+/* The adaptor "guard", inside: a record of each block, and the quarantine of freed blocks. guard.c is the adaptor, with
+ * the records by address; guard_check.c reads memory back and reports.
  *
  *   the life of a record:   new -> live -> freed -> kept -> leaving -> gone
  *
  * Invariants, under the guard's own lock, which is the last of all locks: the set holds the record of each block
- * from its allocation to its release, by address; `kept` is the sum over the quarantine. A pinned record is read,
- * changed and ended by the thread that pinned it alone. */
+ * from its allocation to its release, by address; `kept` is the sum over the quarantine. Only the thread that has
+ * pinned a record reads, changes or ends it. */
 #ifndef WI_GUARD_H
 #define WI_GUARD_H
 
@@ -26,9 +26,9 @@ typedef enum wi_guarded_state {
 /* What the guard knows of a block. */
 typedef struct wi_guarded {
     wi_block *block;
-    char *start, *end; /* margins included; the zone behind the block begins at its last byte and ends at `end` */
+    char *start, *end; /* margins included; the zone behind the block reaches to `end` */
     char *pointer;
-    uint64_t bytes, room; /* its size, and the most that it can become */
+    uint64_t bytes, room; /* of the block, and the most that it can become */
     uint64_t charged, generation;
     const weir_client *client;
     const char *client_name, *tag; /* interned */
@@ -36,24 +36,24 @@ typedef struct wi_guarded {
     weir_stream allocated, freed;
     wi_guarded_state state;
     bool pinned;
-    bool blank;              /* it overlaps another block: nothing was written into it */
-    unsigned told;           /* kinds of damage that were reported: a bit each */
-    struct wi_guarded *next; /* in the quarantine */
+    bool blank;              /* it overlaps another block, so that nothing was written into it */
+    unsigned told;           /* kinds of damage that were reported, a bit each */
+    struct wi_guarded *next; /* in the quarantine; NULL: the last one */
 } wi_guarded;
 
 typedef struct wi_guard {
-    wi_resource resource; /* its lock is the guard's */
+    wi_resource resource; /* its lock also protects what follows */
     pthread_cond_t changed;
     uint64_t zone, quarantine;
     uint8_t poison;
     bool unmapped;
 
-    wi_guarded **set; /* by start */
+    wi_guarded **set; /* all records, by start */
     size_t count, capacity;
     wi_guarded *first, *last; /* the quarantine, oldest first */
-    uint64_t kept;            /* bytes charged to it */
-    uint64_t given_up;        /* bytes that left it, ever */
-    size_t leaving;           /* threads that release a block which has left it */
+    uint64_t kept;            /* bytes in the quarantine */
+    uint64_t given_up;        /* bytes that ever left it */
+    size_t leaving;           /* threads that release a block from it */
     weir_guard_report reports[WI_GUARD_KEPT_REPORTS];
     size_t reported;
 } wi_guard;
@@ -62,15 +62,16 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
 /* The guard of a stack; NULL if it has none. */
 wi_guard *wi_guard_in(wi_resource *top);
 
-/* The set, with the lock held. insert needs room, which reserve makes; *under: a block that it overlaps, or NULL. */
+/* The set of records; the lock is held. insert needs room, which reserve makes; *under: a block that it overlaps, or
+ * NULL. */
 weir_status wi_guard_set_reserve(wi_guard *guard);
 void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under);
 void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record);
 wi_guarded *wi_guard_set_find(wi_guard *guard, const wi_block *block);
 
-/* With the lock held, which is released while another thread has it pinned. */
+/* Pins a record: waits while another thread has it pinned. The lock is held, and released meanwhile. */
 void wi_guard_pin(wi_guard *guard, wi_guarded *record);
-void wi_guard_unpin(wi_guard *guard, wi_guarded *record); /* the same lock rule */
+void wi_guard_unpin(wi_guard *guard, wi_guarded *record); /* the lock is held */
 
 typedef struct wi_damage {
     weir_guard_kind kind;
@@ -82,27 +83,26 @@ typedef struct wi_damage {
 /* Reads the zones of a pinned block back, or all of a `kept` one. At most two damages, by address. May block. */
 weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kept, wi_damage damages[2]);
 
-/* What is to be logged. */
+/* Reports to be logged. */
 typedef struct wi_guard_news {
     weir_guard_report reports[2];
     size_t count;
 } wi_guard_news;
 
-/* With the lock held: notes the damage of a record, unless it was reported before. */
+/* Notes a damage of the record for the log, unless that kind was reported before. The lock is held. */
 void wi_guard_note(wi_guard *guard, wi_guarded *record, const wi_damage *damage, const wi_guarded *other,
                    wi_guard_news *news);
-/* Logs what was noted. No lock is held, and no record is pinned. */
+/* Logs reports. No lock is held and no record is pinned, as the log's function may allocate. */
 void wi_guard_tell(const wi_guard_news *news);
 void wi_guard_words(const weir_guard_report *report, char *text, size_t capacity);
 weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other);
 
 weir_status wi_guard_check(wi_guard *guard);
 
-/* weir/guard.h, of the guard alone. */
+/* The reports so far, as in weir/guard.h. */
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count);
 weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capacity, size_t *count);
-weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_t capacity, size_t *count);
-/* Logs the client's live blocks; does nothing without a guard. */
+/* Logs the client's live blocks as leaks, if the stack has a guard. */
 void wi_guard_log_leaks(wi_resource *top, const weir_client *client);
 
 #endif

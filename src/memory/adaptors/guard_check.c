@@ -10,7 +10,8 @@
 
 enum { PIECE = 256 * 1024 };
 
-/* Adds what [bytes, +count) holds besides `expected`; `offset` is that of its first byte from the block's start. */
+/* Adds the bytes of [bytes, +count) that differ from `expected`; `offset`: of the first byte from the block's
+ * start. */
 static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi_damage *damage)
 {
     if (count == 0 || (bytes[0] == damage->expected && memcmp(bytes, bytes + 1, count - 1) == 0))
@@ -25,9 +26,9 @@ static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi
     }
 }
 
-/* Compares [from, to) of the device with one byte; `buffer` has room for a piece. */
-static weir_status compare_range(const wi_guard *guard, const wi_guarded *record, const char *from, const char *to,
-                                 uint8_t *buffer, wi_damage *damage)
+/* Compares [from, to) of the device's memory with one byte, a piece of the buffer's size at a time. */
+static weir_status guard_compare_range(const wi_guard *guard, const wi_guarded *record, const char *from,
+                                       const char *to, uint8_t *buffer, wi_damage *damage)
 {
     const wi_resource *r = &guard->resource;
     weir_status status = WEIR_OK;
@@ -53,21 +54,14 @@ weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kep
     if (!kept)
         damages[0] = (wi_damage){.kind = WEIR_GUARD_UNDERRUN, .expected = WI_GUARD_ZONE};
     weir_status status =
-        compare_range(guard, record, record->start, kept ? record->end : record->pointer, buffer, &damages[0]);
+        guard_compare_range(guard, record, record->start, kept ? record->end : record->pointer, buffer, &damages[0]);
     if (status == WEIR_OK && !kept)
-        status = compare_range(guard, record, behind, record->end, buffer, &damages[1]);
+        status = guard_compare_range(guard, record, behind, record->end, buffer, &damages[1]);
     free(buffer);
     return status;
 }
 
 /* Telling ---------------------------------------------------------------------------------------------------------- */
-
-static const char *const kind_names[WEIR_GUARD_COUNT] = {"overrun", "underrun", "use after free", "overlap"};
-
-const char *weir_guard_kind_name(weir_guard_kind kind)
-{
-    return (unsigned)kind < WEIR_GUARD_COUNT ? kind_names[kind] : "?";
-}
 
 weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other)
 {
@@ -90,7 +84,7 @@ weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *dam
     return report;
 }
 
-static void damage_words(const weir_guard_report *r, char *text, size_t capacity)
+static void guard_damage_words(const weir_guard_report *r, char *text, size_t capacity)
 {
     if (r->kind == WEIR_GUARD_OVERLAP)
         snprintf(text, capacity, "it shares %llu bytes from offset %lld on with the block at %p of generation %llu",
@@ -108,13 +102,14 @@ static void damage_words(const weir_guard_report *r, char *text, size_t capacity
 void wi_guard_words(const weir_guard_report *r, char *text, size_t capacity)
 {
     char damage[200], freed[48] = "";
-    damage_words(r, damage, sizeof damage);
+    guard_damage_words(r, damage, sizeof damage);
     if (r->kind != WEIR_GUARD_OVERLAP && !r->live)
         snprintf(freed, sizeof freed, ", freed on stream %llx", (unsigned long long)r->freed.id);
     snprintf(text, capacity,
              "%s: the block of %zu bytes at %p of %s (%s, tag \"%s\", generation %llu, allocated on stream %llx%s): %s",
-             weir_guard_kind_name(r->kind), r->bytes, r->block.pointer, r->client, weir_class_name(r->memory_class),
-             r->tag, (unsigned long long)r->block.generation, (unsigned long long)r->allocated.id, freed, damage);
+             weir_name_of(WEIR_NAMES_GUARD, r->kind), r->bytes, r->block.pointer, r->client,
+             weir_name_of(WEIR_NAMES_CLASS, r->memory_class), r->tag, (unsigned long long)r->block.generation,
+             (unsigned long long)r->allocated.id, freed, damage);
 }
 
 void wi_guard_note(wi_guard *guard, wi_guarded *record, const wi_damage *damage, const wi_guarded *other,
@@ -141,8 +136,8 @@ void wi_guard_tell(const wi_guard_news *news)
 
 /* Looking at everything -------------------------------------------------------------------------------------------- */
 
-/* The first record behind the address that can be looked at; pinned. With the lock held, which is released while
- * another thread has it. */
+/* Finds and pins the first record at or behind `start`. The lock is held, and released while another thread has the
+ * record pinned. */
 static wi_guarded *guard_next(wi_guard *guard, const char *start)
 {
     for (size_t i = 0; i < guard->count;) {
@@ -150,7 +145,7 @@ static wi_guarded *guard_next(wi_guard *guard, const char *start)
         bool there = record->state == WI_GUARDED_LIVE || record->state == WI_GUARDED_KEPT;
         if (record->start <= start || record->blank || !there) {
             i++;
-        } else if (record->pinned) { /* it may be gone then, and the set another */
+        } else if (record->pinned) { /* the lock was released: the record may be gone, and the set has changed */
             pthread_cond_wait(&guard->changed, &guard->resource.lock);
             i = 0;
         } else {
@@ -195,10 +190,9 @@ weir_status wi_guard_check(wi_guard *guard)
 
 /* Reports and leaks ------------------------------------------------------------------------------------------------ */
 
-/* What a guard has found, and what is live: copies for callers, and lines for the log. */
-
-/* Copies `count` of ours into a caller's array, whose first element says how long each of its own is. */
-static void copy_array(void *to, size_t capacity, const void *from, size_t count, size_t our_size)
+/* Copies `count` elements into a caller's array, whose elements may be of another version's size: the first says
+ * so. */
+static void guard_copy_array(void *to, size_t capacity, const void *from, size_t count, size_t our_size)
 {
     size_t stride = capacity > 0 ? *(const size_t *)to : 0;
     for (size_t i = 0; i < wi_min(count, capacity); i++) {
@@ -208,11 +202,23 @@ static void copy_array(void *to, size_t capacity, const void *from, size_t count
     }
 }
 
+/* The same of a list that was made for the caller, which ends here; of none where making it failed. */
+static weir_status guard_hand_out(weir_status made, void *to, size_t capacity, size_t *count, void *all, size_t found,
+                                  size_t our_size)
+{
+    if (made == WEIR_OK)
+        guard_copy_array(to, capacity, all, found, our_size);
+    if (count && made == WEIR_OK)
+        *count = found;
+    free(all);
+    return made;
+}
+
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count)
 {
     pthread_mutex_lock(&guard->resource.lock);
-    copy_array(reports, capacity, guard->reports, wi_min(guard->reported, WI_GUARD_KEPT_REPORTS),
-               sizeof guard->reports[0]);
+    guard_copy_array(reports, capacity, guard->reports, wi_min(guard->reported, WI_GUARD_KEPT_REPORTS),
+                     sizeof guard->reports[0]);
     if (count)
         *count = guard->reported;
     pthread_mutex_unlock(&guard->resource.lock);
@@ -226,7 +232,7 @@ static int by_generation(const void *a, const void *b)
     return (x->block.generation > y->block.generation) - (x->block.generation < y->block.generation);
 }
 
-/* All live blocks of a client (NULL: of anyone), oldest first; the caller frees them. */
+/* The live blocks of a client (NULL: of all), oldest first. The caller frees *out. */
 static weir_status guard_gather(wi_guard *guard, const weir_client *client, weir_guard_leak **out, size_t *count)
 {
     weir_status status = WEIR_OK;
@@ -259,15 +265,17 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, NULL, &all, &found);
-    if (status == WEIR_OK)
-        copy_array(leaks, capacity, all, found, sizeof *all);
-    if (count && status == WEIR_OK)
-        *count = found;
-    free(all);
-    return status;
+    return guard_hand_out(status, leaks, capacity, count, all, found, sizeof *all);
 }
 
 /* Sums ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct guard_leak_sum {
+    const weir_client *client;
+    char name[64], tag[48];
+    uint64_t blocks, bytes;
+    weir_block oldest;
+} guard_leak_sum;
 
 static int by_client_and_tag(const void *a, const void *b)
 {
@@ -282,19 +290,19 @@ static int by_client_and_tag(const void *a, const void *b)
 
 static int most_bytes_first(const void *a, const void *b)
 {
-    const weir_guard_leak_sum *x = a, *y = b;
+    const guard_leak_sum *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return (x->oldest.generation > y->oldest.generation) - (x->oldest.generation < y->oldest.generation);
 }
 
-/* The caller frees *out. */
-static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard_leak_sum **out, size_t *count)
+/* Live blocks by client and tag. The caller frees *out. */
+static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, guard_leak_sum **out, size_t *count)
 {
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, client, &all, &found);
-    weir_guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
+    guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
     if (status == WEIR_OK && !sums)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);
     if (status == WEIR_OK)
@@ -318,26 +326,13 @@ static weir_status sum_up(wi_guard *guard, const weir_client *client, weir_guard
     return status;
 }
 
-weir_status wi_guard_leak_sums(wi_guard *guard, weir_guard_leak_sum *sums, size_t capacity, size_t *count)
-{
-    weir_guard_leak_sum *all;
-    size_t found;
-    weir_status status = sum_up(guard, NULL, &all, &found);
-    if (status == WEIR_OK)
-        copy_array(sums, capacity, all, found, sizeof *all);
-    if (count && status == WEIR_OK)
-        *count = found;
-    free(all);
-    return status;
-}
-
 void wi_guard_log_leaks(wi_resource *top, const weir_client *client)
 {
     wi_guard *guard = wi_guard_in(top);
-    weir_guard_leak_sum *all;
+    guard_leak_sum *all;
     size_t found;
     char bytes[24];
-    if (!guard || sum_up(guard, client, &all, &found) != WEIR_OK)
+    if (!guard || guard_sum_up(guard, client, &all, &found) != WEIR_OK)
         return;
     for (size_t i = 0; i < found; i++)
         weir_log(WEIR_LOG_WARNING, "%s has %llu live blocks of %s tagged \"%s\", the oldest at %p of generation %llu",

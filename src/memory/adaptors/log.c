@@ -1,4 +1,4 @@
-/* The adaptor "log": records what reaches it, in the order in which it happened. */
+/* The adaptor "log": records the calls that reach it, in the order in which they took effect. */
 #include "memory/adaptors/log.h"
 #include <weir/trace.h>
 #include "memory/ledger/ledger.h"
@@ -19,7 +19,7 @@ static void log_record(wi_resource *resource, weir_event event, const wi_block *
     wi_record_to(resource->ledger, &l->ring, event, block);
 }
 
-static void record_failure(wi_resource *resource, weir_status status, weir_action action, const wi_placement *p)
+static void log_record_failure(wi_resource *resource, weir_status status, weir_action action, const wi_placement *p)
 {
     bool refused = status == WEIR_ERR_OUT_OF_MEMORY && action == WEIR_ACTION_ALLOCATE;
     log_record(resource,
@@ -41,14 +41,14 @@ static weir_status log_allocate(wi_resource *resource, wi_placement *p, wi_block
 {
     weir_status status = wi_allocate(resource->inner, p, out, shortage);
     if (status != WEIR_OK)
-        record_failure(resource, status, WEIR_ACTION_ALLOCATE, p);
+        log_record_failure(resource, status, WEIR_ACTION_ALLOCATE, p);
     return status;
 }
 
-/* Only work that could not be queued for a new block comes here. */
+/* A block is discarded only when work could not be queued for it, so that the allocation failed. */
 static void log_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    record_failure(resource, WEIR_ERR_DRIVER, WEIR_ACTION_ALLOCATE, p);
+    log_record_failure(resource, WEIR_ERR_DRIVER, WEIR_ACTION_ALLOCATE, p);
     wi_discard(resource->inner, block, p);
 }
 
@@ -77,7 +77,7 @@ static weir_status log_release(wi_resource *resource, wi_block *block)
     return status;
 }
 
-static void record_resize(wi_resource *resource, weir_status status, const wi_block *block)
+static void log_record_resize(wi_resource *resource, weir_status status, const wi_block *block)
 {
     log_record(resource,
                (weir_event){.action = status == WEIR_OK ? WEIR_ACTION_RESIZE : WEIR_ACTION_FAIL,
@@ -91,7 +91,7 @@ static void record_resize(wi_resource *resource, weir_status status, const wi_bl
 static weir_status log_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     weir_status status = wi_shrink(resource->inner, block, bytes, native, tail);
-    record_resize(resource, status, block);
+    log_record_resize(resource, status, block);
     return status;
 }
 
@@ -99,7 +99,7 @@ static weir_status log_grow(wi_resource *resource, wi_block *block, uint64_t byt
                             wi_shortage *shortage)
 {
     weir_status status = wi_grow(resource->inner, block, bytes, may_wait, shortage);
-    record_resize(resource, status, block);
+    log_record_resize(resource, status, block);
     return status;
 }
 

@@ -1,8 +1,8 @@
-/* The adaptor "log": records what reaches it and how that ended, in the order in which it happened.
+/* The adaptor "log": records the calls that reach it and their results, in the order in which they took effect.
  *
- * Events go into a ring of the runtime, under the ledger's lock, like those of traces. A free is recorded before the
- * resource below hears of it, an allocation before another thread can know of it, so that a free never comes after
- * the reuse of its address. */
+ * Events go into a ring of the runtime, under the ledger's lock, like those of traces. A free is recorded before it
+ * reaches the resource below, and an allocation before its address is known to other threads. So a free never comes
+ * after the reuse of its address. */
 #ifndef WI_LOG_H
 #define WI_LOG_H
 
@@ -11,11 +11,11 @@
 
 /* Arguments: csv=PATH, binary=PATH: files for the runtime to open. */
 weir_status wi_log_create(wi_resource *inner, const wi_arguments *arguments, wi_resource **out);
-/* The outermost one; NULL: the stack has none. */
+/* The outermost log of a stack; NULL: the stack has none. */
 wi_resource *wi_log_find(wi_resource *top);
-const char *wi_log_csv(const wi_resource *log); /* "": none */
+const char *wi_log_csv(const wi_resource *log); /* "": no such file */
 const char *wi_log_binary(const wi_resource *log);
-/* Where events go from here on; NULL: nowhere. */
+/* Sets the ring that events go into; NULL: none. */
 void wi_log_into(wi_resource *log, wi_events *ring);
 
 #endif

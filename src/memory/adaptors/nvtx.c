@@ -9,7 +9,7 @@
 
 enum { NVTX_VERSION = 3, MODULE_MEMORY = 1, COMPATIBILITY = 0x0102, SEGMENT = 1 };
 enum { HEAP_REGISTER, HEAP_UNREGISTER, REGIONS_REGISTER = 3, REGIONS_RESIZE, REGIONS_UNREGISTER, CALLS = 63 };
-enum { UNAVAILABLE = 1 }; /* in a slot: neither this nor 0 is a function */
+enum { UNAVAILABLE = 1 }; /* marks a slot as unavailable: neither this nor 0 is a function */
 enum { SUB_ALLOCATOR = 1, VIRTUAL_ADDRESS = 1, BY_POINTER = 1 };
 
 typedef struct segment {
@@ -48,14 +48,14 @@ typedef struct new_regions {
     void **handles;
 } new_regions;
 
-typedef struct old_regions { /* that are resized, by their ranges, or end, by their addresses */
+typedef struct old_regions { /* regions that are resized, by their ranges, or that end, by their addresses */
     uint16_t compatibility, size;
     uint32_t type;
     size_t count, element_size;
     const void *elements;
 } old_regions;
 
-/* The first argument of each is a domain; NULL is the common one. */
+/* The functions of the tool. The first argument of each is a domain; NULL is the default one. */
 static struct tool {
     void *(*enter_heap)(void *domain, const heap_description *heap);
     void (*leave_heap)(void *domain, void *heap);
@@ -65,8 +65,8 @@ static struct tool {
 } tool;
 static bool there;
 
-/* Whether the tool has all the calls. */
-static bool read_table(const intptr_t *calls)
+/* Fills in `tool`. False: it lacks one of the calls. */
+static bool nvtx_read_table(const intptr_t *calls)
 {
     const struct {
         int call;
@@ -85,7 +85,7 @@ static bool read_table(const intptr_t *calls)
     return true;
 }
 
-static void find_tool(void)
+static void nvtx_find_tool(void)
 {
     intptr_t calls[CALLS] = {0};
     segment table = {SEGMENT, CALLS, calls};
@@ -96,29 +96,29 @@ static void find_tool(void)
                      .segment_count = 1,
                      .segments = &table};
     const char *path = secure_getenv("NVTX_INJECTION64_PATH");
-    void *library = path && *path ? dlopen(path, RTLD_LAZY) : NULL; /* stays: the table points into it */
+    void *library = path && *path ? dlopen(path, RTLD_LAZY) : NULL; /* never closed, as the table points into it */
     void *symbol = library ? dlsym(library, "InitializeInjectionNvtxExtension") : NULL;
     int (*initialize)(module *);
     if (!symbol)
         return;
     memcpy(&initialize, &symbol, sizeof symbol);
-    there = initialize(&memory) != 0 && read_table(calls);
+    there = initialize(&memory) != 0 && nvtx_read_table(calls);
 }
 
-static bool have_tool(void)
+static bool nvtx_has_tool(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_tool);
+    pthread_once(&once, nvtx_find_tool);
     return there;
 }
 
-/* Each call is made with the device current, which compute-sanitizer wants. */
+/* Calls `what` with the device current, which compute-sanitizer needs. */
 static void nvtx_tell(const wi_resource *resource, void (*what)(void *user), void *user)
 {
     resource->driver->within(resource->device, what, user);
 }
 
-static range range_of(const wi_block *block)
+static range nvtx_range_of(const wi_block *block)
 {
     return (range){block->bytes, block->pointer};
 }
@@ -132,7 +132,7 @@ static void nvtx_enter(void *user)
 {
     const entry *e = user;
     wi_block *block = e->block;
-    range used = range_of(block);
+    range used = nvtx_range_of(block);
     heap_description heap = {.compatibility = COMPATIBILITY,
                              .size = sizeof heap,
                              .usage = SUB_ALLOCATOR,
@@ -148,13 +148,13 @@ static void nvtx_enter(void *user)
 
 void wi_nvtx_enter(const wi_resource *resource, wi_block *block, uintptr_t start, uint64_t bytes)
 {
-    if (resource->driver->within && have_tool())
+    if (resource->driver->within && nvtx_has_tool())
         nvtx_tell(resource, nvtx_enter, &(entry){block, {bytes, (void *)start}});
 }
 
 static void nvtx_resize(void *user)
 {
-    range used = range_of(user);
+    range used = nvtx_range_of(user);
     old_regions regions = {COMPATIBILITY, sizeof regions, VIRTUAL_ADDRESS, 1, sizeof used, &used};
     tool.resize(NULL, &regions);
 }

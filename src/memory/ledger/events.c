@@ -1,12 +1,12 @@
-/* Events of traces: the ring, and what writes into it. */
+/* Traces: the ring that events go into, and the functions that record. */
 #include "memory/ledger/events.h"
 #include <weir/trace.h>
 #include "base/system.h"
 #include "memory/ledger/members.h"
 #include "memory/ledger/ledger.h"
 
-/* Invariants: taken <= added <= taken + capacity; event n stands in slot n % capacity. The array grows by doubling up
- * to the capacity, so that a short trace costs little. */
+/* Invariants: taken <= added <= taken + capacity; event n is in slot n % capacity. The array starts small and doubles
+ * up to the capacity, so that a short trace costs little. */
 struct wi_events {
     wi_events *next;
     weir_event *ring;
@@ -117,7 +117,7 @@ void wi_events_unlink(wi_events **list, wi_events *events)
 /* Recording -------------------------------------------------------------------------------------------------------- */
 
 /* Adds what the ledger, the clock and the block know. */
-static void record_complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
+static void events_complete(const wi_ledger *ledger, weir_event *event, const wi_block *block)
 {
     event->struct_size = sizeof *event;
     event->nanoseconds = wi_now();
@@ -139,7 +139,7 @@ static void record_complete(const wi_ledger *ledger, weir_event *event, const wi
     event->tag = event->tag ? event->tag : "";
 }
 
-static void record_add(wi_ledger *ledger, wi_events *ring, const weir_event *event)
+static void events_record(wi_ledger *ledger, wi_events *ring, const weir_event *event)
 {
     wi_events_add(ring, event);
     if (wi_events_calls(ring))
@@ -148,9 +148,9 @@ static void record_add(wi_ledger *ledger, wi_events *ring, const weir_event *eve
 
 void wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block)
 {
-    record_complete(ledger, &event, block);
+    events_complete(ledger, &event, block);
     for (wi_events *ring = ledger->events; ring; ring = wi_events_next(ring))
-        record_add(ledger, ring, &event);
+        events_record(ledger, ring, &event);
 }
 
 void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block)
@@ -164,35 +164,35 @@ void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block)
 void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block)
 {
     pthread_mutex_lock(&ledger->lock);
-    record_complete(ledger, &event, block);
+    events_complete(ledger, &event, block);
     if (*ring)
-        record_add(ledger, *ring, &event);
+        events_record(ledger, *ring, &event);
     pthread_mutex_unlock(&ledger->lock);
 }
 
 typedef struct walk {
     wi_ledger *ledger;
     wi_events *ring;
-    uint64_t live; /* so far, as if they were allocated now, one after the other */
+    uint64_t live; /* the sum so far, as if the live blocks were allocated one after the other */
 } walk;
 
-static void add_live(wi_block *block, void *user)
+static void events_add_live(wi_block *block, void *user)
 {
     walk *w = user;
-    const wi_block seen = wi_look_at(block); /* a thread cache may be caching it */
+    const wi_block seen = wi_look_at(block); /* a copy: a thread cache may change the block meanwhile */
     if (!wi_block_is_live(&seen))
         return;
     weir_event event = {.action = WEIR_ACTION_ALLOCATE, .stream = WEIR_STREAM_HOST, .other = seen.stream};
-    record_complete(w->ledger, &event, &seen);
+    events_complete(w->ledger, &event, &seen);
     event.live = w->live += seen.charged;
-    record_add(w->ledger, w->ring, &event);
+    events_record(w->ledger, w->ring, &event);
 }
 
 void wi_record_into(wi_ledger *ledger, wi_events *events)
 {
     wi_members_lock(ledger);
     pthread_mutex_lock(&ledger->lock);
-    wi_members_each(ledger, add_live, &(walk){ledger, events, 0});
+    wi_members_each(ledger, events_add_live, &(walk){ledger, events, 0});
     wi_events_link(&ledger->events, events);
     atomic_fetch_or(&ledger->recording, WI_RECORDING);
     pthread_mutex_unlock(&ledger->lock);

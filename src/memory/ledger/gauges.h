@@ -1,5 +1,5 @@
-/* Gauges: how much of something there is, and how much came and went, for the statistics under PyTorch's names. A
- * gauge may read below zero until thread-local deltas are merged (ledger.h); that is never a peak. */
+/* Gauges: statistics under PyTorch's names: what there is, its peak, and what came and went in all. A gauge may read
+ * below zero until thread-local deltas are merged (ledger.h); that is never a peak. */
 #ifndef WI_GAUGES_H
 #define WI_GAUGES_H
 
@@ -26,7 +26,7 @@ static inline void wi_gauge_down(weir_gauge *gauge, uint64_t by)
     gauge->freed += by;
 }
 
-/* So much came and went since the gauge was last told, and it was never more than `high` above where it was. */
+/* Merges a delta: what came and went, and how far the value was above its old one meanwhile. */
 static inline void wi_gauge_merge(weir_gauge *gauge, uint64_t came, uint64_t went, uint64_t high)
 {
     wi_gauge_reach(gauge, gauge->current + high);

@@ -1,4 +1,5 @@
-/* The ledger: each step checks and books as a whole. Snapshots are in snapshot.c, refusals in refusal.c. */
+/* The ledger: every step checks the limits and changes all sums under one lock. Snapshots are in snapshot.c, refusals
+ * in refusal.c. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
 #include "memory/ledger/gauges.h"
@@ -8,8 +9,8 @@ static uint64_t ledger_used(const wi_account *account)
     return account->live + account->pending + account->promised + account->thread_cached;
 }
 
-/* What it would use if no free were pending but what graphs hold. */
-static uint64_t used_for_long(const wi_account *account)
+/* What the account would use if all pending frees were complete. Bytes that capture pools keep stay. */
+static uint64_t ledger_used_for_long(const wi_account *account)
 {
     return account->live + account->promised + account->kept;
 }
@@ -20,7 +21,7 @@ static uint64_t ledger_commitment(const wi_account *account)
 }
 
 #ifdef WEIR_INVARIANTS
-static void check_invariants(const wi_ledger *ledger)
+static void ledger_check(const wi_ledger *ledger)
 {
     uint64_t live = 0, pending = 0, promised = 0, thread_cached = 0, guaranteed = 0, committed = 0;
     for (const wi_account *a = ledger->first; a; a = a->next) {
@@ -46,7 +47,7 @@ static void check_invariants(const wi_ledger *ledger)
     wi_assert(live + pending + thread_cached <= ledger->held - ledger->spare);
 }
 #else
-static void check_invariants(const wi_ledger *ledger)
+static void ledger_check(const wi_ledger *ledger)
 {
     (void)ledger;
 }
@@ -59,7 +60,7 @@ static void ledger_enter(wi_ledger *ledger)
 
 static void ledger_leave(wi_ledger *ledger)
 {
-    check_invariants(ledger);
+    ledger_check(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }
 
@@ -79,15 +80,15 @@ void wi_ledger_destroy(wi_ledger *ledger)
     pthread_mutex_destroy(&ledger->lock);
 }
 
-/* With the lock held, so that no other thread adds meanwhile. */
+/* The lock is held, so that a load and a store are enough. */
 static void ledger_freed(wi_ledger *ledger, uint64_t bytes)
 {
     uint64_t before = atomic_load_explicit(&ledger->freed, memory_order_relaxed);
     atomic_store_explicit(&ledger->freed, before + bytes, memory_order_relaxed);
 }
 
-/* Every change of what an account uses goes through here, so that the commitment follows. Unsigned sums wrap, which
- * makes "add the negative" right. */
+/* Every change of an account's used bytes goes through here, so that `committed` follows. A decrease is added as a
+ * wrapped unsigned number. */
 static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
 {
     uint64_t before = ledger_commitment(account), more = live + pending + promised;
@@ -101,8 +102,8 @@ static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, 
     ledger->committed += ledger_commitment(account) - before;
 }
 
-/* Before a merge they may be wrong, or less than none, which is no peak. */
-static bool classes_known(const wi_account *account)
+/* Whether the sums by class can be read. Until deltas are merged they may be below zero, and must not become a peak. */
+static bool ledger_classes_known(const wi_account *account)
 {
     bool known = true;
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
@@ -110,14 +111,14 @@ static bool classes_known(const wi_account *account)
     return known;
 }
 
-/* `more`: bytes, and those of each class (NULL: none), that were live besides for a moment. */
-static void raise_peaks(wi_ledger *ledger, wi_account *account, int64_t more, const int64_t *more_class)
+/* `more`, and more_class unless NULL: bytes above the present ones that were live for a moment. */
+static void ledger_raise_peaks(wi_ledger *ledger, wi_account *account, int64_t more, const int64_t *more_class)
 {
     int64_t all = (int64_t)(ledger->live + ledger->pending) + more;
     int64_t own = (int64_t)(account->live + account->pending) + more;
     if (all > (int64_t)ledger->peak)
         ledger->peak = (uint64_t)all;
-    if (own <= (int64_t)account->peak || !classes_known(account))
+    if (own <= (int64_t)account->peak || !ledger_classes_known(account))
         return;
     account->peak = (uint64_t)own;
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
@@ -245,12 +246,12 @@ static bool ledger_fits(const wi_ledger *ledger, const wi_account *account, uint
     return grown <= ledger->budget - committed;
 }
 
-/* What the device would be committed to if no free were pending but what graphs hold. */
-static uint64_t committed_without_pending(const wi_ledger *ledger)
+/* What the device would be committed to if all pending frees were complete, except what capture pools keep. */
+static uint64_t ledger_committed_without_pending(const wi_ledger *ledger)
 {
     uint64_t committed = 0;
     for (const wi_account *a = ledger->first; a; a = a->next)
-        committed += wi_max(used_for_long(a), a->guaranteed);
+        committed += wi_max(ledger_used_for_long(a), a->guaranteed);
     return committed;
 }
 
@@ -262,8 +263,8 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
         ledger_shift(ledger, account, 0, 0, bytes);
     else {
         wi_ledger_merge_all(ledger);
-        *could = account->open &&
-                 ledger_fits(ledger, account, used_for_long(account), committed_without_pending(ledger), bytes);
+        *could = account->open && ledger_fits(ledger, account, ledger_used_for_long(account),
+                                              ledger_committed_without_pending(ledger), bytes);
     }
     ledger_leave(ledger);
     return claimed;
@@ -310,7 +311,7 @@ static void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
     (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active, 1);
 }
 
-/* GAUGE_AGAIN: a pending block comes to be live. What is freed stays active until it is told otherwise. */
+/* GAUGE_AGAIN: a pending block is live again. Freed bytes stay active until gauge_active takes them off. */
 typedef enum gauge_what { GAUGE_NEW, GAUGE_AGAIN, GAUGE_FREED } gauge_what;
 
 static void gauge_block(wi_ledger *ledger, const wi_block *block, gauge_what what)
@@ -339,11 +340,11 @@ static void gauge_resize(wi_ledger *ledger, const wi_block *block, uint64_t byte
         if (complete)
             wi_gauge_down(&g->active_bytes, block->charged - charged);
         else if (charged < block->charged)
-            wi_gauge_up(&g->active, 1); /* the tail */
+            wi_gauge_up(&g->active, 1); /* of the tail that was cut off */
     }
 }
 
-static void gauge_drift(weir_memory_stats *g, const wi_delta *d)
+static void gauge_delta(weir_memory_stats *g, const wi_delta *d)
 {
     uint64_t given = d->taken - (uint64_t)d->live, high = (uint64_t)d->high;
     wi_gauge_merge(&g->allocated_bytes, d->taken, given, high);
@@ -365,9 +366,9 @@ static void ledger_publish(wi_ledger *ledger, wi_block *block, gauge_what what)
     ledger->lent_clients += block->lent & WI_LENT_CLIENT ? block->charged : 0;
     ledger->lent_streams += block->lent & WI_LENT_STREAM ? block->charged : 0;
     gauge_block(ledger, block, what);
-    raise_peaks(ledger, account, 0, NULL);
+    ledger_raise_peaks(ledger, account, 0, NULL);
     ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
-    wi_block_turn(block, WI_LIVE); /* within the lock: a trace that is opened finds it live, or records this */
+    wi_block_turn(block, WI_LIVE); /* under the lock: a trace that opens now finds it live, or records this */
 }
 
 void wi_ledger_commit(wi_ledger *ledger, wi_block *block)
@@ -396,8 +397,8 @@ bool wi_ledger_place(wi_ledger *ledger, wi_account *account, uint64_t bytes, wi_
     return fits;
 }
 
-/* Parked bytes become live, or the other way round. */
-static void shift_parked(wi_ledger *ledger, wi_account *account, uint64_t live)
+/* Turns thread-cached bytes into live ones, or back with a wrapped number. */
+static void ledger_shift_cached(wi_ledger *ledger, wi_account *account, uint64_t live)
 {
     account->live += live;
     account->thread_cached -= live;
@@ -410,7 +411,7 @@ static void ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream 
     wi_account *account = block->account;
     bool complete = past != WI_UNPASSED, thread_cached = wi_block_phase_of(block) == WI_THREAD_CACHED;
     if (thread_cached)
-        shift_parked(ledger, account, block->charged);
+        ledger_shift_cached(ledger, account, block->charged);
     ledger_shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
     if (!thread_cached) {
         account->live_class[block->memory_class] -= block->charged;
@@ -424,7 +425,7 @@ static void ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream 
     if (complete != thread_cached)
         gauge_active(ledger, block->charged, thread_cached);
     if (thread_cached && !complete)
-        raise_peaks(ledger, account, 0, NULL);
+        ledger_raise_peaks(ledger, account, 0, NULL);
     if (wi_unlikely(ledger->events))
         wi_record_locked(ledger,
                          (weir_event){.action = WEIR_ACTION_DEALLOCATE,
@@ -476,8 +477,8 @@ void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memor
     ledger_leave(ledger);
 }
 
-/* By `more` bytes, which wrap. */
-static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
+/* Adds `more` to the kept bytes, as a wrapped number when they shrink. */
+static void ledger_shift_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
 {
     ledger_enter(ledger);
     ledger_shift(ledger, block->account, 0, more, 0);
@@ -490,10 +491,10 @@ static void cut_kept(wi_ledger *ledger, const wi_block *block, uint64_t more)
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete)
 {
     wi_account *account = block->account;
-    uint64_t more = charged - block->charged; /* wraps when it shrinks, as shift wants it */
+    uint64_t more = charged - block->charged; /* a wrapped number when the block shrinks */
     bool grows = charged > block->charged;
     if (wi_block_phase_of(block) == WI_PENDING) {
-        cut_kept(ledger, block, complete ? more : 0);
+        ledger_shift_kept(ledger, block, complete ? more : 0);
         return;
     }
     ledger_enter(ledger);
@@ -502,7 +503,7 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     if (!grows && !complete)
         account->pending_class[block->memory_class] -= more;
     gauge_resize(ledger, block, bytes, charged, complete);
-    raise_peaks(ledger, account, 0, NULL);
+    ledger_raise_peaks(ledger, account, 0, NULL);
     wi_block now = wi_block_copy(block);
     now.bytes = bytes;
     now.charged = charged;
@@ -510,12 +511,12 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     ledger_leave(ledger);
 }
 
-/* Parking ---------------------------------------------------------------------------------------------------------- */
+/* Thread-cached bytes ---------------------------------------------------------------------------------------------- */
 
 void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
 {
-    raise_peaks(ledger, account, delta->high, delta->high_class);
-    shift_parked(ledger, account, (uint64_t)delta->live);
+    ledger_raise_peaks(ledger, account, delta->high, delta->high_class);
+    ledger_shift_cached(ledger, account, (uint64_t)delta->live);
     for (int c = 0; c < WEIR_CLASS_COUNT; c++)
         account->live_class[c] += (uint64_t)delta->live_class[c];
     account->blocks += delta->hits - delta->frees;
@@ -525,7 +526,7 @@ void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
     ledger->allocations += delta->hits;
     ledger->frees += delta->frees;
     ledger->hits += delta->hits;
-    gauge_drift(&ledger->gauges, delta);
+    gauge_delta(&ledger->gauges, delta);
     *delta = (wi_delta){0};
 }
 
@@ -535,7 +536,7 @@ void wi_ledger_merge_all(wi_ledger *ledger)
         return;
     ledger->tcache_hooks.merge(ledger->tcache_hooks.user);
     for (wi_account *a = ledger->first; a; a = a->next)
-        raise_peaks(ledger, a, 0, NULL);
+        ledger_raise_peaks(ledger, a, 0, NULL);
 }
 
 uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger)

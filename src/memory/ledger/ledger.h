@@ -27,15 +27,15 @@
 
 struct wi_account {
     wi_account *previous, *next; /* in the order of opening */
-    const char *name;            /* valid as long as the account is there */
-    const char *lasting;         /* the same, or WI_LOST_NAME, valid as long as the process */
+    const char *name;            /* valid while the account exists */
+    const char *lasting;         /* the same text, or WI_LOST_NAME; valid for the life of the process */
     const weir_client *client;
-    bool open;                    /* a claim of a closed account is refused */
+    bool open;                    /* false: every claim is refused */
     uint64_t serial;              /* from 1, never given twice */
-    bool secret;                  /* others must not read what it leaves in memory */
+    bool secret;                  /* its bytes are scrubbed before another client gets the memory */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
     uint64_t live, pending, promised, thread_cached;
-    uint64_t kept; /* of the pending bytes: held by capture pools, which no wait frees */
+    uint64_t kept; /* the part of `pending` that capture pools keep; no wait frees it */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
     uint64_t blocks, allocations, frees, refusals, hits;
@@ -43,7 +43,7 @@ struct wi_account {
     char outside_method[128];
 };
 
-/* The owner of bytes in its blocks; block.h. */
+/* The tag of the account in block->owner; see block.h. */
 static inline uint64_t wi_account_owner(const wi_account *account)
 {
     return account->serial | (account->secret ? WI_SECRET : 0);
@@ -56,26 +56,26 @@ static inline bool wi_account_must_scrub(const wi_account *account, uint64_t pre
     return before != WI_CLEAN && before != (mine & ~WI_SECRET) && ((mine | previous) & WI_SECRET) != 0;
 }
 
-/* What stands between a free and the next owner of the bytes. */
+/* What the next owner of freed bytes has to wait for. */
 typedef enum wi_past {
-    WI_PASSED,   /* nothing: the device is past it and past every use */
-    WI_IN_ORDER, /* what was queued on the stream of the free before it; no event was recorded */
-    WI_UNPASSED  /* more than that: it is pending until release is called */
+    WI_PASSED,   /* nothing: the device is past the free and all uses */
+    WI_IN_ORDER, /* work that was queued on the free's stream before it; no event was recorded */
+    WI_UNPASSED  /* more than that: the block is pending until it is released */
 } wi_past;
 
-/* What a thread has done without the ledger since its last merge. */
+/* What a thread has allocated and freed through its cache since its last merge. */
 typedef struct wi_delta {
-    int64_t live, live_class[WEIR_CLASS_COUNT]; /* growth */
-    int64_t high, high_class[WEIR_CLASS_COUNT]; /* the highest `live` meanwhile, and the classes then */
+    int64_t live, live_class[WEIR_CLASS_COUNT]; /* net change */
+    int64_t high, high_class[WEIR_CLASS_COUNT]; /* the highest net change meanwhile, and the classes at that moment */
     uint64_t hits, frees;
     uint64_t taken;                       /* charged bytes of the hits */
     uint64_t requested, returned;         /* requested bytes of the hits, and of the frees */
-    uint64_t high_requested, high_blocks; /* when `live` was at its highest */
+    uint64_t high_requested, high_blocks; /* at the moment of the highest net change */
 } wi_delta;
 
-/* Access to thread caches. */
+/* How the ledger reaches the thread caches. */
 typedef struct wi_tcache_hooks {
-    /* Merges all deltas; the ledger's lock is held. */
+    /* Merges all deltas. The ledger's lock is held. */
     void (*merge)(void *user);
     /* Frees thread-cached blocks, this thread's first; returns their bytes. No lock is held. */
     uint64_t (*flush)(void *user);
@@ -85,20 +85,20 @@ typedef struct wi_tcache_hooks {
 typedef struct wi_ledger {
     pthread_mutex_t lock;
     const char *device; /* its name */
-    uint64_t granule;   /* of the device; what is held is a multiple of it */
+    uint64_t granule;   /* of the device; `held` is a multiple of it */
     uint64_t budget, guaranteed, committed;
     uint64_t live, pending, promised, thread_cached, held, spare;
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls, hits;
-    uint64_t created, moved, batches; /* chunks; and blocks for which some were moved */
-    uint64_t emptied;                 /* thread-cached bytes that were freed for a request */
-    atomic_uint_fast64_t freed;       /* bytes that an account used and uses no more, or that the driver has back */
+    uint64_t created, moved, batches; /* chunks created and moved; blocks for which chunks were moved */
+    uint64_t emptied;                 /* thread-cached bytes that were flushed for requests */
+    atomic_uint_fast64_t freed; /* bytes that accounts no longer use, or that went back to the driver; only grows */
     uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by the rung that served them */
     uint64_t lent_clients, lent_streams;
     weir_memory_stats gauges;                 /* without the deltas of threads */
-    uint64_t retries_before, refusals_before; /* until the last reset */
+    uint64_t retries_before, refusals_before; /* at the last reset of the statistics */
     wi_pressures pressures;                   /* callbacks that can make room here */
-    wi_tcache_hooks tcache_hooks;             /* functions NULL: none */
+    wi_tcache_hooks tcache_hooks;             /* NULL functions: no thread caches */
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* rings of open traces; NULL: none */
@@ -111,85 +111,85 @@ typedef struct wi_ledger {
 void wi_ledger_init(wi_ledger *ledger, const char *device, uint64_t budget, uint64_t granule);
 void wi_ledger_destroy(wi_ledger *ledger);
 
-/* Accounts. Each call succeeds as a whole, or fails with numbers and changes nothing. */
+/* Opening and closing an account. Each call succeeds as a whole, or fails with numbers and changes nothing. */
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account);
 weir_status wi_ledger_close(wi_ledger *ledger,
                             wi_account *account); /* WEIR_ERR_BUSY while anything is live or promised */
 weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_t guaranteed, uint64_t maximum);
-/* *held, unless NULL: whether only held bytes stand in the way, which could be trimmed. */
+/* *held (may be NULL): only held bytes stand in the way, which a trim could release. */
 weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held);
 
-/* Claims `bytes` for the account. False: the budget or the maximum forbids it, or the account is closed. *could:
- * whether it would succeed if all pending frees were complete. */
+/* Claims bytes for the account. False: the budget or the maximum forbids it, or the account is closed. *could: it
+ * would succeed if all pending frees were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
-/* How many bytes more the account could have under the limits. */
+/* How many more bytes the account can claim under the limits. */
 uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
-/* How many bytes a new account could have if nothing were thread-cached: the budget less what others use or are
- * guaranteed. *idle: held bytes that nobody uses. */
+/* How many bytes a new account could claim if no bytes were thread-cached: the budget less what other accounts use or
+ * are guaranteed. *idle: held bytes that no account uses. */
 uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle);
-/* How many bytes, so far, have come to be free to claim or to hold. Needs no lock: a request reads it before it claims,
- * and claims again if there are more by then. */
+/* How many bytes, so far, have become free to claim or to hold. A request reads it, without the lock, before it claims:
+ * if it has grown by the time that the claim has failed, the request claims again. */
 static inline uint64_t wi_ledger_freed(const wi_ledger *ledger)
 {
     return atomic_load_explicit(&ledger->freed, memory_order_relaxed);
 }
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
-/* The same by serial number, when the record may soon serve another account. */
+/* The same by serial number, for when the record may serve another account by now. */
 bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* Claims the bytes and commits them in one step to the block that `make` returns, which cannot fail; with the lock
  * held. False: the limits forbid it, or the account is closed; `make` was not called. */
 bool wi_ledger_place(wi_ledger *ledger, wi_account *account, uint64_t bytes, wi_block *(*make)(void *user), void *user);
-/* Commits claimed bytes to the block, which is live with that. A pending block turns its pending bytes live. */
+/* Commits claimed bytes: the block is live. The pending bytes of a pending block become live. */
 void wi_ledger_commit(wi_ledger *ledger, wi_block *block);
-/* The block is freed on `stream`: its bytes are gone, or pending if WI_UNPASSED. A thread-cached block counted as freed
- * before. */
+/* The block was freed on `stream`. Its bytes are uncommitted, or pending if WI_UNPASSED. A block of a thread cache was
+ * counted as freed before. */
 void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stream, wi_past past);
-/* The same for the first `count` blocks of a list, linked by pending_next, that were thread-cached on the stream. */
+/* The same for the first `count` thread-cached blocks of a list, which is linked by pending_next. */
 void wi_ledger_retire_list(wi_ledger *ledger, const wi_block *list, size_t count, weir_stream stream);
-/* The free of a pending block is complete. */
+/* A pending block's free is complete. */
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
-/* A capture pool holds the pending block from now on, or no longer; its bytes count as of `memory_class` then. */
+/* A capture pool keeps the pending block; the pool lets it go, and its bytes count under `memory_class` again. */
 void wi_ledger_keep(wi_ledger *ledger, const wi_block *block);
 void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memory_class);
-/* The block's charge becomes `charged`: a claim for the difference has been made when it grows; when it shrinks, the
- * difference is gone if `complete`, else pending until a block of that charge is reaped. If a capture pool holds
- * the block, the difference stays pending and kept. */
+/* The block's charge becomes `charged`. Growth was claimed before. What a shrunk block loses is free if `complete`,
+ * else pending until its tail is reaped; of a block that a capture pool keeps it stays pending and kept. */
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
 
-/* Merges a delta of the account's, with the ledger's lock held; the delta is empty then. */
+/* Merges a delta of the account's into the sums and empties it. The lock is held. */
 void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta);
 /* Merges all deltas. With the lock held. */
 void wi_ledger_merge_all(wi_ledger *ledger);
-/* Flushes thread caches for a request that does not fit; returns the bytes. No lock is held. */
+/* Flushes thread caches, as a request does not fit. Returns the bytes. No lock is held. */
 uint64_t wi_ledger_flush_tcaches(wi_ledger *ledger);
-/* A thread has flushed so many bytes of its own caches for its request. */
+/* Counts bytes that a thread has flushed from its own cache for its request. */
 void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes);
 
-/* Physical memory: `bytes` are about to be created. Grants as much as the budget leaves, in whole granules, counts it
- * as spare until it is mapped, and returns it. */
+/* Physical memory is about to be created. Grants as much of `bytes` as the budget leaves, in whole granules, and
+ * returns it. It counts as spare until it is mapped. */
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes);
-/* Bytes that the budget leaves for that; *held: bytes held now; *allocations: the count so far. */
+/* How many bytes wi_ledger_hold would grant. *held: bytes held now; *allocations: allocations so far. */
 uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations);
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are back with the driver */
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */
 void wi_ledger_driver_call(wi_ledger *ledger);
-/* Segments that the driver made, and that it has back. */
+/* Counts segments that the driver has made, and those that it has back. */
 void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended);
 void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved);
 
-/* Why a request was not met, as the resource sees it. */
+/* Why a request was refused, as the resource sees it. */
 typedef struct wi_shortage {
-    weir_refusal_cause cause; /* WEIR_CAUSE_NONE: a limit of the ledger, which finds out which one */
-    uint64_t largest;         /* bytes that could be placed in one piece now */
-    uint64_t later;           /* the same once the device is past all frees; 0: nothing waits */
+    weir_refusal_cause cause; /* WEIR_CAUSE_NONE: a limit of the ledger, which finds the cause itself */
+    uint64_t largest;         /* the largest block that could be placed now */
+    uint64_t later;           /* the same once the device is past all frees; 0: no frees are pending */
     uint64_t held;            /* bytes that would have to be held to place the request */
-    /* WEIR_CAUSE_RESERVATION: largest is what is left of it, held what it was */
+    const char *words;        /* WEIR_CAUSE_ADAPTOR: whose, and why */
+    /* WEIR_CAUSE_RESERVATION: `largest` is what is left of the reservation, `held` its total */
 } wi_shortage;
 
 typedef struct wi_request {
-    uint64_t bytes, charged; /* as requested; as it would be charged */
+    uint64_t bytes, charged; /* requested; charged for that */
     weir_class memory_class;
     weir_stream stream;
     const char *tag;
@@ -199,10 +199,10 @@ typedef struct wi_request {
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage);
 
-/* Totals that do not depend on deltas, so that reading them merges nothing and disturbs no thread. */
+/* Totals that need no merge, so that reading them costs threads nothing. */
 typedef struct wi_standing {
     uint64_t budget, held, pending;
-    uint64_t kept; /* of the pending ones */
+    uint64_t kept; /* part of the pending bytes */
     uint32_t accounts;
 } wi_standing;
 wi_standing wi_ledger_look(wi_ledger *ledger);
@@ -218,24 +218,24 @@ void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t byt
 
 /* Recording -------------------------------------------------------------------------------------------------------- */
 
-/* Writing events into a ledger's rings. What the ledger does is written within its own step, the rest in a step of the
- * ledger's for itself: one lock gives all events of a runtime their order. */
+/* Every event is recorded under the ledger's lock, in the step that it tells of. So all events of a runtime have one
+ * order. */
 
-/* A look without the lock: a trace that is opened meanwhile misses this event, which came before it. */
+/* Reads the flags without the lock. A trace that opens meanwhile misses this event, which then happened before it. */
 static inline unsigned wi_recording(const wi_ledger *ledger)
 {
     return atomic_load_explicit(&ledger->recording, memory_order_relaxed);
 }
 
-/* With the ledger's lock held, and a ring there. Adds what the ledger, the clock and `block` (NULL: none) know to what
- * the event says. */
+/* Records an event. Adds what the ledger, the clock and `block` (may be NULL) know. The lock is held, and a ring is
+ * there. */
 void wi_record_locked(wi_ledger *ledger, weir_event event, const wi_block *block);
 void wi_record(wi_ledger *ledger, weir_event event, const wi_block *block);
-/* Into one ring that is none of the ledger's, if there is one; *ring is read with the lock held. */
+/* The same into a ring that is not in the ledger's list; *ring, which may be NULL, is read under the lock. */
 void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const wi_block *block);
 
-/* A ring more, which gets the ledger's live blocks first, in the step in which it begins to get all that is new; or
- * less. */
+/* Adds a ring. In the same step it gets an event for each live block, so that the trace is complete from there on.
+ * wi_record_no_more removes it. */
 void wi_record_into(wi_ledger *ledger, wi_events *events);
 void wi_record_no_more(wi_ledger *ledger, wi_events *events);
 

@@ -1,4 +1,4 @@
-/* Members of a ledger: calls over all resources whose blocks count in it. */
+/* Members of a ledger: calls that go over all resources whose blocks count in it. */
 #include "memory/ledger/members.h"
 #include "base/system.h"
 
@@ -19,7 +19,7 @@ void wi_members_remove(wi_member *member)
     bool used = true;
     for (unsigned turn = 0; used; turn++) {
         pthread_mutex_lock(&ledger->members_lock);
-        used = member->users > 0; /* new ones need the lock */
+        used = member->users > 0; /* a new user needs the lock, which this thread holds */
         if (!used) {
             *(member->previous ? &member->previous->next : &ledger->first_member) = member->next;
             *(member->next ? &member->next->previous : &ledger->last_member) = member->previous;
@@ -30,7 +30,8 @@ void wi_members_remove(wi_member *member)
     }
 }
 
-/* The holder behind `last`, which is let go; the first one for NULL. */
+/* The next member behind `last`, or the first one for NULL. It cannot be removed until the next call, which lets it
+ * go. */
 static wi_member *members_look_at(wi_ledger *ledger, wi_member *last)
 {
     pthread_mutex_lock(&ledger->members_lock);
@@ -61,15 +62,15 @@ uint64_t wi_members_released(wi_ledger *ledger)
 
 bool wi_members_drain(wi_ledger *ledger)
 {
-    bool settled = false;
+    bool drained = false;
     for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
-        settled = wi_pending_drain(h->pending) || settled;
-    return settled;
+        drained = wi_pending_drain(h->pending) || drained;
+    return drained;
 }
 
 void wi_members_finish(wi_ledger *ledger, const wi_pending *whole)
 {
-    const wi_pending *last = whole; /* the kinds of a guest follow each other in one list */
+    const wi_pending *last = whole; /* the kinds of memory of one runtime share a list, and are neighbours here */
     for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h)) {
         if (h->pending != whole && h->pending != last)
             wi_pending_finish(h->pending);

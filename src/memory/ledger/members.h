@@ -1,4 +1,4 @@
-/* Members of a ledger: the resources whose blocks count in it. The resource of a device's own runtime is one. The
+/* Members of a ledger: the resources whose blocks count in it. One is the resource of the device's own runtime. The
  * ledger of the host's runtime also has the pinned and the pageable memory of other runtimes, whose deferred frees
  * wait in their lists.
  *
@@ -12,8 +12,8 @@
 typedef struct wi_member {
     wi_ledger *ledger;
     wi_resource *base;
-    wi_pending *pending; /* where its frees wait, and those of other bases */
-    unsigned users;      /* threads that look at it */
+    wi_pending *pending; /* the deferred frees of its blocks, shared with other bases of its runtime */
+    unsigned users;      /* threads that use the record now */
     struct wi_member *previous, *next;
 } wi_member;
 
@@ -21,26 +21,26 @@ typedef struct wi_member {
 void wi_members_add(wi_member *member, wi_resource *stack, wi_pending *pending);
 void wi_members_remove(wi_member *member);
 
-/* The calls of deferred.h for all members. `whole`: a list that is reaped completely, or NULL. */
+/* Reaps deferred frees: of the list `whole` (may be NULL) all blocks, of other lists those of the member's base. */
 uint64_t wi_members_reap(wi_ledger *ledger, const wi_pending *whole);
 bool wi_members_drain(wi_ledger *ledger);
-/* How many bytes that were freed in the order of a stream any stream may use, so far. */
+/* How many stream-ordered bytes, so far, have become free for all streams. */
 uint64_t wi_members_released(wi_ledger *ledger);
-/* All but `whole`. */
+/* Waits for the threads that release blocks now, in all lists except `whole`. */
 void wi_members_finish(wi_ledger *ledger, const wi_pending *whole);
-/* Waits for the oldest block of one list alone. */
+/* Waits for the oldest deferred free of the first member that has one. */
 bool wi_members_wait(wi_ledger *ledger, uint64_t deadline);
 
-/* What was freed in the order of streams: resource.h, pass and await. *left: the bytes that have not passed. */
+/* resource.h's `pass` for all members: makes free what streams are past. *left: stream-ordered bytes that remain. */
 uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left);
-/* Records points behind what ended streams have freed, where that is possible; whether there were any. */
+/* Records events behind the frees of ended streams, where that is possible. True: there were such frees. */
 bool wi_members_bound(wi_ledger *ledger);
 bool wi_members_await(wi_ledger *ledger, uint64_t deadline);
 
-/* Locks all bases, so that no block of the ledger comes or goes. */
+/* Locks all bases, so that the set of the ledger's blocks cannot change. */
 void wi_members_lock(wi_ledger *ledger);
 void wi_members_unlock(wi_ledger *ledger);
-/* Meanwhile: every live and pending block. */
+/* Calls fn for every live and pending block, between lock and unlock. */
 void wi_members_each(wi_ledger *ledger, void (*fn)(wi_block *block, void *user), void *user);
 
 #endif

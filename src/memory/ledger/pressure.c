@@ -1,4 +1,4 @@
-/* Pressure callbacks: the list, in the order of priority, and its calls. */
+/* Pressure callbacks: a list in the order of priority. */
 #include "memory/ledger/pressure.h"
 
 #include <limits.h>
@@ -8,12 +8,12 @@ struct wi_pressure_entry {
     uint64_t id;
     weir_pressure_fn fn;
     void *user;
-    unsigned running;      /* threads in it */
-    bool removed, awaited; /* awaited: whoever removed it frees it, else the last one to leave it does */
+    unsigned running;      /* threads that run the callback */
+    bool removed, awaited; /* awaited: the remover frees the record; otherwise the last thread that leaves it */
     wi_pressure_entry *next;
 };
 
-const wi_pressure_turn wi_pressure_begin = {.priority = INT_MIN}; /* ids are from 1 */
+const wi_pressure_turn wi_pressure_begin = {.priority = INT_MIN}; /* ids start at 1 */
 
 static _Thread_local bool inside;
 
@@ -57,8 +57,8 @@ weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressur
     return WEIR_OK;
 }
 
-/* With the lock held. Whoever is inside a callback does not wait, unless it is known that the other one does not wait
- * for him. */
+/* Removes an entry. A thread inside a callback does not wait for running calls, as two that wait for each other would
+ * wait for ever; `waits` says that it may. The lock is held. */
 static void pressure_end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
 {
     entry->removed = true;
@@ -87,19 +87,19 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
                              (unsigned long long)id);
 }
 
-static bool is_next(const wi_pressure_entry *entry, const wi_pressure_turn *turn)
+static bool pressure_is_next(const wi_pressure_entry *entry, const wi_pressure_turn *turn)
 {
     if (entry->priority != turn->priority)
         return entry->priority > turn->priority;
     return entry->id > turn->id || (entry->id == turn->id && turn->again);
 }
 
-/* A thread is in the entry that is answered, until it leaves it. */
+/* Finds the next entry of the turn and keeps its record until pressure_leave. */
 static wi_pressure_entry *pressure_enter(wi_pressures *pressures, wi_pressure_turn *turn)
 {
     pthread_mutex_lock(&pressures->lock);
     wi_pressure_entry *entry = pressures->first;
-    while (entry && !is_next(entry, turn))
+    while (entry && !pressure_is_next(entry, turn))
         entry = entry->next;
     if (entry) {
         entry->running++;

@@ -15,32 +15,32 @@ typedef struct wi_pressure_entry wi_pressure_entry;
 
 typedef struct wi_pressures {
     pthread_mutex_t lock;
-    pthread_cond_t ended; /* a call has ended of a callback that is being removed */
+    pthread_cond_t ended; /* signalled when a call of a removed callback ends */
     wi_pressure_entry *first;
     uint64_t last_id;
 } wi_pressures;
 
-/* Where a request is in the list; initialised with wi_pressure_begin. */
+/* The position of a request in the list; starts as wi_pressure_begin. */
 typedef struct wi_pressure_turn {
     int priority;
     uint64_t id;
     unsigned attempt;
-    bool again; /* call the same one again, if it is still registered */
+    bool again; /* call the same callback again, if it is still registered */
 } wi_pressure_turn;
 
 extern const wi_pressure_turn wi_pressure_begin;
 
 void wi_pressures_init(wi_pressures *pressures);
-void wi_pressures_destroy(wi_pressures *pressures); /* no callback is running */
+void wi_pressures_destroy(wi_pressures *pressures); /* no callback may be running */
 
 weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressure_fn fn, void *user, uint64_t *id);
-/* WEIR_ERR_NOT_FOUND: no such id. `waits`: waits until running calls of it have ended, even inside another callback,
- * which is for callbacks that wait for nobody. */
+/* Removes a callback and waits for its running calls. Inside another callback it waits only if `waits`: for callbacks
+ * that never wait for others. WEIR_ERR_NOT_FOUND: no such id. */
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
 
-/* Calls the next callback, with the attempt set in *pressure; false: there is none left. */
+/* Calls the next callback; false: none is left. pressure->attempt is set by this function. */
 bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure);
-/* Whether this thread is in a callback of any list. */
+/* Whether this thread runs a pressure callback of any list. */
 bool wi_pressures_inside(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Refusals: why there was no memory. The numbers are read under the ledger's lock, the text is made after it. */
+/* Refusals: the cause and the numbers are read under the ledger's lock, the text is made after it. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
 #include "base/options.h"
@@ -6,16 +6,7 @@
 
 #include <stdio.h>
 
-static _Thread_local void *last; /* a weir_refusal; NULL: none yet, or no memory for it */
-
-static const char *const cause_names[WEIR_CAUSE_COUNT] = {
-    "none", "budget", "maximum", "fragmentation", "pending", "device", "other process", "address range", "reservation",
-};
-
-const char *weir_refusal_cause_name(weir_refusal_cause cause)
-{
-    return (unsigned)cause < WEIR_CAUSE_COUNT ? cause_names[cause] : "?";
-}
+static _Thread_local void *last; /* of weir_refusal; NULL: no request was refused yet, or no host memory */
 
 weir_status weir_refusal_last(weir_refusal *out)
 {
@@ -36,8 +27,8 @@ static void refusal_copy_text(char *to, size_t capacity, const char *text)
     snprintf(to, capacity, "%s", text);
 }
 
-/* The accounts that the device's bytes are bound to, most first. */
-static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
+/* The accounts with the most used or guaranteed bytes, largest first. */
+static void refusal_find_top(const wi_ledger *ledger, weir_refusal *refusal)
 {
     for (const wi_account *a = ledger->first; a; a = a->next) {
         uint64_t bytes = wi_max(refusal_used(a), a->guaranteed);
@@ -53,7 +44,7 @@ static void find_holders(const wi_ledger *ledger, weir_refusal *refusal)
     }
 }
 
-/* Which limit stands in the way, what is left under it, and what it would have to be. */
+/* Finds the limit that forbids the request, what is left under it, and what it would have to be. */
 static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
                           weir_refusal *refusal)
 {
@@ -81,7 +72,7 @@ static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, co
         refusal->needed = wi_max(shortage->held, others + wi_max(mine + refusal->requested, account->guaranteed));
     }
     refusal->largest = wi_min(shortage->largest, wi_min(under_maximum, under_budget));
-    if (refusal->needed < refusal->requested) /* the sum is beyond 64 bits */
+    if (refusal->needed < refusal->requested) /* the sum overflows */
         refusal->needed = UINT64_MAX;
 }
 
@@ -91,7 +82,7 @@ static void refusal_append(char *text, size_t capacity, const char *piece)
     snprintf(text + length, capacity - length, "%s", piece);
 }
 
-static void list_holders(const weir_refusal *r, char *text, size_t capacity)
+static void refusal_list_top(const weir_refusal *r, char *text, size_t capacity)
 {
     char held[24], piece[160];
     text[0] = '\0';
@@ -104,18 +95,30 @@ static void list_holders(const weir_refusal *r, char *text, size_t capacity)
         refusal_append(text, capacity, "nobody holds any");
 }
 
-/* The words: who, how much, which limit and what is left under it, who holds the rest, what would do. */
-static weir_status refusal_explain(const weir_refusal *r)
+/* What would help. If all addresses lie between blocks, no budget does. */
+static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capacity)
 {
-    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400];
+    char needed[24];
+    bool pieces = r->cause == WEIR_CAUSE_FRAGMENTATION;
+    if (r->needed == UINT64_MAX)
+        return "no budget would do: this request needs blocks freed between free ones";
+    snprintf(text, capacity, "this request needs a budget of at least %s%s",
+             wi_size_ceil(r->needed, needed, sizeof needed), pieces ? ", or blocks freed between free ones" : "");
+    return text;
+}
+
+/* The text: who asked for how much, the limit and what is left under it, who holds the rest, what would help. */
+static weir_status refusal_explain(const weir_refusal *r, const char *words)
+{
+    char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400], remedy[96];
     weir_size_format(r->requested, asked, sizeof asked);
     weir_size_format(r->limit, limit, sizeof limit);
     weir_size_format(r->remaining, left, sizeof left);
     weir_size_format(r->current, mine, sizeof mine);
     weir_size_format(r->largest, largest, sizeof largest);
     wi_size_ceil(r->needed, needed, sizeof needed);
-    list_holders(r, members, sizeof members);
-    const char *kind = weir_class_name(r->memory_class);
+    refusal_list_top(r, members, sizeof members);
+    const char *kind = weir_name_of(WEIR_NAMES_CLASS, r->memory_class);
     switch (r->cause) {
     case WEIR_CAUSE_MAXIMUM:
         return weir_fail(
@@ -125,9 +128,8 @@ static weir_status refusal_explain(const weir_refusal *r)
             r->client, asked, kind, r->device, limit, mine, left, needed);
     case WEIR_CAUSE_BUDGET:
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
-                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; this request needs a "
-                         "budget of at least %s",
-                         r->client, asked, kind, r->device, limit, left, members, needed);
+                         "%s asked for %s (%s) on %s; of the budget of %s, %s are left to it; %s; %s", r->client, asked,
+                         kind, r->device, limit, left, members, refusal_remedy(r, remedy, sizeof remedy));
     case WEIR_CAUSE_RESERVATION:
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
@@ -150,12 +152,14 @@ static weir_status refusal_explain(const weir_refusal *r)
             "%s asked for %s (%s); %s has no more memory, though the budget of %s would allow it: another "
             "process, or what engines take outside weir, holds the rest; lower the budget or end that process",
             r->client, asked, kind, r->device, limit);
+    case WEIR_CAUSE_ADAPTOR:
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s asked for %s (%s) on %s; an adaptor refused it: %s", r->client,
+                         asked, kind, r->device, words);
     default:
         return weir_fail(
             WEIR_ERR_OUT_OF_MEMORY,
-            "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; "
-            "%s; this request needs a budget of at least %s, or blocks freed between free ones",
-            r->client, asked, kind, r->device, left, limit, largest, members, needed);
+            "%s asked for %s (%s) on %s; %s are left of the budget of %s, but the largest free piece is %s; %s; %s",
+            r->client, asked, kind, r->device, left, limit, largest, members, refusal_remedy(r, remedy, sizeof remedy));
     }
 }
 
@@ -170,7 +174,7 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
     pthread_mutex_lock(&ledger->lock);
     refusal_weigh(ledger, account, shortage, &refusal);
-    find_holders(ledger, &refusal);
+    refusal_find_top(ledger, &refusal);
     account->refusals++;
     ledger->refusals++;
     if (ledger->events)
@@ -187,5 +191,5 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))
         memcpy(last, &refusal, sizeof refusal);
-    return refusal_explain(&refusal);
+    return refusal_explain(&refusal, shortage->words);
 }

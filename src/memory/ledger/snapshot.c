@@ -1,21 +1,8 @@
-/* Snapshots of the ledger, and the names of classes and rungs. */
+/* Snapshots of the ledger. */
 #include "memory/ledger/gauges.h"
 #include "memory/ledger/ledger.h"
 
-const char *weir_class_name(weir_class memory_class)
-{
-    static const char *const names[WEIR_CLASS_COUNT] = {"other", "weights", "activations", "scratch", "kv"};
-    return (unsigned)memory_class < WEIR_CLASS_COUNT ? names[memory_class] : "?";
-}
-
-const char *weir_rung_name(weir_rung rung)
-{
-    static const char *const names[WEIR_RUNG_COUNT] = {"fit",   "thread_cached", "completed", "spare",    "create",
-                                                       "remap", "relieved",      "order",     "pressure", "wait"};
-    return (unsigned)rung < WEIR_RUNG_COUNT ? names[rung] : "?";
-}
-
-static void fill_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
+static void snapshot_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)
 {
     size_t size = out->struct_size;
     *out = (weir_client_stats){.struct_size = size,
@@ -40,7 +27,7 @@ static void fill_account(const wi_ledger *ledger, const wi_account *account, wei
     memcpy(out->outside_method, account->outside_method, sizeof out->outside_method);
 }
 
-static void fill_device(const wi_ledger *ledger, weir_stats *out)
+static void snapshot_device(const wi_ledger *ledger, weir_stats *out)
 {
     *out = (weir_stats){.struct_size = sizeof *out,
                         .budget = ledger->budget,
@@ -87,12 +74,12 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
     size_t index = 0;
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_merge_all(ledger);
-    fill_device(ledger, out);
+    snapshot_device(ledger, out);
     for (const wi_account *a = ledger->first; a; a = a->next, index++) {
         if (index >= capacity)
             continue;
         weir_client_stats stats = {.struct_size = stride};
-        fill_account(ledger, a, &stats);
+        snapshot_account(ledger, a, &stats);
         char *to = (char *)clients + index * stride;
         memcpy(to, &stride, sizeof stride);
         wi_copy_out(to, stride, &stats, sizeof stats);
@@ -105,7 +92,7 @@ void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_cli
 {
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_merge_all(ledger);
-    fill_account(ledger, account, out);
+    snapshot_account(ledger, account, out);
     pthread_mutex_unlock(&ledger->lock);
 }
 
@@ -122,8 +109,8 @@ uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle)
     return left;
 }
 
-/* Every gauge of the ledger's. */
-static void each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
+/* Calls fn for each gauge of the ledger. */
+static void snapshot_each_gauge(wi_ledger *ledger, void (*fn)(weir_gauge *gauge))
 {
     weir_memory_stats *g = &ledger->gauges;
     weir_gauge *const all[] = {&g->allocated_bytes, &g->active_bytes, &g->requested_bytes, &g->reserved_bytes,
@@ -155,7 +142,7 @@ void wi_ledger_reset_accumulated(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_merge_all(ledger);
-    each_gauge(ledger, wi_gauge_forget_past);
+    snapshot_each_gauge(ledger, wi_gauge_forget_past);
     ledger->retries_before = snapshot_retries(ledger);
     ledger->refusals_before = ledger->refusals;
     pthread_mutex_unlock(&ledger->lock);
@@ -167,7 +154,7 @@ void wi_ledger_reset_peaks(wi_ledger *ledger)
     wi_ledger_merge_all(ledger);
     ledger->peak = ledger->live + ledger->pending;
     ledger->peak_held = ledger->held;
-    each_gauge(ledger, wi_gauge_forget_peak);
+    snapshot_each_gauge(ledger, wi_gauge_forget_peak);
     for (wi_account *a = ledger->first; a; a = a->next) {
         a->peak = a->live + a->pending;
         for (int c = 0; c < WEIR_CLASS_COUNT; c++)

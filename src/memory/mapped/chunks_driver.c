@@ -1,5 +1,5 @@
-/* The driver's work on chunks: creates, moves, splits and destroys them. The lock is released meanwhile: what a
- * thread works on is busy, or in its hands alone. */
+/* Chunks and the driver: creates, maps, moves, splits and destroys them. The lock is released around driver calls;
+ * what the calling thread works on is busy, or in no list. */
 #include "base/system.h"
 #include "memory/mapped/mapped.h"
 
@@ -18,7 +18,7 @@ static inline char *chunk_address(const wi_chunk *chunk)
     return chunk->region->base + chunk_start(chunk);
 }
 
-/* The driver is called between these two, with the lock released. */
+/* Around calls of the driver: the lock is released in between. */
 static void chunks_go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
@@ -29,18 +29,18 @@ static void chunks_come_back(wi_mapped *mapped)
 {
     pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
-    pthread_cond_broadcast(&mapped->settled);
+    pthread_cond_broadcast(&mapped->returned);
 }
 
 bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits)
 {
-    enum { MOST_WAITS = 64 }; /* others may come and go for ever; a refusal must not wait for all of them */
+    enum { MOST_WAITS = 64 }; /* Other threads may come and go for ever, and a refusal must not wait for all of them. */
     if (++*waits > MOST_WAITS || (mapped->working == 0 && !lost))
         return false;
     if (mapped->working > 0 && wi_alone)
         return lost;
     if (mapped->working > 0)
-        pthread_cond_wait(&mapped->settled, &mapped->resource.lock);
+        pthread_cond_wait(&mapped->returned, &mapped->resource.lock);
     return true;
 }
 
@@ -55,7 +55,7 @@ uint64_t wi_chunks_creatable(wi_mapped *mapped, uint64_t *held)
 
 bool wi_chunks_movable(const wi_chunk *b)
 {
-    if (b->region->shared->in_order == 0) /* which spares a search in the table of blocks */
+    if (b->region->shared->in_order == 0) /* without stream-ordered memory the check is not worth a search */
         return true;
     uint64_t end = chunk_start(b) + b->count * b->region->granule;
     for (const wi_extent *e = wi_region_at(b->region, chunk_start(b)); e && e->offset < end; e = e->next)
@@ -72,12 +72,12 @@ uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later)
     return granules;
 }
 
-/* In hand ---------------------------------------------------------------------------------------------------------- */
+/* Cargo: chunks that one thread has unmapped or created ------------------------------------------------------------ */
 
-/* Chunks in the hands of a thread, in order. */
+/* Chunks that a thread has taken out of all lists, in order. */
 typedef struct cargo {
     wi_chunk *first, **end;
-    uint64_t last; /* whose bytes they hold */
+    uint64_t last; /* owner of their bytes; block.h */
 } cargo;
 
 static void chunks_load(cargo *c, wi_chunk *b)
@@ -87,7 +87,7 @@ static void chunks_load(cargo *c, wi_chunk *b)
     c->end = &b->next;
 }
 
-static void keep_spare(wi_mapped *mapped, cargo *c)
+static void chunks_keep_spare(wi_mapped *mapped, cargo *c)
 {
     mapped->spare_last = c->first ? wi_owners_mix(mapped->spare_last, c->last) : mapped->spare_last;
     for (wi_chunk *b = c->first, *next; b; b = next) {
@@ -99,8 +99,9 @@ static void keep_spare(wi_mapped *mapped, cargo *c)
     *c = (cargo){.end = &c->first};
 }
 
-/* An idle chunk and what lies on it become busy; records have been reserved, WI_RECORDS_PER_CHANGE for one. *before,
- * which may be NULL: a seized one that it may lie directly behind, which spares a search. */
+/* Makes an idle chunk and the extents on it busy. Records were reserved, WI_RECORDS_PER_CHANGE for each chunk.
+ * *before, which may be NULL: a busy extent of this thread that ends where the chunk may begin, which saves a
+ * search. */
 static wi_extent *chunks_seize(const wi_chunk *b, const wi_extent *before)
 {
     wi_region *region = b->region;
@@ -137,8 +138,8 @@ static void chunks_leave(wi_mapped *mapped, wi_chunk *b)
     wi_chunk_leave(b);
 }
 
-/* A seized chunk was unmapped: its addresses are a hole, and it is in the ledger's spare bytes. *last: whose bytes it
- * holds as well. */
+/* A busy chunk was unmapped: its addresses become a hole, and its bytes are spare in the ledger. *last: mixed with the
+ * owner of its bytes. */
 static void chunks_vacate(wi_mapped *mapped, wi_chunk *b, wi_extent *busy, uint64_t *last)
 {
     chunks_leave(mapped, b);
@@ -159,7 +160,7 @@ void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy)
         while (edge < end && !!region->chunks[edge / mapped->granule] == backed)
             edge += mapped->granule;
         if (edge < end && wi_extent_pool_reserve(&mapped->shared.pool, 1) != WEIR_OK)
-            return; /* without a record to cut it, the rest stays busy: lost addresses rather than a wrong book */
+            return; /* Without a record to split it, the rest stays busy: addresses are lost, but no sum is wrong. */
         wi_extent *rest = edge < end ? wi_region_cut(region, busy, edge) : NULL;
         if (!backed)
             busy->stream_list = NULL;
@@ -171,17 +172,17 @@ void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy)
 
 /* Growing ---------------------------------------------------------------------------------------------------------- */
 
-/* What one thread does for one block. */
+/* The work of one thread on one map plan. */
 typedef struct job {
     wi_mapped *mapped;
     const wi_map_plan *plan;
     wi_extent *target;
-    wi_extent **seized; /* the extents of the chunks to be moved, in their order */
-    size_t vacated;     /* so many are unmapped */
-    cargo new, moved;   /* in hand, and mapped nowhere */
+    wi_extent **seized; /* the busy extents of the chunks to be moved, in their order */
+    size_t vacated;     /* how many of them are unmapped */
+    cargo new, moved;   /* unmapped, and in no list */
     uint64_t created, mapped_granules;
     uint64_t handles_created;
-    uint64_t calls; /* of the driver */
+    uint64_t calls; /* of the driver, which the ledger counts */
 } job;
 
 static weir_status chunks_no_memory(void)
@@ -189,8 +190,8 @@ static weir_status chunks_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
 }
 
-/* Records for the chunks to be created: as many of the usual length as fit, then one of the rest. */
-static weir_status prepare_fresh(job *j, uint64_t granules)
+/* Makes records for the chunks to be created: as many of the usual length as fit, and one for the rest. */
+static weir_status chunks_prepare_new(job *j, uint64_t granules)
 {
     uint64_t usual = j->plan->region->number == WI_SMALL ? 1 : wi_map_plan_chunk(j->mapped, granules);
     while (granules > 0) {
@@ -204,7 +205,7 @@ static weir_status prepare_fresh(job *j, uint64_t granules)
     return WEIR_OK;
 }
 
-static void free_records(wi_chunk *b)
+static void chunks_free_records(wi_chunk *b)
 {
     for (wi_chunk *next; b; b = next) {
         next = b->next;
@@ -212,14 +213,15 @@ static void free_records(wi_chunk *b)
     }
 }
 
-/* With the lock held: everything that the driver is about to work on is made busy or taken in hand. */
+/* Before the lock is released: makes everything busy that the driver will work on, or takes it into the cargo. The
+ * lock is held. */
 static weir_status chunks_begin(job *j)
 {
     wi_mapped *m = j->mapped;
     const wi_map_plan *g = j->plan;
     uint64_t fresh = g->fresh * m->granule;
     j->seized = malloc((g->taken_count + 1) * sizeof(wi_extent *));
-    weir_status status = j->seized ? prepare_fresh(j, g->fresh) : chunks_no_memory();
+    weir_status status = j->seized ? chunks_prepare_new(j, g->fresh) : chunks_no_memory();
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
     uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->resource.ledger, fresh) : 0;
@@ -229,7 +231,7 @@ static weir_status chunks_begin(job *j)
         status = WEIR_ERR_BUSY;
     }
     if (status != WEIR_OK) {
-        free_records(j->new.first);
+        chunks_free_records(j->new.first);
         free(j->seized);
         return status;
     }
@@ -267,7 +269,7 @@ wi_extent *wi_chunks_make_busy(const wi_map_plan *plan)
     return extent;
 }
 
-static weir_status create_run(job *j, wi_chunk *first, size_t count)
+static weir_status chunks_create_run(job *j, wi_chunk *first, size_t count)
 {
     const wi_resource *r = &j->mapped->resource;
     wi_handle *handles = malloc(count * sizeof *handles);
@@ -283,7 +285,7 @@ static weir_status create_run(job *j, wi_chunk *first, size_t count)
     return status;
 }
 
-static size_t same_length(const wi_chunk *first)
+static size_t chunks_same_length(const wi_chunk *first)
 {
     size_t count = 0;
     for (const wi_chunk *b = first; b && b->count == first->count; b = b->next)
@@ -298,25 +300,26 @@ static wi_chunk *chunks_skip(wi_chunk *b, size_t count)
     return b;
 }
 
-/* Only whole runs are created; what was not is taken off the list. */
-static weir_status create_all(job *j)
+/* Creates the chunks, in runs of equal length. A run is created whole or not at all; chunks that were not created
+ * leave the list. */
+static weir_status chunks_create_all(job *j)
 {
     weir_status status = WEIR_OK;
     wi_chunk **link = &j->new.first;
     while (*link && status == WEIR_OK) {
-        size_t count = same_length(*link);
-        status = create_run(j, *link, count);
+        size_t count = chunks_same_length(*link);
+        status = chunks_create_run(j, *link, count);
         if (status == WEIR_OK)
             for (; count > 0; count--)
                 link = &(*link)->next;
     }
-    free_records(*link);
+    chunks_free_records(*link);
     *link = NULL;
     j->new.end = link;
     return status;
 }
 
-static weir_status unmap_all(job *j)
+static weir_status chunks_unmap_all(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     for (wi_chunk *b = j->plan->taken; b; b = b->chosen, j->vacated++) {
@@ -328,8 +331,8 @@ static weir_status unmap_all(job *j)
     return WEIR_OK;
 }
 
-/* Back under the lock: what became of the chunks that were to move. Those that were unmapped are in hand. */
-static void take_stock(job *j)
+/* After the lock was taken again: chunks that were unmapped go into the cargo, the others become idle again. */
+static void chunks_collect_unmapped(job *j)
 {
     size_t i = 0;
     for (wi_chunk *b = j->plan->taken, *next; b; b = next, i++) {
@@ -344,7 +347,7 @@ static void take_stock(job *j)
     }
 }
 
-static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granule)
+static weir_status chunks_map_run(job *j, wi_chunk *first, size_t count, uint64_t granule)
 {
     const wi_resource *r = &j->mapped->resource;
     const wi_chunk *b = first;
@@ -362,14 +365,14 @@ static weir_status map_run(job *j, wi_chunk *first, size_t count, uint64_t granu
     return status;
 }
 
-/* Maps what is in hand, in its order, from the hole on. */
-static weir_status map_all(job *j, wi_chunk *first)
+/* Maps the cargo in order, from the start of the hole. */
+static weir_status chunks_map_all(job *j, wi_chunk *first)
 {
     uint64_t granule = j->plan->hole / j->mapped->granule + j->mapped_granules;
     weir_status status = WEIR_OK;
     while (first && status == WEIR_OK) {
-        size_t count = same_length(first);
-        status = map_run(j, first, count, granule);
+        size_t count = chunks_same_length(first);
+        status = chunks_map_run(j, first, count, granule);
         if (status != WEIR_OK)
             break;
         granule += count * first->count;
@@ -379,8 +382,8 @@ static weir_status map_all(job *j, wi_chunk *first)
     return status;
 }
 
-/* What is mapped now lies under the target; the rest of the cargo is still in hand. */
-static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
+/* Enters what was mapped under the busy extent. What was not mapped remains in the cargo. */
+static void chunks_enter_mapped(job *j, cargo *c, uint64_t *granule)
 {
     wi_mapped *m = j->mapped;
     uint64_t end = j->plan->hole / m->granule + j->mapped_granules;
@@ -395,58 +398,58 @@ static void chunks_settle_in(job *j, cargo *c, uint64_t *granule)
         c->end = &c->first;
 }
 
-/* The device has less than the budget would allow: others have it. WEIR_ERR_BUSY: with this known, another plan may
+/* The device had less memory than the budget allows. Remembers how much; WEIR_ERR_BUSY: the next plan knows, and may
  * do. */
-static weir_status learn_limit(job *j, uint64_t available)
+static weir_status chunks_learn_limit(job *j, uint64_t available)
 {
     j->mapped->device_has = wi_growth_device_has(available / j->mapped->granule, j->plan->fresh - j->created);
     return WEIR_ERR_BUSY;
 }
 
-/* Gets everything that is to be mapped into hand. */
+/* Fills the cargo: takes spare chunks, creates new ones, unmaps those to be moved. */
 static weir_status chunks_gather(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     uint64_t available = 0, total;
     chunks_go_to_driver(j->mapped);
-    weir_status status = unmap_all(j);
+    weir_status status = chunks_unmap_all(j);
     if (status == WEIR_OK)
-        status = create_all(j);
+        status = chunks_create_all(j);
     else
-        free_records(j->new.first);
+        chunks_free_records(j->new.first);
     bool lacking = status == WEIR_ERR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
     chunks_come_back(j->mapped);
     j->mapped->device_oom_seen |= status == WEIR_ERR_OUT_OF_MEMORY;
     if (lacking)
-        status = learn_limit(j, available);
+        status = chunks_learn_limit(j, available);
     if (j->created == 0)
         j->new = (cargo){.end = &j->new.first};
-    take_stock(j);
+    chunks_collect_unmapped(j);
     wi_ledger_release(j->mapped->resource.ledger, (j->plan->fresh - j->created) * j->mapped->granule);
     return status;
 }
 
-static weir_status map_cargo(job *j)
+static weir_status chunks_map_cargo(job *j)
 {
     chunks_go_to_driver(j->mapped);
-    weir_status status = map_all(j, j->moved.first);
+    weir_status status = chunks_map_all(j, j->moved.first);
     if (status == WEIR_OK)
-        status = map_all(j, j->new.first);
+        status = chunks_map_all(j, j->new.first);
     chunks_come_back(j->mapped);
     return status;
 }
 
-/* The target has what was mapped; the rest is spare. */
-static void put_down(job *j)
+/* Enters what was mapped, and makes the rest of the cargo spare. */
+static void chunks_put_down(job *j)
 {
     uint64_t granule = j->plan->hole / j->mapped->granule, last = j->moved.last;
     if (j->created)
         last = wi_owners_mix(last, j->new.last);
     j->target->last = wi_owners_mix(j->target->last, last);
-    chunks_settle_in(j, &j->moved, &granule);
-    chunks_settle_in(j, &j->new, &granule);
-    keep_spare(j->mapped, &j->moved);
-    keep_spare(j->mapped, &j->new);
+    chunks_enter_mapped(j, &j->moved, &granule);
+    chunks_enter_mapped(j, &j->new, &granule);
+    chunks_keep_spare(j->mapped, &j->moved);
+    chunks_keep_spare(j->mapped, &j->new);
     wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
     wi_ledger_segments(j->mapped->resource.ledger, j->handles_created, 0);
     free(j->seized);
@@ -463,8 +466,8 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
     j.target = *busy = wi_chunks_make_busy(plan);
     status = chunks_gather(&j);
     if (status == WEIR_OK)
-        status = map_cargo(&j);
-    put_down(&j);
+        status = chunks_map_cargo(&j);
+    chunks_put_down(&j);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
     if (status != WEIR_OK) {
@@ -476,8 +479,8 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
 
 /* Cutting ---------------------------------------------------------------------------------------------------------- */
 
-/* Makes two chunks of which the first is `first` granules long, in the place of the old one, that is unmapped. What
- * could be had of it is in b and rest, whose counts tell. */
+/* Replaces an unmapped chunk by two, of which the first has `first` granules. On failure b and rest are what could be
+ * created, as their counts say. */
 static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
 {
     const wi_resource *r = &m->resource;
@@ -524,7 +527,7 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
     if (remade) {
         uint64_t lost = (old.count - chunk->count - rest->count) * mapped->granule;
         old.occupied = 1;
-        old.before = chunk->before; /* which may have changed meanwhile */
+        old.before = chunk->before; /* the list may have changed while the lock was released */
         old.behind = chunk->behind;
         chunks_leave(mapped, &old);
         wi_ledger_unmapped(r->ledger, lost);
@@ -545,11 +548,11 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 
 /* Trimming --------------------------------------------------------------------------------------------------------- */
 
-/* Chunks that go back to the driver: those that lie side by side in one call, with the lock released. */
+/* Chunks go back to the driver in batches: neighbours in one call, with the lock released. */
 
 enum { MOST_AT_ONCE = 64 };
 
-/* Chunks of one length in the hands of a thread; those that were mapped lie side by side. */
+/* Chunks of one length that a thread has taken out of all lists. Those that were mapped are neighbours. */
 typedef struct batch {
     wi_chunk *of[MOST_AT_ONCE];
     wi_extent *busy[MOST_AT_ONCE];
@@ -568,7 +571,7 @@ static bool chunks_enough(const wi_mapped *mapped, const wi_chunk *like, size_t 
     return count == MOST_AT_ONCE || count * chunk_bytes(like, mapped) >= wanted;
 }
 
-/* The chunk is the driver's again; answers the bytes. */
+/* Takes destroyed chunks out of the ledger. Returns their bytes. */
 static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
 {
     wi_resource *r = &mapped->resource;
@@ -586,7 +589,7 @@ static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
     return bytes;
 }
 
-static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
+static uint64_t chunks_destroy_spare(wi_mapped *mapped, uint64_t wanted)
 {
     batch b = {.count = 0};
     do {
@@ -602,10 +605,10 @@ static uint64_t destroy_spare(wi_mapped *mapped, uint64_t wanted)
 
 void wi_chunks_drop_spare(wi_mapped *mapped)
 {
-    (void)destroy_spare(mapped, 1);
+    (void)chunks_destroy_spare(mapped, 1);
 }
 
-/* The chunk there, if it can be had as well as `like` and is as long. */
+/* The neighbour of `like` at that granule, if it has the same length and can be destroyed as well; else NULL. */
 static wi_chunk *chunks_neighbour(const wi_chunk *like, uint64_t granule)
 {
     wi_region *region = like->region;
@@ -613,7 +616,8 @@ static wi_chunk *chunks_neighbour(const wi_chunk *like, uint64_t granule)
     return b && b->occupied == 0 && b->count == like->count && wi_chunks_movable(b) ? b : NULL;
 }
 
-/* The longest idle chunk that can be had, and as many beside it as are wanted, busy now; false: there is none. */
+/* Collects the chunk that has been idle for longest and can be destroyed, with as many neighbours as are wanted, and
+ * makes them busy. False: there is none. */
 static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
 {
     wi_chunk *first = mapped->shared.idle.first, *more;
@@ -633,8 +637,8 @@ static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
     return out->count > 0;
 }
 
-/* 0: none can be had, or the driver keeps them. */
-static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
+/* Destroys one batch of idle chunks. Returns the bytes; 0: there are none, or the driver refuses. */
+static uint64_t chunks_destroy_idle(wi_mapped *mapped, uint64_t wanted)
 {
     wi_resource *r = &mapped->resource;
     uint64_t last = WI_CLEAN;
@@ -655,9 +659,11 @@ static uint64_t destroy_idle(wi_mapped *mapped, uint64_t wanted)
     return status == WEIR_OK ? chunks_destroy(mapped, &b) : 0;
 }
 
-static uint64_t chunks_give(wi_mapped *mapped, uint64_t there, uint64_t keep)
+static uint64_t chunks_give_back(wi_mapped *mapped, uint64_t there, uint64_t keep)
 {
-    return there <= keep ? 0 : mapped->spare ? destroy_spare(mapped, there - keep) : destroy_idle(mapped, there - keep);
+    return there <= keep   ? 0
+           : mapped->spare ? chunks_destroy_spare(mapped, there - keep)
+                           : chunks_destroy_idle(mapped, there - keep);
 }
 
 uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
@@ -667,7 +673,7 @@ uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep)
         uint64_t there = mapped->spare_granules * mapped->granule;
         for (int region_number = 0; region_number < WI_REGIONS; region_number++)
             there += mapped->regions[region_number].free_bytes;
-        given = chunks_give(mapped, there, keep);
+        given = chunks_give_back(mapped, there, keep);
         released += given;
     } while (given > 0);
     return released;
@@ -677,7 +683,8 @@ uint64_t wi_chunks_trim_idle(wi_mapped *mapped, uint64_t keep)
 {
     uint64_t released = 0, given;
     do {
-        given = chunks_give(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
+        given =
+            chunks_give_back(mapped, (mapped->spare_granules + mapped->shared.idle.granules) * mapped->granule, keep);
         released += given;
     } while (given > 0);
     return released;

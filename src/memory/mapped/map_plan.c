@@ -1,12 +1,12 @@
-/* Map plans: where a block that fits nowhere can stand, and which memory is mapped there.
+/* Map plans: where a block that fits nowhere can stand, and which chunks are mapped there.
  *
- * A candidate is free memory with a hole beside it. Extending free memory keeps it in one piece, which matters most
- * here. The candidate that lacks the least memory is chosen. New chunks are created as far as the growth policy
- * allows. Beyond that, idle chunks are moved, the longest idle first; but the smallest one that covers all that is
- * missing before several. */
+ * A candidate is a hole with the free memory beside it: extending free memory keeps it in one piece, which matters
+ * most here. The candidate that lacks the fewest granules is chosen. New chunks are created as far as the growth
+ * policy allows. Beyond that, idle chunks are moved, longest idle first; but one chunk that covers all that is
+ * missing, the smallest such one, comes before several. */
 #include "memory/mapped/mapped.h"
 
-/* What the growth policy looks at. */
+/* What the growth policy decides by. */
 static wi_growth_view plan_view(wi_mapped *m)
 {
     wi_growth_view view = {.granule = m->granule,
@@ -38,9 +38,9 @@ typedef struct candidates {
     size_t count;
 } candidates;
 
-/* A hole, and the free memory on both sides that the stream list may use. */
+/* A hole with the free memory on both sides, as far as the request may use it. */
 typedef struct gap {
-    wi_extent *first; /* the leftmost extent of all that */
+    wi_extent *first; /* the leftmost of these extents */
     wi_extent *hole;
     uint64_t low, hole_low, hole_high, high;
 } gap;
@@ -70,7 +70,8 @@ static wi_map_plan plan_candidate(const wi_mapped *m, wi_region *region, const g
                          .run_high = g->high};
 }
 
-/* From the free memory on the left into the hole; if the block fills the hole, on into the free memory behind it. */
+/* A candidate that begins in the free memory on the left and goes on into the hole, or through it into the free memory
+ * behind it. */
 static bool plan_rightward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                            wi_map_plan *out)
 {
@@ -87,7 +88,7 @@ static bool plan_rightward(const wi_mapped *m, wi_region *region, const gap *g, 
     return true;
 }
 
-/* From the free memory on the right back into the hole. */
+/* A candidate that ends in the free memory on the right and begins in the hole. */
 static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                           wi_map_plan *out)
 {
@@ -107,8 +108,8 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
     return true;
 }
 
-/* A block with a guard page: it ends where memory ends. A granule behind it stays unmapped, and one before it unless
- * it is the first. */
+/* A candidate with a guard page: the block ends at the end of its memory, and the granule behind it stays unmapped; so
+ * does the one before it, unless the hole begins there. */
 static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                             wi_map_plan *out)
 {
@@ -118,7 +119,7 @@ static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g,
     if (high + granule > g->hole_high)
         return false;
     start =
-        (high - want->bytes) & ~(want->alignment - 1); /* the end at the edge, or as near as the alignment lets it be */
+        (high - want->bytes) & ~(want->alignment - 1); /* ends at the edge, or as near to it as the alignment allows */
     gap hole_alone = *g;
     hole_alone.first = g->hole;
     *out = plan_candidate(m, region, &hole_alone, start, want->bytes);
@@ -129,7 +130,7 @@ static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g,
     return true;
 }
 
-/* Least missing memory first; then extension of free memory before a new run; then the lowest address. */
+/* The order of candidates: fewest missing granules; extending free memory before a new run; lowest address. */
 static int plan_better(const void *a, const void *b)
 {
     const wi_map_plan *x = a, *y = b;
@@ -160,7 +161,7 @@ static weir_status plan_find_candidates(const wi_mapped *m, wi_region *region, c
         out->count += plan_leftward(m, region, &g, want, &out->at[out->count]);
     }
     for (size_t i = 0; i < out->count && region->number == WI_SMALL; i++) {
-        out->at[i].room = out->at[i].missing; /* no long chunk is spent on small blocks */
+        out->at[i].room = out->at[i].missing; /* without room for more: no long chunk is moved for small blocks */
         out->at[i].exact = true;
     }
     qsort(out->at, out->count, sizeof *out->at, plan_better);
@@ -175,7 +176,7 @@ static bool plan_beside(const wi_chunk *b, const wi_map_plan *g)
     return b->region == g->region && b->first * granule < g->run_high && (b->first + b->count) * granule > g->run_low;
 }
 
-/* Cached, since the answer is the same until something is moved. */
+/* Whether the chunk can be moved. The answer is kept for the search, as nothing moves during it. */
 static bool plan_movable(const wi_mapped *m, wi_chunk *b)
 {
     if (b->looked != m->looks)
@@ -189,14 +190,14 @@ static bool plan_choosable(const wi_mapped *m, wi_chunk *b, const wi_map_plan *g
     return b->plan != m->plans && !plan_beside(b, g) && plan_movable(m, b);
 }
 
-/* The chunk to move next when `rest` granules are missing and there is room for `room`; NULL: none fits. */
+/* The chunk to move next when `rest` granules are missing and there is room for `room`; NULL: none can be moved. */
 static wi_chunk *plan_next_chunk(const wi_mapped *m, const wi_map_plan *g, uint64_t rest, uint64_t room)
 {
     wi_chunk *covering = NULL, *oldest = NULL;
     for (wi_chunk *b = m->shared.idle.first; b; b = b->next) {
         bool covers = b->count >= rest && (!covering || b->count < covering->count);
         if (b->count > room || (!covers && oldest) || !plan_choosable(m, b, g))
-            continue; /* what nobody would choose is not looked at, which takes long */
+            continue; /* it would not be chosen: saves the search whether it can be moved */
         if (covers)
             covering = b;
         if (!oldest)
@@ -205,7 +206,7 @@ static wi_chunk *plan_next_chunk(const wi_mapped *m, const wi_map_plan *g, uint6
     return covering ? covering : oldest;
 }
 
-/* The smallest chunk longer than that, to be split. */
+/* The smallest chunk longer than what is missing, which is split for it; NULL: there is none. */
 static wi_chunk *plan_chunk_to_split(const wi_mapped *m, const wi_map_plan *g, uint64_t rest)
 {
     wi_chunk *smallest = NULL;
@@ -272,7 +273,7 @@ static bool plan_try_candidates(wi_mapped *m, const candidates *all, uint64_t cr
     return false;
 }
 
-/* The candidate that needs the fewest new granules beyond `freely`, when idle chunks are moved as far as possible. */
+/* The candidate that needs the fewest new granules beyond `freely`, if as many idle chunks are moved as can be. */
 static bool plan_find_fewest_new(wi_mapped *m, const candidates *all, uint64_t freely, uint64_t most, wi_map_plan *out)
 {
     uint64_t fewest = UINT64_MAX;
@@ -287,7 +288,8 @@ static bool plan_find_fewest_new(wi_mapped *m, const candidates *all, uint64_t f
     if (fewest == UINT64_MAX)
         return false;
     *out = all->at[best];
-    return wi_map_plan_supply(m, out, freely, most, false); /* again: the chunks are marked for the last plan alone */
+    return wi_map_plan_supply(m, out, freely, most,
+                              false); /* again, as the marks on the chunks are those of the last candidate tried */
 }
 
 static bool plan_find(wi_mapped *m, const candidates *all, const wi_fit_request *want, wi_map_plan *out)

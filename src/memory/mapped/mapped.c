@@ -1,5 +1,5 @@
-/* The resource "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees, in stream order or
- * after events, are in space/stream_order.c. */
+/* The base "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees are in
+ * space/stream_order.c. */
 #include "memory/mapped/mapped.h"
 #include "base/options.h"
 #include "base/system.h"
@@ -9,10 +9,8 @@
 
 /* Layout ----------------------------------------------------------------------------------------------------------- */
 
-/* Writes the layout, chunk by chunk. */
-
-/* A busy extent may have no memory yet, or no longer. */
-static void add_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
+/* Writes an extent into the layout. A busy one may have no memory yet, or none any more. */
+static void mapped_walk_extent(wi_layout *layout, const wi_extent *e, const wi_chunk **current)
 {
     const wi_region *region = e->region;
     uint64_t end = e->offset + e->bytes;
@@ -34,7 +32,7 @@ void wi_mapped_walk(wi_resource *resource, wi_layout *layout)
         const wi_chunk *current = NULL;
         for (const wi_extent *e = mapped->regions[region_number].first; e; e = e->next)
             if (e->kind != WI_HOLE)
-                add_extent(layout, e, &current);
+                mapped_walk_extent(layout, e, &current);
     }
     for (const wi_chunk *b = mapped->spare; b; b = b->next) {
         wi_layout_segment(layout, NULL, b->count * mapped->granule);
@@ -49,7 +47,7 @@ static wi_mapped *mapped_of(wi_resource *resource)
     return (wi_mapped *)resource;
 }
 
-static wi_region *space_of(wi_mapped *mapped, const void *pointer)
+static wi_region *mapped_region_of(wi_mapped *mapped, const void *pointer)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
         if (wi_region_holds(&mapped->regions[region_number], pointer))
@@ -75,15 +73,15 @@ static void mapped_check(wi_resource *resource)
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
 
-/* Maps memory where a block can stand, as *g tells then. WEIR_ERR_NO_ROOM: there is no such place, or no memory for
- * it. WEIR_ERR_BUSY: try again. */
-static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
+/* Maps memory for a block; *g says where. WEIR_ERR_NO_ROOM: no place, or no memory for it. WEIR_ERR_BUSY: try
+ * again. */
+static weir_status mapped_map(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
     const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
                                  p->growth == WI_GROWTH_SOFT_LIMIT};
     weir_status status = wi_map_plan_make(mapped, region, &want, g);
     if (status == WEIR_ERR_NO_ROOM && p->growth == WI_GROWTH_LAST_RESORT && !p->guard_page) {
-        *g = (wi_map_plan){.taken_count = 1}; /* or nothing, or new chunks: it went through everything */
+        *g = (wi_map_plan){.taken_count = 1}; /* compaction may also have created chunks, or needed none */
         return wi_compact(mapped, region, &want, &g->start, busy);
     }
     if (status == WEIR_OK && p->growth == WI_GROWTH_SOFT_LIMIT && g->over_soft_limit) {
@@ -100,20 +98,20 @@ static weir_status grow_space(wi_mapped *mapped, wi_region *region, wi_placement
     return status == WEIR_OK ? WEIR_ERR_BUSY : status;
 }
 
-static weir_status grow_and_use(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_block **out)
+static weir_status mapped_map_and_use(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_block **out)
 {
     wi_map_plan plan;
     wi_extent *busy;
-    weir_status status = grow_space(mapped, region, p, &plan, &busy);
+    weir_status status = mapped_map(mapped, region, p, &plan, &busy);
     if (status != WEIR_OK)
         return status;
     wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
     *out = wi_ordered_use(busy, plan.start, p, 0);
-    (*out)->lent = 0; /* it took the driver */
+    (*out)->lent = 0; /* mapped for this block */
     return WEIR_OK;
 }
 
-/* Whether to try again after an attempt to map memory. */
+/* Whether to look again after an attempt to map memory. */
 static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *waits)
 {
     if (*status != WEIR_ERR_BUSY && *status != WEIR_ERR_NO_ROOM)
@@ -124,7 +122,8 @@ static bool mapped_once_more(wi_mapped *mapped, weir_status *status, unsigned *w
     return false;
 }
 
-/* `own`: the region is the block's own. Only there, memory that has passed meanwhile is looked for first. */
+/* Finds or makes room in one region. `own`: it is the region for this kind of block. Only there is the device asked
+ * what has passed. */
 static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_placement *p, bool own, wi_block **out)
 {
     for (unsigned waits = 0, renewals = 0;;) {
@@ -138,13 +137,13 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
             return WEIR_OK;
         }
         if (own && renewals++ < WI_MOST_RENEWALS &&
-            wi_stream_lists_renew(&mapped->stream_lists) > 0) { /* what has passed is anyone's, and can be moved */
+            wi_stream_lists_renew(&mapped->stream_lists) > 0) { /* that may serve any stream, and can be moved */
             wi_climbed(p, WEIR_RUNG_COMPLETED);
             continue;
         }
         if (p->growth == WI_GROWTH_NONE)
             return WEIR_ERR_NO_ROOM;
-        status = grow_and_use(mapped, region, p, out);
+        status = mapped_map_and_use(mapped, region, p, out);
         if (p->over_soft_limit || !mapped_once_more(mapped, &status, &waits))
             return status;
     }
@@ -165,7 +164,7 @@ static weir_status mapped_find_in_regions(wi_mapped *mapped, wi_placement *p, wi
     return status;
 }
 
-/* Uses memory that is free in the order of another stream. */
+/* Takes memory of another stream, behind a wait. */
 static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
 {
     const unsigned *regions_to_try;
@@ -176,8 +175,8 @@ static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
     return block;
 }
 
-/* Other processes want memory of the device: gives back what is idle beyond a little. */
-static uint64_t give_back_idle(wi_mapped *mapped)
+/* After the device ran out of memory, other processes need it: gives back idle memory, down to WEIR_IDLE_KEPT. */
+static uint64_t mapped_trim_after_oom(wi_mapped *mapped)
 {
     bool device_oom_seen = mapped->device_oom_seen;
     mapped->device_oom_seen = false;
@@ -190,8 +189,8 @@ static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
     return wi_growth_may_wait(p, lists > own ? lists - own : 0);
 }
 
-/* Waits for some frees of other streams, until *deadline, which begins at 0. True: some memory has passed. The lock
- * is released meanwhile. */
+/* Waits for frees of other streams until *deadline, which is set at the first call. True: some memory has passed. The
+ * lock is released meanwhile. */
 static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
     wi_resource *resource = &mapped->resource;
@@ -203,15 +202,16 @@ static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uin
     if (start >= *deadline || !wi_stream_lists_oldest(&mapped->stream_lists, p->stream, &event))
         return false;
     wi_resource_unlock(resource);
-    bool waits = !resource->driver->stream_capturing(resource->device, p->native); /* undeclared: its work is not now */
+    bool waits = !resource->driver->stream_capturing(
+        resource->device, p->native); /* not in a capture, declared or not, as its work runs later */
     weir_status status = waits ? resource->driver->wait(resource->device, event, *deadline) : WEIR_OK;
     wi_resource_lock(resource);
     wi_growth_pay_wait(&mapped->policy, wi_now() - start);
     return waits && status == WEIR_OK && wi_stream_lists_renew(&mapped->stream_lists) > 0;
 }
 
-/* Stays below the soft limit while a wait for other streams helps, then goes beyond it; a wait that did not help is
- * not the rung that served the request. */
+/* Stays under the soft limit as long as waiting for other streams helps, then goes beyond it. Only a wait that helped
+ * counts as the rung that served the request. */
 static weir_status mapped_find_with_waits(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
     const weir_rung rung = p->rung;
@@ -240,7 +240,7 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
     if (mapped_is_shortage(status) && p->allow_stream_wait && !p->guard_page && (*out = mapped_find_behind(mapped, p)))
         status = WEIR_OK;
     if (status == WEIR_OK) {
-        (void)give_back_idle(mapped);
+        (void)mapped_trim_after_oom(mapped);
     } else if (mapped_is_shortage(status) && p->growth != WI_GROWTH_NONE) {
         shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
@@ -282,7 +282,7 @@ static void mapped_measure(wi_resource *resource, wi_placement *p)
     p->charged = mapped_charge(resource, p->before + p->bytes + p->after);
 }
 
-static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
+static weir_status mapped_map_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
 {
     wi_map_plan plan;
     weir_status status = wi_map_plan_behind(mapped, extent, more, &plan);
@@ -292,11 +292,11 @@ static weir_status grow_behind(wi_mapped *mapped, wi_extent *extent, uint64_t mo
     }
     if (status == WEIR_OK)
         return wi_chunks_grow(mapped, &plan, busy);
-    weir_status rescued = wi_compact_behind(mapped, extent, more, busy);
-    return rescued == WEIR_ERR_NO_ROOM ? status : rescued;
+    weir_status compacted = wi_compact_behind(mapped, extent, more, busy);
+    return compacted == WEIR_ERR_NO_ROOM ? status : compacted;
 }
 
-/* Maps memory behind the extent and gives it `more` bytes. WEIR_ERR_OUT_OF_MEMORY: there are too few chunks. */
+/* Gives the extent `more` bytes behind it, and maps memory there. WEIR_ERR_OUT_OF_MEMORY: too few chunks. */
 static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t more)
 {
     for (unsigned waits = 0;;) {
@@ -305,7 +305,7 @@ static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t 
             return status;
         wi_extent *busy = wi_ordered_take_behind(extent, more);
         if (!busy)
-            status = grow_behind(mapped, extent, more, &busy);
+            status = mapped_map_behind(mapped, extent, more, &busy);
         if (status == WEIR_OK) {
             extent->block.previous = busy->last;
             wi_region_give(extent->region, busy, extent, more);
@@ -352,7 +352,7 @@ static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
     mapped_lock(mapped);
     (void)wi_stream_lists_renew(&mapped->stream_lists);
     mapped->device_oom_seen |= !if_squeezed;
-    uint64_t released = give_back_idle(mapped);
+    uint64_t released = mapped_trim_after_oom(mapped);
     mapped_unlock(mapped);
     return released;
 }
@@ -362,26 +362,26 @@ static void mapped_look(wi_resource *resource, weir_class memory_class, uint64_t
 {
     wi_mapped *mapped = mapped_of(resource);
     mapped_lock(mapped);
-    (void)memory_class; /* at last the request goes into any space */
+    (void)memory_class; /* any class may use any region at last */
     wi_place_look(mapped, WI_ANY_STREAM_LIST, charged, alignment, shortage);
     mapped_unlock(mapped);
 }
 
 static bool mapped_owns(wi_resource *resource, const void *pointer)
 {
-    return space_of(mapped_of(resource), pointer) != NULL;
+    return mapped_region_of(mapped_of(resource), pointer) != NULL;
 }
 
 static wi_block *mapped_find(wi_resource *resource, const void *pointer, bool *freed)
 {
-    wi_region *region = space_of(mapped_of(resource), pointer);
+    wi_region *region = mapped_region_of(mapped_of(resource), pointer);
     wi_extent *extent = wi_region_find(region, (uint64_t)((const char *)pointer - region->base), freed);
     return extent ? &extent->block : NULL;
 }
 
 static wi_block *mapped_peek(wi_resource *resource, const void *pointer)
 {
-    wi_region *region = space_of(mapped_of(resource), pointer);
+    wi_region *region = mapped_region_of(mapped_of(resource), pointer);
     wi_extent *extent = region ? wi_region_peek(region, (uint64_t)((const char *)pointer - region->base)) : NULL;
     return extent ? &extent->block : NULL;
 }
@@ -407,7 +407,7 @@ static void mapped_destroy(wi_resource *resource)
     }
     wi_stream_lists_destroy(&mapped->stream_lists);
     wi_extent_pool_destroy(&mapped->shared.pool);
-    pthread_cond_destroy(&mapped->settled);
+    pthread_cond_destroy(&mapped->returned);
     pthread_mutex_destroy(&mapped->resource.lock);
     free(mapped);
 }
@@ -435,9 +435,10 @@ static const wi_resource_table table = {
     .check = mapped_check,
 };
 
-/* Addresses cost nothing but the tables for them. Four times the device's memory per region leaves room for large
- * blocks between scattered small ones. A system that limits addresses gets less, or what the option `range` says. */
-static weir_status reserve_sides(wi_mapped *mapped)
+/* Reserves the regions. Addresses cost only the tables for them: four times the device's memory for each region leaves
+ * room for large blocks between scattered small ones. Where the system limits addresses, they are fewer, or as the
+ * option `range` says. */
+static weir_status mapped_reserve_regions(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;
     uint64_t available, total, bytes = wi_round_up(wi_min(wi_option_range(), 4096 * WI_GIB), WI_GIB);
@@ -475,8 +476,8 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     mapped->resource.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
     wi_growth_begin(&mapped->policy, wi_option_reuse_wait(), wi_now());
-    pthread_cond_init(&mapped->settled, NULL);
-    weir_status status = reserve_sides(mapped);
+    pthread_cond_init(&mapped->returned, NULL);
+    weir_status status = mapped_reserve_regions(mapped);
     if (status != WEIR_OK) {
         mapped_destroy(&mapped->resource);
         return status;

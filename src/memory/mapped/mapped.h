@@ -15,56 +15,56 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
 
 typedef struct wi_mapped {
     wi_resource resource;
-    /* everything below is under the resource's lock */
-    pthread_cond_t settled;
-    size_t working; /* threads in the driver; what they work on is neither free nor a block */
+    /* under the resource's lock: */
+    pthread_cond_t returned;
+    size_t working; /* threads in a driver call; what they work on is busy or in no list */
     wi_shared shared;
     wi_region regions[WI_REGIONS];
     wi_stream_lists stream_lists;
     wi_chunk *spare;   /* chunks that are mapped nowhere, linked by next */
-    wi_chunk *entered; /* mapped chunks, linked by behind: leak checkers do not see the tables */
+    wi_chunk *entered; /* all mapped chunks, linked by behind, so that leak checkers find them */
     uint64_t spare_granules;
     uint64_t granule, range_bytes;
-    uint64_t device_has; /* granules, once the device has refused some; UINT64_MAX: enough */
+    uint64_t device_has; /* granules that the device can give, once it has refused some; UINT64_MAX: enough */
     uint64_t spare_last; /* owner of the bytes in spare chunks; block.h */
-    uint64_t fresh_last; /* ... and in new ones: the driver may return what it got back */
-    uint64_t plans;      /* made so far */
-    uint64_t looks;      /* searches so far; each may make many plans */
+    uint64_t fresh_last; /* owner of the bytes in new chunks: the driver may return memory that weir gave back */
+    uint64_t plans;      /* map plans so far */
+    uint64_t looks;      /* searches so far; one search may make many plans */
     wi_growth_policy policy;
-    bool device_oom_seen; /* the device had no more, although the budget left room */
+    bool device_oom_seen; /* the device was out of memory although the budget had room */
 } wi_mapped;
 
-/* A map plan: where memory is mapped so that a block can stand. The block has [start, start + bytes). The range [low,
- * high), which begins in `first`, becomes busy. In it, [hole, hole + missing granules) has no memory. */
+/* A map plan: a block at [start, start + bytes). The range [low, high), which begins in `first`, becomes busy; in it
+ * the granules from `hole` on, `missing` of them, have no memory. */
 typedef struct wi_map_plan {
     wi_region *region;
     wi_extent *first;
     uint64_t start, low, high;
     uint64_t hole, missing;
-    uint64_t room;              /* granules that may get memory: from the hole's start; if `leftward`, from its end */
+    uint64_t room;              /* granules that may get memory, from the hole's start; if `leftward`, from its end */
     bool leftward, exact;       /* exact: room = missing */
-    uint64_t run_low, run_high; /* the free memory around it, whose chunks stay */
-    /* Where the memory comes from, once that is known: */
+    uint64_t run_low, run_high; /* the free memory around the hole, whose chunks stay */
+    /* Supply: where the memory comes from. */
     size_t spare;         /* the first so many spare chunks */
     uint64_t fresh;       /* granules to be created */
-    bool over_soft_limit; /* of the growth policy */
+    bool over_soft_limit; /* the growth policy would not allow it */
     wi_chunk *taken;      /* chunks to be moved here, linked by chosen */
     size_t taken_count;
-    /* Or an idle chunk that has to be split behind so many granules before another plan is made. */
+    /* An idle chunk that has to be split first, and the length of its first part; then another plan is made. */
     wi_chunk *cut;
     uint64_t cut_at;
 } wi_map_plan;
 
 typedef struct wi_fit_request {
     uint64_t bytes, alignment;
-    const wi_stream_list *stream_list; /* whose memory the request may take; NULL: none */
+    const wi_stream_list *stream_list; /* whose memory the request may use as well; NULL: none */
     bool guard_page;
-    bool soft_limit; /* a plan beyond the soft limit is not carried out */
+    bool soft_limit; /* do not carry out a plan over the soft limit */
 } wi_fit_request;
 
-#define WI_ANY_STREAM_LIST ((const wi_stream_list *)1) /* memory of all streams, passed or not */
+#define WI_ANY_STREAM_LIST ((const wi_stream_list *)1) /* moves memory of all streams, passed or not */
 
-/* A hole, or free for a request with that stream list. */
+/* Whether the extent is a hole, or free for a request with that stream list. */
 static inline bool wi_vacant(const wi_extent *extent, const wi_stream_list *stream_list)
 {
     return extent->kind == WI_HOLE ||
@@ -72,51 +72,50 @@ static inline bool wi_vacant(const wi_extent *extent, const wi_stream_list *stre
             (!extent->stream_list || extent->stream_list == stream_list || stream_list == WI_ANY_STREAM_LIST));
 }
 
-/* Map plans; map_plan.c. *out is the place and where its memory comes from. WEIR_ERR_NO_ROOM: there is none. */
+/* Makes a plan: the place, and where its memory comes from. WEIR_ERR_NO_ROOM: there is none. In map_plan.c. */
 weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *out);
 /* The same behind a used extent. WEIR_ERR_NO_ROOM: something stands there; WEIR_ERR_OUT_OF_MEMORY: no memory for it. */
 weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_map_plan *out);
 
-/* How long new chunks are when so many granules are created at once, in granules. */
+/* The usual length of new chunks when so many granules are created at once, in granules. */
 uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
 
-/* Finds memory for a plan that has a place: spare chunks, then `freely` new granules, then idle chunks, then more new
- * granules, `most` in all. False: not enough. */
+/* Finds supply for a plan: spare chunks, `freely` new granules, idle chunks, and more new granules, up to `most` in
+ * all. False: there is not enough. */
 bool wi_map_plan_supply(wi_mapped *mapped, wi_map_plan *plan, uint64_t freely, uint64_t most, bool may_cut);
 
-/* Compaction; compaction.c. The last search before a refusal, at any price. *busy is a mapped, busy extent with room
- * for want->bytes at *start. WEIR_ERR_NO_ROOM: an exhaustive search would find none either; WEIR_ERR_BUSY: try
- * again. */
+/* The last search before a refusal, at any cost. *busy is a mapped extent with room for want->bytes at *start.
+ * WEIR_ERR_NO_ROOM: there is no place; WEIR_ERR_BUSY: try again. In compaction.c. */
 weir_status wi_compact(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, uint64_t *start,
                        wi_extent **busy);
 /* The same behind a used extent. */
 weir_status wi_compact_behind(wi_mapped *mapped, const wi_extent *used, uint64_t more, wi_extent **busy);
 
-/* Fills several holes instead of carrying out a plan that moves chunks into one, where that takes little more.
- * WEIR_ERR_NO_ROOM: the plan is to be carried out; WEIR_OK: *plan tells what was done. */
+/* Fills several holes in place of a plan that moves chunks into one, if that takes little more. WEIR_OK: done, and
+ * *plan says how; WEIR_ERR_NO_ROOM: carry out the plan. */
 weir_status wi_compact_fill(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *plan,
                             wi_extent **busy);
 
 /* Fit; compaction.c. */
 
-/* A place for a block over free extents and holes, and the granules that it touches. Chunks under it stay. It costs one
- * granule for each hole, and for each granule of a chunk that could have been moved elsewhere. */
+/* A place for a block over free extents and holes, and the granules that it touches. Its cost is one granule for each
+ * hole, and for each granule of a chunk that could serve elsewhere. */
 typedef struct wi_place {
     uint64_t start, end; /* bytes */
     uint64_t low, high;  /* granules */
     uint64_t cost, missing;
-    wi_extent *first; /* of the run of vacant extents around it */
+    wi_extent *first; /* of the run that the place is in */
 } wi_place;
 
 /* The cheapest place; false: none costs at most so many granules. */
 bool wi_place_find(const wi_region *region, const wi_fit_request *want, uint64_t most, wi_place *out);
-/* Sets the cost of [start, end) of *place, for a request with that stream list; false: it is higher. */
+/* Computes the cost of [start, end) of *place for a request with that stream list. False: it is more than `most`. */
 bool wi_place_reckon(const wi_region *region, const wi_stream_list *stream_list, uint64_t most, wi_place *place);
-/* The place with the fewest holes, at most so many granules; sets its cost, too. */
+/* The place with the fewest holes, `most` granules or fewer, and its cost. */
 bool wi_place_fill(const wi_region *region, const wi_fit_request *want, uint64_t most, wi_place *out);
-/* Whether the chunk can be moved: it is idle, and the device is past it unless the list is WI_ANY_STREAM_LIST. */
+/* Whether the chunk is idle, and the device is past it. With WI_ANY_STREAM_LIST, idle is enough. */
 bool wi_place_can_move(const wi_chunk *chunk, const wi_stream_list *stream_list);
-/* What a request with that stream list could get: sets *shortage except its cause. */
+/* What could be placed for a request with that stream list: all of *shortage except its cause. */
 void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_t bytes, uint64_t alignment,
                    wi_shortage *shortage);
 
@@ -125,31 +124,31 @@ void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
 
 /* Chunks; chunks_driver.c. With the lock held, which is released while the driver works. */
 
-/* Carries a plan out. *busy is a mapped, busy extent from plan->low on; records for one more change are reserved. On
- * failure the extent has been dissolved, and *busy is NULL. WEIR_ERR_BUSY: another thread took the memory meanwhile,
- * or the device has less than was known. */
+/* Carries out a plan. *busy is a mapped extent from plan->low on, and records for one more change are reserved. On
+ * failure nothing is busy and *busy is NULL. WEIR_ERR_BUSY: another thread took the memory, or the device has less
+ * than was known. */
 weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent **busy);
 /* Makes [low, high) of a plan one busy extent. */
 wi_extent *wi_chunks_make_busy(const wi_map_plan *plan);
 /* Turns a busy extent back into free extents and holes. */
 void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy);
-/* Splits an idle chunk in place, the first part of so many granules. Costs two creations, a move and a destruction. */
+/* Splits an idle chunk; the first part gets so many granules. Costs two creations, a move and a destruction. */
 weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first);
-/* Trims: destroys idle and spare chunks until at most `keep` bytes are free or spare; returns the bytes. */
+/* Gives free and spare memory back until at most `keep` bytes of it are left; returns the bytes. */
 uint64_t wi_chunks_trim(wi_mapped *mapped, uint64_t keep);
-/* The same, until at most `keep` bytes are idle or spare. */
+/* Gives idle and spare memory back until at most `keep` bytes of it are left; returns the bytes. */
 uint64_t wi_chunks_trim_idle(wi_mapped *mapped, uint64_t keep);
 /* Destroys one spare chunk. */
 void wi_chunks_drop_spare(wi_mapped *mapped);
-/* Granules that may be created, by the budget and by what is known of the device. *held, unless NULL: the bytes
+/* Granules that the budget, and the device as far as is known, allow to create. *held (may be NULL): the bytes
  * held. */
 uint64_t wi_chunks_creatable(wi_mapped *mapped, uint64_t *held);
-/* Granules of spare and idle chunks; `later`: including those that the device is not past. */
+/* Granules of spare chunks and of idle ones that the device is past; `later`: of all idle ones. */
 uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later);
 /* Whether the device is past all that was freed on an idle chunk, so that it can be moved. */
 bool wi_chunks_movable(const wi_chunk *chunk);
-/* Whether to try again: memory was `lost` to another thread, or threads are in the driver, which are waited for.
- * *waits, which begins at 0, ends that. */
+/* Whether to try again: memory was `lost` to another thread, or threads in driver calls were waited for. *waits starts
+ * at 0 and bounds the number of tries. */
 bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits);
 
 #endif

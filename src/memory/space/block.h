@@ -1,4 +1,4 @@
-/* Blocks: the record of one allocation, the same in every resource. Records lie outside device memory. */
+/* Blocks: the record of one allocation, the same in every base. Records lie outside device memory. */
 #ifndef WI_BLOCK_H
 #define WI_BLOCK_H
 
@@ -14,10 +14,10 @@ struct wi_resource;
 enum { WI_LINE = 64 };  /* bytes of a cache line */
 enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why */
 
-/* Owner of bytes: the account that had the memory last, by its serial number, or one of these. With WI_SECRET, other
- * accounts must not read them. */
+/* The owner of bytes: serial number of the account that had them last, or one of these. With WI_SECRET, they are
+ * scrubbed before another account gets them. */
 #define WI_CLEAN  UINT64_C(0)
-#define WI_MIXED  (UINT64_MAX >> 1) /* several accounts, or unknown */
+#define WI_MIXED  (UINT64_MAX >> 1) /* of several accounts, or unknown */
 #define WI_SECRET (UINT64_C(1) << 63)
 
 /* The phase of a block. A thread claims a LIVE block by one compare-and-swap. Every other change is made by the thread
@@ -32,13 +32,13 @@ typedef enum wi_block_phase {
 
 /* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
 typedef atomic_uint_fast64_t wi_block_word;
-/* it has stream uses, queued zeros or a capture pool, which its free must look at */
+/* its free has to look at it: it has stream uses, queued zeros or a capture pool */
 #define WI_TRACKED          UINT64_C(8)
 #define WI_GENERATION_SHIFT 4
 
-/* Members that are read without the lock, and so are read and written by these: pointer, bytes, charged, account,
- * stream.id, memory_class, ordered, owner_tag; and tag, which a thread cache writes. They belong together if the word
- * was the same before and after. */
+/* For members that are read without the lock: pointer, bytes, charged, account, stream.id, memory_class, ordered,
+ * owner_tag, and tag, which a thread cache writes. Values that were read belong together if the word was the same
+ * before and after. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
 
@@ -53,32 +53,32 @@ typedef struct wi_block {
     wi_block_word word;
     wi_account *account;
     weir_stream stream;
-    struct wi_block *pending_next; /* while pending (deferred.h), thread-cached or held by a capture pool */
+    struct wi_block *pending_next; /* while pending (deferred.h), thread-cached or kept by a capture pool */
     weir_class memory_class;
     bool tagged;  /* tag is not empty */
     bool zeroing; /* zeros were queued on `stream`, and no other stream is ordered behind them */
-    bool ordered; /* the same for earlier work on `stream`, in whose order the bytes were freed */
-    uint8_t rung; /* how it was obtained: weir_rung */
+    bool ordered; /* the bytes were freed in the order of `stream`, and no other stream is ordered behind that */
+    uint8_t rung; /* weir_rung that it took to place the block */
 
-    uint64_t owner_tag; /* of this generation; wi_owner_tag */
+    uint64_t owner_tag; /* belongs to this generation; wi_owner_tag */
 
     uint64_t before, after;             /* margins; the memory begins at pointer - before */
     const char *tag;                    /* interned */
     struct wi_stream_uses *stream_uses; /* declared uses on streams; NULL: none */
-    uint8_t lent;                       /* who had the memory before, when no driver call was needed */
-    uint64_t previous;                  /* owner of the bytes before */
-    bool shrunk;                        /* it was cut; the bytes behind it may still be in use */
-    bool slack;                         /* its extent is longer than its charge; the rest is ordered as it was */
-    bool untouched;                     /* the account never had those bytes */
-    void *heap;                         /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
-    bool marked;                        /* the tool knows the block, too */
-    struct weir_capture_pool *graph;    /* the capture pool that it belongs to, or NULL; runtime/capture_pool.h */
+    uint8_t lent;      /* whether another client or stream had the memory before, without a driver call between them */
+    uint64_t previous; /* owner of the bytes before this block */
+    bool shrunk;       /* it was shrunk; work may still use the bytes behind it */
+    bool slack;        /* its extent is longer than its charge; the rest keeps its stream order */
+    bool untouched;    /* the account never had these bytes */
+    void *heap;        /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
+    bool marked;       /* the tool was told of the block */
+    struct weir_capture_pool *graph; /* the capture pool that it belongs to, or NULL; runtime/capture_pool.h */
 
-    /* While it is pending; deferred.h. */
+    /* While it is pending: */
     struct wi_resource *stack;
     wi_event freed;
     struct wi_block *pending_previous;
-    bool refused; /* the driver failed to take it back */
+    bool refused; /* the driver refused to take it back */
 } wi_block;
 
 /* Whether other streams must be ordered behind a point on the block's stream before they use or free it. */
@@ -87,7 +87,7 @@ static inline bool wi_block_is_behind(const wi_block *block)
     return block->zeroing || wi_load(block->ordered);
 }
 
-/* They are from now on. */
+/* Other streams have been ordered behind that point. */
 static inline void wi_block_came_behind(wi_block *block)
 {
     block->zeroing = false;
@@ -110,13 +110,13 @@ static inline bool wi_block_is_live(const wi_block *block)
     return phase == WI_LIVE || phase == WI_CLAIMED;
 }
 
-static inline bool wi_block_is_charged(const wi_block *block) /* as live or pending bytes */
+static inline bool wi_block_is_charged(const wi_block *block) /* in the ledger, as live or pending bytes */
 {
     return wi_block_is_live(block) || wi_block_phase_of(block) == WI_PENDING;
 }
 
-/* Writes a whole record. Other threads may read it meanwhile, by an old address; they discard what they read if the
- * word has changed. */
+/* Writes a whole record. Other threads may read it at the same time, through an old address; they see that the word
+ * has changed, and discard what they read. */
 static inline void wi_block_set(wi_block *block, const wi_block *value)
 {
     const size_t rest = offsetof(wi_block, before);
@@ -136,7 +136,7 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
 
-/* Copies a claimed block. Not a plain copy, since a thread that claims too late may access the word. */
+/* Copies a claimed block, member by member, as another thread may still try to claim it. */
 static inline wi_block wi_block_copy(const wi_block *block)
 {
     wi_block copy;
@@ -144,7 +144,7 @@ static inline wi_block wi_block_copy(const wi_block *block)
     return copy;
 }
 
-/* These two are for a claimed block. */
+/* For a claimed block: */
 static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_store(block->bytes, bytes);

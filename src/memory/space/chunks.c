@@ -43,12 +43,12 @@ void wi_chunk_enter(wi_chunk *chunk, wi_region *region, uint64_t first)
 
 void wi_chunk_leave(wi_chunk *chunk)
 {
-    wi_assert(chunk->occupied > 0); /* busy */
+    wi_assert(chunk->occupied > 0); /* it was busy */
     for (uint64_t g = chunk->first; g < chunk->first + chunk->count; g++)
         chunk->region->chunks[g] = NULL;
 }
 
-static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
+static void chunk_count_split(wi_idle *idle, uint64_t before, uint64_t now)
 {
     if (now > before)
         wi_gauge_up(&idle->split, now - before);
@@ -60,8 +60,8 @@ static void set_split(wi_idle *idle, uint64_t before, uint64_t now)
         wi_gauge_down(&idle->split_segments, 1);
 }
 
-/* Bytes of it that nobody uses, and that cannot go back for those that somebody does. */
-static uint64_t split_of(const wi_chunk *chunk, uint64_t occupied)
+/* Split bytes of a chunk: unused, but the chunk cannot be given back, as part of it is used. */
+static uint64_t chunk_split_bytes(const wi_chunk *chunk, uint64_t occupied)
 {
     return occupied > 0 ? chunk->bytes - occupied : 0;
 }
@@ -74,11 +74,11 @@ static void chunk_change(wi_chunk *chunk, uint64_t bytes, bool in_use)
     if (before == 0)
         chunk_delist(chunk);
     chunk->occupied = after;
-    uint64_t split = split_of(chunk, before), now = split_of(chunk, after);
+    uint64_t split = chunk_split_bytes(chunk, before), now = chunk_split_bytes(chunk, after);
     if (split != now) {
         idle->partly += (uint64_t)(now > 0) - (split > 0);
         idle->most_partly = wi_max(idle->most_partly, idle->partly);
-        set_split(idle, split, now);
+        chunk_count_split(idle, split, now);
     }
     if (after == 0)
         chunk_enlist(chunk);

@@ -1,5 +1,5 @@
-/* Claims: a block is found by its address and claimed for a free or a resize, once for all bases. And reuse of a
- * pending block. */
+/* Claims: finding a block by its address, and claiming it for a free or a resize, the same for all bases; and reuse of
+ * blocks that capture pools keep. */
 #include "memory/adaptors/nvtx.h"
 #include "memory/resource.h"
 #include "memory/space/stream_uses.h"
@@ -41,14 +41,14 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
     return block;
 }
 
-static weir_status no_block_there(const void *pointer, bool freed)
+static weir_status claim_no_block(const void *pointer, bool freed)
 {
     if (freed)
         return weir_fail(WEIR_ERR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
     return weir_fail(WEIR_ERR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
 }
 
-static weir_status taken_by_another(const void *pointer)
+static weir_status claim_lost(const void *pointer)
 {
     return weir_fail(WEIR_ERR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
 }
@@ -57,7 +57,7 @@ static weir_status claim_check(const wi_block *block, const wi_account *account,
                                uint64_t generation)
 {
     if (!block || !wi_block_is_live(block))
-        return no_block_there(pointer, freed || (block && block->pointer == pointer));
+        return claim_no_block(pointer, freed || (block && block->pointer == pointer));
     if (block->pointer != pointer)
         return weir_fail(WEIR_ERR_INTERIOR,
                          "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start", pointer,
@@ -73,16 +73,16 @@ static weir_status claim_check(const wi_block *block, const wi_account *account,
         return weir_fail(WEIR_ERR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
                          (unsigned long long)wi_load(block->bytes), pointer, block->account->name, account->name);
     if (wi_block_phase_of(block) == WI_CLAIMED)
-        return taken_by_another(pointer);
+        return claim_lost(pointer);
     return WEIR_OK;
 }
 
-/* With the lock held. What is said of the block is true of the one whose word *word is. */
-static weir_status find_live(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
-                             wi_block **out, uint64_t *word)
+/* Finds a live block. Refusals are about the block whose word is *word. The lock is held. */
+static weir_status claim_find(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+                              wi_block **out, uint64_t *word)
 {
     if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
-        return no_block_there(pointer, true);
+        return claim_no_block(pointer, true);
     if (!base->table->owns(base, pointer))
         return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated",
                          pointer);
@@ -92,9 +92,8 @@ static weir_status find_live(wi_resource *base, const wi_account *account, void 
     return claim_check(*out, account, pointer, freed, generation);
 }
 
-/* The common case, for which nobody has to be locked out: the block is there, and nothing but its owner knows of it. */
-static wi_block *claim_take_quickly(wi_resource *base, const wi_account *account, const void *pointer,
-                                    uint64_t generation)
+/* The fast path without a lock: claims a live block that is not tracked. NULL: the caller takes the lock. */
+static wi_block *claim_fast(wi_resource *base, const wi_account *account, const void *pointer, uint64_t generation)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
@@ -107,18 +106,18 @@ static wi_block *claim_take_quickly(wi_resource *base, const wi_account *account
 weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
 {
     uint64_t word;
-    wi_block *block = claim_take_quickly(base, account, pointer, generation);
+    wi_block *block = claim_fast(base, account, pointer, generation);
     if (block) {
         *out = block;
         return WEIR_OK;
     }
     wi_resource_lock(base);
-    weir_status status = find_live(base, account, pointer, generation, &block, &word);
+    weir_status status = claim_find(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_stream_uses_held(block->stream_uses))
         status = weir_fail(WEIR_ERR_BUSY,
                            "the block at %p is used by a launch that has not ended; end or abort it first", pointer);
     if (status == WEIR_OK && !wi_block_claim(block, word, WI_CLAIMED))
-        status = taken_by_another(pointer);
+        status = claim_lost(pointer);
     if (status == WEIR_OK)
         *out = block;
     wi_resource_unlock(base);
@@ -138,25 +137,26 @@ weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
     wi_block *block = NULL;
     uint64_t word;
     wi_resource_lock(base);
-    weir_status status = find_live(base, NULL, pointer, generation, &block, &word);
-    if (status == WEIR_OK && !wi_block_track(block, word)) /* from now on nobody takes it without the lock */
-        status = taken_by_another(pointer);
+    weir_status status = claim_find(base, NULL, pointer, generation, &block, &word);
+    if (status == WEIR_OK && !wi_block_track(block, word)) /* a tracked block is claimed only under this lock */
+        status = claim_lost(pointer);
     if (status == WEIR_OK)
         status = fn(block, user);
     wi_resource_unlock(base);
     return status;
 }
 
-/* Marking ---------------------------------------------------------------------------------------------------------- */
+/* Owner tags ------------------------------------------------------------------------------------------------------- */
 
-/* Says nothing of a later block in the same record, which has another generation: nobody has to take a mark off. */
-static uint64_t mark_of(uint64_t word, uint64_t owner_tag)
+/* What is stored for a tag. It includes the generation, so that a later block in the same record does not have the
+ * tag. */
+static uint64_t claim_tag_word(uint64_t word, uint64_t owner_tag)
 {
     return word >> WI_GENERATION_SHIFT ^ owner_tag * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* *locked: by the lock of the base, which is held then. */
-static wi_block *find_to_mark(wi_resource *base, const void *pointer, bool *locked)
+/* Finds the block; *locked: this took the base's lock, which is still held. */
+static wi_block *claim_find_to_tag(wi_resource *base, const void *pointer, bool *locked)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     bool freed;
@@ -170,9 +170,9 @@ static wi_block *find_to_mark(wi_resource *base, const void *pointer, bool *lock
 void wi_owner_tag(wi_resource *base, const void *pointer, uint64_t owner_tag)
 {
     bool locked;
-    wi_block *block = find_to_mark(base, pointer, &locked);
+    wi_block *block = claim_find_to_tag(base, pointer, &locked);
     if (block)
-        wi_store(block->owner_tag, mark_of(atomic_load_explicit(&block->word, memory_order_relaxed), owner_tag));
+        wi_store(block->owner_tag, claim_tag_word(atomic_load_explicit(&block->word, memory_order_relaxed), owner_tag));
     if (locked)
         wi_resource_unlock(base);
 }
@@ -180,9 +180,10 @@ void wi_owner_tag(wi_resource *base, const void *pointer, uint64_t owner_tag)
 bool wi_owner_tag_is(wi_resource *base, const void *pointer, uint64_t owner_tag)
 {
     bool locked;
-    const wi_block *block = find_to_mark(base, pointer, &locked);
+    const wi_block *block = claim_find_to_tag(base, pointer, &locked);
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
-    bool is = block && wi_load(block->pointer) == pointer && wi_load(block->owner_tag) == mark_of(word, owner_tag);
+    bool is =
+        block && wi_load(block->pointer) == pointer && wi_load(block->owner_tag) == claim_tag_word(word, owner_tag);
     if (locked)
         wi_resource_unlock(base);
     return is;
@@ -220,9 +221,9 @@ static void claim_add_point(const wi_resource *base, wi_event event, wi_points *
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* A write waits for all that the marks have. Those of a block that somebody has in hand, or a graph holds, are not
- * ours to look at; with the lock held nobody takes one that is tracked. */
-static void add_points(const wi_resource *base, const wi_block *block, wi_points *points)
+/* Adds what a write to the block would wait for. A claimed block, or one that a capture pool keeps, is not looked at:
+ * other threads may change its uses. A tracked live block cannot be claimed while the lock is held. */
+static void claim_add_points(const wi_resource *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
     uint64_t state = atomic_load_explicit(&block->word, memory_order_acquire) & (WI_TRACKED | 7);
@@ -254,7 +255,7 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out,
         out->state = wi_block_is_live(&block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         out->stream = block.stream;
         memcpy(out->tag, block.tag, strlen(block.tag) + 1);
-        add_points(base, found, waits);
+        claim_add_points(base, found, waits);
     }
     wi_resource_unlock(base);
 }
@@ -284,9 +285,9 @@ void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *ou
 
 /* Reuse ------------------------------------------------------------------------------------------------------------ */
 
-/* A block that was freed serves again where it is, without the bytes having been anyone's in between. */
+/* A capture pool's block serves another request where it is. Its bytes had no other owner in between. */
 
-/* Still pending: it is live when it is published. With the lock held. */
+/* Makes the block a new one, with another generation; it is pending until it is published. The lock is held. */
 static void reuse_renew(wi_block *block, const wi_placement *p)
 {
     wi_stream_uses_free(block->stream_uses);

@@ -10,13 +10,13 @@ void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *de
 {
     *pending = (wi_pending){.driver = driver, .device = device};
     pthread_mutex_init(&pending->lock, NULL);
-    pthread_cond_init(&pending->settled, NULL);
+    pthread_cond_init(&pending->released, NULL);
 }
 
 void wi_pending_destroy(wi_pending *pending)
 {
     wi_assert(!pending->first && pending->working == 0);
-    pthread_cond_destroy(&pending->settled);
+    pthread_cond_destroy(&pending->released);
     pthread_mutex_destroy(&pending->lock);
 }
 
@@ -36,7 +36,7 @@ static void pending_take_out(wi_pending *pending, wi_block *block)
     *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
 }
 
-/* Is the device past the free and past every declared use? If not, *waiting is one point that it is not past. Never
+/* Whether the device is past the free and all uses of the block; else *waiting is one event that has not passed. Never
  * blocks. */
 static bool pending_is_past(const wi_pending *pending, const wi_block *block, wi_event *waiting)
 {
@@ -47,11 +47,12 @@ static bool pending_is_past(const wi_pending *pending, const wi_block *block, wi
 
 /* Releasing, with the lock released meanwhile ---------------------------------------------------------------------- */
 
-/* Lists that this thread has in hand: the log's function is called meanwhile, and may allocate. */
+/* Lists whose blocks this thread is releasing. Releasing may log, the log's function may allocate, and an allocation
+ * that waited for this thread would wait for itself. */
 static _Thread_local size_t in_hand;
 
-/* Both with the lock held; it is released in between. */
-static unsigned begin_work(wi_pending *pending)
+/* Around the release of blocks: the lock is released in between. */
+static unsigned pending_begin_release(wi_pending *pending)
 {
     pending->working++;
     pending->at_work[pending->side]++;
@@ -59,25 +60,25 @@ static unsigned begin_work(wi_pending *pending)
     return pending->side;
 }
 
-static void end_work(wi_pending *pending, unsigned side)
+static void pending_end_release(wi_pending *pending, unsigned side)
 {
     in_hand--;
     pending->at_work[side]--;
     pending->working--;
     pending->turns++;
-    pthread_cond_broadcast(&pending->settled);
+    pthread_cond_broadcast(&pending->released);
 }
 
-/* Releases the blocks of a list that is linked by pending_next, all taken out; answers how many bytes that were. */
-static uint64_t release_all(wi_pending *pending, wi_block *list)
+/* Releases the blocks of a list, linked by pending_next, that was taken out. Returns their bytes. */
+static uint64_t pending_release_list(wi_pending *pending, wi_block *list)
 {
     uint64_t bytes = 0;
     wi_block *refused = NULL;
-    unsigned side = begin_work(pending);
+    unsigned side = pending_begin_release(pending);
     pthread_mutex_unlock(&pending->lock);
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
-        next = block->pending_next; /* a released block is another's at once */
+        next = block->pending_next; /* the record may serve another block at once */
         if (wi_release(block->stack, block) == WEIR_OK) {
             bytes += charged;
             continue;
@@ -93,7 +94,7 @@ static uint64_t release_all(wi_pending *pending, wi_block *list)
         atomic_fetch_add(&pending->failures, 1);
         pending_append(pending, block);
     }
-    end_work(pending, side);
+    pending_end_release(pending, side);
     return bytes;
 }
 
@@ -106,13 +107,12 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
     if (event)
         pending_append(pending, block);
     else
-        (void)release_all(pending, block);
+        (void)pending_release_list(pending, block);
     pthread_mutex_unlock(&pending->lock);
 }
 
-/* Nothing but the order of the stream that it is freed on stands before the block, and its base can make use of
- * that. */
-static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *block)
+/* Whether the block waits for nothing but its own stream, and its base can hand it over in that order. */
+static bool pending_waits_for_stream_alone(const wi_pending *pending, const wi_block *block)
 {
     wi_event ignored;
     return block->freed.stream && block->stack->base->table->hand_over &&
@@ -120,16 +120,16 @@ static bool waits_for_stream_alone(const wi_pending *pending, const wi_block *bl
            wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
 }
 
-/* A refusal is no loss: release tries again. After the retirement, so that no record of the addresses' reuse comes
- * before that of the free. With the lock held, released meanwhile. */
+/* Hands the block to the driver in the order of its stream. It was retired before, so that its free is recorded before
+ * its addresses serve again. On failure, release does it later. The lock is held, and released meanwhile. */
 static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;
-    unsigned side = begin_work(pending);
+    unsigned side = pending_begin_release(pending);
     pthread_mutex_unlock(&pending->lock);
     (void)!base->table->hand_over(base, block, native);
     pthread_mutex_lock(&pending->lock);
-    end_work(pending, side);
+    pending_end_release(pending, side);
 }
 
 void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,
@@ -140,12 +140,12 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
     block->freed = event ? *event : (wi_event){0};
     block->pending_next = NULL;
     if (!wi_retire(stack, block, stream, native, event ? WI_UNPASSED : WI_PASSED)) {
-        if (event && waits_for_stream_alone(pending, block))
+        if (event && pending_waits_for_stream_alone(pending, block))
             pending_hand_over(pending, block, native);
         if (event)
             pending_append(pending, block);
         else
-            (void)release_all(pending, block);
+            (void)pending_release_list(pending, block);
     }
     pthread_mutex_unlock(&pending->lock);
 }
@@ -172,20 +172,20 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
         end = &block->pending_next;
     }
     if (done)
-        bytes = release_all(pending, done);
+        bytes = pending_release_list(pending, done);
     pthread_mutex_unlock(&pending->lock);
     return bytes;
 }
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
 
-static bool pending_settle(wi_pending *pending)
+static bool pending_await_release(wi_pending *pending)
 {
     if (pending->working <= pending->waiting + in_hand || wi_alone)
         return false;
     pending->waiting += in_hand;
     for (uint64_t turn = pending->turns; turn == pending->turns;)
-        pthread_cond_wait(&pending->settled, &pending->lock);
+        pthread_cond_wait(&pending->released, &pending->lock);
     pending->waiting -= in_hand;
     return true;
 }
@@ -193,9 +193,9 @@ static bool pending_settle(wi_pending *pending)
 bool wi_pending_drain(wi_pending *pending)
 {
     pthread_mutex_lock(&pending->lock);
-    bool settled = pending_settle(pending);
+    bool released = pending_await_release(pending);
     pthread_mutex_unlock(&pending->lock);
-    return settled;
+    return released;
 }
 
 void wi_pending_finish(wi_pending *pending)
@@ -203,15 +203,15 @@ void wi_pending_finish(wi_pending *pending)
     pthread_mutex_lock(&pending->lock);
     bool others = in_hand == 0 && !wi_alone;
     while (others && pending->finishing)
-        pthread_cond_wait(&pending->settled, &pending->lock);
+        pthread_cond_wait(&pending->released, &pending->lock);
     unsigned side = pending->side;
     if (others && pending->at_work[side] > 0) {
         pending->finishing = true;
-        pending->side = !side; /* who comes now is waited for by the next */
+        pending->side = !side; /* threads that begin now are left to the next caller */
         while (pending->at_work[side] > 0)
-            pthread_cond_wait(&pending->settled, &pending->lock);
+            pthread_cond_wait(&pending->released, &pending->lock);
         pending->finishing = false;
-        pthread_cond_broadcast(&pending->settled);
+        pthread_cond_broadcast(&pending->released);
     }
     pthread_mutex_unlock(&pending->lock);
 }
@@ -227,9 +227,9 @@ bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_acco
             found = true;
         }
     if (!found)
-        found = pending_settle(pending);
+        found = pending_await_release(pending);
     pthread_mutex_unlock(&pending->lock);
     if (!past && pending->driver->wait(pending->device, event, deadline) != WEIR_OK)
-        return false; /* asking again would be asking for ever */
+        return false; /* timed out, or the driver cannot wait: trying again might never end */
     return found;
 }

@@ -1,10 +1,10 @@
-/* Deferred frees: blocks that are freed while the device is not past them, oldest first. A free of any resource
- * becomes final here.
+/* Deferred frees: blocks that are freed while the device is not past them, oldest first. Every free that cannot be
+ * final at once passes through here.
  *
  * A runtime has one list for all its stacks, whose blocks may count in different ledgers (members.h).
  *
  * Invariants, while the lock is free: the list holds exactly the pending blocks of the runtime, except those that a
- * capture pool holds (runtime/capture_pool.h) and those that a thread is releasing, which `working` counts. So a
+ * capture pool keeps (runtime/capture_pool.h) and those that a thread is releasing, which `working` counts. So a
  * thread that sees pending bytes in the ledger, beyond the kept ones, finds a block here or a thread to wait for.
  *
  * The lock comes before those of resources and of the ledger. */
@@ -15,7 +15,7 @@
 
 typedef struct wi_pending {
     pthread_mutex_t lock;
-    pthread_cond_t settled; /* a thread has released its blocks */
+    pthread_cond_t released; /* a thread has released its blocks */
     const wi_driver *driver;
     wi_device *device;
     wi_block *first, *last;

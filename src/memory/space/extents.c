@@ -1,4 +1,4 @@
-/* Extents: split, coalesce, find by size and by address. */
+/* Extents: split, coalesce, and find by size (segregated free lists) and by address. */
 #include "memory/space/extents.h"
 #include "memory/space/stream_lists.h"
 #include "memory/space/stream_uses.h"
@@ -24,16 +24,16 @@ void wi_list_remove(wi_extent_list *list, wi_extent *extent)
 
 enum { CHUNK = WI_EXTENT_SLAB, MOST_CHUNKS = (int)(WI_SLOT_FREED / CHUNK) };
 
-static void *lazy_table(uint64_t bytes)
+static void *region_lazy_table(uint64_t bytes)
 {
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return table == MAP_FAILED ? NULL : table;
 }
 
-static bool add_chunk(wi_extent_pool *pool)
+static bool extent_pool_grow(wi_extent_pool *pool)
 {
     if (!pool->chunks)
-        pool->chunks = lazy_table(MOST_CHUNKS * sizeof *pool->chunks);
+        pool->chunks = region_lazy_table(MOST_CHUNKS * sizeof *pool->chunks);
     wi_extent *chunk =
         pool->chunks && pool->chunk_count < MOST_CHUNKS ? aligned_alloc(WI_LINE, CHUNK * sizeof *chunk) : NULL;
     if (!chunk)
@@ -53,7 +53,7 @@ static bool add_chunk(wi_extent_pool *pool)
 weir_status wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
 {
     while (pool->unused_count < count)
-        if (!add_chunk(pool))
+        if (!extent_pool_grow(pool))
             return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of blocks");
     return WEIR_OK;
 }
@@ -69,7 +69,7 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
 static wi_extent *region_take_record(wi_region *region)
 {
     wi_extent_pool *pool = &region->shared->pool;
-    wi_assert(pool->unused_count > 0); /* reserved before the first change */
+    wi_assert(pool->unused_count > 0); /* callers reserve before the first change */
     wi_extent *extent = pool->unused;
     pool->unused = extent->next;
     pool->unused_count--;
@@ -81,16 +81,16 @@ static wi_extent *region_take_record(wi_region *region)
     return extent;
 }
 
-static void drop_record(wi_extent_pool *pool, wi_extent *extent)
+static void region_drop_record(wi_extent_pool *pool, wi_extent *extent)
 {
     extent->next = pool->unused;
     pool->unused = extent;
     pool->unused_count++;
 }
 
-/* Bins: rows by the power of two, columns by the six bits below it ------------------------------------------------- */
+/* Size index: a row for each power of two, 64 bins in each --------------------------------------------------------- */
 
-static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
+static void size_index_bin(uint64_t bytes, unsigned *row, unsigned *column)
 {
     uint64_t units = bytes / WI_UNIT;
     unsigned power = 63u - (unsigned)__builtin_clzll(units);
@@ -98,29 +98,29 @@ static void bin_of(uint64_t bytes, unsigned *row, unsigned *column)
     *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
 }
 
-static wi_size_index *shelf_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list)
+static wi_size_index *size_index_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list)
 {
     return (wi_size_index *)(stream_list ? &stream_list->size_indexes[number] : &shared->size_indexes[number]);
 }
 
-static wi_size_index *shelf_for(const wi_region *region, const wi_stream_list *stream_list)
+static wi_size_index *size_index_for(const wi_region *region, const wi_stream_list *stream_list)
 {
-    return shelf_of(region->shared, region->number, stream_list);
+    return size_index_of(region->shared, region->number, stream_list);
 }
 
-static void enter_bin(wi_size_index *size_index, wi_extent *extent)
+static void size_index_enter(wi_size_index *size_index, wi_extent *extent)
 {
     unsigned row, column;
-    bin_of(extent->bytes, &row, &column);
+    size_index_bin(extent->bytes, &row, &column);
     wi_list_add(&size_index->bins[row][column], extent);
     size_index->column_bits[row] |= UINT64_C(1) << column;
     size_index->row_bits |= UINT64_C(1) << row;
 }
 
-static void leave_bin(wi_size_index *size_index, wi_extent *extent)
+static void size_index_leave(wi_size_index *size_index, wi_extent *extent)
 {
     unsigned row, column;
-    bin_of(extent->bytes, &row, &column);
+    size_index_bin(extent->bytes, &row, &column);
     wi_list_remove(&size_index->bins[row][column], extent);
     if (size_index->bins[row][column].first)
         return;
@@ -129,8 +129,8 @@ static void leave_bin(wi_size_index *size_index, wi_extent *extent)
         size_index->row_bits &= ~(UINT64_C(1) << row);
 }
 
-/* Epochs only grow, so that what enters is mostly the newest. */
-static void enter_lane(wi_stream_list *stream_list, wi_extent *extent)
+/* Inserts by epoch. Epochs only grow, so that the place is mostly at the end. */
+static void stream_list_enter(wi_stream_list *stream_list, wi_extent *extent)
 {
     wi_extent *before = stream_list->last;
     while (before && before->epoch > extent->epoch)
@@ -142,7 +142,7 @@ static void enter_lane(wi_stream_list *stream_list, wi_extent *extent)
     *(extent->stream_next ? &extent->stream_next->stream_previous : &stream_list->last) = extent;
 }
 
-static void leave_lane(wi_stream_list *stream_list, wi_extent *extent)
+static void stream_list_leave(wi_stream_list *stream_list, wi_extent *extent)
 {
     *(extent->stream_previous ? &extent->stream_previous->stream_next : &stream_list->first) = extent->stream_next;
     *(extent->stream_next ? &extent->stream_next->stream_previous : &stream_list->last) = extent->stream_previous;
@@ -162,32 +162,32 @@ static bool region_holds(const wi_extent *extent, uint64_t bytes, uint64_t align
     return start + bytes <= extent->offset + extent->bytes;
 }
 
-static bool is_better(const wi_extent *a, const wi_extent *b)
+static bool region_is_better(const wi_extent *a, const wi_extent *b)
 {
     if (a->bytes != b->bytes || !a->region->shared->by_address)
         return a->bytes < b->bytes;
     return a->region->base + a->offset < b->region->base + b->offset;
 }
 
-static wi_extent *best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_t alignment)
+static wi_extent *size_index_best_in_bin(const wi_extent_list *bin, uint64_t bytes, uint64_t alignment)
 {
     wi_extent *best = NULL;
     for (wi_extent *e = bin->first; e; e = e->list_next)
-        if (region_holds(e, bytes, alignment) && (!best || is_better(e, best)))
+        if (region_holds(e, bytes, alignment) && (!best || region_is_better(e, best)))
             best = e;
     return best;
 }
 
-static wi_extent *best_on(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
+static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
 {
     unsigned row, column;
-    bin_of(bytes, &row, &column);
+    size_index_bin(bytes, &row, &column);
     uint64_t rows = size_index->row_bits >> row << row;
     for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
         unsigned r = (unsigned)__builtin_ctzll(rows);
         uint64_t columns = size_index->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
         for (; columns; columns &= columns - 1) {
-            wi_extent *best = best_in_bin(&size_index->bins[r][__builtin_ctzll(columns)], bytes, alignment);
+            wi_extent *best = size_index_best_in_bin(&size_index->bins[r][__builtin_ctzll(columns)], bytes, alignment);
             if (best)
                 return best;
         }
@@ -198,17 +198,18 @@ static wi_extent *best_on(const wi_size_index *size_index, uint64_t bytes, uint6
 wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list,
                              uint64_t bytes, uint64_t alignment)
 {
-    return best_on(shelf_of(shared, number, stream_list), bytes, alignment);
+    return size_index_best(size_index_of(shared, number, stream_list), bytes, alignment);
 }
 
 wi_extent *wi_shared_best(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list, uint64_t bytes,
                           uint64_t alignment)
 {
-    wi_extent *mine = stream_list ? best_on(shelf_of(shared, number, stream_list), bytes, alignment) : NULL;
+    wi_extent *mine =
+        stream_list ? size_index_best(size_index_of(shared, number, stream_list), bytes, alignment) : NULL;
     if (mine && mine->bytes == bytes && !shared->by_address)
         return mine;
-    wi_extent *anyones = best_on(shelf_of(shared, number, NULL), bytes, alignment);
-    return !mine || (anyones && is_better(anyones, mine)) ? anyones : mine;
+    wi_extent *anyones = size_index_best(size_index_of(shared, number, NULL), bytes, alignment);
+    return !mine || (anyones && region_is_better(anyones, mine)) ? anyones : mine;
 }
 
 wi_extent *wi_region_best(wi_region *region, const wi_stream_list *stream_list, uint64_t bytes, uint64_t alignment)
@@ -221,10 +222,10 @@ wi_extent *wi_region_best(wi_region *region, const wi_stream_list *stream_list, 
 static void region_enlist(wi_region *region, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
-        enter_bin(shelf_for(region, extent->stream_list), extent);
+        size_index_enter(size_index_for(region, extent->stream_list), extent);
         region->free_bytes += extent->bytes;
         if (extent->stream_list) {
-            enter_lane(extent->stream_list, extent);
+            stream_list_enter(extent->stream_list, extent);
             region->shared->in_order++;
         }
     } else if (extent->kind == WI_HOLE)
@@ -234,10 +235,10 @@ static void region_enlist(wi_region *region, wi_extent *extent)
 static void region_delist(wi_region *region, wi_extent *extent)
 {
     if (extent->kind == WI_FREE) {
-        leave_bin(shelf_for(region, extent->stream_list), extent);
+        size_index_leave(size_index_for(region, extent->stream_list), extent);
         region->free_bytes -= extent->bytes;
         if (extent->stream_list) {
-            leave_lane(extent->stream_list, extent);
+            stream_list_leave(extent->stream_list, extent);
             region->shared->in_order--;
         }
     } else if (extent->kind == WI_HOLE)
@@ -279,7 +280,7 @@ static bool region_in_use(wi_extent_kind kind)
     return kind == WI_USED || kind == WI_BUSY;
 }
 
-static void count_use(wi_shared *shared, uint64_t bytes)
+static void region_count_use(wi_shared *shared, uint64_t bytes)
 {
     shared->in_use += bytes;
     shared->peak_in_use = wi_max(shared->peak_in_use, shared->in_use);
@@ -293,10 +294,10 @@ static void region_turn(wi_region *region, wi_extent *extent, wi_extent_kind kin
         region->shared->in_use -= extent->bytes;
     extent->kind = kind;
     if (kind == WI_USED)
-        count_use(region->shared, extent->bytes);
+        region_count_use(region->shared, extent->bytes);
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
     if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
-        extent->stream_list = NULL; /* it has passed while this was busy */
+        extent->stream_list = NULL; /* its epoch passed while it was busy */
     if (before != after)
         wi_chunk_use(region, extent->offset, extent->bytes, after);
 }
@@ -315,13 +316,13 @@ uint64_t wi_owners_mix(uint64_t a, uint64_t b)
 }
 
 /* Both are in no list. */
-static void absorb_next(wi_region *region, wi_extent *extent)
+static void region_absorb_next(wi_region *region, wi_extent *extent)
 {
     wi_extent *next = extent->next;
     extent->bytes += next->bytes;
     extent->last = wi_owners_mix(extent->last, next->last);
     extent->freed_on = wi_owners_mix(extent->freed_on, next->freed_on);
-    if (next->stream_list) { /* of what is busy, a part may be anyone's: it joins the order of the rest */
+    if (next->stream_list) { /* only parts of busy memory may be ordered: the whole joins that order */
         wi_assert(!extent->stream_list || extent->stream_list == next->stream_list);
         extent->epoch = extent->stream_list ? wi_max(extent->epoch, next->epoch) : next->epoch;
         extent->stream_list = next->stream_list;
@@ -329,7 +330,7 @@ static void absorb_next(wi_region *region, wi_extent *extent)
     extent->next = next->next;
     if (extent->next)
         extent->next->previous = extent;
-    drop_record(&region->shared->pool, next);
+    region_drop_record(&region->shared->pool, next);
 }
 
 static bool region_alike(const wi_extent *a, const wi_extent *b)
@@ -339,9 +340,9 @@ static bool region_alike(const wi_extent *a, const wi_extent *b)
 
 enum { SPREAD = 16 };
 
-/* The same. And while there is one stream list alone, its order comes to hold for what was anyone's beside it, which
- * keeps memory in one piece; but not for much more than was freed, as others would have to wait for that; nor does the
- * order of a stream that is gone, which serves nobody. */
+/* Whether two neighbours coalesce. Beyond equal ones: if only one stream has a list, memory without order joins that
+ * stream's memory, which keeps extents large. The unordered part may be at most SPREAD times larger, as other streams
+ * have to wait for all of it then. A stream that has ended takes nothing, as its list serves no requests. */
 static bool region_joinable(const wi_region *region, const wi_extent *a, const wi_extent *b)
 {
     if (region_alike(a, b))
@@ -364,12 +365,12 @@ static wi_extent *region_partner(const wi_region *region, const wi_extent *exten
 }
 
 /* Joins an extent that is in no list, and enlists it. What joins on one side can change what does on the other. */
-static wi_extent *join_and_enlist(wi_region *region, wi_extent *extent)
+static wi_extent *region_join_and_enlist(wi_region *region, wi_extent *extent)
 {
     for (wi_extent *partner; (partner = region_partner(region, extent));) {
         region_delist(region, partner);
         extent = partner->next == extent ? partner : extent;
-        absorb_next(region, extent);
+        region_absorb_next(region, extent);
     }
     region_enlist(region, extent);
     return extent;
@@ -381,13 +382,13 @@ wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
     if (!region_partner(region, extent))
         return extent;
     region_delist(region, extent);
-    return join_and_enlist(region, extent);
+    return region_join_and_enlist(region, extent);
 }
 
 void wi_region_merge_busy(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_BUSY && extent->next && extent->next->kind == WI_BUSY);
-    absorb_next(region, extent);
+    region_absorb_next(region, extent);
 }
 
 void wi_region_give(wi_region *region, wi_extent *busy, wi_extent *used, uint64_t bytes)
@@ -399,13 +400,13 @@ void wi_region_give(wi_region *region, wi_extent *busy, wi_extent *used, uint64_
         wi_region_join(region, rest);
     }
     busy->stream_list = NULL;
-    count_use(region->shared, busy->bytes);
-    absorb_next(region, used);
+    region_count_use(region->shared, busy->bytes);
+    region_absorb_next(region, used);
 }
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-static void free_rest(wi_region *region, wi_extent *extent)
+static void region_free_rest(wi_region *region, wi_extent *extent)
 {
     if (!extent || extent->kind == WI_FREE)
         return;
@@ -434,15 +435,15 @@ wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, 
         region_enlist(region, rest);
     region_turn(region, extent, WI_USED);
     extent->stream_list = NULL;
-    free_rest(region, before);
-    free_rest(region, rest);
+    region_free_rest(region, before);
+    region_free_rest(region, rest);
     wi_region_set_slot(region, offset, extent->index + 1);
     wi_region_note_start(region, offset, true);
     return extent;
 }
 
-/* No block begins any more where the extent does; one was freed there. */
-static void end_block(wi_region *region, wi_extent *extent)
+/* Ends the block of an extent. Its slot remembers that a freed block began there. */
+static void region_end_block(wi_region *region, wi_extent *extent)
 {
     wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
     wi_region_note_start(region, extent->offset, false);
@@ -454,21 +455,21 @@ static void end_block(wi_region *region, wi_extent *extent)
 void wi_region_unite(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_USED && extent->next->kind == WI_USED && extent->next->block.before == 0);
-    end_block(region, extent->next);
-    absorb_next(region, extent);
+    region_end_block(region, extent->next);
+    region_absorb_next(region, extent);
 }
 
 wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list)
 {
-    if (extent->block.before > 0) /* where a second free of it would look */
+    if (extent->block.before > 0) /* where a second free would look */
         wi_region_set_slot(region, (uint64_t)((char *)extent->block.pointer - region->base), WI_SLOT_FREED);
     extent->last = extent->bytes > extent->block.charged ? wi_owners_mix(extent->last, last) : last;
     extent->stream_list = stream_list;
     extent->epoch = stream_list ? stream_list->open : 0;
     extent->freed_on = stream_list ? wi_stream_list_number(stream_list->stream) : WI_CLEAN;
-    end_block(region, extent);
+    region_end_block(region, extent);
     region_turn(region, extent, WI_FREE); /* a used one is in no list */
-    return join_and_enlist(region, extent);
+    return region_join_and_enlist(region, extent);
 }
 
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)
@@ -483,14 +484,14 @@ wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)
 #define NO_GRANULE UINT64_MAX
 
 #ifdef WEIR_INVARIANTS
-static bool is_started(const wi_region *region, uint64_t granule)
+static bool region_is_started(const wi_region *region, uint64_t granule)
 {
     return region->started[granule / 64] >> granule % 64 & 1;
 }
 #endif
 
-/* The last granule before it in which a used extent begins. */
-static uint64_t started_before(const wi_region *region, uint64_t granule)
+/* The last granule before this one in which a used extent begins. The bitmap `started` skips 64 granules at a time. */
+static uint64_t region_started_before(const wi_region *region, uint64_t granule)
 {
     uint64_t word = granule / 64, bits = region->started[word] & ((UINT64_C(1) << granule % 64) - 1);
     while (bits == 0 && word > 0)
@@ -498,11 +499,11 @@ static uint64_t started_before(const wi_region *region, uint64_t granule)
     return bits ? word * 64 + 63u - (unsigned)__builtin_clzll(bits) : NO_GRANULE;
 }
 
-/* The used extent that begins nearest at or before the offset: granules without one are passed over whole. */
-static wi_extent *used_before(wi_region *region, uint64_t offset)
+/* The used extent that begins at or nearest before the offset. */
+static wi_extent *region_used_before(wi_region *region, uint64_t offset)
 {
     uint64_t unit = offset / WI_UNIT, granule = offset / region->granule;
-    for (; granule != NO_GRANULE; granule = started_before(region, granule)) {
+    for (; granule != NO_GRANULE; granule = region_started_before(region, granule)) {
         uint64_t first = granule * region->granule / WI_UNIT;
         for (uint64_t u = wi_min(unit, first + region->granule / WI_UNIT - 1) + 1;
              region->starts[granule] && u > first;) {
@@ -518,13 +519,13 @@ static wi_extent *used_before(wi_region *region, uint64_t offset)
 wi_extent *wi_region_find(wi_region *region, uint64_t offset, bool *freed)
 {
     *freed = offset % WI_UNIT == 0 && (region->slots[offset / WI_UNIT] & WI_SLOT_FREED) != 0;
-    wi_extent *extent = used_before(region, offset);
+    wi_extent *extent = region_used_before(region, offset);
     return extent && offset < extent->offset + extent->bytes ? extent : NULL;
 }
 
 wi_extent *wi_region_at(wi_region *region, uint64_t offset)
 {
-    wi_extent *extent = used_before(region, offset);
+    wi_extent *extent = region_used_before(region, offset);
     if (!extent)
         extent = region->first;
     while (offset >= extent->offset + extent->bytes)
@@ -534,7 +535,7 @@ wi_extent *wi_region_at(wi_region *region, uint64_t offset)
 
 /* The region ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t granules_of(const wi_region *region)
+static uint64_t region_granules(const wi_region *region)
 {
     return region->granule ? wi_round_up(region->bytes, region->granule) / region->granule : 0;
 }
@@ -544,11 +545,11 @@ weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint6
 {
     *region = (wi_region){.bytes = bytes, .granule = granule, .shared = shared, .number = number};
     region->base = base;
-    uint64_t granules = granules_of(region);
-    region->slots = lazy_table(bytes / WI_UNIT * sizeof *region->slots);
-    region->starts = lazy_table(granules * sizeof *region->starts);
-    region->started = lazy_table((granules / 64 + 1) * sizeof *region->started);
-    region->chunks = lazy_table(granules * sizeof *region->chunks);
+    uint64_t granules = region_granules(region);
+    region->slots = region_lazy_table(bytes / WI_UNIT * sizeof *region->slots);
+    region->starts = region_lazy_table(granules * sizeof *region->starts);
+    region->started = region_lazy_table((granules / 64 + 1) * sizeof *region->started);
+    region->chunks = region_lazy_table(granules * sizeof *region->chunks);
     weir_status status = wi_extent_pool_reserve(&shared->pool, 1);
     if (!region->slots || !region->starts || !region->started || !region->chunks)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the tables of a range of %llu bytes",
@@ -566,10 +567,10 @@ weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint6
 
 void wi_region_destroy(wi_region *region)
 {
-    uint64_t granules = granules_of(region);
+    uint64_t granules = region_granules(region);
     for (wi_extent *e = region->first, *next; e; e = next) {
         next = e->next;
-        drop_record(&region->shared->pool, e);
+        region_drop_record(&region->shared->pool, e);
     }
     if (region->slots)
         munmap(region->slots, region->bytes / WI_UNIT * sizeof *region->slots);
@@ -586,7 +587,7 @@ void wi_region_check(wi_region *region)
 {
 #ifdef WEIR_INVARIANTS
     if (!region->first || (++region->changes % 64 != 0 && region->changes > 256))
-        return; /* a full walk each time would make long runs quadratic */
+        return; /* with every change, long runs would be quadratic */
     uint64_t at = 0, free_bytes = 0, granule = 0;
     uint32_t begin = 0; /* used extents in this granule */
     for (const wi_extent *e = region->first, *before = NULL; e; before = e, e = e->next) {
@@ -595,7 +596,7 @@ void wi_region_check(wi_region *region)
         wi_assert(!e->stream_list || e->kind == WI_FREE || e->kind == WI_BUSY);
         wi_assert(e->kind != WI_HOLE || (e->offset % region->granule == 0 && e->bytes % region->granule == 0));
         if (e->offset / region->granule != granule) {
-            wi_assert(region->starts[granule] == begin && is_started(region, granule) == (begin > 0));
+            wi_assert(region->starts[granule] == begin && region_is_started(region, granule) == (begin > 0));
             granule = e->offset / region->granule;
             begin = 0;
         }

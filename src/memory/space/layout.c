@@ -1,7 +1,7 @@
 /* Layout: a copy of where memory lies, written by bases. */
 #include "memory/space/layout.h"
 
-/* A place behind the last element; NULL: there is no host memory for one. */
+/* Room for one more element; NULL: no host memory. */
 static void *layout_more(wi_layout *layout, void **list, size_t *count, size_t *room, size_t size)
 {
     if (*count == *room) {
@@ -82,8 +82,8 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
     span->stream = seen.stream;
 }
 
-/* Behind a block there may be a little that is too short for another. */
-static void add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
+/* Writes a used extent: its block, and the slack behind it. */
+static void layout_add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
     const char *address = e->region->base + from;
     uint64_t end = e->offset + e->block.charged, own = end > from ? wi_min(end - from, bytes) : 0;
@@ -96,7 +96,7 @@ void wi_layout_extent(wi_layout *layout, const wi_extent *e, uint64_t from, uint
 {
     const char *address = e->region->base + from;
     if (e->kind == WI_USED) {
-        add_used(layout, e, from, bytes);
+        layout_add_used(layout, e, from, bytes);
         return;
     }
     bool ordered = e->kind == WI_FREE && e->stream_list;

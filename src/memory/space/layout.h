@@ -15,15 +15,15 @@ typedef struct wi_layout {
 
 /* Begins a segment. The spans that follow are in it. */
 void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes);
-/* Bytes that no block has; address NULL: unknown. */
+/* Bytes without a block; address NULL: unknown. */
 void wi_layout_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes);
-/* A part of a block, in the block's state; with the lock of its base held. */
+/* A part of a block, in the state of the block. The lock of its base is held. */
 void wi_layout_block(wi_layout *layout, const wi_block *block, const void *address, uint64_t bytes);
 
-/* [from, from + bytes) of an extent other than a hole, in the current segment. */
+/* [from, from + bytes) of an extent that has memory, in the current segment. */
 void wi_layout_extent(wi_layout *layout, const wi_extent *extent, uint64_t from, uint64_t bytes);
 
-/* All memory of the base; with its lock held. */
+/* Writes all memory of the base. Its lock is held. */
 void wi_layout_add(wi_layout *layout, wi_resource *base);
 void wi_layout_clear(wi_layout *layout);
 

@@ -17,7 +17,7 @@ void wi_index_remove(wi_index *index, wi_range *range)
 
 wi_range *wi_index_find(const wi_index *index, uintptr_t start, uintptr_t end)
 {
-    wi_range *lowest = NULL; /* that ends above `start` */
+    wi_range *lowest = NULL; /* the lowest range that ends above `start` */
     for (wi_treap_node *at = index->ranges.root; at;) {
         wi_range *range = (wi_range *)at;
         if (range->end > start)
@@ -32,7 +32,7 @@ typedef struct visit {
     void *user;
 } visit;
 
-static void visit_range(wi_treap_node *node, void *user)
+static void index_visit(wi_treap_node *node, void *user)
 {
     const visit *v = user;
     v->fn((wi_range *)node, v->user);
@@ -40,7 +40,7 @@ static void visit_range(wi_treap_node *node, void *user)
 
 void wi_index_each(const wi_index *index, void (*fn)(wi_range *range, void *user), void *user)
 {
-    wi_treap_each(&index->ranges, visit_range, &(visit){fn, user});
+    wi_treap_each(&index->ranges, index_visit, &(visit){fn, user});
 }
 
 /* What was freed --------------------------------------------------------------------------------------------------- */
@@ -62,9 +62,9 @@ bool wi_index_was_freed(const wi_index *index, uintptr_t address)
 /* Invariants ------------------------------------------------------------------------------------------------------- */
 
 #ifdef WEIR_INVARIANTS
-static void check_one(wi_range *range, void *user)
+static void index_check_one(wi_range *range, void *user)
 {
-    uintptr_t *end = user; /* of the range before */
+    uintptr_t *end = user; /* end of the range before */
     wi_assert(range->node.key == range->start && range->start < range->end && range->start >= *end);
     *end = range->end;
 }
@@ -74,9 +74,9 @@ void wi_index_check(wi_index *index)
 {
 #ifdef WEIR_INVARIANTS
     if (++index->changes % (1 + index->count / 4) != 0)
-        return; /* a walk over all of them each time would make long tests quadratic */
+        return; /* with every change, long tests would be quadratic */
     uintptr_t end = 0;
-    wi_index_each(index, check_one, &end);
+    wi_index_each(index, index_check_one, &end);
     wi_assert(wi_treap_check(&index->ranges) == index->count);
 #else
     (void)index;

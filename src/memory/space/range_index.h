@@ -1,4 +1,4 @@
-/* Range index: which address ranges belong to what, for a resource whose addresses the driver chooses; and which
+/* Range index: a range's owner by address, for a resource whose addresses the driver chooses; and which
  * addresses were freed lately.
  *
  * Invariants: no two ranges overlap. No locks: the caller has one. */
@@ -31,7 +31,7 @@ wi_range *wi_index_find(const wi_index *index, uintptr_t start, uintptr_t end);
 /* Calls fn for all ranges by address; fn must not change the index. */
 void wi_index_each(const wi_index *index, void (*fn)(wi_range *range, void *user), void *user);
 
-/* Remembers a freed address, unless it lies in a range and so serves again. The oldest one is forgotten for it. */
+/* Remembers the address of a freed block, in place of the oldest, unless it lies in a range and serves again. */
 void wi_index_freed(wi_index *index, uintptr_t address);
 /* Whether the address was freed lately and does not serve again. */
 bool wi_index_was_freed(const wi_index *index, uintptr_t address);

@@ -1,18 +1,17 @@
-/* Stream lists: epochs, events, and which memory has passed. */
+/* Stream lists: epochs, their events, and releasing what has passed. */
 #include "memory/space/stream_lists.h"
 #include <weir/trace.h>
 #include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/ledger/ledger.h"
 
-/* After so many frees an epoch is closed where somebody else could want them: an event and the questions about it then
- * cost each free a few nanoseconds (an event recorded and waited for by hand takes 0.3 microseconds on an H200;
- * docs/benchmarks.md). */
+/* An epoch is closed after so many frees, if another stream could want the memory. The event then costs each free a
+ * few nanoseconds: one event that is recorded and queried takes 0.3 microseconds on an H200 (docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
 void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, unsigned *count)
 {
-    stream_lists->resource = resource; /* all else is zeros: the tables are large, and touched as they are needed */
+    stream_lists->resource = resource; /* the large tables are calloc's zeros, touched only as they are used */
     stream_lists->count = count;
     stream_lists->late.gone = true;
     stream_lists->late.open = 1;
@@ -30,12 +29,12 @@ static void stream_list_unlock(const wi_stream_lists *stream_lists)
     wi_resource_unlock(stream_lists->resource);
 }
 
-static bool has_passed(const wi_stream_lists *stream_lists, wi_event event)
+static bool stream_list_event_passed(const wi_stream_lists *stream_lists, wi_event event)
 {
     return stream_lists->resource->driver->passed(stream_lists->resource->device, event);
 }
 
-static void free_list(wi_stream_list *stream_list, const wi_stream_list *end)
+static void stream_list_free_all(wi_stream_list *stream_list, const wi_stream_list *end)
 {
     for (wi_stream_list *next; stream_list != end; stream_list = next) {
         next = stream_list->next_gone;
@@ -47,8 +46,8 @@ void wi_stream_lists_destroy(wi_stream_lists *stream_lists)
 {
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
         wi_assert(!stream_list->first);
-    free_list(stream_lists->gone, &stream_lists->late);
-    free_list(stream_lists->spent, NULL);
+    stream_list_free_all(stream_lists->gone, &stream_lists->late);
+    stream_list_free_all(stream_lists->spent, NULL);
     for (unsigned i = 0; i < stream_lists->used; i++)
         free(stream_lists->places[i]);
 }
@@ -88,8 +87,8 @@ void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent 
                   NULL);
 }
 
-/* What the stream list has up to the epoch becomes anyone's. */
-static uint64_t release_up_to(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t epoch)
+/* Makes the list's memory, up to that epoch, free for all streams. */
+static uint64_t stream_list_release(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t epoch)
 {
     uint64_t bytes = 0;
     while (stream_list->first && stream_list->first->epoch <= epoch) {
@@ -104,60 +103,61 @@ static uint64_t release_up_to(wi_stream_lists *stream_lists, wi_stream_list *str
 
 /* Epochs ----------------------------------------------------------------------------------------------------------- */
 
-static void add_mark(wi_stream_list *stream_list, wi_epoch mark)
+static void stream_list_add_epoch(wi_stream_list *stream_list, wi_epoch mark)
 {
-    if (stream_list->epoch_count == WI_EPOCHS) /* the newest stands for what it stood for as well */
+    if (stream_list->epoch_count == WI_EPOCHS) /* the newest event is also behind the epochs of the one before */
         stream_list->epoch_count--;
     stream_list->epochs[(stream_list->first_epoch + stream_list->epoch_count++) % WI_EPOCHS] = mark;
 }
 
-/* Something was freed since the last event; nobody is about one. */
+/* Whether something was freed since the last event, and no thread is recording one. */
 static bool stream_list_is_open(const wi_stream_list *stream_list)
 {
     return stream_list->last && stream_list->last->epoch > stream_list->recorded && !stream_list->recording;
 }
 
-static bool can_record(const wi_stream_list *stream_list)
+static bool stream_list_can_record(const wi_stream_list *stream_list)
 {
     return stream_list->stream.id != 0 && !stream_list->gone && stream_list_is_open(stream_list);
 }
 
-static wi_epoch begin_mark(wi_stream_list *stream_list)
+static wi_epoch stream_list_begin_epoch(wi_stream_list *stream_list)
 {
     stream_list->frees = 0;
     stream_list->recording = true;
     return (wi_epoch){.epoch = stream_list->open++, .freed = stream_list->freed};
 }
 
-static void end_mark(wi_stream_list *stream_list, const wi_epoch *mark, bool good)
+static void stream_list_end_epoch(wi_stream_list *stream_list, const wi_epoch *mark, bool good)
 {
     stream_list->recording = false;
     stream_list->refused = !good;
     if (!good)
         return;
     stream_list->recorded = mark->epoch;
-    add_mark(stream_list, *mark);
+    stream_list_add_epoch(stream_list, *mark);
 }
 
-/* What cannot be recorded now, on a stream that is being captured, stays for the next time. An event of a stream that
- * has ended meanwhile may be on another one, whose record the driver has made of its own. */
-static void close_epoch(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
+/* Records an event and closes the epoch. If that fails, as in a capture, the epoch stays open until the next try. A
+ * stream that ended meanwhile may have been replaced in the driver: then its event proves nothing. */
+static void stream_list_close_epoch(wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     weir_stream stream = stream_list->stream;
     void *native = stream_list->native;
-    wi_epoch mark = begin_mark(stream_list);
+    wi_epoch mark = stream_list_begin_epoch(stream_list);
     stream_list_unlock(stream_lists);
     weir_status status = stream_lists->resource->driver->record(stream_lists->resource->device, native, &mark.event);
     stream_list_lock(stream_lists);
-    end_mark(stream_list, &mark, status == WEIR_OK && !stream_list->gone && stream_list->stream.id == stream.id);
+    stream_list_end_epoch(stream_list, &mark,
+                          status == WEIR_OK && !stream_list->gone && stream_list->stream.id == stream.id);
 }
 
 void wi_stream_lists_freed(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t bytes, uint64_t count)
 {
     stream_list->freed += bytes;
     stream_list->frees += count;
-    if (stream_list->frees >= FREES_PER_EPOCH && *stream_lists->count > 1 && can_record(stream_list))
-        close_epoch(stream_lists, stream_list);
+    if (stream_list->frees >= FREES_PER_EPOCH && *stream_lists->count > 1 && stream_list_can_record(stream_list))
+        stream_list_close_epoch(stream_lists, stream_list);
 }
 
 void wi_stream_lists_returned(wi_stream_list *stream_list, uint64_t bytes)
@@ -170,38 +170,38 @@ static uint64_t stream_list_pass(wi_stream_lists *stream_lists, wi_stream_list *
 {
     uint64_t passed = stream_list->passed;
     if (wi_has_bug(WI_BUG_EARLY_REUSE))
-        return release_up_to(stream_lists, stream_list, stream_list->open - 1);
+        return stream_list_release(stream_lists, stream_list, stream_list->open - 1);
     while (stream_list->epoch_count > 0) {
         const wi_epoch *mark = &stream_list->epochs[stream_list->first_epoch];
-        if (!has_passed(stream_lists, mark->event))
+        if (!stream_list_event_passed(stream_lists, mark->event))
             break;
         passed = mark->epoch;
         stream_list->freed_passed = mark->freed;
         stream_list->first_epoch = (stream_list->first_epoch + 1) % WI_EPOCHS;
         stream_list->epoch_count--;
     }
-    return passed > stream_list->passed ? release_up_to(stream_lists, stream_list, passed) : 0;
+    return passed > stream_list->passed ? stream_list_release(stream_lists, stream_list, passed) : 0;
 }
 
 /* Streams ---------------------------------------------------------------------------------------------------------- */
 
-static uint32_t generation_of(weir_stream stream)
+static uint32_t stream_generation(weir_stream stream)
 {
     return (uint32_t)(stream.id >> 16);
 }
 
 static bool stream_list_has_ended(const wi_stream_lists *stream_lists, weir_stream stream)
 {
-    return generation_of(stream) <= stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
+    return stream_generation(stream) <= stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
 }
 
-static void note_end(wi_stream_lists *stream_lists, weir_stream stream)
+static void stream_list_note_end(wi_stream_lists *stream_lists, weir_stream stream)
 {
     uint32_t *ended = &stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
-    *ended = *ended < generation_of(stream) ? generation_of(stream) : *ended;
+    *ended = *ended < stream_generation(stream) ? stream_generation(stream) : *ended;
 }
 
-static wi_stream_list *new_lane(wi_stream_lists *stream_lists)
+static wi_stream_list *stream_list_new(wi_stream_lists *stream_lists)
 {
     wi_stream_list *stream_list = stream_lists->spent;
     if (stream_list) {
@@ -224,7 +224,7 @@ wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream s
     if ((stream_list && stream_list->stream.id != 0) || stream_list_has_ended(stream_lists, stream))
         return NULL;
     if (!stream_list) {
-        stream_list = new_lane(stream_lists);
+        stream_list = stream_list_new(stream_lists);
         if (!stream_list)
             return NULL;
         stream_list->place = place;
@@ -244,8 +244,8 @@ wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_str
     return stream_list ? stream_list : &stream_lists->late;
 }
 
-/* A thread that is about to record on the stream, which may be destroyed after this, is not about it for long. */
-static void let_record(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
+/* Waits until no thread records on the stream, which may be destroyed after this. Recording does not take long. */
+static void stream_list_await_recording(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
 {
     for (unsigned turn = 0; stream_list->recording && !wi_alone; turn++) {
         stream_list_unlock(stream_lists);
@@ -257,11 +257,11 @@ static void let_record(wi_stream_lists *stream_lists, const wi_stream_list *stre
 uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream stream)
 {
     wi_stream_list *stream_list = wi_stream_lists_find(stream_lists, stream);
-    note_end(stream_lists, stream);
+    stream_list_note_end(stream_lists, stream);
     if (!stream_list)
         return 0;
-    let_record(stream_lists, stream_list);
-    uint64_t bytes = release_up_to(stream_lists, stream_list, stream_list->open);
+    stream_list_await_recording(stream_lists, stream_list);
+    uint64_t bytes = stream_list_release(stream_lists, stream_list, stream_list->open);
     stream_list->recorded = stream_list->open++;
     stream_list->freed_passed = stream_list->freed;
     stream_list->frees = 0;
@@ -271,15 +271,15 @@ uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream strea
     return bytes;
 }
 
-/* Extents that are busy keep the stream list, and what was freed since the last event waits for more than its events:
- * the next stream gets another one. */
+/* The list becomes a gone one, and the next stream in the place gets another: busy extents may still name this one,
+ * and its last frees wait for more than events. */
 void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
 {
     wi_stream_list *stream_list = wi_stream_lists_find(stream_lists, stream);
-    note_end(stream_lists, stream);
+    stream_list_note_end(stream_lists, stream);
     if (!stream_list)
         return;
-    let_record(stream_lists, stream_list);
+    stream_list_await_recording(stream_lists, stream_list);
     stream_list->gone = true;
     stream_list->native = NULL;
     stream_list->next_gone = stream_lists->gone;
@@ -288,9 +288,9 @@ void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
     --*stream_lists->count;
 }
 
-/* Those for which nothing waits serve the next streams. Busy extents may still name them, of epochs that have
- * passed. */
-static void collect_spent(wi_stream_lists *stream_lists)
+/* Lists of gone streams with no memory left serve the next streams. Busy extents may still name them, with epochs that
+ * have passed. */
+static void stream_list_collect_spent(wi_stream_lists *stream_lists)
 {
     for (wi_stream_list **link = &stream_lists->gone, *stream_list;
          (stream_list = *link) && stream_list != &stream_lists->late;) {
@@ -306,19 +306,19 @@ static void collect_spent(wi_stream_lists *stream_lists)
     }
 }
 
-/* Something was freed that no event of the stream's will tell of. */
-static bool wants_bound(const wi_stream_list *stream_list)
+/* Whether the list has frees for which no event can be recorded on its stream. */
+static bool stream_list_wants_bound(const wi_stream_list *stream_list)
 {
     bool gone = stream_list->gone && (stream_list->recorded < stream_list->open - 1 || stream_list->frees > 0);
     return !stream_list->recording && (gone || (stream_list->refused && stream_list_is_open(stream_list)));
 }
 
-static bool any_wants_bound(const wi_stream_lists *stream_lists)
+static bool stream_list_any_wants_bound(const wi_stream_lists *stream_lists)
 {
     bool any = false;
     for (const wi_stream_list *stream_list = NULL;
          !any && (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
-        any = wants_bound(stream_list);
+        any = stream_list_wants_bound(stream_list);
     return any;
 }
 
@@ -326,10 +326,11 @@ bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
 {
     const wi_resource *r = stream_lists->resource;
     wi_event event;
-    if (!r->driver->record_all || stream_lists->bounding || !any_wants_bound(stream_lists))
+    if (!r->driver->record_all || stream_lists->bounding || !stream_list_any_wants_bound(stream_lists))
         return false;
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
-        stream_list->bound = wants_bound(stream_list) ? begin_mark(stream_list) : (wi_epoch){.epoch = 0};
+        stream_list->bound =
+            stream_list_wants_bound(stream_list) ? stream_list_begin_epoch(stream_list) : (wi_epoch){.epoch = 0};
     stream_lists->bounding = true;
     stream_list_unlock(stream_lists);
     weir_status status = r->driver->record_all(r->device, &event);
@@ -338,7 +339,7 @@ bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
         if (stream_list->bound.epoch > 0) {
             stream_list->bound.event = event;
-            end_mark(stream_list, &stream_list->bound, status == WEIR_OK);
+            stream_list_end_epoch(stream_list, &stream_list->bound, status == WEIR_OK);
             stream_list->bound.epoch = 0;
         }
     return status == WEIR_OK;
@@ -348,15 +349,15 @@ void wi_stream_lists_drain(wi_stream_lists *stream_lists)
 {
     const wi_resource *r = stream_lists->resource;
     (void)wi_stream_lists_bound(stream_lists);
-    if (any_wants_bound(stream_lists) && r->driver->settle)
-        (void)r->driver->settle(r->device);
+    if (stream_list_any_wants_bound(stream_lists) && r->driver->synchronize)
+        (void)r->driver->synchronize(r->device);
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));) {
         if (stream_list->first && stream_list->epoch_count > 0) {
             const wi_epoch *last =
                 &stream_list->epochs[(stream_list->first_epoch + stream_list->epoch_count - 1) % WI_EPOCHS];
             (void)r->driver->wait(r->device, last->event, UINT64_MAX);
         }
-        (void)release_up_to(stream_lists, stream_list, stream_list->open);
+        (void)stream_list_release(stream_lists, stream_list, stream_list->open);
     }
 }
 
@@ -369,13 +370,13 @@ uint64_t wi_stream_lists_renew(wi_stream_lists *stream_lists)
         wi_stream_list *stream_list = stream_lists->places[i];
         if (!stream_list || stream_list->stream.id == 0)
             continue;
-        if (can_record(stream_list))
-            close_epoch(stream_lists, stream_list);
+        if (stream_list_can_record(stream_list))
+            stream_list_close_epoch(stream_lists, stream_list);
         bytes += stream_list_pass(stream_lists, stream_list);
     }
     for (wi_stream_list *stream_list = stream_lists->gone; stream_list; stream_list = stream_list->next_gone)
         bytes += stream_list_pass(stream_lists, stream_list);
-    collect_spent(stream_lists);
+    stream_list_collect_spent(stream_lists);
     return bytes;
 }
 

@@ -1,4 +1,4 @@
-/* Stream order: free, release, shrink and join of blocks that are extents; and memory of other streams behind a
+/* Stream order: free, release, shrink and join of blocks that are extents; and taking memory of other streams behind a
  * wait. */
 #include "memory/space/stream_order.h"
 #include "base/seeded_bug.h"
@@ -6,13 +6,13 @@
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* Captured work runs at an unknown time, on an unknown stream. */
+/* A capture's work runs later, on an unknown stream, so that no stream's order helps it. */
 const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *p)
 {
     return p->captured ? NULL : wi_stream_lists_find(resource->stream_lists, p->stream);
 }
 
-/* Notes who had the memory before. */
+/* Which lenders the memory has: another client, another stream. */
 static uint8_t ordered_lenders(const wi_extent *extent, const wi_placement *p)
 {
     uint64_t owner = extent->last & ~WI_SECRET;
@@ -65,9 +65,9 @@ void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placeme
 {
     wi_resource_lock(resource);
     wi_stream_list *stream_list = wi_stream_lists_find(resource->stream_lists, p->stream);
-    if (!stream_list && p->ordered) /* whose stream has ended meanwhile */
+    if (!stream_list && p->ordered) /* the list's stream has ended */
         stream_list = &resource->stream_lists->late;
-    if (stream_list) /* it may have been another's */
+    if (stream_list) /* an extent of another stream may lie there */
         wi_stream_lists_returned(stream_list, block->charged);
     ordered_unuse(block, block->previous, stream_list);
     wi_resource_unlock(resource);
@@ -82,7 +82,7 @@ void wi_ordered_publish(wi_resource *resource, wi_block *block)
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-static void free_for(wi_block *block, wi_stream_list *stream_list)
+static void ordered_free(wi_block *block, wi_stream_list *stream_list)
 {
     ordered_unuse(block, block->untouched ? block->previous : wi_account_owner(block->account), stream_list);
 }
@@ -97,17 +97,17 @@ bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
     return there;
 }
 
-static void free_in_order(wi_stream_lists *stream_lists, wi_block *block, weir_stream stream, void *native)
+static void ordered_free_on(wi_stream_lists *stream_lists, wi_block *block, weir_stream stream, void *native)
 {
     wi_stream_list *stream_list =
-        wi_stream_lists_get_late(stream_lists, stream, native); /* it was made before, and may be gone */
+        wi_stream_lists_get_late(stream_lists, stream, native); /* the stream's list, if the stream has not ended */
     uint64_t bytes = wi_extent_of(block)->bytes;
-    free_for(block, stream_list);
+    ordered_free(block, stream_list);
     wi_stream_lists_freed(stream_lists, stream_list, bytes, 1);
 }
 
-/* One step with the ledger, so that a thread that sees the bytes there finds them here. The ledger comes first:
- * bytes that it calls live or pending must still be there. */
+/* Retires a block in one step with the ledger, so that a thread that sees the bytes there finds them here. The ledger
+ * comes first: bytes that it counts as live or pending must still exist. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     bool planted = wi_has_bug(WI_BUG_UNMAP_UNDER_USE);
@@ -117,9 +117,9 @@ bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream strea
     wi_ledger_retire(resource->ledger, block, stream, past);
     wi_block_turn(block, WI_PENDING);
     if (past == WI_PASSED)
-        free_for(block, NULL);
+        ordered_free(block, NULL);
     else if (past == WI_IN_ORDER)
-        free_in_order(resource->stream_lists, block, stream, native);
+        ordered_free_on(resource->stream_lists, block, stream, native);
     wi_resource_unlock(resource);
     if (planted)
         (void)resource->table->trim(resource, 0);
@@ -144,7 +144,7 @@ void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream s
             list = block->pending_next;
             bytes += wi_extent_of(block)->bytes;
             wi_block_turn(block, WI_PENDING);
-            free_for(block, stream_list);
+            ordered_free(block, stream_list);
         }
         wi_stream_lists_freed(stream_lists, stream_list, bytes, count);
         wi_resource_unlock(resource);
@@ -155,7 +155,7 @@ weir_status wi_ordered_release(wi_resource *resource, wi_block *block)
 {
     wi_resource_lock(resource);
     wi_ledger_reap(resource->ledger, block);
-    free_for(block, NULL);
+    ordered_free(block, NULL);
     wi_resource_unlock(resource);
     return WEIR_OK;
 }
@@ -212,8 +212,8 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream)
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-/* Makes the part of the used extent from `charged` on a block of its own. */
-static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *stream_uses)
+/* Makes the part of a used extent from `charged` on a block of its own. */
+static wi_block *ordered_cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *stream_uses)
 {
     wi_region *region = extent->region;
     wi_extent *tail = wi_region_cut(region, extent, extent->offset + charged);
@@ -229,7 +229,7 @@ static wi_block *cut_tail(wi_extent *extent, uint64_t charged, wi_stream_uses *s
     return &tail->block;
 }
 
-/* A tail too small for an extent stays behind the block. */
+/* Shrinks a block. A tail that is too small for an extent stays as slack. */
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     wi_extent *extent = wi_extent_of(block);
@@ -245,7 +245,7 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
     if (status == WEIR_OK) {
         wi_ledger_resize(resource->ledger, block, bytes, charged, !cut);
         if (cut) {
-            *tail = cut_tail(extent, charged, stream_uses);
+            *tail = ordered_cut_tail(extent, charged, stream_uses);
         } else if (less) {
             extent->last = wi_owners_mix(extent->last, wi_account_owner(block->account));
             block->shrunk = true;
@@ -256,7 +256,7 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
     return status;
 }
 
-/* Blocks with unused bytes between them do not join. */
+/* Joins two pending blocks, if no unused bytes lie between them. */
 bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next)
 {
     wi_extent *extent = wi_extent_of(block);
@@ -286,10 +286,11 @@ weir_status wi_ordered_no_room(const wi_extent *extent)
     const wi_extent *next = extent->next;
     if (next && next->kind == WI_USED)
         return weir_fail(WEIR_ERR_NO_ROOM,
-                         "the block at %p cannot grow: a block of %s stands behind it; allocate anew and "
-                         "copy",
+                         "the block at %p cannot grow: a block of %s stands behind it; allocate another one "
+                         "and copy",
                          extent->block.pointer, next->block.account ? next->block.account->name : "another");
-    return weir_fail(WEIR_ERR_NO_ROOM, "the block at %p cannot grow by so much where it is; allocate anew and copy",
+    return weir_fail(WEIR_ERR_NO_ROOM,
+                     "the block at %p cannot grow by so much where it is; allocate another one and copy",
                      extent->block.pointer);
 }
 
@@ -301,10 +302,10 @@ void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, ui
 
 /* Behind other streams --------------------------------------------------------------------------------------------- */
 
-/* Memory that is free in the order of other streams, for a request that would have to wait otherwise. Its stream is
- * made to wait for the frees there. The device loses some parallelism, the host nothing. */
+/* A request that would have to wait takes memory that is free in the order of other streams. Its own stream then waits
+ * for the frees there: the device loses some parallelism, the host nothing. */
 
-/* So many adjacent free extents; the block begins at `start`. */
+/* A run of adjacent free extents; the block begins at `start`. */
 typedef struct run {
     wi_extent *first;
     size_t pieces;
@@ -318,14 +319,14 @@ static uint64_t ordered_end_of(const wi_extent *extent)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-static bool is_others(const wi_extent *extent, const wi_placement *p)
+static bool ordered_is_others(const wi_extent *extent, const wi_placement *p)
 {
     return extent->stream_list && extent->stream_list->stream.id != p->stream.id;
 }
 
-/* The smallest extent of another stream list that holds the request. */
-static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *shared, unsigned number,
-                     const wi_placement *p, run *out)
+/* The smallest extent of any other stream list that fits. */
+static bool ordered_find_one(const wi_stream_lists *stream_lists, const wi_shared *shared, unsigned number,
+                             const wi_placement *p, run *out)
 {
     wi_extent *best = NULL;
     wi_event ignored;
@@ -341,8 +342,8 @@ static bool find_one(const wi_stream_lists *stream_lists, const wi_shared *share
     return best != NULL;
 }
 
-/* A free extent without a free neighbour on its left. Of two free neighbours at least one is in a stream list, as
- * their lists differ. */
+/* The leftmost free extent of those adjacent to this one. Free neighbours are in different lists, or would have
+ * coalesced. */
 static wi_extent *ordered_leftmost(wi_extent *extent)
 {
     wi_extent *left = extent->previous;
@@ -352,15 +353,16 @@ static wi_extent *ordered_leftmost(wi_extent *extent)
     return first ? left : NULL;
 }
 
-/* Adjacent extents from there on that hold the request together; none whose stream cannot be waited for now. */
-static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
+/* The adjacent extents from `first` on that hold the request together. False: too few, or the point of one cannot be
+ * waited for. */
+static bool ordered_fits_from(wi_extent *first, const wi_placement *p, run *out)
 {
     wi_event ignored;
     *out = (run){0};
     for (wi_extent *e = first; e && e->kind == WI_FREE; e = e->next) {
         if (out->pieces == 0)
             *out = (run){.first = e, .start = wi_extent_start(e, p->alignment)};
-        bool usable = !is_others(e, p) || wi_stream_lists_point(e, &ignored);
+        bool usable = !ordered_is_others(e, p) || wi_stream_lists_point(e, &ignored);
         out->pieces = usable && out->start < ordered_end_of(e) ? out->pieces + 1 : 0;
         if (out->pieces > 0 && out->start + p->charged <= ordered_end_of(e))
             return true;
@@ -368,8 +370,8 @@ static bool fits_from(wi_extent *first, const wi_placement *p, run *out)
     return false;
 }
 
-/* The run of the fewest extents. */
-static bool find_several(const wi_stream_lists *stream_lists, unsigned number, const wi_placement *p, run *out)
+/* The run with the fewest extents. */
+static bool ordered_find_several(const wi_stream_lists *stream_lists, unsigned number, const wi_placement *p, run *out)
 {
     bool found = false;
     run r;
@@ -377,7 +379,7 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
     for (const wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
         for (wi_extent *e = stream_list->first; e; e = e->stream_next) {
             wi_extent *first = e->region->number == number ? ordered_leftmost(e) : NULL;
-            if (first && fits_from(first, p, &r) && (!found || r.pieces < out->pieces)) {
+            if (first && ordered_fits_from(first, p, &r) && (!found || r.pieces < out->pieces)) {
                 *out = r;
                 found = true;
             }
@@ -387,7 +389,7 @@ static bool find_several(const wi_stream_lists *stream_lists, unsigned number, c
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes no more than is needed. */
+/* Makes the run busy, and cuts off what is not needed. */
 static void ordered_seize(run *r, const wi_placement *p, uint64_t slack)
 {
     wi_region *region = r->first->region;
@@ -411,14 +413,14 @@ static void ordered_put_back(const run *r)
     }
 }
 
-/* The points to wait for, one for each stream; NULL: no host memory. */
-static wi_event *points_of(const run *r, const wi_placement *p, size_t *count)
+/* The points to wait for, one for each stream. NULL: no host memory. */
+static wi_event *ordered_points(const run *r, const wi_placement *p, size_t *count)
 {
     wi_event *points = malloc(r->pieces * sizeof *points), point;
     const wi_extent *e = r->first;
     *count = 0;
     for (size_t i = 0; points && i < r->pieces; i++, e = e->next) {
-        if (!is_others(e, p) || !wi_stream_lists_point(e, &point))
+        if (!ordered_is_others(e, p) || !wi_stream_lists_point(e, &point))
             continue;
         size_t k = 0;
         while (k < *count && points[k].stream != point.stream)
@@ -430,8 +432,8 @@ static wi_event *points_of(const run *r, const wi_placement *p, size_t *count)
     return points;
 }
 
-/* The run is busy meanwhile. */
-static weir_status order_behind(wi_resource *resource, const wi_placement *p, const wi_event *points, size_t count)
+/* Makes the request's stream wait for them. The lock is released meanwhile; the run is busy. */
+static weir_status ordered_wait_for(wi_resource *resource, const wi_placement *p, const wi_event *points, size_t count)
 {
     weir_status status = WEIR_OK;
     wi_resource_unlock(resource);
@@ -441,7 +443,7 @@ static weir_status order_behind(wi_resource *resource, const wi_placement *p, co
     return status;
 }
 
-/* The run becomes one extent in the order of the placement's stream. */
+/* Coalesces the run into one extent in the order of the request's stream. */
 static wi_extent *ordered_unite(const wi_stream_lists *stream_lists, const run *r, const wi_placement *p)
 {
     wi_extent *e = r->first;
@@ -460,8 +462,8 @@ static wi_block *ordered_take(wi_resource *resource, run *r, wi_placement *p, ui
     size_t count;
     slack = wi_min(slack, r->first->region->most_slack);
     ordered_seize(r, p, slack);
-    wi_event *points = points_of(r, p, &count);
-    bool ordered = points && order_behind(resource, p, points, count) == WEIR_OK;
+    wi_event *points = ordered_points(r, p, &count);
+    bool ordered = points && ordered_wait_for(resource, p, points, count) == WEIR_OK;
     free(points);
     if (!ordered) {
         ordered_put_back(r);
@@ -480,7 +482,7 @@ wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsign
     run r;
     if (wi_extent_pool_reserve(&shared->pool, WI_RECORDS_PER_CHANGE) != WEIR_OK)
         return NULL;
-    bool found =
-        find_one(resource->stream_lists, shared, number, p, &r) || find_several(resource->stream_lists, number, p, &r);
+    bool found = ordered_find_one(resource->stream_lists, shared, number, p, &r) ||
+                 ordered_find_several(resource->stream_lists, number, p, &r);
     return found ? ordered_take(resource, &r, p, slack) : NULL;
 }

@@ -9,8 +9,8 @@
 #include "memory/space/stream_lists.h"
 
 enum {
-    WI_RECORDS_PER_CHANGE = 8, /* more than any one change of the extents splits off */
-    WI_MOST_RENEWALS = 8       /* that help one request: other threads may free and allocate for ever */
+    WI_RECORDS_PER_CHANGE = 8, /* an upper bound for the splits of one change */
+    WI_MOST_RENEWALS = 8       /* looks for one request: other threads may free and allocate for ever */
 };
 
 /* The block is the first member of its extent. */
@@ -42,22 +42,23 @@ void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
 
 /* With the lock held: */
 
-/* The stream list from which the request may take memory; NULL: none. */
+/* The stream list whose memory the request may use; NULL: none. */
 const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *placement);
-/* The free or busy extent serves the measured request. At most `slack` bytes, where the region allows it, stay unused
- * behind the block. */
+/* Places the measured request in a free or busy extent. At most `slack` bytes, where the region allows it, stay behind
+ * the block. */
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
 /* The same in one step with the ledger, whose limits may forbid it: false, and nothing has changed. */
 bool wi_ordered_place(wi_resource *resource, wi_extent *extent, wi_placement *placement, weir_block *out);
-/* The same with free memory in the order of other streams, in the regions of that number. The placement's stream is
- * made to wait for them. NULL: there is none. The lock is released while the driver works. */
+/* Places it in memory of other streams, in the regions of that number; its stream is made to wait for them. NULL:
+ * there is none. The lock is released while the driver works. */
 wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,
                                 uint64_t slack);
-/* `more` bytes of free memory behind a used extent become busy; NULL: there are fewer that any stream may use. */
+/* Makes `more` bytes of free memory behind a used extent busy. NULL: there are fewer, or another stream's order holds
+ * them. */
 wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
-/* WEIR_ERR_NO_ROOM, with the reason why nothing could be put behind the extent. */
+/* WEIR_ERR_NO_ROOM, and why the extent cannot grow in place. */
 weir_status wi_ordered_no_room(const wi_extent *extent);
-/* The block has grown; the ledger is told. */
+/* Writes the growth of a block into it and the ledger. */
 void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
 
 #endif

@@ -7,7 +7,7 @@ static weir_status stream_uses_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory to remember the use of a block");
 }
 
-/* Room for one more read, so that closing a ticket cannot fail. Open readers may all come from different streams. */
+/* Makes room for one more read, so that closing a ticket cannot fail. Each open reader may be on another stream. */
 static weir_status stream_uses_reserve(wi_stream_uses *stream_uses)
 {
     uint32_t needed = stream_uses->read_count + stream_uses->readers + 1;
@@ -35,7 +35,7 @@ weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access
     return status;
 }
 
-static void add_read(wi_stream_uses *stream_uses, wi_event event)
+static void stream_uses_add_read(wi_stream_uses *stream_uses, wi_event event)
 {
     for (uint32_t i = 0; i < stream_uses->read_count; i++)
         if (stream_uses->reads[i].stream == event.stream) {
@@ -52,12 +52,12 @@ void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const
         wi_assert(stream_uses->readers > 0 && !stream_uses->writer);
         stream_uses->readers--;
         if (event && event->stream)
-            add_read(stream_uses, *event);
+            stream_uses_add_read(stream_uses, *event);
         return;
     }
     wi_assert(stream_uses->writer && stream_uses->readers == 0);
     stream_uses->writer = false;
-    if (event) { /* it waited for all that is forgotten here */
+    if (event) { /* this write waited for all uses before it */
         stream_uses->write = *event;
         stream_uses->read_count = 0;
     }

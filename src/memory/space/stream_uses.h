@@ -1,8 +1,9 @@
-/* Stream uses: where a block was used on streams, for which its free and its next uses must wait.
+/* Stream uses: where a block was used on streams. Its free and its next uses wait for them.
  *
- * Invariants: at most one read per stream; reads are later than the last write; a writer excludes readers and other
- * writers. NULL stands for a block without uses. Bookkeeping alone, under the resource's lock, except that `passed`
- * asks the driver, which does not block. */
+ * Invariants: at most one read for each stream; reads are later than the last write; a writer excludes readers and
+ * other writers. NULL stands for a block without uses.
+ *
+ * Everything is under the resource's lock. Only `passed` calls the driver, which does not block. */
 #ifndef WI_STREAM_USES_H
 #define WI_STREAM_USES_H
 
@@ -11,25 +12,25 @@
 #include <weir/uses.h>
 
 typedef struct wi_stream_uses {
-    wi_event write; /* the last one; no stream: none, or passed */
+    wi_event write; /* the last write; no stream: none, or it has passed */
     wi_event *reads;
     uint32_t read_count, read_capacity;
-    uint32_t readers; /* launches between begin and end */
+    uint32_t readers; /* open read tickets: launches between begin and end */
     bool writer;
 } wi_stream_uses;
 
-/* Opens a ticket; *opened false: another ticket conflicts. WEIR_ERR_SYSTEM: no host memory. The use must wait for
- * all points of wi_stream_uses_point. */
+/* Opens a ticket. *opened false: another ticket conflicts. The use then has to wait for all points of
+ * wi_stream_uses_point. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
-/* Closes a ticket. *event, unless NULL, becomes the point of that use. */
+/* Closes a ticket. *event, unless NULL, is the point behind that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
 bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* whether a ticket is open */
 
-/* `event` is behind everything done to the block before its first declared use: it becomes the last write, unless
- * there is a later one. WEIR_ERR_SYSTEM: no host memory. */
+/* Sets the last write, unless there is a later one: `event` is behind everything that was done to the block before its first
+ * declared use. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event event);
 
-/* Point number `index` that a use of this kind waits for; false: there are no more. */
+/* Point number `index` that a use with this access waits for; false: there are no more. */
 bool wi_stream_uses_point(const wi_stream_uses *stream_uses, weir_access access, uint32_t index, wi_event *out);
 
 /* Whether the device is past all uses; else *waiting is one that it is not past. */

@@ -1,49 +1,51 @@
-/* Block pools, allocation: one block, a run or many; waits for pending blocks, refuses with numbers, clears on a
- * change of owner. */
+/* Block pools, allocation of one block, a run or many: waits for pending blocks, refuses with numbers, and clears
+ * blocks that had another owner. */
 #include "runtime/block_pool/block_pool.h"
 #include <weir/block_pool.h>
 #include "base/options.h"
 #include "base/system.h"
 
-typedef enum taking { ONE, RUN, MANY } taking;
+typedef enum request_kind { ONE, RUN, MANY } request_kind;
 
-typedef struct want {
+typedef struct request {
     weir_block_pool_member *member;
-    taking kind;
+    request_kind kind;
     uint32_t count;
     uint32_t *out; /* one index, or the first of a run, or `count` of them */
     weir_stream stream;
     void *native;
-    wi_waiting *clearing; /* NULL in a pool that does not clear; with room for `count` runs */
-} want;
+    wi_waiting *clearing; /* with room for `count` runs; NULL in a pool that does not clear */
+} request;
 
-/* The k-th block of what was taken. */
-static uint32_t taken_at(const want *w, uint32_t k)
+/* The k-th block of a request that was served. */
+static uint32_t block_pool_index_of(const request *w, uint32_t k)
 {
     return w->kind == MANY ? w->out[k] : *w->out + k;
 }
 
 /* Under the lock --------------------------------------------------------------------------------------------------- */
 
-/* The run has been taken out of the bitmap and becomes the member's. */
+/* Makes a run that was taken out of the bitmap a held one of the member's. The lock is held. */
 static inline void block_pool_hold(weir_block_pool_member *member, uint32_t first, uint32_t count)
 {
     weir_block_pool *pool = member->pool;
     wi_blocks_hold(pool, (wi_block_run){first, count});
     for (uint32_t i = 0; i < count; i++)
         pool->owners[first + i] = member->slot;
-    for (uint32_t i = 0; wi_unlikely(pool->takings != NULL) && i < count; i++)
-        pool->takings[first + i]++;
+    for (uint32_t i = 0; wi_unlikely(pool->generations != NULL) && i < count; i++)
+        pool->generations[first + i]++;
 }
 
-/* The same where blocks are cleared: they are held when they are clear. The entry takes the runs that have to be. */
-static void hold_later(weir_block_pool_member *member, uint32_t first, uint32_t count, wi_waiting *clearing)
+/* The same in a pool that clears: the blocks are held once they are clear. The runs that had another owner go into
+ * `clearing`. The lock is held. */
+static void block_pool_hold_cleared(weir_block_pool_member *member, uint32_t first, uint32_t count,
+                                    wi_waiting *clearing)
 {
     weir_block_pool *pool = member->pool;
     for (uint32_t i = first; i < first + count; i++) {
         wi_block_run *last = clearing->run_count ? &clearing->runs[clearing->run_count - 1] : NULL;
-        if (pool->takings)
-            pool->takings[i]++;
+        if (pool->generations)
+            pool->generations[i]++;
         if (pool->owners[i] == member->slot)
             continue;
         pool->owners[i] = member->slot;
@@ -54,7 +56,7 @@ static void hold_later(weir_block_pool_member *member, uint32_t first, uint32_t 
     }
 }
 
-static inline void count_in(weir_block_pool_member *member, uint32_t count)
+static inline void block_pool_count_in(weir_block_pool_member *member, uint32_t count)
 {
     weir_block_pool *pool = member->pool;
     member->taken += count;
@@ -65,41 +67,41 @@ static inline void count_in(weir_block_pool_member *member, uint32_t count)
         pool->least_free = pool->free.free;
 }
 
-static inline bool under_cap(const weir_block_pool_member *member, uint32_t count)
+static inline bool block_pool_under_cap(const weir_block_pool_member *member, uint32_t count)
 {
     return count <= member->cap - member->used;
 }
 
-static void hold_as(const want *w, uint32_t first, uint32_t count)
+static void block_pool_hold_as_asked(const request *w, uint32_t first, uint32_t count)
 {
     if (w->clearing)
-        hold_later(w->member, first, count, w->clearing);
+        block_pool_hold_cleared(w->member, first, count, w->clearing);
     else
         block_pool_hold(w->member, first, count);
 }
 
-static bool block_pool_try_once(const want *w)
+static bool block_pool_try_once(const request *w)
 {
     weir_block_pool_member *member = w->member;
     wi_bitmap *bitmap = &member->pool->free;
-    if (!under_cap(member, w->count) || w->count > bitmap->free)
+    if (!block_pool_under_cap(member, w->count) || w->count > bitmap->free)
         return false;
     if (w->kind == MANY) {
         for (uint32_t i = 0; i < w->count; i++)
-            hold_as(w, w->out[i] = wi_bitmap_take(bitmap), 1);
+            block_pool_hold_as_asked(w, w->out[i] = wi_bitmap_take(bitmap), 1);
     } else {
         uint32_t first = w->count == 1 ? wi_bitmap_take(bitmap) : wi_bitmap_take_run(bitmap, w->count);
         if (first == WI_BITMAP_NONE)
             return false;
-        hold_as(w, first, w->count);
+        block_pool_hold_as_asked(w, first, w->count);
         *w->out = first;
     }
-    count_in(member, w->count);
+    block_pool_count_in(member, w->count);
     return true;
 }
 
-/* Whether it could be met if nothing were pending, as far as counts can tell. */
-static bool block_pool_could(const want *w)
+/* Whether the request could be met if no block were pending, as far as counts tell. */
+static bool block_pool_could(const request *w)
 {
     const weir_block_pool *pool = w->member->pool;
     return pool->pending > 0 && w->count <= w->member->cap - (w->member->used - w->member->pending) &&
@@ -114,7 +116,7 @@ typedef struct numbers {
     const char *top_name;
 } numbers;
 
-static numbers block_pool_look(const want *w)
+static numbers block_pool_look(const request *w)
 {
     const weir_block_pool_member *member = w->member;
     weir_block_pool *pool = member->pool;
@@ -130,7 +132,7 @@ static numbers block_pool_look(const want *w)
     return n;
 }
 
-static weir_status block_pool_refuse(const want *w, const numbers *n)
+static weir_status block_pool_refuse(const request *w, const numbers *n)
 {
     const weir_block_pool_member *member = w->member;
     const weir_block_pool *pool = member->pool;
@@ -140,13 +142,13 @@ static weir_status block_pool_refuse(const want *w, const numbers *n)
     if (w->count > n->cap - wi_min(n->cap, n->held + n->pending))
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked the pool %s for %u block%s of %zu bytes%s; its cap is %u, it holds %u and %u are "
-                         "pending; give blocks back, or raise the cap",
+                         "pending; free blocks, or raise the cap",
                          member->name, pool->tag, w->count, plural, pool->bytes, row, n->cap, n->held, n->pending);
     if (w->count <= n->free)
         return weir_fail(
             WEIR_ERR_OUT_OF_MEMORY,
             "%s asked the pool %s for %u block%s of %zu bytes%s; %u of %u are free and %u pending, but the "
-            "longest run is %u; take them one by one, or give back what lies between",
+            "longest run is %u; allocate them one by one, or free what lies between",
             member->name, pool->tag, w->count, plural, pool->bytes, row, n->free, pool->count, n->all_pending,
             n->longest);
     return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
@@ -155,8 +157,8 @@ static weir_status block_pool_refuse(const want *w, const numbers *n)
                      n->top_name[0] ? n->top_name : "nobody", n->top);
 }
 
-/* Not at the first try: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
-static weir_status take_slowly(const want *w)
+/* The slow path: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
+static weir_status block_pool_alloc_slowly(const request *w)
 {
     weir_block_pool *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
@@ -186,7 +188,7 @@ static weir_status take_slowly(const want *w)
 
 /* Clearing --------------------------------------------------------------------------------------------------------- */
 
-static weir_status block_pool_fill(const want *w)
+static weir_status block_pool_fill(const request *w)
 {
     const weir_block_pool *pool = w->member->pool;
     const weir_runtime *runtime = pool->runtime;
@@ -199,19 +201,20 @@ static weir_status block_pool_fill(const want *w)
     return status;
 }
 
-/* Undoes a taking whose zeros could not be queued: behind those that were. What the blocks hold is nobody's. */
-static void block_pool_untake(const want *w)
+/* Undoes an allocation whose zeros could not be queued. The blocks have no owner then, so that the next one clears
+ * them. */
+static void block_pool_undo_alloc(const request *w)
 {
     weir_block_pool *pool = w->member->pool;
     wi_waiting *waiting = w->clearing;
     bool wait = false;
-    /* Zeros that were queued come before the next taker's work, if need be by waiting for them here. */
+    /* The next owner's work comes behind the zeros that were queued. Without an event, this thread waits for them. */
     if (w->native && wi_waiting_fence(pool, w->native, waiting, &wait) != WEIR_OK)
         (void)!pool->runtime->driver->stream_synchronize(pool->runtime->device, w->native);
     wi_blocks_lock(pool);
     for (uint32_t k = 0; k < w->count; k++) {
-        waiting->runs[k] = (wi_block_run){taken_at(w, k), 1};
-        pool->owners[taken_at(w, k)] = 0;
+        waiting->runs[k] = (wi_block_run){block_pool_index_of(w, k), 1};
+        pool->owners[block_pool_index_of(w, k)] = 0;
     }
     w->member->taken -= w->count;
     wi_blocks_put(w->member, waiting->runs, w->count, wait ? waiting : NULL);
@@ -220,20 +223,20 @@ static void block_pool_untake(const want *w)
         wi_waiting_free(waiting);
 }
 
-static weir_status take_and_clear(want *w)
+static weir_status block_pool_alloc_cleared(request *w)
 {
     weir_block_pool *pool = w->member->pool;
-    w->clearing = wi_waiting_make(w->member, w->count); /* now, when there is nothing to undo yet */
+    w->clearing = wi_waiting_make(w->member, w->count); /* before anything that would have to be undone */
     if (!w->clearing)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
-    weir_status status = take_slowly(w);
+    weir_status status = block_pool_alloc_slowly(w);
     if (status == WEIR_OK && (status = block_pool_fill(w)) != WEIR_OK) {
-        block_pool_untake(w);
+        block_pool_undo_alloc(w);
         return status;
     }
     wi_blocks_lock(pool);
     for (uint32_t k = 0; status == WEIR_OK && k < w->count; k++)
-        wi_blocks_hold(pool, (wi_block_run){taken_at(w, k), 1});
+        wi_blocks_hold(pool, (wi_block_run){block_pool_index_of(w, k), 1});
     wi_blocks_unlock(pool);
     wi_waiting_free(w->clearing);
     return status;
@@ -241,7 +244,7 @@ static weir_status take_and_clear(want *w)
 
 /* Calls ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status block_pool_check_call(const want *w, const char *call)
+static weir_status block_pool_check_call(const request *w, const char *call)
 {
     WI_ENTER();
     if (!w->member || !w->out)
@@ -255,26 +258,28 @@ static weir_status block_pool_check_call(const want *w, const char *call)
     return WEIR_OK;
 }
 
-static weir_status block_pool_take(want *w, const char *call)
+static weir_status block_pool_alloc(request *w, const char *call)
 {
     weir_status status = block_pool_check_call(w, call);
     if (status != WEIR_OK)
         return status;
     weir_block_pool *pool = w->member->pool;
     if (w->stream.id != 0 && pool->flags & WEIR_BLOCK_POOL_CLEAR)
-        status = wi_streams_resolve_now(pool->runtime, w->stream, call, &w->native); /* zeros now, not in a graph */
+        status = wi_streams_resolve_now(
+            pool->runtime, w->stream, call,
+            &w->native); /* a capture would record the zeros into a graph, and they are needed now */
     else if (w->stream.id != 0)
         status = wi_streams_resolve(&pool->runtime->streams, w->stream, pool->runtime->name, &w->native);
     if (status != WEIR_OK)
         return status;
     if (wi_unlikely(pool->flags & WEIR_BLOCK_POOL_CLEAR)) {
-        status = take_and_clear(w);
+        status = block_pool_alloc_cleared(w);
     } else {
         wi_blocks_lock(pool);
         bool taken = block_pool_try_once(w);
         wi_blocks_unlock(pool);
         if (wi_unlikely(!taken))
-            status = take_slowly(w);
+            status = block_pool_alloc_slowly(w);
     }
     if (status != WEIR_OK)
         for (uint32_t k = 0; k < (w->kind == MANY ? w->count : 1); k++)
@@ -282,8 +287,8 @@ static weir_status block_pool_take(want *w, const char *call)
     return status;
 }
 
-/* What take() does in the most frequent case; false when it is another one. */
-static inline bool block_pool_take_quickly(weir_block_pool_member *member, weir_stream stream, uint32_t *index)
+/* The fast path: one block, on the host's stream, not cleared. False: the caller goes the slow way. */
+static inline bool block_pool_alloc_fast(weir_block_pool_member *member, weir_stream stream, uint32_t *index)
 {
     if (!member || !index || stream.id != 0 || atomic_load_explicit(&wi_forked, memory_order_relaxed) ||
         member->pool->flags & WEIR_BLOCK_POOL_CLEAR ||
@@ -292,37 +297,31 @@ static inline bool block_pool_take_quickly(weir_block_pool_member *member, weir_
     weir_block_pool *pool = member->pool;
     uint32_t place = WI_BITMAP_NONE;
     wi_blocks_lock(pool);
-    if (wi_likely(under_cap(member, 1)))
+    if (wi_likely(block_pool_under_cap(member, 1)))
         place = wi_bitmap_take(&pool->free);
     if (wi_likely(place != WI_BITMAP_NONE)) {
         block_pool_hold(member, place, 1);
-        count_in(member, 1);
+        block_pool_count_in(member, 1);
     }
     wi_blocks_unlock(pool);
     *index = place;
     return place != WI_BITMAP_NONE;
 }
 
-weir_status weir_block_pool_alloc(weir_block_pool_member *member, weir_stream stream, uint32_t *index)
+weir_status weir_block_pool_alloc(weir_block_pool_member *member, uint32_t count, uint32_t flags, weir_stream stream,
+                                  uint32_t *indices)
 {
-    if (wi_likely(block_pool_take_quickly(member, stream, index)))
+    if (wi_likely(count == 1 && flags == 0 && block_pool_alloc_fast(member, stream, indices)))
         return WEIR_OK;
-    want w = {.member = member, .kind = ONE, .count = 1, .out = index, .stream = stream};
-    return block_pool_take(&w, "weir_block_pool_alloc");
-}
-
-weir_status weir_block_pool_alloc_run(weir_block_pool_member *member, uint32_t count, weir_stream stream,
-                                      uint32_t *first)
-{
-    want w = {.member = member, .kind = RUN, .count = count, .stream = stream};
-    w.out = first;
-    return block_pool_take(&w, "weir_block_pool_alloc_run");
-}
-
-weir_status weir_block_pool_alloc_many(weir_block_pool_member *member, uint32_t count, weir_stream stream,
-                                       uint32_t *indices)
-{
-    want w = {.member = member, .kind = MANY, .count = count, .stream = stream};
-    w.out = indices;
-    return block_pool_take(&w, "weir_block_pool_alloc_many");
+    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_alloc: %#x has flags other than WEIR_BLOCK_POOL_RUN",
+                         flags);
+    request w = {.member = member,
+                 .kind = flags        ? RUN
+                         : count == 1 ? ONE
+                                      : MANY,
+                 .count = count,
+                 .out = indices,
+                 .stream = stream};
+    return block_pool_alloc(&w, "weir_block_pool_alloc");
 }

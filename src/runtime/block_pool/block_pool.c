@@ -1,4 +1,4 @@
-/* Block pools: pools and members are made, ended and looked at; invariants. */
+/* Block pools: making, ending and inspecting pools and members; the check of the invariants. */
 #include "runtime/block_pool/block_pool.h"
 #include <weir/block_pool.h>
 #include "base/intern.h"
@@ -39,7 +39,7 @@ void wi_blocks_check(weir_block_pool *pool)
             for (uint32_t r = 0; r < w->run_count; r++)
                 waiting += w->runs[r].count;
     wi_assert(used == pool->count - pool->free.free && held <= used - pending);
-    wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* else some are being cleared */
+    wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* other blocks are being cleared */
     wi_assert(pending == pool->pending && waiting == pending);
 #else
     (void)pool;
@@ -73,13 +73,13 @@ static weir_status block_pool_check_options(weir_block_pool_options *o, uint64_t
     return WEIR_OK;
 }
 
-static void free_pool(weir_block_pool *pool)
+static void block_pool_free_record(weir_block_pool *pool)
 {
     wi_bitmap_destroy(&pool->free);
     wi_bitmap_destroy(&pool->slots);
     free(pool->held);
     free(pool->owners);
-    free(pool->takings);
+    free(pool->generations);
     free(pool);
 }
 
@@ -96,10 +96,10 @@ static weir_block_pool *block_pool_make_pool(weir_client *client, const weir_blo
     pool->tag = wi_intern(o->tag, sizeof((weir_block_details *)0)->tag - 1);
     pool->held = wi_table_make((o->count + 63) / 64, sizeof *pool->held);
     pool->owners = wi_table_make(o->count, sizeof *pool->owners);
-    pool->takings = o->flags & WEIR_BLOCK_POOL_NAMED ? wi_table_make(o->count, sizeof *pool->takings) : NULL;
-    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCK_POOL_NAMED && !pool->takings) ||
+    pool->generations = o->flags & WEIR_BLOCK_POOL_NAMED ? wi_table_make(o->count, sizeof *pool->generations) : NULL;
+    if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCK_POOL_NAMED && !pool->generations) ||
         !wi_bitmap_init(&pool->slots, UINT16_MAX) || !wi_bitmap_init(&pool->free, o->count)) {
-        free_pool(pool);
+        block_pool_free_record(pool);
         return NULL;
     }
     return pool;
@@ -132,15 +132,15 @@ weir_status weir_block_pool_create(weir_client *client, const weir_block_pool_op
                             .flags = WEIR_ALLOC_STABLE | (o.flags & WEIR_ALLOC_NO_WAIT)};
     status = weir_alloc_with(client, &request, &pool->block);
     if (status != WEIR_OK) {
-        free_pool(pool);
+        block_pool_free_record(pool);
         return status;
     }
     *out = pool;
     return WEIR_OK;
 }
 
-/* The member with the most blocks; NULL when there is none. With the lock held. */
-static const weir_block_pool_member *top_holder(const weir_block_pool *pool)
+/* The member with the most blocks; NULL: the pool has no members. The lock is held. */
+static const weir_block_pool_member *block_pool_top_member(const weir_block_pool *pool)
 {
     const weir_block_pool_member *top = pool->first;
     for (const weir_block_pool_member *m = top; m; m = m->next)
@@ -157,15 +157,14 @@ weir_status weir_block_pool_destroy(weir_block_pool *pool)
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
-    const weir_block_pool_member *top = top_holder(pool);
+    const weir_block_pool_member *top = block_pool_top_member(pool);
     const char *name = top ? top->name : "";
     wi_blocks_unlock(pool);
     if (held + pending > 0)
-        return weir_fail(
-            WEIR_ERR_BUSY,
-            "of the %u blocks of the pool %s %u are held and %u pending, most of them %s's; give them back "
-            "before destroying it",
-            pool->count, pool->tag, held, pending, name);
+        return weir_fail(WEIR_ERR_BUSY,
+                         "of the %u blocks of the pool %s %u are held and %u pending, most of them %s's; free them "
+                         "before destroying it",
+                         pool->count, pool->tag, held, pending, name);
     weir_status status = weir_free_block(pool->client, pool->block, WEIR_STREAM_HOST);
     if (status != WEIR_OK)
         return status;
@@ -174,7 +173,7 @@ weir_status weir_block_pool_destroy(weir_block_pool *pool)
         wi_client_let_go(m->client);
         free(m);
     }
-    free_pool(pool);
+    block_pool_free_record(pool);
     return WEIR_OK;
 }
 
@@ -228,8 +227,8 @@ weir_status weir_block_pool_member_create(weir_block_pool *pool, weir_client *cl
     return WEIR_OK;
 }
 
-/* Blocks that a member held last are nobody's before its slot becomes another's. By and by, so that takers get the
- * lock. */
+/* Takes the slot of a former member out of the owners, before the slot serves another member, who would get the old
+ * blocks without clearing. The lock is released after every step, so that allocations go on. */
 static void block_pool_forget(weir_block_pool *pool, uint16_t slot)
 {
     const uint32_t step = 4096;
@@ -263,8 +262,8 @@ weir_status weir_block_pool_member_destroy(weir_block_pool_member *member)
     wi_blocks_unlock(pool);
     if (held + pending > 0)
         return weir_fail(WEIR_ERR_BUSY,
-                         "%s holds %u blocks of the pool %s and %u are pending; give them back before leaving",
-                         member->name, held, pool->tag, pending);
+                         "%s holds %u blocks of the pool %s and %u are pending; free them before leaving", member->name,
+                         held, pool->tag, pending);
     block_pool_forget(pool, member->slot);
     wi_client_let_go(member->client);
     free(member);
@@ -294,28 +293,16 @@ weir_status weir_block_pool_member_set_cap(weir_block_pool_member *member, uint3
 
 /* Looking at pools ------------------------------------------------------------------------------------------------- */
 
-/* Looking at pools: addresses, owners, statistics. */
-
 static bool block_pool_sized(const void *structure, size_t size)
 {
     return structure && size >= 2 * sizeof(size_t);
 }
 
-static void copy_name(char *to, size_t capacity, const char *name)
+static void block_pool_copy_name(char *to, size_t capacity, const char *name)
 {
     size_t length = wi_min(strlen(name), capacity - 1);
     memcpy(to, name, length);
     to[length] = '\0';
-}
-
-weir_status weir_block_pool_view_info(const weir_block_pool *pool, weir_block_pool_view *out)
-{
-    WI_ENTER();
-    if (!pool || !block_pool_sized(out, out ? out->struct_size : 0))
-        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_view_info: NULL, or member struct_size is not set");
-    weir_block_pool_view view = {sizeof view, pool->block.pointer, pool->bytes, pool->count};
-    wi_copy_out(out, out->struct_size, &view, sizeof view);
-    return WEIR_OK;
 }
 
 weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, weir_block_pool_block_details *out)
@@ -330,19 +317,19 @@ weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, we
     details.pointer = (char *)pool->block.pointer + (size_t)index * pool->bytes;
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
-    details.generation = pool->takings ? pool->takings[index] : 0;
+    details.generation = pool->generations ? pool->generations[index] : 0;
     if (!wi_bitmap_is_free(&pool->free, index)) {
         const weir_block_pool_member *owner = wi_blocks_owner(pool, index);
         details.state = wi_blocks_is_held(pool, index) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         details.member = owner;
-        copy_name(details.name, sizeof details.name, owner ? owner->name : "");
+        block_pool_copy_name(details.name, sizeof details.name, owner ? owner->name : "");
     }
     wi_blocks_unlock(pool);
     wi_copy_out(out, out->struct_size, &details, sizeof details);
     return WEIR_OK;
 }
 
-static weir_block_pool_member_stats stats_of(const weir_block_pool_member *m)
+static weir_block_pool_member_stats block_pool_member_stats(const weir_block_pool_member *m)
 {
     weir_block_pool_member_stats s = {.struct_size = sizeof s,
                                       .member = m,
@@ -353,7 +340,7 @@ static weir_block_pool_member_stats stats_of(const weir_block_pool_member *m)
                                       .taken = m->taken,
                                       .given = m->taken - (m->used - m->pending),
                                       .refused = atomic_load(&m->refused)};
-    copy_name(s.name, sizeof s.name, m->name);
+    block_pool_copy_name(s.name, sizeof s.name, m->name);
     return s;
 }
 
@@ -366,7 +353,10 @@ weir_status weir_block_pool_info(weir_block_pool *pool, weir_block_pool_stats *o
     size_t stride = capacity > 0 ? members[0].struct_size : sizeof *members, found = 0;
     if (!block_pool_sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_info: member struct_size is not set");
-    weir_block_pool_stats s = {.struct_size = sizeof s, .bytes = pool->bytes, .count = pool->count};
+    weir_block_pool_stats s = {.struct_size = sizeof s,
+                               .view.base = pool->block.pointer,
+                               .view.bytes = pool->bytes,
+                               .view.count = pool->count};
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     s.free = pool->free.free;
@@ -381,7 +371,7 @@ weir_status weir_block_pool_info(weir_block_pool *pool, weir_block_pool_stats *o
     s.given = s.taken - s.held;
     s.refused = atomic_load(&pool->refused);
     for (const weir_block_pool_member *m = pool->first; m && found < capacity; m = m->next, found++) {
-        weir_block_pool_member_stats line = stats_of(m);
+        weir_block_pool_member_stats line = block_pool_member_stats(m);
         char *to = (char *)members + found * stride;
         memcpy(to, &stride, sizeof stride);
         wi_copy_out(to, stride, &line, sizeof line);
@@ -401,7 +391,7 @@ weir_status weir_block_pool_member_info(weir_block_pool_member *member, weir_blo
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_info: NULL, or member struct_size is not set");
     wi_blocks_flush(member->pool);
     wi_blocks_lock(member->pool);
-    weir_block_pool_member_stats line = stats_of(member);
+    weir_block_pool_member_stats line = block_pool_member_stats(member);
     wi_blocks_unlock(member->pool);
     wi_copy_out(out, out->struct_size, &line, sizeof line);
     return WEIR_OK;

@@ -1,12 +1,13 @@
-/* Block pools: equal blocks over one allocation, as pages of a KV cache need; inside.
+/* Block pools: equal blocks in one allocation, called by index (a slab), such as the pages of a KV cache.
  *
  * Invariants, while the lock is free:
- *   a block is free (its bit in `free`), held (its bit in `held`), or neither: pending, or being zeroed for its holder
+ *
+ *   a block is free (its bit in `free`), held (its bit in `held`), or neither: pending, or being cleared
  *   while a block is held, owners[] has the slot of its member
  *   for each member   used = held + pending <= min(peak, cap)
  *   over the members  used adds up to count - free.free, and pending to the pool's pending
  *   the runs of the waiting entries are exactly the pending blocks
- *   of a stream's entries, a later one does not pass before an earlier one, or the earlier one is freed late
+ *   a stream's entries pass in their order, or an earlier one is freed late
  *
  * With the lock held, of drivers only `passed` is called, which never blocks, and no host memory is allocated. */
 #ifndef WI_BLOCK_POOL_H
@@ -17,8 +18,8 @@
 
 #include <weir/block_pool.h>
 
-/* A lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield the
- * processor rather than queue, so that an owner that was preempted gets it back. */
+/* A spin lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield, so that
+ * an owner that was preempted gets a processor. */
 typedef struct wi_light_lock {
     atomic_uint taken;
 } wi_light_lock;
@@ -39,12 +40,12 @@ typedef struct wi_block_run {
     uint32_t first, count;
 } wi_block_run;
 
-/* Blocks that were freed together and wait for an event. The first entry of each stream is in the pool's list; later
- * ones hang on it in order. */
+/* Deferred frees: runs that were freed together, and wait for one event. The first entry of each stream is in the
+ * pool's list, and later ones follow it in order. */
 typedef struct wi_waiting {
-    struct wi_waiting *next;      /* on the same stream; or in a list of done ones */
-    struct wi_waiting *last;      /* of the first entry: the last one of its stream */
-    struct wi_waiting *next_head; /* of the first entry: that of another stream */
+    struct wi_waiting *next;      /* on the same stream; or in a list of reaped ones */
+    struct wi_waiting *last;      /* of the first entry: the stream's last one */
+    struct wi_waiting *next_head; /* of the first entry: the first one of another stream */
     wi_event event;
     uint64_t order;
     weir_block_pool_member *member;
@@ -56,9 +57,9 @@ struct weir_block_pool_member {
     weir_block_pool *pool;
     weir_client *client;
     const char *name;                  /* interned */
-    uint16_t slot;                     /* from 1; unique among those there are */
+    uint16_t slot;                     /* from 1, unique among the members there are */
     uint32_t cap, used, pending, peak; /* used: held and pending */
-    uint64_t taken;                    /* given: those that are not held any more */
+    uint64_t taken;                    /* blocks allocated so far; those that are not held any more were freed */
     atomic_uint_fast64_t refused;
     weir_block_pool_member *previous, *next;
 };
@@ -67,14 +68,15 @@ struct weir_block_pool {
     wi_light_lock lock;
     uint32_t count, pending, least_free;
     uint64_t *held;
-    uint16_t *owners;  /* the slot of the last holder, which the next one compares with its own; 0: none */
-    uint32_t *takings; /* how often each was taken; NULL without WEIR_BLOCK_POOL_NAMED */
+    uint16_t
+        *owners; /* the slot of the block's last owner, which decides whether the next one gets it cleared; 0: none */
+    uint32_t *generations; /* how often each block was allocated; NULL without WEIR_BLOCK_POOL_NAMED */
     wi_bitmap free;
     uint64_t taken; /* by members that have left */
     atomic_uint_fast64_t refused;
 
     weir_runtime *runtime;
-    weir_client *client; /* whose allocation it is */
+    weir_client *client; /* that the allocation belongs to */
     weir_block block;
     size_t bytes;
     const char *tag; /* interned */
@@ -100,18 +102,18 @@ static inline void wi_blocks_unlock(weir_block_pool *pool)
     wi_light_lock_release(&pool->lock);
 }
 
-/* The next ones with the lock held. */
+/* The lock is held in all of these. */
 
-/* Reaps: frees blocks that streams are past. Their entries go to *done, for wi_waiting_free without the lock.
+/* Reaps: frees blocks whose streams are past them. Their entries go to *done, for wi_waiting_free without the lock.
  * Returns the number of blocks. */
 uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done);
-/* The blocks of `runs`, no longer held, become free, or pending if there is an entry with its event set. */
+/* Makes blocks that are no longer held free, or pending on the entry, if there is one. */
 void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
-/* The oldest entry; NULL: none. */
+/* The entry that was added first; NULL: none is pending. */
 const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool);
 /* The member that has a block, held or pending. */
 weir_block_pool_member *wi_blocks_owner(const weir_block_pool *pool, uint32_t index);
-/* Clears the held bits of a run if all are set and the blocks the member's; else false and unchanged. */
+/* Clears the held bits of a run. False, and nothing changes, unless the member holds all of it. */
 bool wi_blocks_unhold(weir_block_pool_member *member, wi_block_run run);
 
 static inline bool wi_blocks_is_held(const weir_block_pool *pool, uint32_t index)
@@ -119,7 +121,7 @@ static inline bool wi_blocks_is_held(const weir_block_pool *pool, uint32_t index
     return pool->held[index / 64] >> index % 64 & 1;
 }
 
-/* Sets them. */
+/* Sets the held bits. */
 static inline void wi_blocks_hold(weir_block_pool *pool, wi_block_run run)
 {
     for (uint32_t part; run.count > 0; run.first += part, run.count -= part) {
@@ -130,11 +132,16 @@ static inline void wi_blocks_hold(weir_block_pool *pool, wi_block_run run)
 
 /* NULL when there is no host memory. */
 wi_waiting *wi_waiting_make(weir_block_pool_member *member, uint32_t runs);
-void wi_waiting_free(wi_waiting *waiting); /* and those behind it */
-/* Records where the stream is now. *wait: the device is not past that. */
+void wi_waiting_free(wi_waiting *waiting); /* the whole list */
+/* Records an event on the stream into the entry. *wait: whether it has not passed yet. */
 weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *waiting, bool *wait);
 
-/* Reaps with the lock taken and released. */
+/* Reaps. The lock is not held. */
 void wi_blocks_flush(weir_block_pool *pool);
+
+static inline weir_block_pool_view wi_blocks_view(const weir_block_pool *pool)
+{
+    return (weir_block_pool_view){pool->block.pointer, pool->bytes, pool->count};
+}
 
 #endif

@@ -1,4 +1,5 @@
-/* Block pools, free: checked as a whole; final at once, or when the device is past it. */
+/* Block pools, free: a request is checked as a whole; its blocks are free at once, or deferred until an event has
+ * passed. */
 #include "runtime/block_pool/block_pool.h"
 #include <weir/block_pool.h>
 
@@ -29,8 +30,8 @@ weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *wa
     return status;
 }
 
-/* Two threads may give on one stream and come here in another order than that of their events. The later one is then
- * looked at first, which is late and never early: an entry is freed by its own event alone. */
+/* Threads that free on one stream may come here in another order than that of their events. An entry may then be
+ * reaped late, but never early, as only its own event frees it. */
 static void block_pool_hang(weir_block_pool *pool, wi_waiting *waiting)
 {
     waiting->order = ++pool->last_order;
@@ -55,7 +56,7 @@ const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool)
     return oldest;
 }
 
-static uint32_t free_entry(weir_block_pool *pool, const wi_waiting *waiting)
+static uint32_t block_pool_free_entry(weir_block_pool *pool, const wi_waiting *waiting)
 {
     uint32_t blocks = 0;
     for (uint32_t r = 0; r < waiting->run_count; r++) {
@@ -76,7 +77,7 @@ uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done)
         wi_waiting *head = *link, *next_head = head->next_head, *last = head->last;
         while (head && runtime->driver->passed(runtime->device, head->event)) {
             wi_waiting *next = head->next;
-            blocks += free_entry(pool, head);
+            blocks += block_pool_free_entry(pool, head);
             head->next = *done;
             *done = head;
             head = next;
@@ -129,15 +130,15 @@ weir_block_pool_member *wi_blocks_owner(const weir_block_pool *pool, uint32_t in
     return m;
 }
 
-static bool block_pool_gives(const weir_block_pool_member *member, uint32_t index)
+static bool block_pool_may_free(const weir_block_pool_member *member, uint32_t index)
 {
     return wi_blocks_is_held(member->pool, index) && member->pool->owners[index] == member->slot;
 }
 
-/* What is wrong with a block that cannot be given. */
+/* Why a block cannot be freed. */
 typedef struct complaint {
     weir_status status;
-    uint32_t index, taking;
+    uint32_t index, generation;
     const char *owner, *state;
 } complaint;
 
@@ -148,12 +149,12 @@ static complaint block_pool_complain(const weir_block_pool_member *member, uint3
     complaint c = {.index = index, .owner = owner ? owner->name : ""};
     c.status = wi_blocks_is_held(pool, index) ? WEIR_ERR_FOREIGN : WEIR_ERR_DOUBLE_FREE;
     c.state = wi_bitmap_is_free(&pool->free, index) ? "free" : "pending";
-    c.taking = pool->takings ? pool->takings[index] : 0;
+    c.generation = pool->generations ? pool->generations[index] : 0;
     return c;
 }
 
-/* Says it, without the lock. */
-static weir_status block_pool_say(const weir_block_pool_member *member, const complaint *c)
+/* Reports it. The lock is not held. */
+static weir_status block_pool_report(const weir_block_pool_member *member, const complaint *c)
 {
     const weir_block_pool *pool = member->pool;
     switch (c->status) {
@@ -164,12 +165,12 @@ static weir_status block_pool_say(const weir_block_pool_member *member, const co
     case WEIR_ERR_STALE:
         return weir_fail(
             c->status,
-            "block %u (%zu bytes) of the pool %s was given back; %s has taken it again since, as generation "
+            "block %u (%zu bytes) of the pool %s was freed; %s has allocated it again since, as generation "
             "%u",
-            c->index, pool->bytes, pool->tag, member->name, c->taking);
+            c->index, pool->bytes, pool->tag, member->name, c->generation);
     default:
         return weir_fail(c->status,
-                         "%s gives block %u (%zu bytes) of the pool %s, which is %s already; give a block back once",
+                         "%s frees block %u (%zu bytes) of the pool %s, which is %s already; free a block once",
                          member->name, c->index, pool->bytes, pool->tag, c->state);
     }
 }
@@ -182,7 +183,8 @@ static weir_status block_pool_check_call(const weir_block_pool_member *member, c
     return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
 }
 
-static weir_status out_of_range(const weir_block_pool *pool, const char *call, uint64_t first, uint32_t count)
+static weir_status block_pool_out_of_range(const weir_block_pool *pool, const char *call, uint64_t first,
+                                           uint32_t count)
 {
     if (count == 0)
         return weir_fail(WEIR_ERR_INVALID, "%s: no blocks of the pool %s are named", call, pool->tag);
@@ -190,7 +192,7 @@ static weir_status out_of_range(const weir_block_pool *pool, const char *call, u
                      (unsigned long long)first, (unsigned long long)(first + count - 1), pool->tag, pool->count);
 }
 
-/* The fence of a giving, before the lock is taken. *waiting stays NULL when the stream has nothing to wait for. */
+/* Records the event of a free, before the lock is taken. *waiting is NULL when there is nothing to wait for. */
 static weir_status block_pool_fence(weir_block_pool_member *member, weir_stream stream, uint32_t runs,
                                     wi_waiting **waiting)
 {
@@ -205,7 +207,7 @@ static weir_status block_pool_fence(weir_block_pool_member *member, weir_stream 
         return status;
     *waiting = wi_waiting_make(member, runs);
     if (!*waiting)
-        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to free blocks of the pool %s", pool->tag);
     status = wi_waiting_fence(pool, native, *waiting, &wait);
     if (status != WEIR_OK || !wait) {
         wi_waiting_free(*waiting);
@@ -235,17 +237,30 @@ bool wi_blocks_unhold(weir_block_pool_member *member, wi_block_run run)
     return true;
 }
 
-/* What is wrong with the run that cannot be given. */
-static complaint complain_of(const weir_block_pool_member *member, wi_block_run run)
+/* Why the run cannot be freed: its first wrong block. */
+static complaint block_pool_complain_run(const weir_block_pool_member *member, wi_block_run run)
 {
-    while (block_pool_gives(member, run.first))
+    while (block_pool_may_free(member, run.first))
         run.first++;
     return block_pool_complain(member, run.first);
 }
 
-/* `taking`: which one of the first block is meant; NULL: whichever it is. */
-static weir_status give_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *taking,
-                            weir_stream stream)
+/* Whether the block has the generation that is meant. Of a block that cannot be freed, something else is wrong. */
+static bool block_pool_meant(const weir_block_pool_member *member, uint32_t index, uint32_t generation)
+{
+    return !block_pool_may_free(member, index) || member->pool->generations[index] == generation;
+}
+
+static complaint block_pool_stale(const weir_block_pool_member *member, uint32_t index)
+{
+    complaint c = block_pool_complain(member, index);
+    c.status = WEIR_ERR_STALE;
+    return c;
+}
+
+/* `generations`: those of the blocks that are meant; NULL: the present ones. */
+static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *generations,
+                                       weir_stream stream)
 {
     weir_block_pool *pool = member->pool;
     wi_waiting *waiting, *done = NULL;
@@ -256,16 +271,19 @@ static weir_status give_run(weir_block_pool_member *member, wi_block_run run, co
     if (waiting)
         waiting->runs[0] = run;
     wi_blocks_lock(pool);
-    if (wi_unlikely(taking && block_pool_gives(member, run.first) && pool->takings[run.first] != *taking)) {
-        wrong = block_pool_complain(member, run.first);
-        wrong.status = WEIR_ERR_STALE;
+    uint32_t meant = 0;
+    while (wi_unlikely(generations != NULL) && meant < run.count &&
+           block_pool_meant(member, run.first + meant, generations[meant]))
+        meant++;
+    if (wi_unlikely(generations && meant < run.count)) {
+        wrong = block_pool_stale(member, run.first + meant);
     } else if (wi_likely(wi_blocks_unhold(member, run))) {
         wi_blocks_put(member, &run, 1, waiting);
         if (waiting)
             (void)wi_blocks_reap(pool, &done);
         waiting = NULL;
     } else {
-        wrong = complain_of(member, run);
+        wrong = block_pool_complain_run(member, run);
     }
     wi_blocks_unlock(pool);
     if (wi_unlikely(done != NULL))
@@ -273,18 +291,19 @@ static weir_status give_run(weir_block_pool_member *member, wi_block_run run, co
     if (wi_likely(wrong.status == WEIR_OK))
         return WEIR_OK;
     wi_waiting_free(waiting);
-    return block_pool_say(member, &wrong);
+    return block_pool_report(member, &wrong);
 }
 
-/* What give_run() does in the most frequent case; false when it is another one. */
-static inline bool give_quickly(weir_block_pool_member *member, uint32_t index, uint32_t count, weir_stream stream)
+/* The fast path: one block, on the host's stream. False: the caller goes the slow way, which also reports mistakes. */
+static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t index, uint32_t count,
+                                        weir_stream stream)
 {
     if (count != 1 || stream.id != 0 || !member || index >= member->pool->count ||
         atomic_load_explicit(&wi_forked, memory_order_relaxed))
         return false;
     weir_block_pool *pool = member->pool;
     wi_blocks_lock(pool);
-    bool good = block_pool_gives(member, index);
+    bool good = block_pool_may_free(member, index);
     if (wi_likely(good)) {
         pool->held[index / 64] &= ~(UINT64_C(1) << index % 64);
         wi_bitmap_give_one(&pool->free, index);
@@ -294,43 +313,21 @@ static inline bool give_quickly(weir_block_pool_member *member, uint32_t index, 
     return good;
 }
 
-weir_status weir_block_pool_free(weir_block_pool_member *member, uint32_t first, uint32_t count, weir_stream stream)
-{
-    if (wi_likely(give_quickly(member, first, count, stream)))
-        return WEIR_OK;
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
-    if (status != WEIR_OK)
-        return status;
-    if (count == 0 || first >= member->pool->count || count > member->pool->count - first)
-        return out_of_range(member->pool, "weir_block_pool_free", first, count);
-    return give_run(member, (wi_block_run){first, count}, NULL, stream);
-}
-
-weir_status weir_block_pool_free_named(weir_block_pool_member *member, uint32_t index, uint32_t generation,
-                                       weir_stream stream)
-{
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free_named");
-    if (status != WEIR_OK)
-        return status;
-    if (index >= member->pool->count)
-        return out_of_range(member->pool, "weir_block_pool_free_named", index, 1);
-    if (!member->pool->takings)
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "the pool %s does not number its takings: make it with WEIR_BLOCK_POOL_NAMED",
-                         member->pool->tag);
-    return give_run(member, (wi_block_run){index, 1}, &generation, stream);
-}
-
-/* Takes the held bits of all; at a bad one those before it are set again. A block that is named twice is the second
- * time one that is not held. */
-static bool unhold_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count, complaint *wrong)
+/* Clears the held bits of all the blocks. At the first wrong one, the bits before it are set again. A block that is
+ * named twice is not held the second time. */
+static bool block_pool_unhold_many(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                   uint32_t count, complaint *wrong)
 {
     uint32_t i = 0;
-    while (i < count && wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
-        i++;
+    bool meant = true;
+    for (; i < count; i++) {
+        meant = !generations || block_pool_meant(member, indices[i], generations[i]);
+        if (!meant || !wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
+            break;
+    }
     if (i == count)
         return true;
-    *wrong = block_pool_complain(member, indices[i]);
+    *wrong = meant ? block_pool_complain(member, indices[i]) : block_pool_stale(member, indices[i]);
     for (uint32_t j = i; j-- > 0;) {
         wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
         if (indices[j] == indices[i])
@@ -339,7 +336,7 @@ static bool unhold_many(weir_block_pool_member *member, const uint32_t *indices,
     return false;
 }
 
-/* The runs in a list of indices, as they follow one another; returns how many. */
+/* Gathers a list of indices into runs; returns their number. */
 static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi_block_run *runs)
 {
     uint32_t found = 0;
@@ -351,24 +348,19 @@ static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi
     return found;
 }
 
-weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
-                                      weir_stream stream)
+static weir_status block_pool_free_each(weir_block_pool_member *member, const uint32_t *indices,
+                                        const uint32_t *generations, uint32_t count, weir_stream stream)
 {
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free_many");
-    if (status != WEIR_OK)
-        return status;
     weir_block_pool *pool = member->pool;
-    if (!indices || count == 0)
-        return out_of_range(pool, "weir_block_pool_free_many", 0, 0);
     for (uint32_t i = 0; i < count; i++)
         if (indices[i] >= pool->count)
-            return out_of_range(pool, "weir_block_pool_free_many", indices[i], 1);
+            return block_pool_out_of_range(pool, "weir_block_pool_free", indices[i], 1);
     wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)
-        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to give blocks of the pool %s back", pool->tag);
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to free blocks of the pool %s", pool->tag);
     uint32_t runs = block_pool_find_runs(indices, count, room->runs);
-    status = block_pool_fence(member, stream, 0, &waiting);
+    weir_status status = block_pool_fence(member, stream, 0, &waiting);
     if (status != WEIR_OK) {
         wi_waiting_free(room);
         return status;
@@ -376,7 +368,7 @@ weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint
     if (waiting)
         room->event = waiting->event;
     wi_blocks_lock(pool);
-    bool good = unhold_many(member, indices, count, &wrong);
+    bool good = block_pool_unhold_many(member, indices, generations, count, &wrong);
     if (good) {
         wi_blocks_put(member, room->runs, runs, waiting ? room : NULL);
         (void)wi_blocks_reap(pool, &done);
@@ -386,5 +378,39 @@ weir_status weir_block_pool_free_many(weir_block_pool_member *member, const uint
         wi_waiting_free(room);
     wi_waiting_free(done);
     wi_waiting_free(waiting);
-    return good ? WEIR_OK : block_pool_say(member, &wrong);
+    return good ? WEIR_OK : block_pool_report(member, &wrong);
+}
+
+/* What is wrong with a free, whatever the blocks are. */
+static weir_status block_pool_check_free(const weir_block_pool_member *member, const uint32_t *indices, bool named,
+                                         uint32_t count, uint32_t flags)
+{
+    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
+    if (status != WEIR_OK)
+        return status;
+    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_free: %#x has flags other than WEIR_BLOCK_POOL_RUN", flags);
+    if (!indices || count == 0)
+        return block_pool_out_of_range(member->pool, "weir_block_pool_free", 0, 0);
+    if (named && !member->pool->generations)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "the pool %s does not count generations: make it with WEIR_BLOCK_POOL_NAMED",
+                         member->pool->tag);
+    return WEIR_OK;
+}
+
+weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                 uint32_t count, uint32_t flags, weir_stream stream)
+{
+    if (wi_likely(indices && !generations && flags == 0 && block_pool_free_fast(member, indices[0], count, stream)))
+        return WEIR_OK;
+    weir_status status = block_pool_check_free(member, indices, generations != NULL, count, flags);
+    if (status != WEIR_OK)
+        return status;
+    if (count > 1 && !flags)
+        return block_pool_free_each(member, indices, generations, count, stream);
+    uint32_t first = indices[0];
+    if (first >= member->pool->count || count > member->pool->count - first)
+        return block_pool_out_of_range(member->pool, "weir_block_pool_free", first, count);
+    return block_pool_free_run(member, (wi_block_run){first, count}, generations, stream);
 }

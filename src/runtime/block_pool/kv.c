@@ -1,11 +1,12 @@
-/* Keys and values in blocks: geometry worked out once, with every product checked. */
+/* Keys and values in block pools: the geometry of a block, with every product checked for overflow. */
 #include "runtime/block_pool/block_pool.h"
+#include "base/values.h"
 #include <weir/block_pool.h>
 #include <weir/experimental/kv.h>
 
 static const uint64_t most_bytes = (uint64_t)INT64_MAX;
 
-static weir_status check_geometry(const weir_kv_geometry *g)
+static weir_status kv_check_geometry(const weir_kv_geometry *g)
 {
     const char *zero = g->layers == 0      ? "layers"
                        : g->kv_heads == 0  ? "kv_heads"
@@ -22,17 +23,17 @@ static weir_status check_geometry(const weir_kv_geometry *g)
                          g->layers_in_block, g->layers);
     if ((g->type == WEIR_TYPE_NONE) == (g->bits == 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: say either the type of an element or its bits");
-    if (g->type != WEIR_TYPE_NONE && (weir_type_bytes(g->type) == 0 || g->type == WEIR_TYPE_TEXT))
-        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %s (%d) is no type of elements", weir_type_name(g->type),
-                         (int)g->type);
+    if (g->type != WEIR_TYPE_NONE && (wi_type_bytes(g->type) == 0 || g->type == WEIR_TYPE_TEXT))
+        return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: %s (%d) is no type of elements",
+                         weir_name_of(WEIR_NAMES_TYPE, g->type), (int)g->type);
     return WEIR_OK;
 }
 
-/* One row of a head, as it lies in memory. */
-static weir_status row_of(const weir_kv_geometry *g, uint64_t *bytes)
+/* Bytes of one row of a head in memory. */
+static weir_status kv_row_bytes(const weir_kv_geometry *g, uint64_t *bytes)
 {
-    uint64_t bits = g->bits ? g->bits : weir_type_bytes(g->type) * 8;
-    uint64_t row = bits * g->head_size; /* two factors of 32 bits */
+    uint64_t bits = g->bits ? g->bits : wi_type_bytes(g->type) * 8;
+    uint64_t row = bits * g->head_size; /* two factors of 32 bits cannot overflow */
     if (g->row_bytes == 0 && row % 8 != 0)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_kv_layout_of: a row of %u elements of %llu bits is not whole bytes; say row_bytes",
@@ -44,8 +45,8 @@ static weir_status row_of(const weir_kv_geometry *g, uint64_t *bytes)
     return WEIR_OK;
 }
 
-/* to = a * b; false beyond what a device could have. */
-static bool block_pool_times(uint64_t a, uint64_t b, uint64_t *to)
+/* *to = a * b. False: it is more than any device has. */
+static bool kv_multiply(uint64_t a, uint64_t b, uint64_t *to)
 {
     return !__builtin_mul_overflow(a, b, to) && *to <= most_bytes;
 }
@@ -61,22 +62,21 @@ weir_status weir_kv_layout_of(const weir_kv_geometry *geometry, weir_kv_layout *
     if (status != WEIR_OK)
         return status;
     g->struct_size = sizeof *g;
-    status = check_geometry(g);
+    status = kv_check_geometry(g);
     if (status == WEIR_OK)
-        status = row_of(g, &l.token);
+        status = kv_row_bytes(g, &l.token);
     if (status != WEIR_OK)
         return status;
     g->layers_in_block = g->layers_in_block ? g->layers_in_block : 1;
     g->planes = g->planes ? g->planes : 2;
     l.parts = (uint32_t)(((uint64_t)g->layers + g->layers_in_block - 1) / g->layers_in_block);
     l.blocks = (uint64_t)l.parts * g->blocks_per_layer;
-    bool fits = block_pool_times(l.token, g->tokens, &l.head) && block_pool_times(l.head, g->kv_heads, &l.plane) &&
-                block_pool_times(l.plane, g->planes, &l.layer) &&
-                block_pool_times(l.layer, g->layers_in_block, &l.bytes);
-    /* An element takes at least a bit of those bytes. */
-    fits = fits && block_pool_times((uint64_t)g->head_size * g->tokens, g->kv_heads, &l.elements) &&
-           block_pool_times(l.elements, (uint64_t)g->planes, &l.elements) &&
-           block_pool_times(l.elements, g->layers_in_block, &l.elements);
+    bool fits = kv_multiply(l.token, g->tokens, &l.head) && kv_multiply(l.head, g->kv_heads, &l.plane) &&
+                kv_multiply(l.plane, g->planes, &l.layer) && kv_multiply(l.layer, g->layers_in_block, &l.bytes);
+    /* These products bound those above: an element has at least one bit. */
+    fits = fits && kv_multiply((uint64_t)g->head_size * g->tokens, g->kv_heads, &l.elements) &&
+           kv_multiply(l.elements, (uint64_t)g->planes, &l.elements) &&
+           kv_multiply(l.elements, g->layers_in_block, &l.elements);
     if (!fits)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_kv_layout_of: a block of %u layers x %u planes x %u heads x %u tokens x %llu bytes is "

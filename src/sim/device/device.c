@@ -476,7 +476,6 @@ static void *sim_context(wi_device *device)
 const wi_driver wi_sim_driver = {
     .name = "sim",
     .ordinals = 1,
-    .maps_twice = true,
     .open = sim_open,
     .close = sim_close,
     .memory = sim_memory,
@@ -500,7 +499,7 @@ const wi_driver wi_sim_driver = {
     .stream_default = sim_stream_default,
     .stream_destroy = wi_sim_stream_destroy,
     .stream_synchronize = wi_sim_stream_synchronize,
-    .settle = wi_sim_settle,
+    .synchronize = wi_sim_synchronize,
     .stream_native = sim_stream_native,
     .stream_capturing = wi_sim_stream_capturing,
     .context = sim_context,

@@ -19,7 +19,8 @@ enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64, WI_SIM_OVER = 4 }; /* the last: t
 /* Versions: what a unit of memory holds. Users' own begin at WI_SIM_FIRST_VERSION. */
 enum { WI_SIM_GARBAGE = 0, WI_SIM_ZERO = 1, WI_SIM_FIRST_VERSION = 256 + 2 };
 /* Whose a user's version is: what is left of it, from the first one, modulo WI_SIM_OWNERS. Odd owners share nothing: a read
- * that expects WI_SIM_VISIBLE | owner finds no version of theirs but its own, and if it is odd itself none of anybody's. */
+ * that expects WI_SIM_VISIBLE | owner finds no version of theirs but its own, and if it is odd itself no other owner's
+ * either. */
 enum { WI_SIM_OWNERS = 64 };
 #define WI_SIM_VISIBLE (UINT32_C(1) << 31)
 

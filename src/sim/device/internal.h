@@ -30,7 +30,7 @@ struct wi_sim_graph {
     size_t count, capacity;
 };
 
-/* Laws: done <= queued; number n of the work that is not done lies at ring[n & (capacity - 1)]. */
+/* Invariants: done <= queued; number n of the work that is not done lies at ring[n & (capacity - 1)]. */
 typedef struct wi_sim_stream {
     unsigned number;
     wi_device *device;
@@ -55,7 +55,7 @@ typedef struct wi_sim_range {
 } wi_sim_range;
 
 /* A granule of memory. That of a handle lies anywhere; its first one stands for the handle.
- * Law: what follows the first one by `next` is `length` long with it, all used and with a length of 0. */
+ * Invariant: what follows the first one by `next` is `length` long with it, all used and with a length of 0. */
 typedef struct wi_sim_granule {
     bool used;
     uint32_t stamp; /* part of the handle's value, which changes as drivers' do */
@@ -74,7 +74,7 @@ typedef struct wi_sim_piece {
 } wi_sim_piece;
 
 /* Addresses that pieces lie in side by side, with memory under those granules that a piece touches.
- * Law: the pieces lie in order and do not overlap. */
+ * Invariant: the pieces lie in order and do not overlap. */
 typedef struct wi_sim_space {
     char *base; /* NULL until it is needed */
     uint64_t bytes, given;
@@ -84,7 +84,7 @@ typedef struct wi_sim_space {
 
 enum { WI_SIM_RANGES = 16 };
 
-struct wi_device {
+struct weir_driver_device {
     pthread_mutex_t lock; /* everything; a program of several threads may have a simulated device, too */
     uint64_t bytes, granule, random;
     bool by_itself;
@@ -149,7 +149,7 @@ void wi_sim_stream_destroy(wi_device *device, void *stream);
 void wi_sim_stream_abandon(wi_device *device, void *stream);
 weir_status wi_sim_record_all(wi_device *device, wi_event *out);
 weir_status wi_sim_stream_synchronize(wi_device *device, void *stream);
-weir_status wi_sim_settle(wi_device *device);
+weir_status wi_sim_synchronize(wi_device *device);
 weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out);
 bool wi_sim_passed(wi_device *device, wi_event event);
 weir_status wi_sim_wait(wi_device *device, wi_event event, uint64_t deadline);

@@ -133,7 +133,7 @@ void wi_sim_run_all(wi_device *device)
 }
 
 /* The host knows of all work then that it is done. */
-weir_status wi_sim_settle(wi_device *device)
+weir_status wi_sim_synchronize(wi_device *device)
 {
     wi_sim_run_all(device);
     pthread_mutex_lock(&device->lock);

@@ -14,6 +14,7 @@ void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
 {
     enum { WAIT_VALUE_GEQ = 0 };
     void *ignored;
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     weir_request request = {.struct_size = sizeof request, .bytes = 4, .kind = WEIR_KIND_PINNED};
     const cuda_wanted wanted[] = {
         {"cuCtxPushCurrent", &g->push}, {"cuCtxPopCurrent", &g->pop}, {"cuStreamWaitValue32", &g->wait}};
@@ -21,7 +22,8 @@ void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
     must(weir_alloc_with(client, &request, &g->block), "pinned memory");
     g->word = g->block.pointer;
     *g->word = 0;
-    check(g->push(weir_runtime_native(b->runtime)) == 0 &&
+    must(weir_runtime_info(b->runtime, &its), "its context");
+    check(g->push(its.native) == 0 &&
               g->wait(weir_stream_native(stream), (uintptr_t)g->block.pointer, 1, WAIT_VALUE_GEQ) == 0 &&
               g->pop(&ignored) == 0,
           "no gate");
@@ -42,8 +44,8 @@ static void to_device(const bed *b, weir_client *client, question *q)
 {
     for (size_t i = 0; i < q->count; i++) {
         void *there;
-        must(weir_alloc_copy(client, q->inputs[i].data, q->inputs[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there),
-             b->device);
+        must(weir_alloc(client, q->inputs[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &there), b->device);
+        must(weir_copy(b->runtime, there, q->inputs[i].data, q->inputs[i].bytes, WEIR_STREAM_HOST), b->device);
         free(q->inputs[i].data);
         q->inputs[i].data = there;
         q->inputs[i].on_device = true;

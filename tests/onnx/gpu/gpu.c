@@ -129,7 +129,9 @@ void serve_end(served *s)
 
 static void fill(weir_tensor *t)
 {
-    size_t count = t->bytes / weir_type_bytes(t->type);
+    size_t width, count;
+    must(weir_tensor_bytes(t->type, 0, NULL, &width), t->name);
+    count = t->bytes / width;
     for (size_t i = 0; i < count; i++) {
         uint64_t noise = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
         if (t->type == WEIR_TYPE_F32)

@@ -29,7 +29,7 @@ static void pair_up(const served *ours, const served *alone, const question *q, 
     }
 }
 
-/* What weir did for a run: allocations, those that a thread's parked blocks served, calls of the driver for memory, moves. */
+/* What weir did for a run: allocations, those that a thread cache served, calls of the driver for memory, moves. */
 static void print_work(const weir_stats *before, const weir_stats *after, size_t runs)
 {
     double n = (double)runs;

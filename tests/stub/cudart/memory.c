@@ -40,6 +40,50 @@ CUDART_FUNCTION(int, cudaFreeHost, (void *pointer))
     return pointer ? cudart_keep(d->cuMemFreeHost(pointer)) : 0;
 }
 
+/* The host reaches all memory here. */
+CUDART_FUNCTION(int, cudaMallocManaged, (void **pointer, size_t bytes, unsigned flags))
+{
+    enum { INVALID_VALUE = 1, GLOBAL = 1, HOST = 2 };
+    return flags == GLOBAL || flags == HOST ? cudaMalloc(pointer, bytes) : cudart_keep(INVALID_VALUE);
+}
+
+/* What of the program's own memory is page-locked. */
+enum { MOST_REGISTERED = 64, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
+static struct {
+    pthread_mutex_t lock;
+    const void *at[MOST_REGISTERED];
+} registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Puts `to` where `from` is. */
+static int exchange_registered(const void *from, const void *to, int otherwise)
+{
+    int result = otherwise;
+    pthread_mutex_lock(&registered.lock);
+    for (size_t i = 0; i < MOST_REGISTERED && result == otherwise; i++)
+        if (registered.at[i] == from) {
+            registered.at[i] = to;
+            result = 0;
+        }
+    pthread_mutex_unlock(&registered.lock);
+    return result;
+}
+
+CUDART_FUNCTION(int, cudaHostRegister, (void *pointer, size_t bytes, unsigned flags))
+{
+    enum { INVALID_VALUE = 1 };
+    (void)flags;
+    if (!pointer || bytes == 0)
+        return cudart_keep(INVALID_VALUE);
+    if (exchange_registered(pointer, pointer, NOT_REGISTERED) == 0)
+        return cudart_keep(ALREADY_REGISTERED);
+    return cudart_keep(exchange_registered(NULL, pointer, INVALID_VALUE));
+}
+
+CUDART_FUNCTION(int, cudaHostUnregister, (void *pointer))
+{
+    return cudart_keep(pointer ? exchange_registered(pointer, NULL, NOT_REGISTERED) : NOT_REGISTERED);
+}
+
 CUDART_FUNCTION(int, cudaMemGetInfo, (size_t * available, size_t *total))
 {
     return cudart_keep(cudart_enter()->cuMemGetInfo(available, total));

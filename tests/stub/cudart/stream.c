@@ -18,6 +18,12 @@ CUDART_FUNCTION(int, cudaStreamCreate, (CUstream * stream))
     return cudaStreamCreateWithFlags(stream, 0);
 }
 
+CUDART_FUNCTION(int, cudaStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority))
+{
+    (void)priority;
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
 CUDART_FUNCTION(int, cudaStreamDestroy, (CUstream stream))
 {
     return cudart_keep(cudart_enter()->cuStreamDestroy(stream));

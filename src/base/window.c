@@ -1,5 +1,0 @@
-#include "base/window.h"
-
-#ifdef WEIR_INVARIANTS
-void (*wi_window_turn)(wi_window_place place) = 0;
-#endif

@@ -1,0 +1,451 @@
+/* A redirect: what it is made of, its beginning and its end, and the functions that the module calls. */
+#include "interpose/cuda_redirect_parts.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+static wi_cuda_redirect redirects[WI_CUDA_REDIRECTS] = {{.number = 0, .lock = PTHREAD_MUTEX_INITIALIZER},
+                                                        {.number = 1, .lock = PTHREAD_MUTEX_INITIALIZER},
+                                                        {.number = 2, .lock = PTHREAD_MUTEX_INITIALIZER},
+                                                        {.number = 3, .lock = PTHREAD_MUTEX_INITIALIZER}};
+static pthread_mutex_t choosing = PTHREAD_MUTEX_INITIALIZER;
+
+static _Thread_local int last_error[WI_CUDA_REDIRECTS];
+static _Thread_local wi_cuda_scope *innermost;
+
+/* Requests --------------------------------------------------------------------------------------------------------- */
+
+bool wi_cuda_enter(wi_cuda_redirect *r)
+{
+    atomic_fetch_add(&r->serving, 1);
+    if (atomic_load(&r->state) == WI_CUDA_ACTIVE)
+        return true;
+    atomic_fetch_sub(&r->serving, 1);
+    return false;
+}
+
+void wi_cuda_leave(wi_cuda_redirect *r)
+{
+    atomic_fetch_sub(&r->serving, 1);
+}
+
+int wi_cuda_device(const wi_cuda_redirect *r)
+{
+    int device;
+    return wi_real(r, cudaGetDevice)(&device) == CUDA_OK && device >= 0 && device < WI_CUDA_DEVICES ? device : -1;
+}
+
+static const wi_cuda_scope *scope_of(const wi_cuda_redirect *r)
+{
+    const wi_cuda_scope *scope = innermost;
+    while (scope && scope->redirect != r)
+        scope = scope->outer;
+    return scope;
+}
+
+/* Of a scope's clients the one on the runtime that the redirect has for the device. */
+static weir_client *client_on(const wi_cuda_redirect *r, weir_client *const *clients, size_t count, int device)
+{
+    for (size_t i = 0; i < count; i++)
+        if (weir_client_runtime(clients[i]) == weir_client_runtime(r->clients[device]))
+            return clients[i];
+    return NULL;
+}
+
+bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir_request *request)
+{
+    if (device < 0 || !r->clients[device])
+        return false;
+    const wi_cuda_scope *scope = scope_of(r);
+    weir_client *own = scope ? client_on(r, scope->clients, scope->client_count, device) : NULL;
+    *client = own ? own : r->clients[device];
+    request->memory_class = scope ? scope->memory_class : (weir_class)atomic_load(&r->memory_class);
+    request->tag = scope ? scope->tag : NULL;
+    return true;
+}
+
+/* Errors: the runtime's own last one is older than ours, which takes its place; one that comes later wins. */
+
+int wi_cuda_fail(wi_cuda_redirect *r, int error)
+{
+    (void)wi_real(r, cudaGetLastError)();
+    last_error[r->number] = error;
+    return error;
+}
+
+static int wi_on_cudaGetLastError(wi_cuda_redirect *r)
+{
+    int error = wi_real(r, cudaGetLastError)(), own = last_error[r->number];
+    last_error[r->number] = CUDA_OK;
+    return error ? error : own;
+}
+
+static int wi_on_cudaPeekAtLastError(wi_cuda_redirect *r)
+{
+    int error = wi_real(r, cudaPeekAtLastError)();
+    return error ? error : last_error[r->number];
+}
+
+/* ggml's scratch pool, and others, take memory by cuMemCreate where the device can map it. */
+static int wi_on_cuDeviceGetAttribute(wi_cuda_redirect *r, int *value, int attribute, int device)
+{
+    bool ours =
+        atomic_load(&r->state) == WI_CUDA_ACTIVE && device >= 0 && device < WI_CUDA_DEVICES && r->clients[device];
+    if (!ours || !value || attribute != CUDA_ATTRIBUTE_VIRTUAL_MEMORY)
+        return wi_real(r, cuDeviceGetAttribute)(value, attribute, device);
+    atomic_fetch_add(&r->hidden, 1);
+    *value = 0;
+    return CUDA_OK;
+}
+
+/* The functions that the module calls: a set for each redirect, which know by themselves whose they are. ----------- */
+
+/* What was written before the slots were is seen from here on. */
+static wi_cuda_redirect *entered(unsigned which)
+{
+    (void)atomic_load_explicit(&redirects[which].state, memory_order_acquire);
+    return &redirects[which];
+}
+
+#define FUNCTION_0(name, parameters, arguments) FUNCTION(0, name, parameters, arguments)
+#define FUNCTION_1(name, parameters, arguments) FUNCTION(1, name, parameters, arguments)
+#define FUNCTION_2(name, parameters, arguments) FUNCTION(2, name, parameters, arguments)
+#define FUNCTION_3(name, parameters, arguments) FUNCTION(3, name, parameters, arguments)
+#define FUNCTION(which, name, parameters, arguments)                                                                   \
+    static int name##_##which parameters                                                                               \
+    {                                                                                                                  \
+        wi_cuda_redirect *r = entered(which);                                                                          \
+        return wi_on_##name arguments;                                                                                 \
+    }
+WI_CUDA_CALLS(FUNCTION_0)
+WI_CUDA_CALLS(FUNCTION_1)
+WI_CUDA_CALLS(FUNCTION_2)
+WI_CUDA_CALLS(FUNCTION_3)
+
+#define ENTRY_0(name, parameters, arguments) [WI_CUDA_##name] = (void (*)(void))name##_0,
+#define ENTRY_1(name, parameters, arguments) [WI_CUDA_##name] = (void (*)(void))name##_1,
+#define ENTRY_2(name, parameters, arguments) [WI_CUDA_##name] = (void (*)(void))name##_2,
+#define ENTRY_3(name, parameters, arguments) [WI_CUDA_##name] = (void (*)(void))name##_3,
+static void (*const functions[WI_CUDA_REDIRECTS][WI_CUDA_CALL_COUNT])(void) = {
+    {WI_CUDA_CALLS(ENTRY_0)}, {WI_CUDA_CALLS(ENTRY_1)}, {WI_CUDA_CALLS(ENTRY_2)}, {WI_CUDA_CALLS(ENTRY_3)}};
+
+static const char *const names[WI_CUDA_CALL_COUNT] = {
+#define X(name, parameters, arguments) [WI_CUDA_##name] = #name,
+    WI_CUDA_CALLS(X)
+#undef X
+};
+
+/* What a module may take device or pinned memory by, and is not redirected. */
+static const char *const not_seen[] = {"cudaMallocAsync",
+                                       "cudaMallocFromPoolAsync",
+                                       "cudaMallocPitch",
+                                       "cudaMalloc3D",
+                                       "cudaMallocArray",
+                                       "cudaMalloc3DArray",
+                                       "cuMemAlloc_v2",
+                                       "cuMemAllocManaged",
+                                       "cuMemAllocPitch_v2",
+                                       "cuMemAllocAsync",
+                                       "cuMemAllocFromPoolAsync",
+                                       "cuMemCreate",
+                                       "cuMemHostAlloc",
+                                       "cuMemAllocHost_v2",
+                                       "cuMemHostRegister_v2",
+                                       "cuGetProcAddress",
+                                       "cuGetProcAddress_v2",
+                                       "cudaGetDriverEntryPoint",
+                                       "cudaGetDriverEntryPointByVersion"};
+
+/* Beginning -------------------------------------------------------------------------------------------------------- */
+
+static weir_status invalid(const char *what)
+{
+    return weir_fail(WEIR_ERR_INVALID, "wi_cuda_redirect_begin: %s", what);
+}
+
+static weir_status set_clients(wi_cuda_redirect *r, const wi_cuda_redirect_options *o)
+{
+    for (size_t i = 0; i < o->client_count; i++) {
+        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+        if (!o->clients[i])
+            return invalid("a client is NULL");
+        weir_status status = weir_runtime_info(weir_client_runtime(o->clients[i]), &its);
+        if (status != WEIR_OK)
+            return status;
+        if (strncmp(its.device, "cuda", 4) != 0)
+            return invalid("a client's device is not of CUDA");
+        int device = its.ordinal;
+        if (device >= WI_CUDA_DEVICES || r->clients[device])
+            return invalid("there are two clients for one device");
+        r->clients[device] = o->clients[i];
+    }
+    return WEIR_OK;
+}
+
+/* The place that has been out of use for the longest, as calls may come late; NULL: all are in use. */
+static wi_cuda_redirect *choose(void)
+{
+    wi_cuda_redirect *best = NULL;
+    pthread_mutex_lock(&choosing);
+    for (size_t i = 0; i < WI_CUDA_REDIRECTS; i++) {
+        wi_cuda_redirect *r = &redirects[i];
+        unsigned state = atomic_load(&r->state);
+        if ((state == WI_CUDA_FREE || state == WI_CUDA_ENDED) && (!best || r->ended < best->ended))
+            best = r;
+    }
+    if (best)
+        atomic_store(&best->state, WI_CUDA_STARTING);
+    pthread_mutex_unlock(&choosing);
+    return best;
+}
+
+static weir_status open_module(wi_cuda_redirect *r, const char *module)
+{
+    wi_replacement replacements[WI_CUDA_CALL_COUNT];
+    for (size_t i = 0; i < WI_CUDA_CALL_COUNT; i++)
+        replacements[i] = (wi_replacement){.name = names[i],
+                                           .function = functions[r->number][i],
+                                           .required = i == WI_CUDA_cudaMalloc || i == WI_CUDA_cudaFree};
+    weir_status status = wi_interpose_open(module, replacements, WI_CUDA_CALL_COUNT, &r->interpose);
+    if (status == WEIR_OK && (wi_interpose_imports(r->interpose, "cudaLaunchKernel_ptsz") ||
+                              wi_interpose_imports(r->interpose, "cudaMemcpyAsync_ptsz")))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s was built for per-thread default streams: work on other threads' streams cannot be waited "
+                         "for; build it without --default-stream per-thread",
+                         wi_interpose_module(r->interpose));
+    return status;
+}
+
+/* CUDA's functions: where the module calls them, and what the redirect calls besides. */
+static weir_status find_real(wi_cuda_redirect *r)
+{
+    wi_cuda_real real;
+    void (*function)(void);
+#define X(name, parameters, arguments)                                                                                 \
+    function = wi_interpose_symbol(r->interpose, #name);                                                               \
+    memcpy(&real.name, &function, sizeof function);                                                                    \
+    __atomic_store_n(&r->real.name, real.name, __ATOMIC_RELAXED);
+    WI_CUDA_CALLS(X)
+#undef X
+    function = wi_interpose_symbol(r->interpose, "cudaGetDevice");
+    memcpy(&real.cudaGetDevice, &function, sizeof function);
+    __atomic_store_n(&r->real.cudaGetDevice, real.cudaGetDevice, __ATOMIC_RELAXED);
+    const char *missing = !real.cudaGetDevice        ? "cudaGetDevice"
+                          : !real.cudaGetLastError   ? "cudaGetLastError"
+                          : !real.cudaMemGetInfo     ? "cudaMemGetInfo"
+                          : !real.cudaStreamDestroy  ? "cudaStreamDestroy"
+                          : !real.cudaHostUnregister ? "cudaHostUnregister"
+                                                     : NULL;
+    return missing ? weir_fail(WEIR_ERR_NOT_FOUND, "the CUDA runtime of %s has no %s",
+                               wi_interpose_module(r->interpose), missing)
+                   : WEIR_OK;
+}
+
+static void reset(wi_cuda_redirect *r)
+{
+    r->interpose = NULL;
+    memset(r->clients, 0, sizeof r->clients);
+    atomic_store(&r->allocations, 0);
+    atomic_store(&r->frees, 0);
+    atomic_store(&r->refused, 0);
+    atomic_store(&r->passed_on, 0);
+    atomic_store(&r->hidden, 0);
+    atomic_store(&r->captures, 0);
+    r->registered_bytes = 0;
+    *r->refusal = 0;
+}
+
+/* The module's calls come as soon as the first slot is written. */
+static weir_status start(wi_cuda_redirect *r, const wi_cuda_redirect_options *options)
+{
+    weir_status status = set_clients(r, options);
+    if (status == WEIR_OK)
+        status = open_module(r, options->module);
+    if (status == WEIR_OK)
+        status = find_real(r);
+    if (status == WEIR_OK)
+        status = wi_cuda_streams_begin(r);
+    if (status != WEIR_OK)
+        return status;
+    atomic_store(&r->memory_class, options->memory_class);
+    r->managed_on_device = options->managed_on_device;
+    atomic_store(&r->state, WI_CUDA_ACTIVE);
+    return wi_interpose_apply(r->interpose);
+}
+
+void wi_cuda_yield(int turn)
+{
+    enum { QUICK = 100 };
+    const struct timespec moment = {.tv_nsec = 100000};
+    if (turn < QUICK)
+        sched_yield();
+    else
+        nanosleep(&moment, NULL);
+}
+
+static void wait_for_requests(wi_cuda_redirect *r)
+{
+    for (int i = 0; atomic_load(&r->serving) > 0; i++)
+        wi_cuda_yield(i);
+}
+
+/* The place is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
+ * calls do. */
+static void retire(wi_cuda_redirect *r, bool undone)
+{
+    static uint64_t times;
+    wi_interpose *interpose = r->interpose;
+    pthread_mutex_lock(&r->lock);
+    wi_pointer_map_clear(&r->blocks);
+    wi_pointer_map_clear(&r->registered);
+    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_lock(&choosing);
+    r->ended = ++times;
+    atomic_store(&r->state, undone ? WI_CUDA_ENDED : WI_CUDA_LEFT);
+    pthread_mutex_unlock(&choosing);
+    if (undone && wi_interpose_close(interpose) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "a module stays loaded: %s", weir_detail());
+}
+
+weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_cuda_redirect **out)
+{
+    if (!options || !out || !options->clients || options->client_count == 0)
+        return invalid("NULL, or no clients");
+    *out = NULL;
+    if ((unsigned)options->memory_class >= WEIR_CLASS_COUNT)
+        return invalid("the class is none");
+    wi_cuda_redirect *r = choose();
+    if (!r)
+        return weir_fail(WEIR_ERR_BUSY, "wi_cuda_redirect_begin: there are %d redirects already", WI_CUDA_REDIRECTS);
+    reset(r);
+    weir_status status = start(r, options);
+    if (status == WEIR_OK) {
+        *out = r;
+        return WEIR_OK;
+    }
+    wi_kept_detail why;
+    snprintf(why.text, sizeof why.text, "%s", weir_detail());
+    atomic_store(&r->state, WI_CUDA_ENDING);
+    wait_for_requests(r);
+    wi_cuda_streams_end(r);
+    retire(r, true);
+    return weir_fail(status, "%s", why.text);
+}
+
+/* Ending ----------------------------------------------------------------------------------------------------------- */
+
+static weir_status check_idle(wi_cuda_redirect *r)
+{
+    uint64_t blocks = 0, bytes = 0;
+    if (atomic_load(&r->captures) > 0)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s captures a stream; end that first",
+                         wi_interpose_module(r->interpose));
+    (void)wi_cuda_free_waiting(r);
+    pthread_mutex_lock(&r->lock);
+    for (size_t i = 0; i < WEIR_KIND_COUNT; i++) {
+        blocks += r->live[i];
+        bytes += r->live_bytes[i];
+    }
+    pthread_mutex_unlock(&r->lock);
+    return blocks == 0
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %llu bytes of weir's; it has to free them first",
+                           wi_interpose_module(r->interpose), (unsigned long long)blocks, (unsigned long long)bytes);
+}
+
+/* While the streams are given up, the module's destruction of one still comes here. */
+weir_status wi_cuda_redirect_end(wi_cuda_redirect *r)
+{
+    unsigned active = WI_CUDA_ACTIVE;
+    if (!r)
+        return WEIR_OK;
+    if (!atomic_compare_exchange_strong(&r->state, &active, WI_CUDA_ENDING))
+        return weir_fail(WEIR_ERR_INVALID, "wi_cuda_redirect_end: it has ended, or another thread ends it");
+    wait_for_requests(r);
+    weir_status status = check_idle(r);
+    if (status == WEIR_OK)
+        status = wi_interpose_check(r->interpose);
+    if (status != WEIR_OK) {
+        atomic_store(&r->state, WI_CUDA_ACTIVE);
+        return status;
+    }
+    wi_cuda_streams_end(r);
+    status = wi_interpose_undo(r->interpose);
+    if (status != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "%s goes on to call CUDA through weir, which no longer redirects it: %s",
+                 wi_interpose_module(r->interpose), weir_detail());
+    retire(r, status == WEIR_OK);
+    return WEIR_OK;
+}
+
+/* Scopes ----------------------------------------------------------------------------------------------------------- */
+
+weir_status wi_cuda_scope_enter(wi_cuda_redirect *r, wi_cuda_scope *scope)
+{
+    if (!r || !scope || (unsigned)scope->memory_class >= WEIR_CLASS_COUNT)
+        return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: NULL, or a class that is none");
+    for (size_t i = 0; i < scope->client_count; i++) {
+        weir_runtime *runtime = weir_client_runtime(scope->clients[i]);
+        weir_client_stats account = WEIR_INIT(weir_client_stats);
+        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+        weir_status status = weir_client_info(scope->clients[i], &account);
+        if (status == WEIR_OK)
+            status = weir_runtime_info(runtime, &its);
+        if (status != WEIR_OK)
+            return status;
+        int device = its.ordinal;
+        const weir_client *own = device < WI_CUDA_DEVICES ? r->clients[device] : NULL;
+        if (!own || weir_client_runtime(own) != runtime)
+            return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: %s is not of a runtime that %s is redirected to",
+                             account.name, wi_interpose_module(r->interpose));
+    }
+    scope->redirect = r;
+    scope->outer = innermost;
+    innermost = scope;
+    return WEIR_OK;
+}
+
+void wi_cuda_scope_leave(wi_cuda_scope *scope)
+{
+    if (scope && innermost == scope)
+        innermost = scope->outer;
+}
+
+void wi_cuda_redirect_set_class(wi_cuda_redirect *r, weir_class memory_class)
+{
+    if (r && (unsigned)memory_class < WEIR_CLASS_COUNT)
+        atomic_store(&r->memory_class, memory_class);
+}
+
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+static void list_unseen(const wi_cuda_redirect *r, char *text, size_t capacity)
+{
+    size_t used = 0;
+    *text = 0;
+    for (size_t i = 0; i < sizeof not_seen / sizeof *not_seen; i++)
+        if (used < capacity && wi_interpose_imports(r->interpose, not_seen[i]))
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", not_seen[i]);
+}
+
+void wi_cuda_redirect_info(wi_cuda_redirect *r, wi_cuda_redirect_stats *out)
+{
+    *out = (wi_cuda_redirect_stats){.waiting = atomic_load(&r->waiting),
+                                    .allocations = atomic_load(&r->allocations),
+                                    .frees = atomic_load(&r->frees),
+                                    .refused = atomic_load(&r->refused),
+                                    .passed_on = atomic_load(&r->passed_on),
+                                    .hidden = atomic_load(&r->hidden),
+                                    .streams = wi_cuda_streams_count(r),
+                                    .captured = atomic_load(&r->captures)};
+    list_unseen(r, out->unseen, sizeof out->unseen);
+    pthread_mutex_lock(&r->lock);
+    out->device_blocks = r->live[WEIR_KIND_DEVICE];
+    out->device_bytes = r->live_bytes[WEIR_KIND_DEVICE];
+    out->pinned_blocks = r->live[WEIR_KIND_PINNED];
+    out->pinned_bytes = r->live_bytes[WEIR_KIND_PINNED];
+    out->registered = r->registered_bytes;
+    memcpy(out->refusal, r->refusal, sizeof out->refusal);
+    pthread_mutex_unlock(&r->lock);
+}

@@ -1,0 +1,94 @@
+/* Sends what one loaded module asks of CUDA's memory to clients of weir, by its import slots (interpose.h): a module
+ * such as libggml-cuda.so, which imports libcudart.so and has no allocator to plug into.
+ *
+ *   cudaMalloc, cudaFree                    device memory of the client of the current device; the class is the scope's
+ *   cudaMallocHost, cudaHostAlloc,          pinned memory of it, which counts in the host's ledger
+ *     cudaFreeHost
+ *   cudaMallocManaged                       pinned memory, which host and device reach, or device memory (an option)
+ *   cudaHostRegister, cudaHostUnregister    go on to CUDA, and are counted: the memory is the module's own
+ *   cudaMemGetInfo                          what the client may still have, and its limit
+ *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams
+ *   cudaStreamBeginCapture, …EndCapture     go on to CUDA; weir learns when a stream is captured
+ *   cudaGetLastError, cudaPeekAtLastError   know refusals as the runtime's own errors
+ *   cuDeviceGetAttribute                    answers 0 for virtual-memory management, as a module that finds it takes
+ *                                           memory past cudaMalloc
+ *
+ * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device
+ * of which there is no client everything goes on to CUDA, and so does what the module had before.
+ *
+ * A free returns without waiting. The memory is pending until the work that is on the module's streams now is done:
+ * on all that it has created since the redirect began, and on the legacy default stream. Streams of another device
+ * are waited for in the call, as no event of theirs can be had for the block; so are all where the resource tracks no
+ * uses. While one of the streams is captured nothing can be ordered behind it: what is freed then stays the client's
+ * until the capture has ended. Work on the per-thread default stream, and on streams that the module did not create
+ * itself, has to be done before it frees what that uses; modules that were built for per-thread default streams are
+ * refused.
+ *
+ * Any thread, where nothing else is said. */
+#ifndef WI_CUDA_REDIRECT_H
+#define WI_CUDA_REDIRECT_H
+
+#include <weir/weir.h>
+
+typedef struct wi_cuda_redirect wi_cuda_redirect;
+
+/* So many at a time in a process: each has functions of its own, by which calls are told apart. */
+enum { WI_CUDA_REDIRECTS = 4 };
+
+typedef struct wi_cuda_redirect_options {
+    const char *module;          /* as for wi_interpose_open */
+    weir_client *const *clients; /* of runtimes on cuda, at most one for a device; they have to outlive the redirect */
+    size_t client_count;         /* at least 1 */
+    weir_class memory_class;     /* where no scope says another */
+    bool managed_on_device;      /* the module never touches managed memory on the host */
+} wi_cuda_redirect_options;
+
+/* Begins it, at best right after the module was opened (with RTLD_NOW): streams and memory that it had before are not
+ * known. Errors: those of wi_interpose_open, which requires cudaMalloc and cudaFree; WEIR_ERR_INVALID for clients
+ * that are none, not on cuda, or two for one device; WEIR_ERR_BUSY when there are WI_CUDA_REDIRECTS already;
+ * WEIR_ERR_UNSUPPORTED for per-thread default streams. Nothing has changed then. */
+weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_cuda_redirect **out);
+
+/* Ends it: the module's calls go to CUDA again. WEIR_ERR_BUSY while the module has memory of it; WEIR_ERR_CONFLICT when
+ * somebody has put other functions in place of these (wi_interpose_undo); WEIR_ERR_STREAM_MISUSE while a stream is
+ * captured. It goes on then. Waits for the work on the module's streams. Not from a function that the module or weir
+ * calls. NULL is nothing. */
+weir_status wi_cuda_redirect_end(wi_cuda_redirect *redirect);
+
+/* What the calling thread's requests are for, between enter and leave: which clients', which class. Scopes nest; the
+ * innermost of a redirect counts. A client of a scope is of the same runtime as the redirect's for that device
+ * (WEIR_ERR_INVALID else), and where the scope has none for a device, the redirect's own serves. */
+typedef struct wi_cuda_scope {
+    weir_client *const *clients; /* the caller's, until the scope ends */
+    size_t client_count;         /* 0: the redirect's */
+    weir_class memory_class;
+    const char *tag; /* of the blocks; NULL is none */
+    /* The redirect's own. */
+    wi_cuda_redirect *redirect;
+    struct wi_cuda_scope *outer;
+} wi_cuda_scope;
+
+weir_status wi_cuda_scope_enter(wi_cuda_redirect *redirect, wi_cuda_scope *scope);
+void wi_cuda_scope_leave(wi_cuda_scope *scope); /* the one that was entered last, on the same thread */
+
+/* The class of requests from threads without a scope, from now on. */
+void wi_cuda_redirect_set_class(wi_cuda_redirect *redirect, weir_class memory_class);
+
+typedef struct wi_cuda_redirect_stats {
+    uint64_t device_blocks, device_bytes; /* live, as requested; freed ones that wait for a capture count */
+    uint64_t pinned_blocks, pinned_bytes; /* managed ones that are pinned count here */
+    uint64_t waiting;                     /* freed, and the client's until a capture has ended */
+    uint64_t registered;                  /* bytes of the module's own that are page-locked */
+    uint64_t allocations, frees, refused;
+    uint64_t passed_on; /* requests that went on to CUDA */
+    uint64_t hidden;    /* questions for virtual-memory management */
+    uint64_t streams;   /* that the module has, without the default ones */
+    uint64_t captured;  /* of these, now */
+    char unseen[512];   /* functions that the module imports, by which it could take memory past weir; "" is none */
+    char refusal[1024]; /* the last one's reason; "" is none */
+} wi_cuda_redirect_stats;
+
+/* Before it has ended. */
+void wi_cuda_redirect_info(wi_cuda_redirect *redirect, wi_cuda_redirect_stats *out);
+
+#endif

@@ -1,0 +1,457 @@
+/* See elf_imports.h. */
+#include "interpose/elf_imports.h"
+
+#include <inttypes.h>
+
+#ifndef DT_RELR
+#define DT_RELR 36
+#endif
+
+/* What <elf.h> need not have. */
+enum {
+    TAG_ANDROID_REL = 0x6000000f,
+    TAG_ANDROID_RELA = 0x60000011,
+    TAG_X86_64_PLT = 0x70000000,
+};
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+/* The segment that has all of it; NULL: none. */
+static const Elf64_Phdr *segment_of(const wi_elf_module *m, uint64_t address, uint64_t bytes)
+{
+    for (size_t i = 0; i < m->place.count; i++) {
+        const Elf64_Phdr *s = &m->place.segments[i];
+        if (s->p_type == PT_LOAD && address >= s->p_vaddr && address - s->p_vaddr <= s->p_memsz &&
+            bytes <= s->p_memsz - (address - s->p_vaddr))
+            return s;
+    }
+    return NULL;
+}
+
+static const void *memory_at(const wi_elf_module *m, uint64_t address)
+{
+    return (const void *)(m->place.bias + (uintptr_t)address); // NOLINT(performance-no-int-to-ptr)
+}
+
+/* Copies what lies at an address of the file's; false where the module has nothing to read there. */
+static bool copy_from(const wi_elf_module *m, uint64_t address, void *to, size_t bytes)
+{
+    const Elf64_Phdr *s = segment_of(m, address, bytes);
+    if (!s || !(s->p_flags & PF_R))
+        return false;
+    memcpy(to, memory_at(m, address), bytes);
+    return true;
+}
+
+/* An entry of a table; false also where its address is none. */
+static bool copy_entry(const wi_elf_module *m, uint64_t table, uint64_t index, void *to, size_t bytes)
+{
+    return table != 0 && index <= (UINT64_MAX - table) / bytes && copy_from(m, table + index * bytes, to, bytes);
+}
+
+/* NULL: the text does not end inside of the table. */
+static const char *text_at(const wi_elf_module *m, uint64_t offset)
+{
+    const Elf64_Phdr *s = segment_of(m, m->texts.address, m->texts.bytes);
+    if (!s || !(s->p_flags & PF_R) || offset >= m->texts.bytes)
+        return NULL;
+    const char *text = memory_at(m, m->texts.address + offset);
+    return memchr(text, 0, (size_t)(m->texts.bytes - offset)) ? text : NULL;
+}
+
+static weir_status broken(const wi_elf_module *m, const char *what)
+{
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: %s", m->place.name, what);
+}
+
+/* The header ------------------------------------------------------------------------------------------------------- */
+
+uint16_t wi_elf_own_machine(void)
+{
+#if defined(__x86_64__)
+    return EM_X86_64;
+#elif defined(__aarch64__)
+    return EM_AARCH64;
+#else
+    return EM_NONE;
+#endif
+}
+
+/* The header lies at the beginning of the file, which some segment has. */
+static bool copy_header(const wi_elf_module *m, Elf64_Ehdr *out)
+{
+    for (size_t i = 0; i < m->place.count; i++) {
+        const Elf64_Phdr *s = &m->place.segments[i];
+        if (s->p_type == PT_LOAD && s->p_offset == 0)
+            return copy_from(m, s->p_vaddr, out, sizeof *out);
+    }
+    return false;
+}
+
+static weir_status read_header(wi_elf_module *m)
+{
+    Elf64_Ehdr header;
+    if (!copy_header(m, &header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no segment begins with an ELF header", m->place.name);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no module of 64 bits, little endian", m->place.name);
+    if (header.e_machine != EM_X86_64 && header.e_machine != EM_AARCH64)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is for machine %u; x86-64 (%d) and arm64 (%d) are understood",
+                         m->place.name, header.e_machine, EM_X86_64, EM_AARCH64);
+    m->machine = header.e_machine;
+    return WEIR_OK;
+}
+
+/* The dynamic section ---------------------------------------------------------------------------------------------- */
+
+/* An address of the dynamic section in the file's terms: the dynamic linker has added the bias, in most modules. */
+static uint64_t of_file(const wi_elf_module *m, uint64_t value)
+{
+    uint64_t without = value - m->place.bias;
+    return value >= m->place.bias && segment_of(m, without, 1) ? without : value;
+}
+
+/* What the tags of the dynamic section have to be put together from. */
+typedef struct tags {
+    uint64_t plt_form, rela_entry, rel_entry, symbol_entry, hash, gnu_hash;
+} tags;
+
+static void read_pointer(wi_elf_module *m, tags *t, int64_t tag, uint64_t address)
+{
+    switch (tag) {
+    case DT_STRTAB:
+        m->texts.address = address;
+        break;
+    case DT_SYMTAB:
+        m->symbols = address;
+        break;
+    case DT_RELA:
+        m->rela.address = address;
+        break;
+    case DT_REL:
+        m->rel.address = address;
+        break;
+    case DT_JMPREL:
+        m->plt.address = address;
+        break;
+    case DT_VERSYM:
+        m->versions = address;
+        break;
+    case DT_VERNEED:
+        m->needed_versions = address;
+        break;
+    case DT_HASH:
+        t->hash = address;
+        break;
+    case DT_GNU_HASH:
+        t->gnu_hash = address;
+        break;
+    default:
+        break;
+    }
+}
+
+static void read_value(wi_elf_module *m, tags *t, int64_t tag, uint64_t value)
+{
+    switch (tag) {
+    case DT_STRSZ:
+        m->texts.bytes = value;
+        break;
+    case DT_RELASZ:
+        m->rela.bytes = value;
+        break;
+    case DT_RELSZ:
+        m->rel.bytes = value;
+        break;
+    case DT_PLTRELSZ:
+        m->plt.bytes = value;
+        break;
+    case DT_PLTREL:
+        t->plt_form = value;
+        break;
+    case DT_RELAENT:
+        t->rela_entry = value;
+        break;
+    case DT_RELENT:
+        t->rel_entry = value;
+        break;
+    case DT_SYMENT:
+        t->symbol_entry = value;
+        break;
+    case DT_TEXTREL:
+        m->needs_text_writes = true;
+        break;
+    case DT_FLAGS:
+        m->needs_text_writes |= (value & DF_TEXTREL) != 0;
+        break;
+    case TAG_ANDROID_REL:
+    case TAG_ANDROID_RELA:
+        m->unknown_packing = true;
+        break;
+    case TAG_X86_64_PLT:
+        m->plt_may_be_direct |= m->machine == EM_X86_64;
+        break;
+    default:
+        break;
+    }
+}
+
+/* The entry number `index`; DT_NULL beyond the last. */
+static Elf64_Dyn dynamic_at(const wi_elf_module *m, uint64_t index)
+{
+    Elf64_Dyn entry;
+    if (index < m->dynamic.bytes / sizeof entry && copy_entry(m, m->dynamic.address, index, &entry, sizeof entry))
+        return entry;
+    return (Elf64_Dyn){.d_tag = DT_NULL};
+}
+
+static void read_tags(wi_elf_module *m, tags *t)
+{
+    Elf64_Dyn entry;
+    for (uint64_t i = 0; (entry = dynamic_at(m, i)).d_tag != DT_NULL; i++) {
+        read_pointer(m, t, entry.d_tag, of_file(m, entry.d_un.d_ptr));
+        read_value(m, t, entry.d_tag, entry.d_un.d_val);
+    }
+}
+
+/* Symbols ---------------------------------------------------------------------------------------------------------- */
+
+/* DT_GNU_HASH: the highest symbol of a chain; what the module only imports lies before the first, or nowhere at all
+ * where it defines nothing. */
+static bool count_by_gnu_hash(const wi_elf_module *m, uint64_t table, uint64_t *count)
+{
+    uint32_t head[4], last = 0, link; /* head: buckets, first symbol, words of the filter, shift */
+    if (!copy_from(m, table, head, sizeof head))
+        return false;
+    uint64_t buckets = table + sizeof head + head[2] * UINT64_C(8), chains = buckets + head[0] * UINT64_C(4);
+    if (!segment_of(m, buckets, head[0] * UINT64_C(4)))
+        return false;
+    for (uint32_t i = 0; i < head[0]; i++)
+        if (copy_entry(m, buckets, i, &link, sizeof link) && link > last)
+            last = link;
+    *count = head[1];
+    if (last < head[1])
+        return true;
+    do {
+        if (!copy_entry(m, chains, last - head[1], &link, sizeof link) || last == UINT32_MAX)
+            return false;
+        last++;
+    } while (!(link & 1));
+    *count = last;
+    return true;
+}
+
+static bool count_by_hash(const wi_elf_module *m, uint64_t table, uint64_t *count)
+{
+    uint32_t head[2]; /* buckets, chains: one for each symbol */
+    if (!copy_from(m, table, head, sizeof head))
+        return false;
+    *count = head[1];
+    return true;
+}
+
+static bool copy_symbol(const wi_elf_module *m, uint64_t index, Elf64_Sym *out)
+{
+    return copy_entry(m, m->symbols, index, out, sizeof *out);
+}
+
+static weir_status count_symbols(wi_elf_module *m, const tags *t)
+{
+    Elf64_Sym last;
+    bool counted = t->hash       ? count_by_hash(m, t->hash, &m->symbol_count)
+                   : t->gnu_hash ? count_by_gnu_hash(m, t->gnu_hash, &m->symbol_count)
+                                 : false;
+    if (!counted || (m->symbol_count > 0 && !copy_symbol(m, m->symbol_count - 1, &last)))
+        return broken(m, "no table of hashes tells how many symbols there are");
+    return WEIR_OK;
+}
+
+/* Opening ---------------------------------------------------------------------------------------------------------- */
+
+static weir_status check_table(const wi_elf_module *m, const wi_elf_table *table, const char *what)
+{
+    return table->bytes == 0 || segment_of(m, table->address, table->bytes) ? WEIR_OK : broken(m, what);
+}
+
+static weir_status check_sizes(const wi_elf_module *m, const tags *t)
+{
+    bool known = (t->rela_entry == 0 || t->rela_entry == sizeof(Elf64_Rela)) &&
+                 (t->rel_entry == 0 || t->rel_entry == sizeof(Elf64_Rel)) &&
+                 (t->symbol_entry == 0 || t->symbol_entry == sizeof(Elf64_Sym)) &&
+                 (m->plt.bytes == 0 || t->plt_form == DT_RELA || t->plt_form == DT_REL);
+    return known ? WEIR_OK
+                 : weir_fail(WEIR_ERR_UNSUPPORTED, "%s: its relocations or symbols are not of the usual size",
+                             m->place.name);
+}
+
+static weir_status check_tables(wi_elf_module *m, const tags *t)
+{
+    weir_status status = check_sizes(m, t);
+    if (status == WEIR_OK)
+        status = check_table(m, &m->texts, "its names leave it");
+    if (status == WEIR_OK)
+        status = check_table(m, &m->rela, "DT_RELA leaves it");
+    if (status == WEIR_OK)
+        status = check_table(m, &m->rel, "DT_REL leaves it");
+    if (status == WEIR_OK)
+        status = check_table(m, &m->plt, "DT_JMPREL leaves it");
+    return status == WEIR_OK ? count_symbols(m, t) : status;
+}
+
+static void find_segments(wi_elf_module *m)
+{
+    for (size_t i = 0; i < m->place.count; i++) {
+        const Elf64_Phdr *s = &m->place.segments[i];
+        if (s->p_type == PT_DYNAMIC)
+            m->dynamic = (wi_elf_table){s->p_vaddr, s->p_memsz};
+        if (s->p_type == PT_GNU_RELRO)
+            m->read_only = (wi_elf_table){s->p_vaddr, s->p_memsz};
+    }
+}
+
+weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out)
+{
+    tags t = {0};
+    *out = (wi_elf_module){.place = *place};
+    weir_status status = read_header(out);
+    if (status != WEIR_OK)
+        return status;
+    find_segments(out);
+    if (out->dynamic.bytes == 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is linked statically: it imports nothing", place->name);
+    read_tags(out, &t);
+    out->plt_has_addends = t.plt_form == DT_RELA;
+    return check_tables(out, &t);
+}
+
+/* Versions --------------------------------------------------------------------------------------------------------- */
+
+/* The name of a version that the module needs, by its number. */
+static const char *version_named(const wi_elf_module *m, uint16_t number)
+{
+    enum { MOST = 65536 }; /* there are no more numbers */
+    Elf64_Verneed file;
+    uint64_t at = m->needed_versions;
+    for (uint32_t files = 0; files < MOST && at && copy_from(m, at, &file, sizeof file); files++) {
+        Elf64_Vernaux version;
+        uint64_t aux = at + file.vn_aux;
+        for (uint32_t i = 0; i < file.vn_cnt && copy_from(m, aux, &version, sizeof version); i++) {
+            const char *name = version.vna_other == number ? text_at(m, version.vna_name) : NULL;
+            if (name)
+                return name;
+            if (version.vna_next == 0)
+                break;
+            aux += version.vna_next;
+        }
+        at = file.vn_next ? at + file.vn_next : 0;
+    }
+    return "";
+}
+
+static const char *version_of(const wi_elf_module *m, uint64_t symbol)
+{
+    uint16_t number;
+    bool local_or_global = !copy_entry(m, m->versions, symbol, &number, sizeof number) || (number & 0x7fff) < 2;
+    return local_or_global ? "" : version_named(m, number & 0x7fff);
+}
+
+/* Relocations ------------------------------------------------------------------------------------------------------ */
+
+static wi_elf_use use_of(uint16_t machine, uint32_t type)
+{
+    static const struct {
+        uint16_t machine;
+        uint32_t type;
+        wi_elf_use use;
+    } known[] = {{EM_X86_64, R_X86_64_JUMP_SLOT, WI_ELF_JUMP_SLOT}, {EM_X86_64, R_X86_64_GLOB_DAT, WI_ELF_GLOB_DAT},
+                 {EM_X86_64, R_X86_64_64, WI_ELF_ADDRESS},          {EM_AARCH64, R_AARCH64_JUMP_SLOT, WI_ELF_JUMP_SLOT},
+                 {EM_AARCH64, R_AARCH64_GLOB_DAT, WI_ELF_GLOB_DAT}, {EM_AARCH64, R_AARCH64_ABS64, WI_ELF_ADDRESS}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].machine == machine && known[i].type == type)
+            return known[i].use;
+    return WI_ELF_OTHER;
+}
+
+/* The addend of a jump slot is no part of what is in the slot (with -z mark-plt it is where the PLT's entry is). */
+static bool adds(wi_elf_use use, int64_t addend)
+{
+    return use != WI_ELF_JUMP_SLOT && addend != 0;
+}
+
+static weir_status tell(const wi_elf_module *m, uint64_t place, uint64_t info, int64_t addend, wi_elf_import_fn fn,
+                        void *user)
+{
+    Elf64_Sym symbol;
+    const Elf64_Phdr *segment = segment_of(m, place, sizeof(uint64_t));
+    uint32_t index = ELF64_R_SYM(info), type = ELF64_R_TYPE(info);
+    if (index == 0)
+        return WEIR_OK;
+    const char *name = copy_symbol(m, index, &symbol) ? text_at(m, symbol.st_name) : NULL;
+    if (!name || !segment)
+        return broken(m, "a relocation, its symbol or its name lies outside of it");
+    wi_elf_use use = use_of(m->machine, type);
+    wi_elf_import import = {.name = name,
+                            .version = version_of(m, index),
+                            .use = use,
+                            .type = type,
+                            .slot = m->place.bias + (uintptr_t)place,
+                            .has_addend = adds(use, addend),
+                            .defined = symbol.st_shndx != SHN_UNDEF,
+                            .indirect = ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC,
+                            .writable = (segment->p_flags & PF_W) != 0};
+    import.aligned = import.slot % sizeof(void *) == 0;
+    return fn(&import, user);
+}
+
+static weir_status each_of(const wi_elf_module *m, const wi_elf_table *table, bool addends, wi_elf_import_fn fn,
+                           void *user)
+{
+    weir_status status = WEIR_OK;
+    size_t bytes = addends ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+    Elf64_Rela entry = {0};
+    for (uint64_t i = 0; status == WEIR_OK && i < table->bytes / bytes; i++) {
+        if (!copy_entry(m, table->address, i, &entry, bytes))
+            return broken(m, "its relocations leave it");
+        status = tell(m, entry.r_offset, entry.r_info, entry.r_addend, fn, user);
+    }
+    return status;
+}
+
+weir_status wi_elf_each_import(const wi_elf_module *m, wi_elf_import_fn fn, void *user)
+{
+    weir_status status = each_of(m, &m->plt, m->plt_has_addends, fn, user);
+    if (status == WEIR_OK)
+        status = each_of(m, &m->rela, true, fn, user);
+    if (status == WEIR_OK)
+        status = each_of(m, &m->rel, false, fn, user);
+    return status;
+}
+
+/* Asking ----------------------------------------------------------------------------------------------------------- */
+
+bool wi_elf_defines(const wi_elf_module *m, const char *name, bool *indirect)
+{
+    Elf64_Sym symbol;
+    *indirect = false;
+    for (uint64_t i = 1; i < m->symbol_count && copy_symbol(m, i, &symbol); i++) {
+        const char *text = symbol.st_shndx != SHN_UNDEF ? text_at(m, symbol.st_name) : NULL;
+        if (text && strcmp(text, name) == 0) {
+            *indirect = ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool wi_elf_contains(const wi_elf_module *m, uintptr_t address)
+{
+    return address >= m->place.bias && segment_of(m, address - m->place.bias, 1);
+}
+
+bool wi_elf_is_sealed(const wi_elf_module *m, uintptr_t address, size_t page)
+{
+    /* As the dynamic linker does it: both ends are rounded down. */
+    uintptr_t first = (m->place.bias + (uintptr_t)m->read_only.address) & ~(uintptr_t)(page - 1);
+    uintptr_t end = (m->place.bias + (uintptr_t)(m->read_only.address + m->read_only.bytes)) & ~(uintptr_t)(page - 1);
+    return m->read_only.bytes > 0 && address >= first && address < end;
+}

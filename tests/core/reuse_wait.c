@@ -1,0 +1,228 @@
+/* Rather than hold more than was in use, a request waits a little for what another stream has freed. */
+#include "rungs.h"
+
+#include "base/system.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that only the soft limit speaks against more */
+
+/* What stream a freed is behind work that is not done; stream b wants as much. */
+static void start_far(fixture *f, const char *reuse_wait)
+{
+    *f = (fixture){.sim = strncmp(device(), "sim", 3) == 0};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = ROOM, .resource = "mapped"};
+    ok(weir_option_set("reuse_wait", reuse_wait));
+    ok(weir_option_set("thread_cache", "0")); /* thread-cached blocks count as in use */
+    if (f->sim)
+        wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = ROOM});
+    ok(weir_runtime_create(device(), &options, &f->runtime));
+    ok(weir_option_set("reuse_wait", NULL));
+    ok(weir_option_set("thread_cache", NULL));
+    begin(f);
+    void *p = allocate(f->one, BYTES, f->a, WEIR_CLASS_KV);
+    hold(f, f->a, p, 1, 64);
+    ok(weir_free(f->one, p, f->a));
+    assert_int_equal(take_snapshot(f->runtime).device.held, BYTES);
+}
+
+static void *let_go_soon(void *user)
+{
+    fixture *f = user;
+    usleep(1000);
+    let_go(f, f->a);
+    return NULL;
+}
+
+/* On a machine that is busy, the other thread may come too late: then again. */
+static void what_passes_soon_is_waited_for(void **state)
+{
+    (void)state;
+    uint64_t held = 0;
+    for (int attempt = 0; attempt < 10 && held != BYTES; attempt++) {
+        fixture f;
+        start_far(&f, NULL);
+        weir_stats last = take_snapshot(f.runtime).device;
+        const bool by_another = !f.sim; /* there, work is done when somebody waits for it */
+        pthread_t other;
+        void *q;
+        if (by_another)
+            assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
+        ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
+        held = take_snapshot(f.runtime).device.held;
+        if (held == BYTES)
+            came_by(WEIR_RUNG_WAIT);
+        if (by_another)
+            pthread_join(other, NULL);
+        ok(weir_free(f.two, q, f.b));
+        end(&f);
+    }
+    assert_int_equal(held, BYTES);
+}
+
+static void who_must_not_wait_gets_more(void **state)
+{
+    (void)state;
+    static const char *const reuse_wait[] = {NULL, "0"};
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        start_far(&f, reuse_wait[i]);
+        weir_stats last = take_snapshot(f.runtime).device;
+        void *q;
+        ok(i == 0 ? take_at_once(f.two, BYTES, f.b, &q) : weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
+        came_by(WEIR_RUNG_CREATE);
+        assert_int_equal(last.held, 2 * BYTES);
+        let_go(&f, f.a);
+        ok(weir_free(f.two, q, f.b));
+        end(&f);
+    }
+}
+
+/* What passes is not enough, and the rest does not pass: more is created, and it is not said that waiting did it. */
+static void a_wait_that_was_not_enough(void **state)
+{
+    (void)state;
+    if (strncmp(device(), "sim", 3) == 0)
+        skip(); /* nothing is held up there while somebody waits for it */
+    fixture f;
+    start_far(&f, NULL); /* what a has freed is let go soon */
+    weir_stream c;
+    gate shut = GATE;
+    pthread_t other;
+    ok(weir_stream_acquire(f.runtime, &c));
+    void *held_up = allocate(f.one, BYTES, c, WEIR_CLASS_KV), *q;
+    ok(weir_call(f.runtime, pass_gate, &shut, c));
+    ok(weir_free(f.one, held_up, c));
+    weir_stats last = take_snapshot(f.runtime).device;
+    assert_int_equal(last.held, 2 * BYTES);
+    assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
+    ok(weir_alloc(f.two, 2 * BYTES, f.b, WEIR_CLASS_KV, &q));
+    weir_stats now = take_snapshot(f.runtime).device;
+    assert_true(now.held > 2 * BYTES);
+    assert_int_equal(now.ladder[WEIR_RUNG_WAIT], last.ladder[WEIR_RUNG_WAIT]);
+    pthread_join(other, NULL);
+    open_gate(&shut);
+    ok(weir_free(f.two, q, f.b));
+    ok(weir_stream_release(c));
+    end(&f);
+}
+
+static bool capturing;
+static unsigned waits;
+static uint64_t granted; /* nanoseconds that they might take */
+
+static bool is_capturing(wi_device *on, void *stream)
+{
+    return capturing || faulty_driver.stream_capturing(on, stream);
+}
+
+static weir_status wait_and_count(wi_device *on, wi_event event, uint64_t deadline)
+{
+    uint64_t now = wi_now();
+    waits++;
+    granted += deadline > now ? deadline - now : 0;
+    return faulty_driver.wait(on, event, deadline);
+}
+
+/* As start_far, over a driver whose waits are counted. */
+static void start_counted(fixture *f)
+{
+    static wi_driver driver;
+    driver = faulty_driver;
+    driver.stream_capturing = is_capturing;
+    driver.wait = wait_and_count;
+    ok(weir_option_set("thread_cache", "0"));
+    *f = start_over(&driver, ROOM);
+    ok(weir_option_set("thread_cache", NULL));
+    void *p = allocate(f->one, BYTES, f->a, WEIR_CLASS_KV);
+    hold(f, f->a, p, 1, 64);
+    ok(weir_free(f->one, p, f->a));
+}
+
+/* What a request would wait for, with `wait`, while the driver says that its stream is captured or not; answers its waits. */
+static unsigned waits_of_one(const char *wait, bool captured)
+{
+    void *q;
+    fixture f;
+    start_counted(&f);
+    weir_stats last = take_snapshot(f.runtime).device;
+    ok(weir_option_set("wait", wait));
+    waits = 0;
+    capturing = captured;
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
+    capturing = false;
+    unsigned its = waits;
+    ok(weir_option_set("wait", NULL));
+    came_by(WEIR_RUNG_CREATE);
+    let_go(&f, f.a);
+    ok(weir_free(f.two, q, f.b));
+    end(&f);
+    return its;
+}
+
+/* Also where the caller has told the driver alone that it captures. */
+static void no_waiting_in_a_capture_or_against_the_option(void **state)
+{
+    (void)state;
+    assert_int_equal(waits_of_one(NULL, false), 1);
+    assert_int_equal(waits_of_one(NULL, true), 0);
+    assert_int_equal(waits_of_one("0", false), 0);
+}
+
+/* A stream that is held up for good costs a share of the time, and requests are served: each of these needs what it has, too. All
+ * together may wait for what is saved up and their share of the time that went by, however long that is. */
+static void waiting_is_limited_to_a_share_of_the_time(void **state)
+{
+    (void)state;
+    enum { TIMES = 14, EACH = 10000000, SAVED = 100000000 }; /* nanoseconds */
+    uint64_t all = 0;
+    fixture f;
+    start_counted(&f);
+    uint64_t start = wi_now();
+    for (size_t i = 0; i < TIMES; i++) {
+        void *q;
+        waits = 0;
+        granted = 0;
+        ok(weir_alloc(f.two, (i + 1) * BYTES, f.b, WEIR_CLASS_KV, &q));
+        assert_true(granted <= EACH);
+        assert_true(i > 0 || waits > 0); /* it did wait */
+        all += granted;
+        ok(weir_free(f.two, q, f.b));
+    }
+    assert_true(all <= SAVED + (wi_now() - start) / 50);
+    assert_int_equal(take_snapshot(f.runtime).device.held, (TIMES + 1) * BYTES);
+    let_go(&f, f.a);
+    end(&f);
+}
+
+/* What the request's own stream has freed is its own at once. */
+static void one_stream_waits_for_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    start_far(&f, NULL);
+    weir_stats last = take_snapshot(f.runtime).device;
+    void *q, *more;
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &q));
+    came_by(WEIR_RUNG_FIT);
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &more));
+    came_by(WEIR_RUNG_CREATE);
+    let_go(&f, f.a);
+    ok(weir_free(f.two, q, f.a));
+    ok(weir_free(f.two, more, f.a));
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_passes_soon_is_waited_for),
+        cmocka_unit_test(who_must_not_wait_gets_more),
+        cmocka_unit_test(a_wait_that_was_not_enough),
+        cmocka_unit_test(no_waiting_in_a_capture_or_against_the_option),
+        cmocka_unit_test(waiting_is_limited_to_a_share_of_the_time),
+        cmocka_unit_test(one_stream_waits_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,927 @@
+/* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors, and the order
+ * in which what it frees may serve again. */
+#include "interpose/cuda_rig.h"
+#include "interpose/cuda_redirect_parts.h"
+
+#include <dlfcn.h>
+
+enum { VIRTUAL_MEMORY = 102, MULTIPROCESSORS = 16, INVALID_VALUE = 1, NO_MEMORY = 2 };
+
+/* Accounts --------------------------------------------------------------------------------------------------------- */
+
+static void device_memory_is_the_clients_until_it_is_freed(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *a = get(&f, 1000), *b = get(&f, 3 * MIB);
+    assert_int_equal((uintptr_t)a % 256, 0);
+    assert_int_equal(account(f.client[0]).live, 1024 + 3 * MIB);
+    assert_int_equal(control.stub_count("cuMemAlloc"), 0);
+    assert_int_equal(stats(&f).device_blocks, 2);
+    assert_int_equal(stats(&f).device_bytes, 1000 + 3 * MIB);
+    assert_int_equal(f.m.cudaFree(a), 0);
+    assert_int_equal(stats(&f).device_bytes, 3 * MIB);
+    assert_int_equal(f.m.cudaFree(b), 0);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(stats(&f).device_blocks, 0);
+    assert_int_equal(stats(&f).allocations, 2);
+    assert_int_equal(stats(&f).frees, 2);
+    end(&f);
+}
+
+static void no_bytes_are_nothing_and_no_place_for_the_pointer_is_an_error(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *pointer = &f;
+    assert_int_equal(f.m.cudaMalloc(&pointer, 0), 0);
+    assert_null(pointer);
+    assert_int_equal(f.m.cudaMalloc(NULL, 100), INVALID_VALUE);
+    assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+    assert_int_equal(f.m.cudaMemGetInfo(NULL, NULL), INVALID_VALUE);
+    assert_int_equal(f.m.cudaFree(NULL), 0);
+    assert_int_equal(f.m.cudaFreeHost(NULL), 0);
+    assert_int_equal(account(f.client[0]).allocations, 0);
+    end(&f);
+}
+
+static void the_class_is_that_of_the_phase(void **state)
+{
+    (void)state;
+    fixture f = prepare(32 * MIB, 1, NULL);
+    ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_WEIGHTS}));
+    void *blocks[4];
+    blocks[0] = get(&f, 1024);
+    wi_cuda_redirect_set_class(f.redirect, WEIR_CLASS_ACTIVATIONS);
+    blocks[1] = get(&f, 2048);
+    wi_cuda_scope kv = {.memory_class = WEIR_CLASS_KV, .tag = "kv"}, scratch = {.memory_class = WEIR_CLASS_SCRATCH};
+    ok(wi_cuda_scope_enter(f.redirect, &kv));
+    blocks[2] = get(&f, 4096);
+    ok(wi_cuda_scope_enter(f.redirect, &scratch));
+    blocks[3] = get(&f, 8192);
+    wi_cuda_scope_leave(&kv); /* not the last */
+    wi_cuda_scope_leave(&scratch);
+    void *again = get(&f, 4096);
+    wi_cuda_scope_leave(&kv);
+    weir_client_stats s = account(f.client[0]);
+    assert_int_equal(s.live_class[WEIR_CLASS_WEIGHTS], 1024);
+    assert_int_equal(s.live_class[WEIR_CLASS_ACTIVATIONS], 2048);
+    assert_int_equal(s.live_class[WEIR_CLASS_KV], 2 * 4096);
+    assert_int_equal(s.live_class[WEIR_CLASS_SCRATCH], 8192);
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(blocks[2], &d));
+    assert_string_equal(d.tag, "kv");
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(f.m.cudaFree(blocks[i]), 0);
+    assert_int_equal(f.m.cudaFree(again), 0);
+    end(&f);
+}
+
+static void a_scope_may_have_a_client_of_its_own(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    weir_client *model = open_client(f.runtime[0], "model", 0, 0);
+    wi_cuda_scope scope = {.clients = &model, .client_count = 1, .memory_class = WEIR_CLASS_WEIGHTS};
+    ok(wi_cuda_scope_enter(f.redirect, &scope));
+    void *pointer = get(&f, MIB), *pinned = NULL;
+    assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+    wi_cuda_scope_leave(&scope);
+    assert_int_equal(account(model).live, MIB);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(pinned_of(&f, model), 4096);
+    assert_int_equal(f.m.cudaFree(pointer), 0); /* outside of the scope */
+    assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+    assert_int_equal(account(model).live, 0);
+    weir_runtime *other = make_runtime_on("cuda:0", MIB);
+    weir_client *stranger = open_client(other, "stranger", 0, 0);
+    scope.clients = &stranger;
+    fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
+    detail_names("stranger");
+    scope.memory_class = (weir_class)77;
+    fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
+    ok(weir_client_destroy(stranger));
+    ok(weir_runtime_destroy(other));
+    ok(weir_client_destroy(model));
+    end(&f);
+}
+
+static void pinned_memory_counts_for_the_client_in_the_hosts_ledger(void **state)
+{
+    void *a, *b, *other;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_int_equal(f.m.cudaMallocHost(&a, 5000), 0);
+    assert_int_equal(f.m.cudaHostAlloc(&b, 4096, 7), 0);
+    memset(a, 1, 5000);
+    assert_int_equal(pinned_of(&f, f.client[0]), 5120 + 4096);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(stats(&f).pinned_blocks, 2);
+    assert_int_equal(stats(&f).pinned_bytes, 5000 + 4096);
+    assert_int_equal(f.m.cudaHostAlloc(&other, 4096, 64), 0); /* flags that weir knows nothing of are CUDA's matter */
+    assert_int_equal(stats(&f).pinned_blocks, 2);
+    assert_int_equal(f.m.cudaFreeHost(other), 0);
+    assert_int_equal(f.m.cudaFreeHost(a), 0);
+    assert_int_equal(f.m.cudaFreeHost(b), 0);
+    assert_int_equal(pinned_of(&f, f.client[0]), 0);
+    assert_int_equal(stats(&f).pinned_blocks, 0);
+    assert_int_equal(f.m.cudaFreeHost(a), INVALID_VALUE); /* it is CUDA's again, which says so */
+    assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+    end(&f);
+}
+
+static void managed_memory_is_pinned_or_on_the_device_as_the_caller_says(void **state)
+{
+    void *managed;
+    (void)state;
+    for (int on_device = 0; on_device < 2; on_device++) {
+        fixture f = prepare(32 * MIB, 1, NULL);
+        ok(redirect_with(&f, (wi_cuda_redirect_options){.managed_on_device = on_device}));
+        assert_int_equal(f.m.cudaMallocManaged(&managed, 4096, 1), 0);
+        assert_int_equal(account(f.client[0]).live, on_device ? 4096 : 0);
+        assert_int_equal(pinned_of(&f, f.client[0]), on_device ? 0 : 4096);
+        assert_int_equal(f.m.cudaFreeHost(managed), INVALID_VALUE);
+        assert_int_equal(f.m.cudaFree(managed), 0);
+        assert_int_equal(account(f.client[0]).live + pinned_of(&f, f.client[0]), 0);
+        assert_int_equal(f.m.cudaMallocManaged(&managed, 4096, 3), INVALID_VALUE);
+        assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+        end(&f);
+    }
+}
+
+static void what_the_module_page_locks_itself_is_counted(void **state)
+{
+    static char own[2][8192];
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_int_equal(f.m.cudaHostRegister(own[0], sizeof own[0], 0), 0);
+    assert_int_equal(f.m.cudaHostRegister(own[1], 4096, 0), 0);
+    assert_int_not_equal(f.m.cudaHostRegister(own[1], 4096, 0), 0);
+    assert_int_equal(stats(&f).registered, 8192 + 4096);
+    assert_int_equal(f.m.cudaHostUnregister(own[0]), 0);
+    assert_int_not_equal(f.m.cudaHostUnregister(own[0]), 0);
+    assert_int_equal(stats(&f).registered, 4096);
+    assert_int_equal(f.m.cudaHostUnregister(own[1]), 0);
+    assert_int_equal(stats(&f).registered, 0);
+    assert_int_equal(pinned_of(&f, f.client[0]), 0);
+    (void)f.m.cudaGetLastError();
+    end(&f);
+}
+
+/* Whose a pointer is ----------------------------------------------------------------------------------------------- */
+
+static void what_the_module_had_before_goes_back_to_cuda(void **state)
+{
+    (void)state;
+    fixture f = prepare(32 * MIB, 1, NULL);
+    void *before = get(&f, MIB);
+    ok(redirect_with(&f, (wi_cuda_redirect_options){.module = NULL}));
+    assert_int_equal(control.stub_count("allocations"), 1);
+    assert_int_equal(f.m.cudaFree(before), 0);
+    assert_int_equal(control.stub_count("allocations"), 0);
+    assert_int_equal(f.m.cudaFree(before), INVALID_VALUE); /* CUDA says so */
+    assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+    end(&f);
+}
+
+/* Where each block is an allocation of CUDA's, CUDA would free what weir still has. */
+static void cuda_is_not_asked_to_free_what_is_weirs(void **state)
+{
+    static const char *const resources[] = {"mapped", "segments", "direct", "async"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        gate g = GATE;
+        void *own, *pinned;
+        fixture f = begin_on(resources[i]);
+        void *stream = make_stream(&f);
+        char *block = get(&f, MIB);
+        ok(weir_alloc(f.client[0], MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &own));
+        assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+        uint64_t frees = control.stub_count("cuMemFree"), host_frees = control.stub_count("cuMemFreeHost");
+        assert_int_equal(f.m.cudaFree(block + 256), INVALID_VALUE);
+        assert_int_equal(f.m.cudaFree(own), INVALID_VALUE);    /* of the client, but not the module's */
+        assert_int_equal(f.m.cudaFree(pinned), INVALID_VALUE); /* by the wrong function */
+        assert_int_equal(f.m.cudaFreeHost(block), INVALID_VALUE);
+        assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
+        assert_int_equal(f.m.cudaFree(block), 0);
+        assert_int_equal(f.m.cudaFree(block), INVALID_VALUE); /* while it is pending */
+        assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+        assert_int_equal(control.stub_count("cuMemFree"), frees);
+        assert_int_equal(control.stub_count("cuMemFreeHost"), host_frees);
+        open_gate(&g);
+        assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+        ok(weir_free(f.client[0], own, WEIR_STREAM_HOST));
+        assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+        end(&f);
+    }
+}
+
+/* The order of frees ----------------------------------------------------------------------------------------------- */
+
+/* A free on any resource returns at once and is final when the module's streams are past it, all of them. */
+static void a_free_is_behind_the_work_of_all_streams_of_the_module(void **state)
+{
+    static const char *const resources[] = {"mapped", "segments", "direct", "async"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        gate first = GATE, second = GATE;
+        fixture f = begin_on(resources[i]);
+        void *a = make_stream(&f), *b = NULL;
+        assert_int_equal(f.m.cudaStreamCreate(&b), 0);
+        void *block = get(&f, MIB), *pinned;
+        assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+        assert_int_equal(f.m.cudaLaunchHostFunc(a, pass_gate, &first), 0);
+        assert_int_equal(f.m.cudaLaunchHostFunc(b, pass_gate, &second), 0);
+        assert_int_equal(f.m.cudaFree(block), 0);
+        assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+        assert_int_equal(left(&f), MIB + 4096);
+        open_gate(&first);
+        assert_int_equal(f.m.cudaStreamSynchronize(a), 0);
+        assert_int_equal(left(&f), MIB + 4096);
+        open_gate(&second);
+        assert_int_equal(f.m.cudaStreamSynchronize(b), 0);
+        assert_int_equal(left(&f), 0);
+        assert_int_equal(f.m.cudaStreamDestroy(a), 0);
+        assert_int_equal(f.m.cudaStreamDestroy(b), 0);
+        end(&f);
+    }
+}
+
+static void a_free_is_behind_the_legacy_default_stream(void **state)
+{
+    gate g = GATE;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaLaunchHostFunc(NULL, pass_gate, &g), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(left(&f), MIB);
+    open_gate(&g);
+    assert_int_equal(f.m.cudaStreamSynchronize(NULL), 0);
+    assert_int_equal(left(&f), 0);
+    end(&f);
+}
+
+static void a_free_does_not_wait_for_others_streams(void **state)
+{
+    gate g = GATE;
+    void *others = NULL;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_int_equal(f.real.cudaStreamCreateWithFlags(&others, NON_BLOCKING), 0);
+    assert_int_equal(f.real.cudaLaunchHostFunc(others, pass_gate, &g), 0);
+    void *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(left(&f), 0);
+    open_gate(&g);
+    assert_int_equal(f.real.cudaStreamSynchronize(others), 0);
+    assert_int_equal(f.real.cudaStreamDestroy(others), 0);
+    end(&f);
+}
+
+/* Streams ---------------------------------------------------------------------------------------------------------- */
+
+static void a_destroyed_stream_has_done_its_work_and_is_forgotten(void **state)
+{
+    gate g = GATE;
+    pthread_t opener;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = NULL;
+    assert_int_equal(f.m.cudaStreamCreateWithPriority(&stream, NON_BLOCKING, 0), 0);
+    assert_int_equal(stats(&f).streams, 1);
+    void *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(left(&f), MIB);
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    assert_true(g.open);
+    assert_int_equal(stats(&f).streams, 0);
+    assert_int_equal(left(&f), 0);
+    pthread_join(opener, NULL);
+    assert_int_equal(control.stub_count("streams"), 0 + control.stub_count("streams:0"));
+    end(&f);
+}
+
+static void streams_that_are_left_at_the_end_stay_the_modules(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *streams[20];
+    for (size_t i = 0; i < 20; i++)
+        streams[i] = make_stream(&f);
+    assert_int_equal(stats(&f).streams, 20);
+    ok(wi_cuda_redirect_end(f.redirect));
+    f.redirect = NULL;
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(f.m.cudaStreamDestroy(streams[i]), 0);
+    end(&f);
+}
+
+static void a_stream_that_weir_cannot_follow_is_not_given_out(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    uint64_t streams = control.stub_count("streams");
+    void *stream = NULL;
+    control.stub_fail("cuStreamGetId", 1, 1);
+    assert_int_equal(f.m.cudaStreamCreateWithFlags(&stream, NON_BLOCKING), NO_MEMORY);
+    assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+    assert_null(stream);
+    assert_int_equal(control.stub_count("streams"), streams);
+    assert_int_equal(stats(&f).streams, 0);
+    assert_int_equal(warnings, 1);
+    control.stub_fail("cuStreamGetId", 0, 0);
+    control.stub_fail("cuStreamCreate", 1, 1);
+    assert_int_equal(f.m.cudaStreamCreateWithFlags(&stream, NON_BLOCKING), 1); /* CUDA's own error */
+    assert_int_equal(f.m.cudaGetLastError(), 1);
+    end(&f);
+}
+
+/* Captures --------------------------------------------------------------------------------------------------------- */
+
+static void what_is_freed_during_a_capture_waits_for_its_end(void **state)
+{
+    void *graph = NULL, *pinned;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *before = get(&f, MIB);
+    assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(stats(&f).captured, 1);
+    void *within = get(&f, 2 * MIB);
+    assert_int_equal(f.m.cudaMemsetAsync(within, 0, MIB, stream), 0);
+    uint64_t waits = control.stub_count("cuStreamSynchronize") + control.stub_count("cuEventSynchronize") +
+                     control.stub_count("cuCtxSynchronize");
+    assert_int_equal(f.m.cudaFree(before), 0);
+    assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+    assert_int_equal(f.m.cudaFree(before), INVALID_VALUE);
+    assert_int_equal(stats(&f).waiting, 2);
+    assert_int_equal(stats(&f).device_bytes, 3 * MIB);
+    assert_int_equal(account(f.client[0]).live, 3 * MIB);
+    assert_int_equal(waits, control.stub_count("cuStreamSynchronize") + control.stub_count("cuEventSynchronize") +
+                                control.stub_count("cuCtxSynchronize"));
+    fails(WEIR_ERR_STREAM_MISUSE, wi_cuda_redirect_end(f.redirect));
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 0);
+    assert_int_equal(stats(&f).captured, 0);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(account(f.client[0]).live, 2 * MIB);
+    assert_int_equal(pinned_of(&f, f.client[0]), 0);
+    assert_int_equal(f.m.cudaFree(within), 0);
+    assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
+/* Inside of a capture nothing is waited for, not even what is pending elsewhere and would do. */
+static void a_request_during_a_capture_is_refused_rather_than_waited_for(void **state)
+{
+    gate g = GATE;
+    void *graph = NULL, *none;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    void *busy = make_stream(&f), *stream = make_stream(&f), *block = get(&f, 3 * MIB);
+    assert_int_equal(f.m.cudaLaunchHostFunc(busy, pass_gate, &g), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    uint64_t waits = control.stub_count("cuEventSynchronize") + control.stub_count("cuEventQuery");
+    assert_int_equal(f.m.cudaMalloc(&none, 3 * MIB), NO_MEMORY);
+    assert_true(control.stub_count("cuEventSynchronize") + control.stub_count("cuEventQuery") - waits < 100);
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 0);
+    open_gate(&g);
+    assert_int_equal(f.m.cudaMalloc(&none, 3 * MIB), 0);
+    assert_int_equal(f.m.cudaFree(none), 0);
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(busy), 0);
+    end(&f);
+}
+
+static void a_capture_that_fails_to_begin_or_to_end_is_none(void **state)
+{
+    void *graph = NULL;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *block = get(&f, MIB);
+    control.stub_fail("cuStreamBeginCapture", 1, 900);
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 900);
+    assert_int_equal(stats(&f).captured, 0);
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_not_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0); /* twice */
+    assert_int_equal(stats(&f).captured, 1);
+    control.stub_fail("cuStreamEndCapture", 1, 908); /* it is another thread's, and goes on */
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 908);
+    assert_int_equal(stats(&f).captured, 1);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 0);
+    assert_int_equal(stats(&f).captured, 0);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    assert_int_not_equal(f.m.cudaStreamEndCapture(stream, &graph), 0); /* none was begun */
+    assert_int_not_equal(f.m.cudaStreamBeginCapture(NULL, RELAXED), 0);
+    assert_int_equal(stats(&f).captured, 0);
+    (void)f.m.cudaGetLastError();
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
+/* One that somebody began past the module is seen by the driver. */
+static void a_capture_that_nobody_declared_has_frees_wait_as_well(void **state)
+{
+    void *graph = NULL;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *block = get(&f, MIB);
+    assert_int_equal(f.real.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(f.real.cudaStreamEndCapture(stream, &graph), 0);
+    void *next = get(&f, MIB); /* the next request frees it */
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(f.m.cudaFree(next), 0);
+    assert_int_equal(f.real.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
+static void what_waits_serves_a_request_that_would_be_refused(void **state)
+{
+    void *graph = NULL;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    void *stream = make_stream(&f), *block = get(&f, 4 * MIB);
+    assert_int_equal(f.real.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.real.cudaStreamEndCapture(stream, &graph), 0);
+    block = get(&f, 4 * MIB);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.real.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
+typedef struct capturer {
+    const fixture *f;
+    void *stream, *graph;
+    pthread_barrier_t begun, freed;
+    int result;
+} capturer;
+
+static void *capture_for_a_while(void *user)
+{
+    capturer *c = user;
+    c->result = c->f->m.cudaStreamBeginCapture(c->stream, RELAXED);
+    pthread_barrier_wait(&c->begun);
+    pthread_barrier_wait(&c->freed);
+    usleep(30000);
+    c->result |= c->f->m.cudaStreamEndCapture(c->stream, &c->graph);
+    return NULL;
+}
+
+/* A module does not survive each refusal: what another thread's capture holds up is waited for. */
+static void a_request_waits_for_the_capture_of_another_thread(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    capturer c = {.f = &f, .stream = make_stream(&f)};
+    pthread_barrier_init(&c.begun, NULL, 2);
+    pthread_barrier_init(&c.freed, NULL, 2);
+    void *block = get(&f, 4 * MIB);
+    assert_int_equal(pthread_create(&thread, NULL, capture_for_a_while, &c), 0);
+    pthread_barrier_wait(&c.begun);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    pthread_barrier_wait(&c.freed);
+    block = get(&f, 4 * MIB);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(stats(&f).refused, 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(c.result, 0);
+    assert_int_equal(f.m.cudaGraphDestroy(c.graph), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(c.stream), 0);
+    pthread_barrier_destroy(&c.begun);
+    pthread_barrier_destroy(&c.freed);
+    end(&f);
+}
+
+/* Errors ----------------------------------------------------------------------------------------------------------- */
+
+static void a_refusal_is_cudas_error_and_has_weirs_reason(void **state)
+{
+    void *none = &none;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    assert_int_equal(f.m.cudaMalloc(&none, 40 * MIB), NO_MEMORY);
+    assert_ptr_equal(none, &none);
+    assert_int_equal(stats(&f).refused, 1);
+    assert_non_null(strstr(stats(&f).refusal, "anna"));
+    assert_non_null(strstr(said, "cuda-module.so asked cuda:0 for 41943040 bytes of device memory: "));
+    assert_int_equal(f.m.cudaPeekAtLastError(), NO_MEMORY);
+    assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+    assert_int_equal(f.m.cudaGetLastError(), 0);
+    assert_int_equal(f.m.cudaPeekAtLastError(), 0);
+    assert_int_equal(f.real.cudaGetLastError(), 0); /* not CUDA's own */
+    assert_int_equal(f.m.cudaMallocHost(&none, 400 * MIB), NO_MEMORY);
+    assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+    assert_int_equal(account(f.client[0]).live, 0);
+    end(&f);
+}
+
+static void the_last_error_is_the_later_one(void **state)
+{
+    void *none;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    assert_int_not_equal(f.m.cudaSetDevice(99), 0); /* CUDA's first, which ours replaces */
+    assert_int_equal(f.m.cudaMalloc(&none, 40 * MIB), NO_MEMORY);
+    assert_int_equal(f.m.cudaPeekAtLastError(), NO_MEMORY);
+    int other = f.m.cudaSetDevice(99);
+    assert_int_equal(f.m.cudaPeekAtLastError(), other);
+    assert_int_equal(f.m.cudaGetLastError(), other);
+    assert_int_equal(f.m.cudaGetLastError(), 0);
+    end(&f);
+}
+
+static void *ask_for_the_last_error(void *user)
+{
+    const fixture *f = user;
+    return (void *)(intptr_t)f->m.cudaGetLastError();
+}
+
+static void an_error_is_the_threads_own(void **state)
+{
+    pthread_t other;
+    void *none, *error;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    assert_int_equal(f.m.cudaMalloc(&none, 40 * MIB), NO_MEMORY);
+    assert_int_equal(pthread_create(&other, NULL, ask_for_the_last_error, &f), 0);
+    pthread_join(other, &error);
+    assert_null(error);
+    assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+    end(&f);
+}
+
+/* How much there is ------------------------------------------------------------------------------------------------ */
+
+static void check_info(const fixture *f, uint64_t available, uint64_t total)
+{
+    size_t is_available, is_total;
+    assert_int_equal(f->m.cudaMemGetInfo(&is_available, &is_total), 0);
+    assert_int_equal(is_available, available);
+    assert_int_equal(is_total, total);
+}
+
+static void the_module_sees_what_its_client_may_have(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    check_info(&f, 32 * MIB, 32 * MIB);
+    void *block = get(&f, 2 * MIB);
+    check_info(&f, 30 * MIB, 32 * MIB);
+    ok(weir_client_set_limits(f.client[0], 0, 8 * MIB));
+    check_info(&f, 6 * MIB, 8 * MIB);
+    weir_client *others[6];
+    for (size_t i = 0; i < 6; i++)
+        others[i] = open_client(f.runtime[0], "other", 0, 0);
+    void *theirs;
+    ok(weir_alloc(others[0], 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &theirs));
+    check_info(&f, 6 * MIB, 8 * MIB);
+    ok(weir_client_set_limits(others[1], 24 * MIB, 0)); /* unused, and not to be had */
+    check_info(&f, 2 * MIB, 8 * MIB);
+    ok(weir_client_set_limits(others[1], 0, 0));
+    ok(weir_client_set_limits(f.client[0], 0, 0));
+    control.stub_take(0, 256 * MIB - 10 * MIB); /* another process leaves 10 MiB of the device */
+    size_t available, total, device_free, device_total;
+    assert_int_equal(f.m.cudaMemGetInfo(&available, &total), 0);
+    assert_int_equal(f.real.cudaMemGetInfo(&device_free, &device_total), 0);
+    snapshot s = take_snapshot(f.runtime[0]);
+    assert_int_equal(available, device_free + s.device.cached + s.device.spare);
+    assert_true(available < 26 * MIB);
+    control.stub_take(0, 0);
+    ok(weir_free(others[0], theirs, WEIR_STREAM_HOST));
+    for (size_t i = 0; i < 6; i++)
+        ok(weir_client_destroy(others[i]));
+    assert_int_equal(f.m.cudaFree(block), 0);
+    end(&f);
+}
+
+static void the_device_says_that_it_cannot_map_memory(void **state)
+{
+    int value;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_int_equal(f.m.cuDeviceGetAttribute(&value, VIRTUAL_MEMORY, 0), 0);
+    assert_int_equal(value, 0);
+    assert_int_equal(stats(&f).hidden, 1);
+    assert_int_equal(f.m.cuDeviceGetAttribute(&value, 115, 0), 0); /* pools, of which nothing is hidden */
+    assert_int_equal(value, 1);
+    assert_int_equal(f.m.cuDeviceGetAttribute(&value, VIRTUAL_MEMORY, 1), 0); /* a device without a client */
+    assert_int_equal(value, 1);
+    assert_int_equal(stats(&f).hidden, 1);
+    ok(wi_cuda_redirect_end(f.redirect));
+    f.redirect = NULL;
+    assert_int_equal(f.m.cuDeviceGetAttribute(&value, VIRTUAL_MEMORY, 0), 0);
+    assert_int_equal(value, 1);
+    end(&f);
+}
+
+static void functions_that_take_memory_past_weir_are_named(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_string_equal(stats(&f).unseen, "cudaMallocFromPoolAsync");
+    end(&f);
+}
+
+/* Devices ---------------------------------------------------------------------------------------------------------- */
+
+static void a_device_without_a_client_stays_cudas(void **state)
+{
+    size_t available, total;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_int_equal(f.m.cudaSetDevice(1), 0);
+    void *block = get(&f, MIB), *pinned, *stream = make_stream(&f);
+    assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+    assert_int_equal(control.stub_count("allocations:1"), 2);
+    assert_int_equal(stats(&f).passed_on, 2);
+    assert_int_equal(stats(&f).streams, 0);
+    assert_int_equal(f.m.cudaMemGetInfo(&available, &total), 0);
+    assert_int_equal(total, 256 * MIB);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    assert_int_equal(f.m.cudaSetDevice(0), 0);
+    end(&f);
+}
+
+static void each_device_has_its_client(void **state)
+{
+    (void)state;
+    fixture f = prepare(32 * MIB, 2, NULL);
+    ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_KV}));
+    void *first = get(&f, MIB), *pinned;
+    assert_int_equal(f.m.cudaSetDevice(1), 0);
+    void *second = get(&f, 2 * MIB);
+    assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+    assert_int_equal(account(f.client[0]).live, MIB);
+    assert_int_equal(account(f.client[1]).live, 2 * MIB);
+    assert_int_equal(pinned_of(&f, f.client[1]), 4096);
+    assert_int_equal(f.m.cudaFree(first), 0); /* whichever device is current */
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(f.m.cudaSetDevice(0), 0);
+    assert_int_equal(f.m.cudaFree(second), 0);
+    assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+    end(&f);
+}
+
+/* Another device's streams may be at work with a block: no event of theirs can be had for it, so they are waited
+ * for. */
+static void a_free_waits_for_the_streams_of_another_device(void **state)
+{
+    gate g = GATE;
+    pthread_t opener;
+    (void)state;
+    fixture f = prepare(32 * MIB, 2, NULL);
+    ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_KV}));
+    void *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaSetDevice(1), 0);
+    void *stream = make_stream(&f);
+    assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &g), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_true(g.open);
+    pthread_join(opener, NULL);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    assert_int_equal(f.m.cudaSetDevice(0), 0);
+    end(&f);
+}
+
+/* Beginning and ending --------------------------------------------------------------------------------------------- */
+
+static void the_end_is_refused_while_the_module_has_memory(void **state)
+{
+    void *pinned;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+    fails(WEIR_ERR_BUSY, wi_cuda_redirect_end(f.redirect));
+    detail_names("2 blocks of 1052672 bytes");
+    void *more = get(&f, MIB); /* it goes on */
+    assert_int_equal(account(f.client[0]).live, 2 * MIB);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.m.cudaFree(more), 0);
+    fails(WEIR_ERR_BUSY, wi_cuda_redirect_end(f.redirect));
+    assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+    end(&f);
+}
+
+static void after_the_end_the_module_has_cudas_memory_again(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    assert_int_equal(f.m.cudaFree(get(&f, MIB)), 0);
+    wi_cuda_redirect *ended = f.redirect;
+    ok(wi_cuda_redirect_end(f.redirect));
+    fails(WEIR_ERR_INVALID, wi_cuda_redirect_end(ended));
+    void *block = get(&f, MIB);
+    assert_int_equal(control.stub_count("allocations"), 1);
+    f.redirect = NULL;
+    ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_OTHER}));
+    void *again = get(&f, MIB);
+    assert_int_equal(account(f.client[0]).live, MIB);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(f.m.cudaFree(again), 0);
+    end(&f);
+}
+
+static void a_module_that_its_user_has_closed_stays_until_the_end(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *block = get(&f, MIB);
+    dlclose(f.handle);
+    f.handle = NULL;
+    assert_int_equal(f.m.cudaFree(block), 0);
+    end(&f);
+}
+
+static void *end_it(void *user)
+{
+    return (void *)(intptr_t)wi_cuda_redirect_end(user);
+}
+
+static bool is_followed(wi_cuda_redirect *r, size_t index)
+{
+    pthread_mutex_lock(&r->lock);
+    bool used = r->streams[index].used;
+    pthread_mutex_unlock(&r->lock);
+    return used;
+}
+
+typedef struct destroyer {
+    const fixture *f;
+    void *stream;
+    int result;
+} destroyer;
+
+static void *destroy_it(void *user)
+{
+    destroyer *d = user;
+    d->result = d->f->m.cudaStreamDestroy(d->stream);
+    return NULL;
+}
+
+/* Until weir has done with the streams, their destruction comes here, so that it never waits for one that is gone. */
+static void the_streams_are_given_up_before_the_slots(void **state)
+{
+    gate g = GATE;
+    pthread_t thread, second;
+    void *status;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *other = make_stream(&f);
+    size_t slots = wi_interpose_in_place(f.redirect->interpose);
+    assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
+    assert_int_equal(pthread_create(&thread, NULL, end_it, f.redirect), 0);
+    while (is_followed(f.redirect, 0)) /* the default stream, which comes first */
+        usleep(100);
+    assert_int_equal(wi_interpose_in_place(f.redirect->interpose), slots);
+    assert_int_equal(f.m.cudaStreamDestroy(other), 0);
+    uint64_t destroyed = control.stub_count("cuStreamDestroy");
+    destroyer d = {.f = &f, .stream = stream}; /* that stream itself is destroyed when weir is done with it */
+    assert_int_equal(pthread_create(&second, NULL, destroy_it, &d), 0);
+    usleep(10000);
+    assert_int_equal(control.stub_count("cuStreamDestroy"), destroyed);
+    open_gate(&g);
+    pthread_join(thread, &status);
+    pthread_join(second, NULL);
+    assert_null(status);
+    assert_int_equal(d.result, 0);
+    assert_int_equal(warnings, 0);
+    f.redirect = NULL;
+    end(&f);
+}
+
+static void four_redirects_may_be_in_a_row_and_end_last_first(void **state)
+{
+    (void)state;
+    fixture f = prepare(32 * MIB, 1, NULL);
+    wi_cuda_redirect *all[WI_CUDA_REDIRECTS];
+    weir_client *clients[WI_CUDA_REDIRECTS];
+    for (size_t i = 0; i < WI_CUDA_REDIRECTS; i++) {
+        clients[i] = open_client(f.runtime[0], "one of four", 0, 0);
+        wi_cuda_redirect_options o = {.clients = &clients[i], .client_count = 1};
+        ok(redirect_with(&f, o));
+        all[i] = f.redirect;
+    }
+    fails(WEIR_ERR_BUSY, redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_OTHER}));
+    assert_null(f.redirect);
+    void *block = get(&f, MIB);
+    assert_int_equal(account(clients[WI_CUDA_REDIRECTS - 1]).live, MIB);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    fails(WEIR_ERR_CONFLICT, wi_cuda_redirect_end(all[0]));
+    for (size_t i = WI_CUDA_REDIRECTS; i-- > 0;) {
+        ok(wi_cuda_redirect_end(all[i]));
+        ok(weir_client_destroy(clients[i]));
+    }
+    end(&f);
+}
+
+static void options_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    fixture f = prepare(32 * MIB, 1, NULL);
+    weir_client *twice[] = {f.client[0], f.client[0]}, *none = NULL, *host = open_client(f.host, "host", 0, 0);
+    wi_cuda_redirect_options o = {.clients = twice, .client_count = 2, .module = f.path};
+    fails(WEIR_ERR_INVALID, redirect_with(&f, o));
+    detail_names("two clients");
+    o = (wi_cuda_redirect_options){.clients = &none, .client_count = 1};
+    fails(WEIR_ERR_INVALID, redirect_with(&f, o));
+    o.clients = &host;
+    fails(WEIR_ERR_INVALID, redirect_with(&f, o));
+    detail_names("CUDA");
+    o = (wi_cuda_redirect_options){.clients = f.client, .client_count = 1, .memory_class = (weir_class)99};
+    fails(WEIR_ERR_INVALID, redirect_with(&f, o));
+    o = (wi_cuda_redirect_options){.clients = f.client, .client_count = 0};
+    fails(WEIR_ERR_INVALID, redirect_with(&f, o));
+    fails(WEIR_ERR_INVALID, wi_cuda_redirect_begin(NULL, &f.redirect));
+    fails(WEIR_ERR_NOT_FOUND, redirect_with(&f, (wi_cuda_redirect_options){.module = "/no/such/module.so"}));
+    assert_null(f.redirect);
+    ok(wi_cuda_redirect_end(NULL));
+    ok(weir_client_destroy(host));
+    assert_int_equal(f.m.cudaFree(get(&f, MIB)), 0); /* CUDA's */
+    end(&f);
+}
+
+static void refused(fixture *f, const char *name, weir_status status, const char *why)
+{
+    char path[512];
+    void *module = dlopen(module_path(name, path, sizeof path), RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(module);
+    fails(status, redirect_with(f, (wi_cuda_redirect_options){.module = path}));
+    detail_names(name);
+    detail_names(why);
+    dlclose(module);
+    assert_null(dlopen(path, RTLD_NOW | RTLD_NOLOAD));
+}
+
+static void modules_whose_calls_cannot_be_had_or_ordered_are_refused(void **state)
+{
+    (void)state;
+    fixture f = prepare(32 * MIB, 1, NULL);
+    refused(&f, "cuda-module-static", WEIR_ERR_NOT_FOUND, "linked in");
+    refused(&f, "cuda-module-per-thread", WEIR_ERR_UNSUPPORTED, "--default-stream per-thread");
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_memory_is_the_clients_until_it_is_freed),
+        cmocka_unit_test(no_bytes_are_nothing_and_no_place_for_the_pointer_is_an_error),
+        cmocka_unit_test(the_class_is_that_of_the_phase),
+        cmocka_unit_test(a_scope_may_have_a_client_of_its_own),
+        cmocka_unit_test(pinned_memory_counts_for_the_client_in_the_hosts_ledger),
+        cmocka_unit_test(managed_memory_is_pinned_or_on_the_device_as_the_caller_says),
+        cmocka_unit_test(what_the_module_page_locks_itself_is_counted),
+        cmocka_unit_test(what_the_module_had_before_goes_back_to_cuda),
+        cmocka_unit_test(cuda_is_not_asked_to_free_what_is_weirs),
+        cmocka_unit_test(a_free_is_behind_the_work_of_all_streams_of_the_module),
+        cmocka_unit_test(a_free_is_behind_the_legacy_default_stream),
+        cmocka_unit_test(a_free_does_not_wait_for_others_streams),
+        cmocka_unit_test(a_destroyed_stream_has_done_its_work_and_is_forgotten),
+        cmocka_unit_test(streams_that_are_left_at_the_end_stay_the_modules),
+        cmocka_unit_test(a_stream_that_weir_cannot_follow_is_not_given_out),
+        cmocka_unit_test(what_is_freed_during_a_capture_waits_for_its_end),
+        cmocka_unit_test(a_request_during_a_capture_is_refused_rather_than_waited_for),
+        cmocka_unit_test(a_capture_that_fails_to_begin_or_to_end_is_none),
+        cmocka_unit_test(a_capture_that_nobody_declared_has_frees_wait_as_well),
+        cmocka_unit_test(what_waits_serves_a_request_that_would_be_refused),
+        cmocka_unit_test(a_request_waits_for_the_capture_of_another_thread),
+        cmocka_unit_test(a_refusal_is_cudas_error_and_has_weirs_reason),
+        cmocka_unit_test(the_last_error_is_the_later_one),
+        cmocka_unit_test(an_error_is_the_threads_own),
+        cmocka_unit_test(the_module_sees_what_its_client_may_have),
+        cmocka_unit_test(the_device_says_that_it_cannot_map_memory),
+        cmocka_unit_test(functions_that_take_memory_past_weir_are_named),
+        cmocka_unit_test(a_device_without_a_client_stays_cudas),
+        cmocka_unit_test(each_device_has_its_client),
+        cmocka_unit_test(a_free_waits_for_the_streams_of_another_device),
+        cmocka_unit_test(the_end_is_refused_while_the_module_has_memory),
+        cmocka_unit_test(after_the_end_the_module_has_cudas_memory_again),
+        cmocka_unit_test(a_module_that_its_user_has_closed_stays_until_the_end),
+        cmocka_unit_test(the_streams_are_given_up_before_the_slots),
+        cmocka_unit_test(four_redirects_may_be_in_a_row_and_end_last_first),
+        cmocka_unit_test(options_that_are_none_are_refused),
+        cmocka_unit_test(modules_whose_calls_cannot_be_had_or_ordered_are_refused),
+    };
+    return cmocka_run_group_tests(tests, find_stub, NULL);
+}

@@ -1,0 +1,187 @@
+/* Each allocation of the host's and each call of the driver fails in turn: the module gets an error of CUDA's and
+ * goes on, the books stay exact, nothing leaks. */
+#include "interpose/cuda_rig.h"
+
+#include <stdatomic.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+
+static long mallocs, malloc_fails_at = -1;
+static _Thread_local bool armed; /* on this test's thread alone */
+
+static bool refuse(void)
+{
+    return armed && mallocs++ == malloc_fails_at;
+}
+void *__wrap_malloc(size_t size)
+{
+    return refuse() ? NULL : __real_malloc(size);
+}
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(count, size);
+}
+void *__wrap_realloc(void *old, size_t size)
+{
+    return refuse() ? NULL : __real_realloc(old, size);
+}
+
+/* The scenario ----------------------------------------------------------------------------------------------------- */
+
+enum { BLOCKS = 6, PINNED = 2, STREAMS = 3, INVALID_VALUE = 1, NO_MEMORY = 2 };
+
+static int planned; /* the error that the driver's failure comes as */
+
+static bool fine(const fixture *f, int result)
+{
+    if (result == 0)
+        return true;
+    if (result != NO_MEMORY && result != planned)
+        fail_msg("error %d (%s)", result, weir_detail());
+    assert_true(f->m.cudaGetLastError() == result || result == planned);
+    return false;
+}
+
+static void capture(const fixture *f, void *stream, void *block)
+{
+    void *graph = NULL, *within = NULL;
+    bool began = stream && fine(f, f->m.cudaStreamBeginCapture(stream, RELAXED));
+    bool has = fine(f, f->m.cudaMalloc(&within, 3000));
+    if (block)
+        assert_int_equal(f->m.cudaFree(block), 0);
+    if (began && f->m.cudaStreamEndCapture(stream, &graph) == 0)
+        assert_int_equal(f->m.cudaGraphDestroy(graph), 0);
+    if (has)
+        assert_int_equal(f->m.cudaFree(within), 0);
+}
+
+/* What a module does, with what it gets of it; a free never fails. */
+static void live(const fixture *f)
+{
+    static char own[4096];
+    void *blocks[BLOCKS] = {NULL}, *pinned[PINNED] = {NULL}, *streams[STREAMS] = {NULL};
+    size_t available, total;
+    for (size_t i = 0; i < STREAMS; i++)
+        if (!fine(f, f->m.cudaStreamCreateWithFlags(&streams[i], NON_BLOCKING)))
+            streams[i] = NULL;
+    for (size_t i = 0; i < BLOCKS; i++)
+        if (fine(f, f->m.cudaMalloc(&blocks[i], 1000 + i * 700000)) && streams[i % STREAMS])
+            (void)fine(f, f->m.cudaMemsetAsync(blocks[i], 1, 1000, streams[i % STREAMS]));
+    for (size_t i = 0; i < PINNED; i++)
+        (void)fine(f, f->m.cudaMallocHost(&pinned[i], 5000));
+    (void)fine(f, f->m.cudaMemGetInfo(&available, &total));
+    if (fine(f, f->m.cudaHostRegister(own, sizeof own, 0)))
+        assert_int_equal(f->m.cudaHostUnregister(own), 0);
+    capture(f, streams[0], blocks[0]);
+    for (size_t i = 1; i < BLOCKS; i++)
+        if (blocks[i])
+            assert_int_equal(f->m.cudaFree(blocks[i]), 0);
+    for (size_t i = 0; i < PINNED; i++)
+        if (pinned[i])
+            assert_int_equal(f->m.cudaFreeHost(pinned[i]), 0);
+    for (size_t i = 0; i < STREAMS; i++)
+        if (streams[i])
+            (void)f->m.cudaStreamDestroy(streams[i]);
+}
+
+static void check_nothing_is_left(fixture *f)
+{
+    uint64_t pending;
+    (void)f->m.cudaFree(get(f, 100)); /* what could not be freed then is, now */
+    ok(weir_runtime_drain(f->runtime[0], &pending));
+    assert_int_equal(pending, 0);
+    wi_cuda_redirect_stats s = stats(f);
+    assert_int_equal(s.device_blocks + s.pinned_blocks + s.waiting + s.streams + s.captured + s.registered, 0);
+    assert_int_equal(account(f->client[0]).live, 0);
+    assert_int_equal(pinned_of(f, f->client[0]), 0);
+}
+
+/* The host's memory ------------------------------------------------------------------------------------------------ */
+
+static void each_allocation_of_the_hosts_may_fail_while_a_module_works(void **state)
+{
+    (void)state;
+    long nth = 0;
+    for (bool hit = true; hit; nth++) {
+        fixture f = begin(32 * MIB);
+        mallocs = 0;
+        malloc_fails_at = nth;
+        armed = true;
+        live(&f);
+        armed = false;
+        hit = mallocs > nth;
+        check_nothing_is_left(&f);
+        end(&f);
+    }
+    assert_true(nth > 10);
+}
+
+static void each_allocation_of_the_hosts_may_fail_while_a_redirect_begins(void **state)
+{
+    (void)state;
+    long nth = 0;
+    for (bool hit = true; hit; nth++) {
+        fixture f = prepare(32 * MIB, 1, NULL);
+        mallocs = 0;
+        malloc_fails_at = nth;
+        armed = true;
+        weir_status status = redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_OTHER});
+        armed = false;
+        hit = mallocs > nth;
+        if (hit && status != WEIR_OK) {
+            fails(WEIR_ERR_SYSTEM, status);
+            assert_null(f.redirect);
+            void *block = get(&f, 100); /* CUDA's */
+            assert_int_equal(control.stub_count("allocations"), 1);
+            assert_int_equal(f.m.cudaFree(block), 0);
+        } else {
+            ok(status);
+        }
+        end(&f);
+    }
+    assert_true(nth > 5);
+}
+
+/* The driver ------------------------------------------------------------------------------------------------------- */
+
+static void each_call_of_the_driver_may_fail_while_a_module_works(void **state)
+{
+    static const struct {
+        const char *function;
+        int code;
+    } driver_calls[] = {{"cuMemCreate", 2},   {"cuMemMap", 2},       {"cuMemSetAccess", 2},      {"cuMemHostAlloc", 2},
+                        {"cuEventCreate", 2}, {"cuEventRecord", 2},  {"cuStreamCreate", 2},      {"cuStreamGetId", 2},
+                        {"cuMemGetInfo", 2},  {"cuStreamGetCtx", 2}, {"cuStreamBeginCapture", 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof driver_calls / sizeof *driver_calls; i++) {
+        bool hit = true;
+        for (int nth = 1; hit && nth < 12; nth++) {
+            fixture f = begin(32 * MIB);
+            uint64_t before = control.stub_count(driver_calls[i].function);
+            planned = driver_calls[i].code;
+            control.stub_fail(driver_calls[i].function, nth, driver_calls[i].code);
+            live(&f);
+            hit = control.stub_count(driver_calls[i].function) - before >= (uint64_t)nth;
+            control.stub_fail(driver_calls[i].function, 0, 0);
+            (void)f.m.cudaGetLastError();
+            check_nothing_is_left(&f);
+            end(&f);
+        }
+    }
+    planned = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_allocation_of_the_hosts_may_fail_while_a_module_works),
+        cmocka_unit_test(each_allocation_of_the_hosts_may_fail_while_a_redirect_begins),
+        cmocka_unit_test(each_call_of_the_driver_may_fail_while_a_module_works),
+    };
+    return cmocka_run_group_tests(tests, find_stub, NULL);
+}
