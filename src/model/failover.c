@@ -136,7 +136,7 @@ static row read_failure(failover *f, weir_status status)
     pthread_mutex_unlock(&f->model->lock);
     wi_detail_keep(&f->last.detail);
     if (from) {
-        f->home = wi_client_runtime(from->client);
+        f->home = weir_client_runtime(from->client);
         f->rank = from->rank;
     }
     f->statuses |= answer == TRIED ? wi_status_bit(status) : 0;
@@ -237,7 +237,7 @@ static weir_status make_again(const failover *f, bool *again)
     *again = !run->instance;
     if (!run->instance)
         return WEIR_ERR_DEVICE_LOST;
-    weir_status status = bring(f, wi_runtime_device(wi_client_runtime(run->instance->client)));
+    weir_status status = bring(f, wi_runtime_device(weir_client_runtime(run->instance->client)));
     *again = status == WEIR_OK;
     return status == WEIR_OK ? wi_run_make(run) : status;
 }

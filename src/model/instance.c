@@ -25,7 +25,7 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
 
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load)
 {
-    weir_engine_place place = {wi_client_runtime(instance->client), instance->client};
+    weir_engine_place place = {weir_client_runtime(instance->client), instance->client};
     weir_engine_load request = *load;
     request.places = &place;
     request.place_count = 1;

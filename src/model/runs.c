@@ -189,7 +189,7 @@ static weir_status check_inputs(const weir_model *model, const wi_run *run)
 {
     if (!model->failover || !run->instance)
         return WEIR_OK;
-    const char *here = wi_runtime_device(wi_client_runtime(run->instance->client));
+    const char *here = wi_runtime_device(weir_client_runtime(run->instance->client));
     return wi_run_check_inputs(model, run, here, here);
 }
 

@@ -38,7 +38,7 @@ static weir_status check_blocks(const weir_onnxruntime_options *o, const char *c
 
 static weir_status check_source(const weir_onnxruntime_options *o, const char *call)
 {
-    const weir_runtime *runtime = wi_client_runtime(o->client);
+    const weir_runtime *runtime = weir_client_runtime(o->client);
     if (o->blocks)
         return check_blocks(o, call);
     const wi_resource *base = runtime->resource->base;
@@ -49,7 +49,7 @@ static weir_status check_source(const weir_onnxruntime_options *o, const char *c
 
 static weir_status check_device(const weir_onnxruntime_options *o, const char *call)
 {
-    weir_runtime *runtime = wi_client_runtime(o->client);
+    weir_runtime *runtime = weir_client_runtime(o->client);
     void *native;
     if (runtime->driver != &wi_host_driver && runtime->driver != &wi_cuda_driver)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: ONNX Runtime's allocators are for host and cuda, not for %s", call,
@@ -132,7 +132,7 @@ static weir_status fill(weir_onnxruntime *bridge, const weir_onnxruntime_options
 {
     bridge->api = (const ort_api *)o->api;
     bridge->client = o->client;
-    bridge->runtime = wi_client_runtime(o->client);
+    bridge->runtime = weir_client_runtime(o->client);
     wi_runtime_name(bridge->runtime->driver, bridge->runtime->ordinal, bridge->name);
     bridge->on_host = bridge->runtime->driver == &wi_host_driver;
     bridge->stream = o->stream;

@@ -330,7 +330,7 @@ weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options)
         status = wi_ort_check(&given, registering);
     if (status != WEIR_OK)
         return status;
-    const char *device = wi_runtime_device(wi_client_runtime(given.client));
+    const char *device = wi_runtime_device(weir_client_runtime(given.client));
     status = begin_change(registering, device);
     if (status != WEIR_OK)
         return status;

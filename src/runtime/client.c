@@ -233,14 +233,9 @@ const char *wi_client_name(const weir_client *client)
     return client ? client->account.name : "";
 }
 
-weir_runtime *wi_client_runtime(const weir_client *client)
-{
-    return client ? client->runtime : NULL;
-}
-
 weir_runtime *weir_client_runtime(const weir_client *client)
 {
-    return wi_client_runtime(client);
+    return client ? client->runtime : NULL;
 }
 
 weir_status weir_client_note_outside(weir_client *client, uint64_t bytes, const char *method)

@@ -79,9 +79,8 @@ uint64_t wi_runtime_budget(const weir_runtime *runtime); /* 0 in a forked child 
 char *wi_runtime_resource(const weir_runtime *runtime, char *text, size_t capacity);
 /* The trace of the adaptor "log"; NULL: there is none. */
 weir_trace *wi_runtime_log(weir_runtime *runtime);
-/* "" and NULL for NULL. */
+/* "" for NULL. */
 const char *wi_client_name(const weir_client *client);
-weir_runtime *wi_client_runtime(const weir_client *client);
 /* The bytes that no block has taken yet. */
 uint64_t wi_reservation_left(const weir_reservation *reservation);
 

@@ -215,10 +215,10 @@ static weir_status check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
-    if (o->pool && wi_arena_pool_runtime(o->pool) != wi_client_runtime(client))
+    if (o->pool && wi_arena_pool_runtime(o->pool) != weir_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the pool is not of %s's runtime",
                          wi_client_name(client));
-    if (o->parameters && wi_parameters_runtime(o->parameters) != wi_client_runtime(client))
+    if (o->parameters && wi_parameters_runtime(o->parameters) != weir_client_runtime(client))
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: the parameters are not of %s's runtime",
                          wi_client_name(client));
     return WEIR_OK;
@@ -243,7 +243,7 @@ weir_status weir_arena_create(weir_client *client, const weir_arena_options *opt
     if (!arena)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for an arena");
     arena->client = client;
-    arena->runtime = wi_client_runtime(client);
+    arena->runtime = weir_client_runtime(client);
     arena->pool = o.pool;
     arena->parameters = o.parameters;
     arena->memory_class = o.memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_ACTIVATIONS : o.memory_class;

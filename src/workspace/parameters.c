@@ -282,7 +282,7 @@ static weir_status rewrite(weir_parameters *store, const weir_parameter *there, 
     weir_status status = weir_block_info(there->pointer, &block);
     if (status != WEIR_OK)
         return status;
-    return wi_order_write(wi_client_runtime(store->client), block.block, there->pointer, from, there->bytes, stream);
+    return wi_order_write(weir_client_runtime(store->client), block.block, there->pointer, from, there->bytes, stream);
 }
 
 static weir_status add_new(weir_parameters *store, const weir_parameter *wanted, const void *from, weir_stream stream)
@@ -298,7 +298,7 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
     if (status == WEIR_OK && parameter.bytes > 0) {
         status = find_place(store, parameter.bytes, stream, &took, &parameter.pointer);
         if (status == WEIR_OK)
-            status = wi_order_write(wi_client_runtime(store->client), took.chunk->block, parameter.pointer, from,
+            status = wi_order_write(weir_client_runtime(store->client), took.chunk->block, parameter.pointer, from,
                                     from ? parameter.bytes : 0, stream);
     }
     if (status != WEIR_OK) {
@@ -538,7 +538,7 @@ weir_status weir_parameters_info(weir_parameters *store, weir_parameters_details
 
 weir_runtime *wi_parameters_runtime(const weir_parameters *store)
 {
-    return wi_client_runtime(store->client);
+    return weir_client_runtime(store->client);
 }
 
 weir_status wi_parameters_begin_run(weir_parameters *store, size_t before, weir_use **uses, size_t *count)
