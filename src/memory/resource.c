@@ -8,6 +8,7 @@ void wi_resource_set_table(wi_resource *resource, const wi_resource_table *table
     const wi_resource *inner = resource->inner;
     resource->table = table;
     resource->features = ((inner ? inner->features : 0) & ~table->hides) | table->features;
+    resource->hears_frees = table->freeing || (inner && inner->hears_frees);
 }
 
 void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,

@@ -170,6 +170,7 @@ struct wi_resource {
     wi_ledger *ledger; /* NULL until a runtime takes the stack */
     wi_resource *inner, *base;
     uint32_t features;                    /* of the stack from here on; weir/runtime.h */
+    bool hears_frees;                     /* it, or an adaptor below it, has `freeing` */
     uint64_t granule;                     /* of a base: memory from the device comes in multiples of it */
     struct wi_idle *idle;                 /* of a base that splits segments into blocks; chunks.h */
     struct wi_stream_lists *stream_lists; /* of a base that follows streams; stream_order.h */

@@ -391,7 +391,7 @@ weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *bl
     wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;
-    if (!told)
+    if (!told && stack->hears_frees)
         wi_freeing(stack, block, stream);
     if (f.past == WI_IN_ORDER)
         (void)wi_retire(stack, block, f.behind_all ? WEIR_STREAM_HOST : stream, f.native, f.past);
