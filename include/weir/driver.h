@@ -11,9 +11,10 @@
  * Contract of all functions of the table. They answer with a status and, when they fail, have set the detail with
  * weir_fail: WEIR_ERR_OUT_OF_MEMORY sends weir up its ladder (weir/stats.h), WEIR_ERR_DEVICE_LOST says that nothing
  * works there any more, any other failure is WEIR_ERR_DRIVER unless said otherwise. They are called from any thread,
- * from several at once, and with no lock of weir's held, except `passed` and `stream_capturing`, which are called with
- * locks held and must not block. What threads share the driver locks itself. They call no function of weir's but
- * weir_fail and weir_log, and none of them is called in a child made by fork or once the process has begun to exit.
+ * from several at once, and with no lock of weir's held, except those under which a runtime is made and a trace is
+ * opened, and except in `passed`, `stream_capturing` and `stream_native`, which are called with locks held and must not
+ * block. What threads share the driver locks itself. They call no function of weir's but weir_fail and weir_log, and none
+ * of them is called in a child made by fork or once the process has begun to exit.
  *
  * `device` is what `open` made. `stream` is what stream_create, stream_adopt or stream_default made; NULL means at
  * once, on the calling thread: the work is done at return. Addresses are those that the device's work uses; the host

@@ -76,9 +76,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const w
  * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has
  * not ended, weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the
  * runtime's, or one that is captured: weir/stream.h says what of that is seen), WEIR_ERR_FORKED. Any thread, not only
- * the one that allocated. Waits for no work; where each block is an allocation of the driver's (the resource direct,
- * pinned and pageable memory) a free that the device is past goes to the driver at once, whose own call may wait for
- * the device (cuMemFree does). */
+ * the one that allocated. A pointer that is stale, at whose address another block of the same client lives by now, frees
+ * that block: weir_free_block with the generation refuses it. Waits for no work; where each block is an allocation of
+ * the driver's (the resource direct, pinned and pageable memory) a free that the device is past goes to the driver at
+ * once, whose own call may wait for the device (cuMemFree does). */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
@@ -143,8 +144,10 @@ typedef enum weir_refusal_cause {
     WEIR_CAUSE_MAXIMUM = 2,       /* the client's own maximum */
     WEIR_CAUSE_FRAGMENTATION = 3, /* enough bytes are free, but not in one piece */
     WEIR_CAUSE_PENDING = 4,       /* freed bytes that the device is not past would do */
-    WEIR_CAUSE_DEVICE = 5,        /* the device itself has no more, though the budget would allow it */
-    WEIR_CAUSE_OTHER_PROCESS = 6, /* as before, and another process holds it */
+    WEIR_CAUSE_DEVICE = 5,        /* not set: weir does not know who has the rest, and always says 6 */
+    /* the driver has no more, though the budget would allow it: another process holds the rest, or memory outside of
+     * weir in this one */
+    WEIR_CAUSE_OTHER_PROCESS = 6,
     WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
     WEIR_CAUSE_ADAPTOR = 9,       /* an adaptor of the program's own (weir/adaptor.h); the detail has its words */

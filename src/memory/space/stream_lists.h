@@ -2,9 +2,9 @@
  *
  * Memory that is freed on a stream goes to the stream's list, in the list's open epoch. Work that is queued on that
  * stream later may use it at once. One event behind all frees of an epoch closes the epoch. Once the device is past
- * that event, any stream may use the memory. Events are recorded when another stream wants memory of the list; where
- * there are several lists, also after a number of frees, so that the memory has passed by the time that it
- * is wanted.
+ * that event, any stream may use the memory. Events are recorded when a request of any stream finds nothing that fits,
+ * on the reclaim ladder, and in trims and drains (wi_stream_lists_renew); where there are several lists, also after a
+ * number of frees, so that the memory has passed by the time that it is wanted.
  *
  * A stream may end without notice while its work goes on. Its list is *gone* then. It serves no requests, and what
  * was freed since its last event waits for a point behind all work of the device. That point is recorded when memory is

@@ -7,7 +7,7 @@
 #include "runtime/thread_cache/thread_cache.h"
 
 /* The lock of all thread caches; after a ledger's lock. Its holder may claim threads' own locks. */
-static pthread_mutex_t lists = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t all_caches_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_key_t thread_key;
 static _Thread_local unsigned in_turn; /* turns that this thread has begun */
@@ -178,15 +178,15 @@ static void merge_depots(weir_runtime *runtime)
         wi_depot_merge(d);
 }
 
-static void lock_lists(weir_runtime *runtime)
+static void lock_all_caches(weir_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->ledger.lock);
-    pthread_mutex_lock(&lists);
+    pthread_mutex_lock(&all_caches_lock);
 }
 
-static void unlock_lists(weir_runtime *runtime)
+static void unlock_all_caches(weir_runtime *runtime)
 {
-    pthread_mutex_unlock(&lists);
+    pthread_mutex_unlock(&all_caches_lock);
     pthread_mutex_unlock(&runtime->ledger.lock);
 }
 
@@ -219,12 +219,12 @@ static void begin_turn(wi_tcaches *caches, wi_tcache_turn *turn, const weir_clie
 
 static void end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
 {
-    pthread_mutex_lock(&lists);
+    pthread_mutex_lock(&all_caches_lock);
     *(turn->previous ? &turn->previous->next : &caches->first_turn) = turn->next;
     *(turn->next ? &turn->next->previous : &caches->last_turn) = turn->previous;
     in_turn--;
     pthread_cond_broadcast(&caches->turn_over);
-    pthread_mutex_unlock(&lists);
+    pthread_mutex_unlock(&all_caches_lock);
 }
 
 /* Takes the selected blocks out. If there are any, the caller's turn has begun; free_all ends it. */
@@ -232,7 +232,7 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
 {
     wi_tcaches *caches = &runtime->caches;
     wi_block *list = NULL;
-    lock_lists(runtime);
+    lock_all_caches(runtime);
     wi_tcache *picked = tcache_claim(caches, s);
     for (wi_tcache *f = picked; f; f = f->picked) {
         tcache_merge(f);
@@ -244,7 +244,7 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
     empty_depots(caches, s, &list);
     if (list)
         begin_turn(caches, turn, s->client, s->stream);
-    unlock_lists(runtime);
+    unlock_all_caches(runtime);
     return list;
 }
 
@@ -266,10 +266,10 @@ static bool wait_for_others(weir_runtime *runtime, const weir_client *client, co
     bool waited = false;
     if (wi_alone || in_turn > 0)
         return false;
-    pthread_mutex_lock(&lists);
+    pthread_mutex_lock(&all_caches_lock);
     for (uint64_t last = caches->turns; any_at_work(caches, last, client, stream); waited = true)
-        pthread_cond_wait(&caches->turn_over, &lists);
-    pthread_mutex_unlock(&lists);
+        pthread_cond_wait(&caches->turn_over, &all_caches_lock);
+    pthread_mutex_unlock(&all_caches_lock);
     return waited;
 }
 
@@ -290,10 +290,10 @@ static weir_status free_now(weir_runtime *runtime, wi_block *block)
 
 static void keep_refused(wi_tcaches *caches, wi_block *block)
 {
-    pthread_mutex_lock(&lists);
+    pthread_mutex_lock(&all_caches_lock);
     block->pending_next = caches->refused;
     caches->refused = block;
-    pthread_mutex_unlock(&lists);
+    pthread_mutex_unlock(&all_caches_lock);
 }
 
 static uint64_t free_each(weir_runtime *runtime, wi_block *list)
@@ -342,12 +342,12 @@ static uint64_t tcache_retry(weir_runtime *runtime)
 {
     wi_tcaches *caches = &runtime->caches;
     wi_tcache_turn turn = {0};
-    pthread_mutex_lock(&lists);
+    pthread_mutex_lock(&all_caches_lock);
     wi_block *list = caches->refused;
     caches->refused = NULL;
     if (list)
         begin_turn(caches, &turn, NULL, NULL);
-    pthread_mutex_unlock(&lists);
+    pthread_mutex_unlock(&all_caches_lock);
     return free_all(runtime, list, &turn);
 }
 
@@ -367,11 +367,11 @@ static void tcache_end_thread(void *user)
     if (atomic_load(&wi_forked))
         return;
     do {
-        pthread_mutex_lock(&lists);
+        pthread_mutex_lock(&all_caches_lock);
         runtime = mine->caches ? mine->caches->runtime : NULL;
         if (runtime)
             begin_turn(&runtime->caches, &turn, NULL, NULL); /* it stays until that ends */
-        pthread_mutex_unlock(&lists);
+        pthread_mutex_unlock(&all_caches_lock);
         if (runtime) {
             (void)tcache_empty(runtime, &(selection){.thread = mine, .drop = true});
             end_turn(&runtime->caches, &turn);
@@ -494,10 +494,10 @@ static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
     weir_stream stream = mine->oldest->stream;
     selection oldest = {.client = mine->oldest->client, .stream = &stream, .thread = mine, .drop = true};
     begin_turn(&its->caches, &turn, NULL, NULL);
-    unlock_lists(runtime);
+    unlock_all_caches(runtime);
     (void)tcache_empty(its, &oldest);
     end_turn(&its->caches, &turn);
-    lock_lists(runtime);
+    lock_all_caches(runtime);
 }
 
 /* Prepares this thread's cache for a block of that charge; false: it declines. */
@@ -508,7 +508,7 @@ static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t cha
     wi_tcache_thread *mine = this_thread();
     if (!mine)
         return false;
-    lock_lists(runtime);
+    lock_all_caches(runtime);
     wi_tcache *cache = wi_tcache_find(mine, client, stream);
     if (!cache) {
         make_way(mine, runtime);
@@ -520,7 +520,7 @@ static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t cha
         if (*list)
             begin_turn(&runtime->caches, turn, client, &stream);
     }
-    unlock_lists(runtime);
+    unlock_all_caches(runtime);
     return cache;
 }
 
@@ -531,12 +531,12 @@ static bool tcache_join(weir_client *client, weir_stream stream, uint64_t charge
     wi_tcache_thread *mine = this_thread();
     if (!mine)
         return false;
-    lock_lists(runtime);
+    lock_all_caches(runtime);
     const wi_depot *depot = wi_depot_find(&runtime->caches, client, stream);
     wi_tcache *cache = depot && wi_depot_may_have(depot, charged) && !wi_tcache_find(mine, client, stream)
                            ? tcache_make(mine, client, stream)
                            : NULL;
-    unlock_lists(runtime);
+    unlock_all_caches(runtime);
     return cache;
 }
 
@@ -602,11 +602,11 @@ void wi_tcache_flush(weir_client *client)
     wi_biased_leave(&mine->lock);
     if (!any_delta)
         return;
-    lock_lists(client->runtime);
+    lock_all_caches(client->runtime);
     for (wi_tcache *f = mine->caches; f; f = f->next_of_thread)
         if (has_delta(f, client))
             tcache_merge(f);
-    unlock_lists(client->runtime);
+    unlock_all_caches(client->runtime);
 }
 
 wi_tcache_large wi_tcache_look_large(const weir_client *client, weir_stream stream)
@@ -675,13 +675,13 @@ static void merge_all_deltas(void *user)
     weir_runtime *runtime = user;
     if (!runtime->caches.first)
         return;
-    pthread_mutex_lock(&lists);
+    pthread_mutex_lock(&all_caches_lock);
     wi_tcache *picked = tcache_claim(&runtime->caches, &(selection){0});
     for (wi_tcache *f = picked; f; f = f->picked)
         tcache_merge(f);
     merge_depots(runtime);
     tcache_let_go(&runtime->caches, picked, false);
-    pthread_mutex_unlock(&lists);
+    pthread_mutex_unlock(&all_caches_lock);
 }
 
 void wi_tcaches_shut(weir_runtime *runtime)

@@ -1,7 +1,7 @@
 /* Thread cache: a thread's own free blocks for one client and one stream, as magazines (Bonwick) or tcmalloc's caches.
- * A block that the thread frees there is *thread-cached* and serves its next allocation there: without a lock, a
- * driver call or an event. Behind the thread caches of a client and a stream stands their depot, through which lists
- * of blocks go from the thread that frees them to the thread that allocates.
+ * A block that the thread frees there is *thread-cached* and serves its next allocation there: with the thread's own
+ * biased lock alone, and without a driver call or an event. Behind the thread caches of a client and a stream stands
+ * their depot, through which lists of blocks go from the thread that frees them to the thread that allocates.
  *
  *   hit.c      allocation and free that the cache serves
  *   refill.c   all else: making, filling and flushing caches
@@ -89,7 +89,8 @@ void wi_tcaches_open(weir_runtime *runtime);
 /* Inside this folder ----------------------------------------------------------------------------------------------- */
 
 /* Size classes. Up to 16 KiB each charge has its own bin. Above, a charge hashes to a pair of bins, each of which
- * keeps one charge at a time. Bins keep many small blocks; of large blocks two, as a loop over two buffers needs.
+ * keeps one charge at a time. Bins keep many blocks up to 64 KiB, 8 up to 1 MiB, and 2 above, as a loop over two buffers
+ * needs.
  * Blocks up to 64 KiB go through the depot, half a bin at a time, which makes its lock cheap. */
 enum {
     WI_TCACHE_SMALL = 16 << 10,
