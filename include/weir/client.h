@@ -46,8 +46,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_destroy(weir_client *client);
  * leave no room for, is refused with numbers (WEIR_ERR_OUT_OF_MEMORY), and nothing changes. maximum 0: the budget. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum);
 
-/* The client's runtime, without a look at the ledger (weir_client_info): for bridges, which ask on every call. NULL for
- * NULL. Valid until the client is closed. Any thread. */
+/* The runtime whose account it is, for bridges, which ask at each call; NULL for NULL. Takes no lock. Any thread. */
 WEIR_API weir_runtime *weir_client_runtime(const weir_client *client);
 
 /* Notes the bytes this client's engine took without asking weir, and how that was found out ("RssAnon over load and

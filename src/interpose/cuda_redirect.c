@@ -44,11 +44,10 @@ static const wi_cuda_scope *scope_of(const wi_cuda_redirect *r)
     return scope;
 }
 
-/* Of a scope's clients the one on the runtime that the redirect has for the device. */
-static weir_client *client_on(const wi_cuda_redirect *r, weir_client *const *clients, size_t count, int device)
+static weir_client *client_of(weir_client *const *clients, size_t count, const weir_runtime *runtime)
 {
     for (size_t i = 0; i < count; i++)
-        if (weir_client_runtime(clients[i]) == weir_client_runtime(r->clients[device]))
+        if (weir_client_runtime(clients[i]) == runtime)
             return clients[i];
     return NULL;
 }
@@ -58,7 +57,7 @@ bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir
     if (device < 0 || !r->clients[device])
         return false;
     const wi_cuda_scope *scope = scope_of(r);
-    weir_client *own = scope ? client_on(r, scope->clients, scope->client_count, device) : NULL;
+    weir_client *own = scope ? client_of(scope->clients, scope->client_count, r->runtimes[device]) : NULL;
     *client = own ? own : r->clients[device];
     request->memory_class = scope ? scope->memory_class : (weir_class)atomic_load(&r->memory_class);
     request->tag = scope ? scope->tag : NULL;
@@ -167,18 +166,19 @@ static weir_status invalid(const char *what)
 static weir_status set_clients(wi_cuda_redirect *r, const wi_cuda_redirect_options *o)
 {
     for (size_t i = 0; i < o->client_count; i++) {
-        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
-        if (!o->clients[i])
+        weir_runtime *runtime = o->clients[i] ? weir_client_runtime(o->clients[i]) : NULL;
+        if (!runtime)
             return invalid("a client is NULL");
-        weir_status status = weir_runtime_info(weir_client_runtime(o->clients[i]), &its);
+        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+        weir_status status = weir_runtime_info(runtime, &its);
         if (status != WEIR_OK)
             return status;
         if (strncmp(its.device, "cuda", 4) != 0)
             return invalid("a client's device is not of CUDA");
-        int device = its.ordinal;
-        if (device >= WI_CUDA_DEVICES || r->clients[device])
+        if (its.ordinal >= WI_CUDA_DEVICES || r->clients[its.ordinal])
             return invalid("there are two clients for one device");
-        r->clients[device] = o->clients[i];
+        r->clients[its.ordinal] = o->clients[i];
+        r->runtimes[its.ordinal] = runtime;
     }
     return WEIR_OK;
 }
@@ -246,6 +246,7 @@ static void reset(wi_cuda_redirect *r)
 {
     r->interpose = NULL;
     memset(r->clients, 0, sizeof r->clients);
+    memset(r->runtimes, 0, sizeof r->runtimes);
     atomic_store(&r->allocations, 0);
     atomic_store(&r->frees, 0);
     atomic_store(&r->refused, 0);
@@ -386,19 +387,16 @@ weir_status wi_cuda_scope_enter(wi_cuda_redirect *r, wi_cuda_scope *scope)
     if (!r || !scope || (unsigned)scope->memory_class >= WEIR_CLASS_COUNT)
         return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: NULL, or a class that is none");
     for (size_t i = 0; i < scope->client_count; i++) {
-        weir_runtime *runtime = weir_client_runtime(scope->clients[i]);
-        weir_client_stats account = WEIR_INIT(weir_client_stats);
-        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
-        weir_status status = weir_client_info(scope->clients[i], &account);
-        if (status == WEIR_OK)
-            status = weir_runtime_info(runtime, &its);
-        if (status != WEIR_OK)
-            return status;
-        int device = its.ordinal;
-        const weir_client *own = device < WI_CUDA_DEVICES ? r->clients[device] : NULL;
-        if (!own || weir_client_runtime(own) != runtime)
-            return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: %s is not of a runtime that %s is redirected to",
-                             account.name, wi_interpose_module(r->interpose));
+        const weir_runtime *runtime = weir_client_runtime(scope->clients[i]);
+        int device = 0;
+        while (device < WI_CUDA_DEVICES && (!runtime || r->runtimes[device] != runtime))
+            device++;
+        if (device < WI_CUDA_DEVICES)
+            continue;
+        weir_client_stats its = WEIR_INIT(weir_client_stats);
+        (void)!weir_client_info(scope->clients[i], &its);
+        return weir_fail(WEIR_ERR_INVALID, "wi_cuda_scope_enter: %s is not of a runtime that %s is redirected to",
+                         its.name, wi_interpose_module(r->interpose));
     }
     scope->redirect = r;
     scope->outer = innermost;

@@ -9,15 +9,15 @@
 static int refuse(wi_cuda_redirect *r, weir_client *client, const weir_request *request)
 {
     wi_kept_detail why; /* the log's function may call weir */
-    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_fetch_add(&r->refused, 1);
     pthread_mutex_lock(&r->lock);
     snprintf(r->refusal, sizeof r->refusal, "%s", why.text);
     pthread_mutex_unlock(&r->lock);
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    bool told = weir_runtime_info(weir_client_runtime(client), &its) == WEIR_OK;
     weir_log(WEIR_LOG_WARNING, "%s asked %s for %zu bytes of %s memory: %s", wi_interpose_module(r->interpose),
-             weir_runtime_info(weir_client_runtime(client), &its) == WEIR_OK ? its.device : "a device", request->bytes,
-             weir_name_of(WEIR_NAMES_KIND, (int)request->kind), why.text);
+             told ? its.device : "weir", request->bytes, weir_name_of(WEIR_NAMES_KIND, request->kind), why.text);
     return wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
 }
 

@@ -108,8 +108,9 @@ struct wi_cuda_redirect {
     wi_cuda_real real;
     atomic_uint memory_class;
     bool managed_on_device;
-    weir_client *clients[WI_CUDA_DEVICES]; /* NULL: none for the device */
-    atomic_uint serving;                   /* requests, and creations of streams, that began while it was active */
+    weir_client *clients[WI_CUDA_DEVICES];   /* NULL: none for the device */
+    weir_runtime *runtimes[WI_CUDA_DEVICES]; /* theirs */
+    atomic_uint serving;                     /* requests, and creations of streams, that began while it was active */
     atomic_uint captures;
     atomic_uint_fast64_t waiting;
     atomic_uint_fast64_t allocations, frees, refused, passed_on, hidden;

@@ -95,7 +95,7 @@ static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cud
 {
     weir_runtime *runtime = weir_client_runtime(block->client);
     weir_status status = stream->runtime == runtime
-                             ? weir_use_record(runtime, (weir_block){.pointer = block->pointer}, stream->id)
+                             ? weir_use_record(runtime, (weir_block){block->pointer, 0}, stream->id)
                              : WEIR_ERR_STREAM_MISUSE;
     return status == WEIR_ERR_STREAM_MISUSE ? weir_stream_synchronize(stream->id) : status;
 }

@@ -351,14 +351,12 @@ static weir_status call_give(world *w, const pool *p, const giving *g, weir_stre
     if (g->apart)
         return weir_block_pool_free(g->member->member, g->indices, NULL, g->count, 0, stream);
     if (g->count > 1 || !(p->flags & WEIR_BLOCK_POOL_NAMED))
-        return weir_block_pool_free(g->member->member, &(uint32_t){g->indices[0]}, NULL, g->count, WEIR_BLOCK_POOL_RUN,
-                                    stream);
+        return weir_block_pool_free(g->member->member, g->indices, NULL, g->count, WEIR_BLOCK_POOL_RUN, stream);
     (void)ANSWER(w, "weir_block_pool_block_info", weir_block_pool_block_info(p->pool, g->indices[0], &details),
                  WEIR_OK);
     if (details.state != WEIR_BLOCK_LIVE || details.member != g->member->member)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_pool_block_info of a block that is held tells another");
-    return weir_block_pool_free(g->member->member, &(uint32_t){g->indices[0]}, &(uint32_t){details.generation}, 1, 0,
-                                stream);
+    return weir_block_pool_free(g->member->member, g->indices, &details.generation, 1, 0, stream);
 }
 
 static void give(world *w, pool *p, const giving *g, unsigned stream)
@@ -414,7 +412,7 @@ static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, 
     if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
         m->takes_nothing = true;
         m->in_hand++;
-        status = weir_block_pool_free(m->member, &(uint32_t){index}, NULL, 1, 0, w->streams[stream]);
+        status = weir_block_pool_free(m->member, &index, NULL, 1, 0, w->streams[stream]);
         m->in_hand--;
         m->takes_nothing = false;
     }

@@ -124,12 +124,13 @@ weir_client_stats account(weir_client *client)
     return s;
 }
 
-uint64_t pinned_of(const fixture *f, const weir_client *client)
+uint64_t pinned_of(const fixture *f, weir_client *client)
 {
     snapshot s = take_snapshot(f->host);
-    const weir_client_stats own = client_details((weir_client *)client);
+    weir_client_stats its = WEIR_INIT(weir_client_stats);
+    ok(weir_client_info(client, &its));
     for (size_t i = 0; i < s.count; i++)
-        if (strcmp(s.clients[i].name, own.name) == 0)
+        if (strcmp(s.clients[i].name, its.name) == 0)
             return s.clients[i].live;
     return 0;
 }

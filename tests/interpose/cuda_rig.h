@@ -78,7 +78,7 @@ void end(fixture *f);
 wi_cuda_redirect_stats stats(const fixture *f);
 weir_client_stats account(weir_client *client);
 /* What the client has in the host's ledger. */
-uint64_t pinned_of(const fixture *f, const weir_client *client);
+uint64_t pinned_of(const fixture *f, weir_client *client);
 void *get(const fixture *f, size_t bytes);
 void *make_stream(const fixture *f);
 /* Frees are final: what is not, counted. */

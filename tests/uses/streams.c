@@ -252,14 +252,14 @@ static void pools_in_a_capture(void **state)
         ok(weir_block_pool_member_create(pool, f->client, 0, &member));
         ok(weir_block_pool_alloc(member, 1, 0, f->a, &taken));
         ok(weir_capture_begin(f->a, NULL));
-        fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(member, &(uint32_t){taken}, NULL, 1, 0, f->a));
+        fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(member, &taken, NULL, 1, 0, f->a));
         detail_names("weir_block_pool_free");
         if (clears)
             fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(member, 1, 0, f->a, &more));
         else
             ok(weir_block_pool_alloc(member, 1, 0, f->a, &more));
         ok(weir_capture_end(f->a, NULL));
-        ok(weir_block_pool_free(member, &(uint32_t){taken}, NULL, 1, 0, f->a));
+        ok(weir_block_pool_free(member, &taken, NULL, 1, 0, f->a));
         if (!clears)
             ok(weir_block_pool_free(member, &(uint32_t){more}, NULL, 1, 0, f->a));
         ok(weir_stream_synchronize(f->a));
