@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIVE = 1000, SMALLEST = 512, DOUBLINGS = 13, BATCH = 64 };
+enum { LIVE = 1000, WARM_UP = 10 * LIVE, SMALLEST = 512, DOUBLINGS = 13, BATCH = 64 };
 
 static weir_client *client;
 static weir_stream stream;
@@ -56,10 +56,10 @@ static void at_random(unsigned long count)
 {
     static void *blocks[LIVE];
     unsigned seed = 1;
-    for (unsigned long i = 0; i < 10 * LIVE + count; i++) {
+    for (unsigned long i = 0; i < WARM_UP + count; i++) {
         unsigned at = (unsigned)rand_r(&seed) % LIVE;
         size_t bytes = (size_t)(SMALLEST * exp2((double)rand_r(&seed) / RAND_MAX * DOUBLINGS));
-        bool counts = i >= 10 * LIVE;
+        bool counts = i >= WARM_UP;
         if (blocks[at] && counts)
             counted_free(blocks[at]);
         else if (blocks[at])
