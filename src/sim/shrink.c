@@ -2,25 +2,20 @@
  * the same kind of finding; then numbers are made smaller. */
 #include "sim/simulate.h"
 
-#include <time.h>
+/* What making a world costs, in steps. */
+enum { WORLD_STEPS = 100 };
 
 typedef struct attempt {
     const world_options *options;
     oracle_kind kind;
-    double until;
+    uint64_t left; /* steps that may still be run, so that the script does not depend on how fast the machine is */
 } attempt;
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* Does it still happen? What comes after it is cut off. */
-static bool happens(const attempt *a, const step *steps, size_t *count)
+static bool happens(attempt *a, const step *steps, size_t *count)
 {
     steps_outcome outcome;
+    a->left -= wi_min(a->left, *count + WORLD_STEPS);
     if (!run_steps(a->options, steps, *count, &outcome) || outcome.found.count[a->kind] == 0 ||
         outcome.found.first_kind != a->kind)
         return false;
@@ -28,7 +23,7 @@ static bool happens(const attempt *a, const step *steps, size_t *count)
     return true;
 }
 
-static bool leave_out(const attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
+static bool leave_out(attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
 {
     size_t left = *count - length;
     memcpy(spare, steps, from * sizeof *steps);
@@ -41,10 +36,10 @@ static bool leave_out(const attempt *a, step *steps, size_t *count, size_t from,
 }
 
 /* From the back, where most of what is not needed came after what is. */
-static bool leave_out_runs(const attempt *a, step *steps, size_t *count, size_t length, step *spare)
+static bool leave_out_runs(attempt *a, step *steps, size_t *count, size_t length, step *spare)
 {
     bool any = false;
-    for (size_t end = *count; end > 0 && seconds_now() < a->until;) {
+    for (size_t end = *count; end > 0 && a->left > 0;) {
         size_t from = end > length ? end - length : 0;
         any |= leave_out(a, steps, count, from, end - from, spare);
         end = wi_min(from, *count);
@@ -53,9 +48,9 @@ static bool leave_out_runs(const attempt *a, step *steps, size_t *count, size_t 
 }
 
 /* A step on its own is easier to understand than one within another. */
-static void take_apart(const attempt *a, step *steps, size_t *count, step *spare)
+static void take_apart(attempt *a, step *steps, size_t *count, step *spare)
 {
-    for (size_t i = 0; i < *count && seconds_now() < a->until; i++) {
+    for (size_t i = 0; i < *count && a->left > 0; i++) {
         size_t left = *count;
         if (steps[i].depth == 0)
             continue;
@@ -70,11 +65,11 @@ static void take_apart(const attempt *a, step *steps, size_t *count, step *spare
 }
 
 /* Some steps, as acquiring and releasing, can only be left out together. */
-static void leave_out_pairs(const attempt *a, step *steps, size_t *count, step *spare)
+static void leave_out_pairs(attempt *a, step *steps, size_t *count, step *spare)
 {
     enum { MOST = 60 };
     for (size_t i = 0; *count <= MOST && i + 1 < *count; i++)
-        for (size_t k = i + 1; k < *count && seconds_now() < a->until;) {
+        for (size_t k = i + 1; k < *count && a->left > 0;) {
             size_t left = 0;
             for (size_t n = 0; n < *count; n++)
                 if (n != i && n != k)
@@ -89,9 +84,9 @@ static void leave_out_pairs(const attempt *a, step *steps, size_t *count, step *
         }
 }
 
-static void make_smaller(const attempt *a, step *steps, size_t *count, step *spare)
+static void make_smaller(attempt *a, step *steps, size_t *count, step *spare)
 {
-    for (size_t i = 0; i < *count && seconds_now() < a->until; i++)
+    for (size_t i = 0; i < *count && a->left > 0; i++)
         for (int f = 0; f < STEP_FIELDS && i < *count; f++) {
             if (steps[i].field[f] == 0)
                 continue;
@@ -105,9 +100,9 @@ static void make_smaller(const attempt *a, step *steps, size_t *count, step *spa
         }
 }
 
-static void leave_out_all(const attempt *a, step *steps, size_t *count, step *spare)
+static void leave_out_all(attempt *a, step *steps, size_t *count, step *spare)
 {
-    for (size_t length = (*count + 1) / 2; length > 0 && seconds_now() < a->until;) {
+    for (size_t length = (*count + 1) / 2; length > 0 && a->left > 0;) {
         bool any = leave_out_runs(a, steps, count, length, spare);
         if (length == 1 && !any)
             break;
@@ -115,15 +110,15 @@ static void leave_out_all(const attempt *a, step *steps, size_t *count, step *sp
     }
 }
 
-void shrink(const world_options *options, oracle_kind kind, double seconds, step *steps, size_t *count)
+void shrink(const world_options *options, oracle_kind kind, uint64_t most, step *steps, size_t *count)
 {
-    attempt a = {options, kind, seconds_now() + seconds};
+    attempt a = {options, kind, most};
     step *spare = malloc((*count + 1) * sizeof *spare);
     if (!spare || !happens(&a, steps, count)) {
         free(spare);
         return;
     }
-    for (size_t before = SIZE_MAX; *count < before && seconds_now() < a.until;) { /* smaller numbers leave less to do */
+    for (size_t before = SIZE_MAX; *count < before && a.left > 0;) { /* smaller numbers leave less to do */
         before = *count;
         leave_out_all(&a, steps, count, spare);
         take_apart(&a, steps, count, spare);

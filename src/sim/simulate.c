@@ -48,7 +48,7 @@ static uint64_t share_of(uint64_t steps, size_t index)
 void simulate_defaults(simulate_options *options)
 {
     *options = (simulate_options){.steps = 1000000,
-                                  .shrink_seconds = 20,
+                                  .shrink_steps = 500000,
                                   .world = {.seed = 1,
                                             .budget = 64 * WI_MIB,
                                             .device = 256 * WI_MIB,
@@ -107,12 +107,12 @@ static bool keep_steps(const world_options *options, uint64_t count, step_list *
 }
 
 /* The shortest script that shows what was found in this world. */
-static void explain(const world_options *one, double seconds, uint64_t count, simulate_result *out)
+static void explain(const world_options *one, uint64_t most, uint64_t count, simulate_result *out)
 {
     step_list kept;
     if (keep_steps(one, count, &kept)) {
         out->script_steps = kept.count;
-        shrink(one, out->found.first_kind, seconds, kept.list, &out->script_steps);
+        shrink(one, out->found.first_kind, most, kept.list, &out->script_steps);
         out->script = script_write(one, out->plant, kept.list, out->script_steps);
         steps_outcome outcome; /* what is told is what the script shows */
         if (run_steps(one, kept.list, out->script_steps, &outcome) && anything(&outcome.found))
@@ -183,7 +183,7 @@ static bool run_random(const simulate_options *options, simulate_result *out)
             continue;
         ran = run_world(&one, steps, out);
         if (ran && anything(&out->found))
-            explain(&one, options->shrink_seconds, out->parts[out->part_count - 1].steps, out);
+            explain(&one, options->shrink_steps, out->parts[out->part_count - 1].steps, out);
     }
     return ran;
 }

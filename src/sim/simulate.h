@@ -13,7 +13,7 @@ typedef struct simulate_options {
     uint64_t steps;
     wi_bug plant;
     const char *script;    /* its text, instead of random steps; its first line has the world */
-    double shrink_seconds; /* at most this long for the shortest script */
+    uint64_t shrink_steps; /* so many are run, at the most, in search of the shortest script */
 } simulate_options;
 
 typedef struct simulate_part {
@@ -60,7 +60,7 @@ bool script_read(const char *text, world_options *options, wi_bug *plant, step *
 const char *simulate_stack(size_t index);
 
 /* Leaves out what the finding does not need; the steps left are in place, *count of them. */
-void shrink(const world_options *options, oracle_kind kind, double seconds, step *steps, size_t *count);
+void shrink(const world_options *options, oracle_kind kind, uint64_t most, step *steps, size_t *count);
 
 /* Runs the steps until something is found, and ends the world. */
 typedef struct steps_outcome {

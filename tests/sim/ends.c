@@ -128,7 +128,7 @@ static void nothing_is_found_at_random(void **state)
         o.steps = steps_here(60000);
         o.world.seed = 100 + seed;
         o.world.streams = 4 * seed;
-        o.shrink_seconds = 5;
+        o.shrink_steps = 200000;
         o.world.resource = seed == 3 ? "segments" : "mapped";
         find_nothing(&o);
     }

@@ -16,7 +16,7 @@ static bool find_with_seed(wi_bug defect, const char *resource, uint64_t seed, b
     o.plant = defect;
     o.world.seed = seed;
     o.world.resource = resource;
-    o.shrink_seconds = shrunk ? 60 : 0;
+    o.shrink_steps = shrunk ? 2000000 : 0;
     assert_true(simulate(&o, &r));
     if (r.found.violations == 0)
         fail_msg("%s is not found in %s with seed %llu", defect_name(defect), resource, (unsigned long long)seed);
