@@ -49,7 +49,7 @@ RULES = [
     Rule(r"\b(park(ed|s|ing)?)\b", "thread-cached, kept by a thread cache", CORE, r"[`\"]parked[`\"]"),
     Rule(r"\bshel(f|ves)\b", "size index"),
     Rule(r"\bbackings?\b", "chunk", MEMORY),
-    Rule(r"\bmodest\b|\bthrift\w*|\bthorough\b", "no_grow, soft_limit, last_resort"),
+    Rule(r"\bmodest\b|\bthrift\w*|\bthorough\b", "WI_GROWTH_NONE, soft limit, last resort"),
     Rule(r"\bpatience\b", "reuse wait", EVERYWHERE, r"\bPATIENCE\b"),
     Rule(r"\bcalm\b", "steady state"),
     Rule(r"\bdrifts?\b", "delta", CORE),

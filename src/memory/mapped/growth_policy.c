@@ -59,8 +59,8 @@ static bool growth_is_far(const wi_growth_view *v, uint64_t reach)
  * stays below the share. Far from the budget, stranded bytes matter little; but where several streams free memory,
  * much of what is stranded is so for one of them alone. */
 enum {
-    SHARE = 512,                       /* of the budget, or of the most in use: the longest chunk near the budget */
-    SHARE_WHEN_FAR = 64,               /* of the most in use: with one stream */
+    SHARE = 512,                       /* of the budget near it; far from it of what is reached, with several streams */
+    SHARE_WHEN_FAR = 64,               /* ... with one stream; reached is the larger of the most ever in use and held */
     SHARE_WHEN_SHARED = 35,            /* of the budget, for all chunks that blocks share: with one stream */
     SHARE_WHEN_SHARED_BY_STREAMS = 50, /* ... and with several */
     MOST_PARTS = 64
