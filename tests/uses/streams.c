@@ -261,7 +261,7 @@ static void pools_in_a_capture(void **state)
         ok(weir_capture_end(f->a, NULL));
         ok(weir_block_pool_free(member, &taken, NULL, 1, 0, f->a));
         if (!clears)
-            ok(weir_block_pool_free(member, &(uint32_t){more}, NULL, 1, 0, f->a));
+            ok(weir_block_pool_free(member, &more, NULL, 1, 0, f->a));
         ok(weir_stream_synchronize(f->a));
         ok(weir_block_pool_member_destroy(member));
         ok(weir_block_pool_destroy(pool));
