@@ -249,8 +249,8 @@ static uint32_t come_and_go(weir_block_pool_member *m, run *kept, uint32_t *sing
     for (int i = 0; i < LAPS; i++) {
         run *at = &kept[random_number() % live];
         uint64_t start = now();
-        if (at->count && weir_block_pool_free(m, &(uint32_t){at->first}, NULL, at->count, WEIR_BLOCK_POOL_RUN,
-                                              WEIR_STREAM_HOST) == WEIR_OK)
+        if (at->count &&
+            weir_block_pool_free(m, &at->first, NULL, at->count, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST) == WEIR_OK)
             add(give, start, now());
         at->count = 1 + (uint32_t)(random_number() % LONGEST);
         start = now();

@@ -42,8 +42,24 @@ static inline uint32_t take_run(weir_block_pool_member *member, uint32_t count)
     return first;
 }
 
-#define give(member, first, count)                                                                                     \
-    ok(weir_block_pool_free((member), &(uint32_t){(first)}, NULL, (count), WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST))
+/* Frees blocks that a test names by number: one, the first of a run, or one by its generation, too. */
+static inline weir_status free_one(weir_block_pool_member *member, uint32_t index, weir_stream stream)
+{
+    return weir_block_pool_free(member, &index, NULL, 1, 0, stream);
+}
+
+static inline weir_status free_run(weir_block_pool_member *member, uint32_t first, uint32_t count, weir_stream stream)
+{
+    return weir_block_pool_free(member, &first, NULL, count, WEIR_BLOCK_POOL_RUN, stream);
+}
+
+static inline weir_status free_named(weir_block_pool_member *member, uint32_t index, uint32_t generation,
+                                     weir_stream stream)
+{
+    return weir_block_pool_free(member, &index, &generation, 1, 0, stream);
+}
+
+#define give(member, first, count) ok(free_run((member), (first), (count), WEIR_STREAM_HOST))
 
 static inline weir_block_pool_stats pool_stats(weir_block_pool *pool)
 {

@@ -72,7 +72,7 @@ static void the_zeros_come_in_the_takers_order(void **state)
     unsigned char *p = weir_block_pool_at(&v, index);
     assert_int_equal(p[15], 3);
     assert_int_equal(p[16], 0);
-    ok(weir_block_pool_free(a, &(uint32_t){index}, NULL, 1, 0, f->stream));
+    ok(free_one(a, index, f->stream));
     ok(weir_block_pool_destroy(pool));
 }
 

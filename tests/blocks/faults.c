@@ -66,7 +66,7 @@ static void use(weir_block_pool *pool, weir_block_pool_member *m, int mark, weir
         memset(weir_block_pool_at(&v, first), mark, (size_t)6 * BLOCK);
         malloc_armed = true;
         fault.fail_at = driver_fails_at;
-        if (!went(weir_block_pool_free(m, &(uint32_t){first}, NULL, 6, WEIR_BLOCK_POOL_RUN, stream)))
+        if (!went(free_run(m, first, 6, stream)))
             give(m, first, 6);
     }
     if (went(weir_block_pool_alloc(m, 5, 0, stream, list)))

@@ -52,11 +52,11 @@ static void bad_gives_change_nothing(void **state)
         {WEIR_ERR_INVALID, 5, 0, "no blocks"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        fails(bad[i].status, weir_block_pool_free(s.a, &(uint32_t){bad[i].first}, NULL, bad[i].count,
-                                                  WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST));
+        fails(bad[i].status,
+              weir_block_pool_free(s.a, &bad[i].first, NULL, bad[i].count, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST));
         detail_names(bad[i].names);
         fails(bad[i].status,
-              weir_block_pool_free(s.a, &(uint32_t){bad[i].first}, NULL, bad[i].count, WEIR_BLOCK_POOL_RUN, f->stream));
+              weir_block_pool_free(s.a, &bad[i].first, NULL, bad[i].count, WEIR_BLOCK_POOL_RUN, f->stream));
         check_unchanged(&s);
     }
     give(s.a, 0, 70);
@@ -106,7 +106,7 @@ static void another_membership_is_another_owner(void **state)
     weir_block_pool *pool = make_pool(f->a, 4);
     weir_block_pool_member *one = join(pool, f->a, 0), *two = join(pool, f->a, 0);
     uint32_t index = take(one);
-    fails(WEIR_ERR_FOREIGN, weir_block_pool_free(two, &(uint32_t){index}, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_FOREIGN, free_one(two, index, WEIR_STREAM_HOST));
     detail_names("another membership");
     give(one, index, 1);
     ok(weir_block_pool_destroy(pool));
@@ -129,19 +129,18 @@ static void a_name_outlives_no_taking(void **state)
     ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_equal(d.state, WEIR_BLOCK_FREE);
     assert_null(d.member);
-    fails(WEIR_ERR_DOUBLE_FREE,
-          weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){first}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, free_named(m, index, first, WEIR_STREAM_HOST));
     assert_int_equal(take(m), index);
-    fails(WEIR_ERR_STALE, weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){first}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_STALE, free_named(m, index, first, WEIR_STREAM_HOST));
     detail_names("block 0");
     assert_int_equal(state_of(pool, index), WEIR_BLOCK_LIVE);
     ok(weir_block_pool_block_info(pool, index, &d));
     assert_int_not_equal(d.generation, first);
-    fails(WEIR_ERR_INVALID, weir_block_pool_free(m, &(uint32_t){4}, &(uint32_t){d.generation}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, free_named(m, 4, d.generation, WEIR_STREAM_HOST));
     fails(WEIR_ERR_INVALID, weir_block_pool_free(m, NULL, NULL, 1, 0, WEIR_STREAM_HOST));
     fails(WEIR_ERR_INVALID, weir_block_pool_free(m, &index, NULL, 1, WEIR_BLOCK_POOL_NAMED, WEIR_STREAM_HOST));
-    ok(weir_block_pool_free(m, &(uint32_t){index}, &(uint32_t){d.generation}, 1, 0, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_UNSUPPORTED, weir_block_pool_free(p, &(uint32_t){take(p)}, &(uint32_t){1}, 1, 0, WEIR_STREAM_HOST));
+    ok(free_named(m, index, d.generation, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_UNSUPPORTED, free_named(p, take(p), 1, WEIR_STREAM_HOST));
     give(p, 0, 1);
     ok(weir_block_pool_destroy(pool));
     ok(weir_block_pool_destroy(plain));
@@ -190,14 +189,14 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, 2, WEIR_BLOCK_POOL_RUN, stale, &index));
     fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(s.a, 2, 0, stale, list));
     list[0] = 0;
-    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, &(uint32_t){0}, NULL, 1, 0, stale));
+    fails(WEIR_ERR_STREAM_MISUSE, free_one(s.a, 0, stale));
     fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, list, NULL, 1, 0, stale));
     fails(WEIR_ERR_INVALID, weir_block_pool_alloc(NULL, 1, 0, WEIR_STREAM_HOST, &index));
     fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, 0, WEIR_STREAM_HOST, NULL));
     fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, &(uint32_t){0}, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, free_one(NULL, 0, WEIR_STREAM_HOST));
     fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, list, NULL, 1, 0, WEIR_STREAM_HOST));
-    fails(WEIR_ERR_INVALID, weir_block_pool_free(NULL, &(uint32_t){0}, &(uint32_t){1}, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, free_named(NULL, 0, 1, WEIR_STREAM_HOST));
     weir_block_pool_member *m;
     fails(WEIR_ERR_INVALID, weir_block_pool_member_create(NULL, f->a, 0, &m));
     fails(WEIR_ERR_INVALID, weir_block_pool_member_create(s.pool, NULL, 0, &m));

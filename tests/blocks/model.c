@@ -111,9 +111,8 @@ static void step_give(model *m)
     for (uint32_t i = 0; i < n; i++)
         list[i] = first + i;
     weir_stream stream = s < STREAMS ? m->stream[s] : WEIR_STREAM_HOST;
-    weir_status status =
-        pick(m, 2) ? weir_block_pool_free(m->member[who], &(uint32_t){first}, NULL, n, WEIR_BLOCK_POOL_RUN, stream)
-                   : weir_block_pool_free(m->member[who], list, NULL, n, 0, stream);
+    weir_status status = pick(m, 2) ? free_run(m->member[who], first, n, stream)
+                                    : weir_block_pool_free(m->member[who], list, NULL, n, 0, stream);
     check_status(status, wanted, "give", __FILE__, __LINE__);
     for (uint32_t i = 0; wanted == WEIR_OK && i < n; i++)
         becomes_given(m, first + i, s);

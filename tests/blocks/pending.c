@@ -11,7 +11,7 @@ static void a_given_block_is_pending_until_the_stream_is_past_it(void **state)
     uint32_t index;
     take_run(a, 4);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){1}, NULL, 2, WEIR_BLOCK_POOL_RUN, f->stream));
+    ok(free_run(a, 1, 2, f->stream));
     uint32_t last = 3;
     ok(weir_block_pool_free(a, &last, NULL, 1, 0, f->stream));
     weir_block_pool_stats s = pool_stats(pool);
@@ -28,9 +28,9 @@ static void a_given_block_is_pending_until_the_stream_is_past_it(void **state)
     detail_names("3 pending");
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, &index));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(b, 2, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
-    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free(a, &(uint32_t){1}, NULL, 1, 0, f->stream));
+    fails(WEIR_ERR_DOUBLE_FREE, free_one(a, 1, f->stream));
     detail_names("pending");
-    fails(WEIR_ERR_DOUBLE_FREE, weir_block_pool_free(b, &(uint32_t){1}, NULL, 1, 0, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_DOUBLE_FREE, free_one(b, 1, WEIR_STREAM_HOST));
     fails(WEIR_ERR_BUSY, weir_block_pool_member_destroy(a));
     detail_names("3 are pending");
     fails(WEIR_ERR_BUSY, weir_block_pool_destroy(pool));
@@ -52,7 +52,7 @@ static void finished_work_pends_nothing(void **state)
     weir_block_pool_member *a = join(pool, f->a, 0);
     take_run(a, 4);
     ok(weir_stream_synchronize(f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){0}, NULL, 4, WEIR_BLOCK_POOL_RUN, f->stream));
+    ok(free_run(a, 0, 4, f->stream));
     assert_int_equal(pool_stats(pool).free, 4);
     ok(weir_block_pool_destroy(pool));
 }
@@ -65,7 +65,7 @@ static void the_cap_counts_what_is_pending(void **state)
     weir_block_pool_member *a = join(pool, f->a, 4);
     uint32_t index, first = take_run(a, 4);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){first}, NULL, 3, WEIR_BLOCK_POOL_RUN, f->stream));
+    ok(free_run(a, first, 3, f->stream));
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, &index));
     detail_names("its cap is 4, it holds 1 and 3 are pending");
     open_gate(&g);
@@ -88,17 +88,17 @@ static void streams_pass_in_their_own_order(void **state)
     take_run(a, 6);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
     ok(weir_call(f->runtime, pass_gate, &h, other));
-    ok(weir_block_pool_free(a, &(uint32_t){0}, NULL, 1, 0, f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){1}, NULL, 1, 0, other));
-    ok(weir_block_pool_free(a, &(uint32_t){2}, NULL, 1, 0, f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){3}, NULL, 1, 0, other));
+    ok(free_one(a, 0, f->stream));
+    ok(free_one(a, 1, other));
+    ok(free_one(a, 2, f->stream));
+    ok(free_one(a, 3, other));
     open_gate(&h);
     ok(weir_stream_synchronize(other));
     assert_int_equal(pool_stats(pool).pending, 2);
     assert_int_equal(state_of(pool, 1), WEIR_BLOCK_FREE);
     assert_int_equal(state_of(pool, 3), WEIR_BLOCK_FREE);
     assert_int_equal(state_of(pool, 0), WEIR_BLOCK_PENDING);
-    ok(weir_block_pool_free(a, &(uint32_t){4}, NULL, 1, 0, f->stream));
+    ok(free_one(a, 4, f->stream));
     open_gate(&g);
     ok(weir_stream_release(other));
     ok(weir_stream_synchronize(f->stream));
@@ -116,7 +116,7 @@ static void takes_wait_for_pending_blocks(void **state)
     weir_block_pool_member *a = join(pool, f->a, 0), *b = join(pool, f->b, 0);
     take_run(a, 4);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){0}, NULL, 4, WEIR_BLOCK_POOL_RUN, f->stream));
+    ok(free_run(a, 0, 4, f->stream));
     pthread_create(&thread, NULL, open_gate_later, &g);
     assert_int_equal(take_run(b, 4), 0);
     pthread_join(thread, NULL);
@@ -135,7 +135,7 @@ static void waiting_ends(void **state)
     ok(weir_option_set("wait", "50ms"));
     take_run(a, 4);
     ok(weir_call(f->runtime, pass_gate, &g, f->stream));
-    ok(weir_block_pool_free(a, &(uint32_t){0}, NULL, 3, WEIR_BLOCK_POOL_RUN, f->stream));
+    ok(free_run(a, 0, 3, f->stream));
     uint64_t start = now_ns();
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(b, 1, 0, WEIR_STREAM_HOST, &index));
     assert_true(now_ns() - start >= 45 * 1000000u);
@@ -163,7 +163,7 @@ static void the_next_owner_finds_the_work_done(void **state)
         uint32_t index;
         ok(weir_block_pool_alloc(a, 8, WEIR_BLOCK_POOL_RUN, f->stream, &index));
         ok(weir_fill(f->runtime, weir_block_pool_at(&v, index), 1, (size_t)8 * BLOCK, f->stream));
-        ok(weir_block_pool_free(a, &(uint32_t){index}, NULL, 8, WEIR_BLOCK_POOL_RUN, f->stream));
+        ok(free_run(a, index, 8, f->stream));
         ok(weir_block_pool_alloc(b, 8, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &index));
         unsigned char *p = weir_block_pool_at(&v, index);
         for (int i = 0; i < 8 * BLOCK; i++)

@@ -66,8 +66,7 @@ static void *work(void *user)
                 sched_yield();
             for (uint32_t k = 0; k < n; k++)
                 still_own(run ? first + k : list[k], 1, w->number);
-            expect((run ? weir_block_pool_free(m, &(uint32_t){first}, NULL, n, WEIR_BLOCK_POOL_RUN, on)
-                        : weir_block_pool_free(m, list, NULL, n, 0, on)) == WEIR_OK);
+            expect((run ? free_run(m, first, n, on) : weir_block_pool_free(m, list, NULL, n, 0, on)) == WEIR_OK);
         }
         if (r % 64 == 0)
             some_look(&random);
@@ -116,7 +115,7 @@ static void *come_and_go(void *user)
         own(index, 1, w->number);
         still_own(index, 1, w->number);
         expect(weir_block_pool_member_destroy(m) == WEIR_ERR_BUSY);
-        expect(weir_block_pool_free(m, &(uint32_t){index}, NULL, 1, 0, WEIR_STREAM_HOST) == WEIR_OK);
+        expect(free_one(m, index, WEIR_STREAM_HOST) == WEIR_OK);
         expect(weir_block_pool_member_destroy(m) == WEIR_OK);
     }
     return NULL;
