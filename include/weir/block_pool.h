@@ -3,16 +3,15 @@
  *
  * A pool is one block of a client's (weir_alloc_with), cut into `count` blocks of `bytes` bytes. Blocks are called by
  * their index, from 0, and block i lies at base + i * bytes for the life of the pool. Clients of the same runtime
- * join a pool as members, each with a cap, and take and give blocks; the bytes stay charged to the pool's client.
+ * join a pool as members, each with a cap, and allocate and free blocks; the bytes stay charged to the pool's client.
  *
- * A block is free, held by one member, or pending: given back on a stream that is not past that yet. Taking and
- * giving are in stream order as in weir/memory.h: a taken block may be used by work put on that stream afterwards,
- * and a given block becomes free, for whichever member, when the stream is past the work queued on it before. Whoever
- * uses or gives a block on another stream than the one he took it on orders that behind the taking. While a stream is
- * being captured (weir_capture_begin) giving on it is WEIR_ERR_STREAM_MISUSE, and so is taking from a pool that
- * clears.
+ * A block is free, held by one member, or pending: freed on a stream that is not past that yet. Both calls are in
+ * stream order as in weir/memory.h: an allocated block may be used by work put on that stream afterwards, and a freed
+ * block is free for every member when the stream is past the work queued on it before. Whoever uses or frees a block
+ * on another stream than that of its allocation orders that behind the allocation. While a stream is being captured
+ * (weir_capture_begin) a free on it is WEIR_ERR_STREAM_MISUSE, and so is an allocation from a pool that clears.
  *
- * Taking one block and giving it back on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are
+ * The allocation and the free of one block on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are
  * in bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */
 #ifndef WEIR_BLOCK_POOL_H
 #define WEIR_BLOCK_POOL_H
@@ -30,8 +29,8 @@ typedef struct weir_block_pool_member weir_block_pool_member;
 #define WEIR_BLOCK_POOL_NONE UINT32_MAX
 
 enum {
-    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the taker's
-     * stream before the taker's work there: nobody reads what another left behind. */
+    /* A block that comes to a member from another one, or for the first time, is filled with zeros on the
+     * stream of the allocation, before later work there: nobody reads what another left behind. */
     WEIR_BLOCK_POOL_CLEAR = 1u << 16,
     /* Takings are numbered, for frees by generation. Costs 4 bytes of host memory a block. */
     WEIR_BLOCK_POOL_NAMED = 1u << 17,
@@ -46,7 +45,7 @@ typedef struct weir_block_pool_options {
     weir_class memory_class; /* WEIR_CLASS_OTHER, which is 0, means WEIR_CLASS_KV */
     size_t alignment;        /* of every block: a power of two up to 2 MiB; 0 is 256 */
     const char *tag;         /* how reports call the pool; copied, cut at 47 bytes; NULL is "blocks" */
-    uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: takes never wait for pending blocks; _CLEAR, _NAMED */
+    uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: allocations never wait for pending blocks; _CLEAR, _NAMED */
 } weir_block_pool_options;
 
 /* Makes a pool with all its blocks free. The bytes are one WEIR_ALLOC_STABLE block of `client`: under its limits and
@@ -66,7 +65,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_destroy(weir_block_pool *poo
 /* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up
  * to more than the pool has. A client may join several times; each membership counts by itself, and is another owner
  * to WEIR_BLOCK_POOL_CLEAR. WEIR_ERR_INVALID when the client is another runtime's, WEIR_ERR_BUSY beyond 65535 members
- * at once. A client that is closed while it is a member can no longer take; its blocks can still be given back. Any
+ * at once. A client that is closed while it is a member can no longer allocate; its blocks can still be freed. Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_create(weir_block_pool *pool, weir_client *client,
                                                                   uint32_t cap, weir_block_pool_member **out);
@@ -78,7 +77,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_destroy(weir_block_po
 /* Changes a cap; 0: all blocks. Below what the member has held and pending: WEIR_ERR_OUT_OF_MEMORY with the numbers. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_pool_member *member, uint32_t cap);
 
-/* Taking ----------------------------------------------------------------------------------------------------------- */
+/* Allocation ------------------------------------------------------------------------------------------------------- */
 
 /* Takes `count` blocks, wherever they are, and writes their indices: all of them, or none. With WEIR_BLOCK_POOL_RUN
  * they are in a row, and *indices gets the first. WEIR_ERR_OUT_OF_MEMORY when too few are free or the cap is reached;
@@ -93,15 +92,15 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_po
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member *member, uint32_t count,
                                                           uint32_t flags, weir_stream stream, uint32_t *indices);
 
-/* Giving ----------------------------------------------------------------------------------------------------------- */
+/* Free ------------------------------------------------------------------------------------------------------------- */
 
-/* Gives `count` blocks back, ordered behind the work on `stream`: those that `indices` names or, with
+/* Frees `count` blocks, ordered behind the work on `stream`: those that `indices` names or, with
  * WEIR_BLOCK_POOL_RUN, the run that begins at the first of them. All of them or, if one is bad or named twice, none.
- * Blocks are given one by one as it were: a run may be given back in parts, and runs taken separately together.
- * `generations` NULL: whichever taking it is; else one for each block, as weir_block_pool_block_info told it. Errors,
+ * A run may be freed in parts, and runs of several allocations together.
+ * `generations` NULL: whatever the blocks' generations are; else one for each, as weir_block_pool_block_info told it. Errors,
  * each of which changes nothing: WEIR_ERR_INVALID (out of range, a count of 0, a flag that is none),
  * WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN (another member's; the detail names it), WEIR_ERR_STALE
- * (given and taken again since that generation), WEIR_ERR_UNSUPPORTED (generations in a pool without
+ * (freed and allocated again since that generation), WEIR_ERR_UNSUPPORTED (generations in a pool without
  * WEIR_BLOCK_POOL_NAMED), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices,
                                                          const uint32_t *generations, uint32_t count, uint32_t flags,
@@ -133,7 +132,7 @@ static inline uint32_t weir_block_pool_index(const weir_block_pool_view *view, c
 typedef struct weir_block_pool_block_details {
     size_t struct_size;
     uint32_t index;
-    uint32_t generation;    /* how often it has been taken, modulo 2^32; 0 without WEIR_BLOCK_POOL_NAMED */
+    uint32_t generation;    /* how often it was allocated, modulo 2^32; 0 without WEIR_BLOCK_POOL_NAMED */
     weir_block_state state; /* LIVE is held */
     void *pointer;
     const weir_block_pool_member *member; /* NULL when FREE */
@@ -151,9 +150,9 @@ typedef struct weir_block_pool_member_stats {
     const weir_block_pool_member *member;
     char name[64]; /* of its client */
     uint32_t cap, held, pending;
-    uint32_t peak;         /* of held + pending, since it joined */
-    uint64_t taken, given; /* blocks, ever */
-    uint64_t refused;      /* calls that answered WEIR_ERR_OUT_OF_MEMORY */
+    uint32_t peak;               /* of held + pending, since it joined */
+    uint64_t allocations, frees; /* blocks, ever */
+    uint64_t refused;            /* calls that answered WEIR_ERR_OUT_OF_MEMORY */
 } weir_block_pool_member_stats;
 
 typedef struct weir_block_pool_stats {
@@ -164,7 +163,7 @@ typedef struct weir_block_pool_stats {
     uint32_t longest;             /* the longest free run */
     double fragmentation;         /* 1 - longest / free; 0 when nothing is free */
     uint32_t members;
-    uint64_t taken, given, refused; /* of all members there ever were */
+    uint64_t allocations, frees, refused; /* of all members there ever were */
 } weir_block_pool_stats;
 
 /* One consistent view of the pool and of its members in the order they joined; arrays as in weir_snapshot. What streams

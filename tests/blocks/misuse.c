@@ -59,6 +59,10 @@ static void bad_gives_change_nothing(void **state)
               weir_block_pool_free(s.a, &bad[i].first, NULL, bad[i].count, WEIR_BLOCK_POOL_RUN, f->stream));
         check_unchanged(&s);
     }
+    uint32_t *one = malloc(sizeof *one); /* a list without an element is not read */
+    fails(WEIR_ERR_INVALID, weir_block_pool_free(s.a, one + 1, NULL, 0, 0, WEIR_STREAM_HOST));
+    free(one);
+    check_unchanged(&s);
     give(s.a, 0, 70);
     give(s.a, 75, 25);
     give(s.b, 100, 20);

@@ -139,8 +139,8 @@ static void compare(model *m)
         weir_block_pool_member_stats t = member_stats(m->member[i]);
         assert_int_equal(t.held, count_of(m, HELD, i));
         assert_int_equal(t.pending, count_of(m, PENDING, i));
-        assert_int_equal(t.taken, m->taken[i]);
-        assert_int_equal(t.given, t.taken - t.held);
+        assert_int_equal(t.allocations, m->taken[i]);
+        assert_int_equal(t.frees, t.allocations - t.held);
         assert_int_equal(t.cap, m->cap[i]);
     }
     uint32_t one = (uint32_t)pick(m, m->count);

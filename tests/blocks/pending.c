@@ -17,7 +17,7 @@ static void a_given_block_is_pending_until_the_stream_is_past_it(void **state)
     weir_block_pool_stats s = pool_stats(pool);
     assert_int_equal(s.pending, 3);
     assert_int_equal(s.held, 1);
-    assert_int_equal(s.given, 3);
+    assert_int_equal(s.frees, 3);
     assert_int_equal(member_stats(a).pending, 3);
     assert_int_equal(state_of(pool, 2), WEIR_BLOCK_PENDING);
     weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);

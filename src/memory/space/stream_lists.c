@@ -70,7 +70,8 @@ wi_stream_list *wi_stream_lists_find(const wi_stream_lists *stream_lists, weir_s
 
 bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream)
 {
-    const wi_stream_list *stream_list = wi_load(stream_lists->places[stream.id % WI_STREAM_LIST_PLACES]);
+    const wi_stream_list *stream_list =
+        __atomic_load_n(&stream_lists->places[stream.id % WI_STREAM_LIST_PLACES], __ATOMIC_ACQUIRE);
     return stream.id != 0 && stream_list && wi_load(stream_list->stream.id) == stream.id;
 }
 
@@ -228,7 +229,7 @@ wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream s
         if (!stream_list)
             return NULL;
         stream_list->place = place;
-        wi_store(stream_lists->places[place], stream_list);
+        __atomic_store_n(&stream_lists->places[place], stream_list, __ATOMIC_RELEASE); /* wi_stream_lists_has */
         stream_lists->used = stream_lists->used > place ? stream_lists->used : place + 1;
     }
     ++*stream_lists->count;

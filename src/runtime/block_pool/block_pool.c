@@ -337,8 +337,8 @@ static weir_block_pool_member_stats block_pool_member_stats(const weir_block_poo
                                       .held = m->used - m->pending,
                                       .pending = m->pending,
                                       .peak = m->peak,
-                                      .taken = m->taken,
-                                      .given = m->taken - (m->used - m->pending),
+                                      .allocations = m->taken,
+                                      .frees = m->taken - (m->used - m->pending),
                                       .refused = atomic_load(&m->refused)};
     block_pool_copy_name(s.name, sizeof s.name, m->name);
     return s;
@@ -365,10 +365,10 @@ weir_status weir_block_pool_info(weir_block_pool *pool, weir_block_pool_stats *o
     s.peak = pool->count - pool->least_free;
     s.longest = wi_bitmap_longest(&pool->free);
     s.members = pool->members;
-    s.taken = pool->taken;
+    s.allocations = pool->taken;
     for (const weir_block_pool_member *m = pool->first; m; m = m->next)
-        s.taken += m->taken;
-    s.given = s.taken - s.held;
+        s.allocations += m->taken;
+    s.frees = s.allocations - s.held;
     s.refused = atomic_load(&pool->refused);
     for (const weir_block_pool_member *m = pool->first; m && found < capacity; m = m->next, found++) {
         weir_block_pool_member_stats line = block_pool_member_stats(m);

@@ -295,10 +295,9 @@ static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_
 }
 
 /* The fast path: one block, on the host's stream. False: the caller goes the slow way, which also reports mistakes. */
-static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t index, uint32_t count,
-                                        weir_stream stream)
+static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t index, weir_stream stream)
 {
-    if (count != 1 || stream.id != 0 || !member || index >= member->pool->count ||
+    if (stream.id != 0 || !member || index >= member->pool->count ||
         atomic_load_explicit(&wi_forked, memory_order_relaxed))
         return false;
     weir_block_pool *pool = member->pool;
@@ -402,7 +401,8 @@ static weir_status block_pool_check_free(const weir_block_pool_member *member, c
 weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
                                  uint32_t count, uint32_t flags, weir_stream stream)
 {
-    if (wi_likely(indices && !generations && flags == 0 && block_pool_free_fast(member, indices[0], count, stream)))
+    if (wi_likely(count == 1 && indices && !generations && flags == 0 &&
+                  block_pool_free_fast(member, indices[0], stream)))
         return WEIR_OK;
     weir_status status = block_pool_check_free(member, indices, generations != NULL, count, flags);
     if (status != WEIR_OK)
