@@ -99,7 +99,7 @@ static void at_its_cap_a_member_evicts_from_its_own_caches(void **state)
     fixture *f = *state;
     weir_block_pool_member *b = join(f->pool, f->b, 3);
     weir_prefix_cache *cache = make_cache(f->m, 0), *own = make_cache(b, 0);
-    uint32_t one[2], two[2], mine[3];
+    uint32_t one[2], two[2], mine[4];
     leave_behind(own, b, "ABCDEFGH", two);
     leave_behind(cache, f->m, "abcdefgh", one);
     weir_block_pool_member_stats s = member_stats(b);
