@@ -139,8 +139,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_make_writable(weir_block_poo
 
 /* Moving ----------------------------------------------------------------------------------------------------------- */
 
-/* The three below move `count` whole blocks, in stream order as weir_copy (weir/stream.h), with one copy of the driver's
- * for blocks that lie in a row on both sides. On the host side block k of the list is at k * bytes. The blocks are held
+/* The three below move `count` whole blocks, in stream order as weir_copy (weir/stream.h), with one copy of the
+ * driver's for blocks that lie in a row on both sides. On the host side block k of the list is at k * bytes. The blocks are held
  * by the member until the work is done. Blocks that are written to have one reference, else WEIR_ERR_BUSY
  * (weir_block_pool_make_writable makes it so); the writes come behind the work of references that were dropped on other
  * streams. Errors: WEIR_ERR_INVALID (NULL, a count of 0, out of range, a block that is not held), WEIR_ERR_FOREIGN

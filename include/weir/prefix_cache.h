@@ -46,9 +46,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_prefix_cache_create(weir_block_pool_mem
                                                              const weir_prefix_cache_options *options,
                                                              weir_prefix_cache **out);
 
-/* Drops the cache's references. Blocks that sequences hold stay theirs. No other thread uses the cache; allocations from
- * the pool may go on. A membership or pool with a cache cannot be destroyed (WEIR_ERR_BUSY). WEIR_ERR_INVALID for
- * NULL. */
+/* Drops the cache's references. Blocks that sequences hold stay theirs. No other thread uses the cache; allocations
+ * from the pool may go on. A membership or pool with a cache cannot be destroyed (WEIR_ERR_BUSY). WEIR_ERR_INVALID
+ * for NULL. */
 WEIR_API WEIR_NODISCARD weir_status weir_prefix_cache_destroy(weir_prefix_cache *cache);
 
 /* Finds the longest beginning of the prefix whose blocks are cached, at most `capacity` blocks. Writes their indices,
@@ -64,8 +64,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_prefix_cache_acquire(weir_prefix_cache 
 /* Inserts the full blocks of a sequence: indices[k] has tokens k * tokens and on, of `count` blocks that the caller
  * holds, and whose contents are written by work that is on `stream` now. The cache adds a reference of its own to each
  * block that it did not have; the caller's stay the caller's, in any case. Where it has a block of these tokens
- * already, that one stays, and the sequence's is left alone. A full cache evicts; what it finds no room for is left out,
- * with all that follows. *inserted (may be NULL) gets how many were added. Blocks in a cache are not written to
+ * already, that one stays, and the sequence's is left alone. A full cache evicts; what it finds no room for is left
+ * out, with all that follows. *inserted (may be NULL) gets how many were added. Blocks in a cache are not written to
  * (weir_block_pool_make_writable gives a copy). Errors, each of which changes nothing: WEIR_ERR_INVALID (NULL; a block
  * that is not held), WEIR_ERR_FOREIGN (another member's), WEIR_ERR_CONFLICT (a block named twice, or cached for other
  * tokens), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Any thread. */
@@ -73,9 +73,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_prefix_cache_insert(weir_prefix_cache *
                                                              const uint32_t *indices, uint32_t count,
                                                              weir_stream stream, uint32_t *inserted);
 
-/* Evicts up to `most` blocks, least recently used first, of those that can go; *evicted (may be NULL) gets their number.
- * Calls no driver but to ask what has passed, so that pressure callbacks (weir/pressure.h) may call it. The bytes stay
- * the pool's. Any thread. */
+/* Evicts up to `most` blocks, least recently used first, of those that can go; *evicted (may be NULL) gets their
+ * number. Calls no driver, so that pressure callbacks (weir/pressure.h) may call it at no cost. The bytes stay the
+ * pool's. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_prefix_cache_evict(weir_prefix_cache *cache, uint32_t most, uint32_t *evicted);
 
 typedef struct weir_prefix_cache_details {

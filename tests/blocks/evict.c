@@ -100,8 +100,8 @@ static void at_its_cap_a_member_evicts_from_its_own_caches(void **state)
     weir_block_pool_member *b = join(f->pool, f->b, 3);
     weir_prefix_cache *cache = make_cache(f->m, 0), *own = make_cache(b, 0);
     uint32_t one[2], two[2], mine[4];
+    leave_behind(cache, f->m, "abcdefgh", one); /* older, and no help */
     leave_behind(own, b, "ABCDEFGH", two);
-    leave_behind(cache, f->m, "abcdefgh", one);
     weir_block_pool_member_stats s = member_stats(b);
     assert_int_equal(s.held, 2); /* what is cached counts under the cap of the cache's member */
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_member_set_cap(b, 1));

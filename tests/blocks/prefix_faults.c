@@ -55,7 +55,7 @@ static bool went(weir_status status)
 typedef struct world {
     weir_runtime *runtime;
     weir_client *client;
-    weir_stream stream;
+    weir_stream stream, other;
     weir_block_pool *pool;
     weir_block_pool_member *m;
     weir_prefix_cache *cache;
@@ -101,19 +101,24 @@ static void live_sequence(const world *w)
     until_it_works(weir_block_pool_alloc(w->m, 4, 0, w->stream, blocks));
     until_it_works(weir_block_pool_upload(w->m, order, 4, bytes, w->stream));
     check_references(w, blocks, (const uint32_t[]){1, 1, 1, 1}, 4);
+    gate g = GATE; /* the writes are not done when they are looked up */
+    arm(false);
+    ok(weir_call(w->runtime, pass_gate, &g, w->stream));
+    arm(true);
     if (!went(weir_prefix_cache_insert(w->cache, &p, blocks, 4, w->stream, &n))) {
         check_references(w, blocks, (const uint32_t[]){1, 1, 1, 1}, 4);
         ok(weir_prefix_cache_insert(w->cache, &p, blocks, 4, w->stream, &n));
     }
     assert_int_equal(n, 4);
-    if (!went(weir_prefix_cache_acquire(w->cache, &p, w->stream, found, 4, &n))) {
+    if (!went(weir_prefix_cache_acquire(w->cache, &p, w->other, found, 4, &n))) {
         assert_int_equal(n, 0);
         check_references(w, blocks, (const uint32_t[]){2, 2, 2, 2}, 4);
-        ok(weir_prefix_cache_acquire(w->cache, &p, w->stream, found, 4, &n));
+        ok(weir_prefix_cache_acquire(w->cache, &p, w->other, found, 4, &n));
     }
+    open_gate(&g);
     assert_int_equal(n, 4);
     check_references(w, blocks, (const uint32_t[]){3, 3, 3, 3}, 4);
-    until_it_works(weir_block_pool_free(w->m, found, NULL, 4, 0, w->stream));
+    until_it_works(weir_block_pool_free(w->m, found, NULL, 4, 0, w->other));
     check_references(w, blocks, (const uint32_t[]){2, 2, 2, 2}, 4);
     arm(false);
     ok(weir_prefix_cache_destroy(w->cache));
@@ -133,6 +138,7 @@ static void live(void)
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &w.runtime));
     w.client = open_client(w.runtime, "one", 0, 0);
     ok(weir_stream_acquire(w.runtime, &w.stream));
+    ok(weir_stream_acquire(w.runtime, &w.other));
     w.pool = make_shared(w.client, 8, 0);
     w.m = join(w.pool, w.client, 0);
     fault.calls = 0;
@@ -143,9 +149,11 @@ static void live(void)
     arm(false);
     calls_made = fault.calls;
     ok(weir_stream_synchronize(w.stream));
+    ok(weir_stream_synchronize(w.other));
     assert_int_equal(pool_stats(w.pool).free, 8);
     ok(weir_block_pool_destroy(w.pool));
     ok(weir_stream_release(w.stream));
+    ok(weir_stream_release(w.other));
     check_empty(w.runtime);
     ok(weir_client_destroy(w.client));
     ok(weir_runtime_destroy(w.runtime));
