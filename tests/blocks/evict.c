@@ -31,6 +31,22 @@ static void what_was_used_least_recently_goes_first_and_leaves_before_their_pare
     ok(weir_prefix_cache_destroy(cache));
 }
 
+static void what_was_left_last_goes_last(void **state)
+{
+    fixture *f = *state;
+    weir_prefix_cache *cache = make_cache(f->m, 0);
+    uint32_t one, two, n;
+    leave_behind(cache, f->m, "abcd", &one);
+    leave_behind(cache, f->m, "ABCD", &two);
+    assert_int_equal(acquire(cache, "abcd", &one), 1);
+    assert_int_equal(acquire(cache, "ABCD", &two), 1);
+    ok(drop(f->m, two, WEIR_STREAM_HOST));
+    ok(drop(f->m, one, WEIR_STREAM_HOST));
+    ok(weir_prefix_cache_evict(cache, 1, &n));
+    assert_true(details_of(f->pool, one).cached && !details_of(f->pool, two).cached);
+    ok(weir_prefix_cache_destroy(cache));
+}
+
 static void evictions_count_blocks(void **state)
 {
     fixture *f = *state;
@@ -259,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_was_used_least_recently_goes_first_and_leaves_before_their_parents),
+        TEST(what_was_left_last_goes_last),
         TEST(evictions_count_blocks),
         TEST(a_block_in_use_is_never_evicted),
         TEST(an_allocation_that_finds_no_free_block_evicts_as_many_as_it_needs),
