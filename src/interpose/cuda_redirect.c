@@ -83,12 +83,11 @@ static int wi_on_cudaPeekAtLastError(wi_cuda_redirect *r)
     return error ? error : last_error[r->number];
 }
 
-/* ggml's scratch pool, and others, take memory by cuMemCreate where the device can map it. */
+/* ggml's scratch pool, and others, take memory by cuMemCreate where the device can map it. A module asks for all
+ * devices at its beginning, also for those that get a client later. */
 static int wi_on_cuDeviceGetAttribute(wi_cuda_redirect *r, int *value, int attribute, int device)
 {
-    bool ours = atomic_load(&r->state) == WI_CUDA_ACTIVE && device >= 0 && device < WI_CUDA_DEVICES &&
-                atomic_load(&r->clients[device]);
-    if (!ours || !value || attribute != CUDA_ATTRIBUTE_VIRTUAL_MEMORY)
+    if (atomic_load(&r->state) != WI_CUDA_ACTIVE || !value || attribute != CUDA_ATTRIBUTE_VIRTUAL_MEMORY)
         return wi_real(r, cuDeviceGetAttribute)(value, attribute, device);
     atomic_fetch_add(&r->hidden, 1);
     *value = 0;

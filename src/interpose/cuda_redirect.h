@@ -10,7 +10,8 @@
  *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams
  *   cudaStreamBeginCapture, …EndCapture     go on to CUDA; weir learns when a stream is captured
  *   cudaGetLastError, cudaPeekAtLastError   know refusals as the runtime's own errors
- *   cuDeviceGetAttribute                    answers 0 for virtual-memory management, as a module that finds it takes
+ *   cuDeviceGetAttribute                    answers 0 for virtual-memory management of every device, as a module that
+ *                                           finds it takes
  *                                           memory past cudaMalloc
  *
  * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device
@@ -37,6 +38,8 @@ typedef struct wi_cuda_redirect wi_cuda_redirect;
 
 /* So many at a time in a process: each has functions of its own, by which calls are told apart. */
 enum { WI_CUDA_REDIRECTS = 4 };
+/* Devices of CUDA, by their ordinals, that a redirect can have clients for. */
+enum { WI_CUDA_DEVICES = 64 };
 
 typedef struct wi_cuda_redirect_options {
     const char *module;          /* as for wi_interpose_open */

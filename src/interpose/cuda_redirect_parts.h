@@ -98,8 +98,6 @@ typedef enum wi_cuda_state {
     WI_CUDA_LEFT
 } wi_cuda_state;
 
-enum { WI_CUDA_DEVICES = 64 };
-
 /* Invariants: a block is in `blocks`, in the list of those that wait, or in the hands of the thread that frees it, and
  * counted in the numbers of live blocks in all three; `captures` is how many streams are marked captured. */
 struct wi_cuda_redirect {

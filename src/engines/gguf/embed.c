@@ -152,7 +152,7 @@ static weir_status make_call(call *it)
     wg_phase phase;
     wg_log_forget();
     fill(it);
-    wg_phase_begin(&phase, WG_RUNNING, it->model->client);
+    wg_phase_begin(&phase, WG_RUNNING, it->model);
     bool whole = wg_guarded(compute, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     if (!whole) {

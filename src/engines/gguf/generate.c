@@ -250,7 +250,7 @@ static weir_status run_it(generation *it)
     if (!it->tokens)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %lld tokens", (long long)it->settings->tokens);
     wg_log_forget();
-    wg_phase_begin(&phase, WG_RUNNING, it->model->client);
+    wg_phase_begin(&phase, WG_RUNNING, it->model);
     bool whole = wg_guarded(generate, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     if (!whole) {

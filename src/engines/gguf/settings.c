@@ -26,6 +26,8 @@ static const choice choices[] = {
     {"context", 'i', LOAD(context), 0, 1 << 24},
     {"batch", 'i', LOAD(batch), 0, 65536},
     {"mmap", 'b', LOAD(mmap), 0, 1},
+    {"gpu_layers", 'i', LOAD(gpu_layers), -1, 1 << 20},
+    {"llama_cuda", 't', LOAD(llama_cuda), 0, sizeof(((wg_load_settings *)0)->llama_cuda)},
     {"pooling", 't', LOAD(pooling), 0, sizeof(((wg_load_settings *)0)->pooling)},
     {"llama", 't', LOAD(llama), 0, sizeof(((wg_load_settings *)0)->llama)},
     {"tokens", 'i', RUN(tokens), 0, INT32_MAX},
@@ -43,7 +45,7 @@ static const choice choices[] = {
 };
 enum { CHOICES = sizeof choices / sizeof *choices };
 
-static const wg_load_settings usual_load;
+static const wg_load_settings usual_load = {.gpu_layers = -1};
 static const wg_run_settings usual_run = {
     .tokens = 32, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .repeat_penalty = 1, .normalize = true};
 
