@@ -23,7 +23,11 @@
     X(llama_sampler_chain_init) X(llama_sampler_chain_add) X(llama_sampler_init_greedy)                           \
     X(llama_sampler_init_dist) X(llama_sampler_init_top_k) X(llama_sampler_init_top_p)                            \
     X(llama_sampler_init_min_p) X(llama_sampler_init_temp) X(llama_sampler_init_penalties)                        \
-    X(llama_sampler_init_logit_bias) X(llama_sampler_sample) X(llama_sampler_free)
+    X(llama_sampler_init_logit_bias) X(llama_sampler_free) X(llama_sampler_apply) X(llama_sampler_accept)         \
+    X(llama_sampler_init_typical) X(llama_sampler_init_top_n_sigma) X(llama_sampler_init_temp_ext)                \
+    X(llama_sampler_init_xtc) X(llama_sampler_init_mirostat) X(llama_sampler_init_mirostat_v2)                    \
+    X(llama_sampler_init_dry) X(llama_sampler_init_grammar) X(llama_chat_builtin_templates)                       \
+    X(llama_memory_seq_rm) X(llama_memory_seq_pos_max) X(llama_state_seq_get_size) X(llama_state_seq_get_data) X(llama_state_seq_set_data)
 /* clang-format on */
 
 typedef struct wg_library {
