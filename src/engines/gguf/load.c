@@ -43,7 +43,10 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     uint32_t batch = model->load.batch ? (uint32_t)model->load.batch : model->embeds ? WG_EMBED_PACK : WG_BATCH;
     model->longest = wanted;
     model->pack = batch < wanted ? batch : wanted;
-    return WEIR_OK;
+    /* One token of every sequence has to fit into a step. */
+    if (!model->embeds && model->pack < model->load.sequences)
+        model->pack = (uint32_t)model->load.sequences;
+    return wg_context_check(&model->load, path);
 }
 
 weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
@@ -106,7 +109,6 @@ static void make_context(void *user)
     weir_engine_model *model = it->model;
     struct llama_context_params params = model->library->llama_context_default_params();
     int threads = threads_of(model);
-    params.n_ctx = model->longest;
     params.n_batch = params.n_ubatch = model->pack;
     params.n_threads = params.n_threads_batch = threads;
     params.no_perf = true;
@@ -114,14 +116,7 @@ static void make_context(void *user)
     params.abort_callback_data = model;
     params.embeddings = model->embeds;
     params.pooling_type = model->embeds ? (enum llama_pooling_type)model->facts.pooling : LLAMA_POOLING_TYPE_NONE;
-    if (model->embeds) {
-        /* An encoder takes a whole text at once, so the longest must fit; the cache of a decoder is shared. */
-        params.n_batch = params.n_ubatch = model->longest;
-        params.n_seq_max = WG_EMBED_SEQUENCES;
-        params.kv_unified = true;
-    } else {
-        params.n_outputs_max = 1; /* only the last token's logits are wanted: a compute buffer without a row for each */
-    }
+    wg_context_fill(model, &params);
     model->context = model->library->llama_init_from_model(model->model, params);
 }
 
@@ -223,7 +218,9 @@ void wg_drop(weir_engine_model *model)
 
 void wg_unload(weir_engine_model *model)
 {
+    wg_batch_drop(model);
     wg_drop(model);
+    wg_settings_drop(&model->defaults);
     pthread_cond_destroy(&model->turn);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -253,6 +250,35 @@ static void describe_shares(weir_engine_model *model)
     }
 }
 
+static void add_output(weir_engine_model *model, weir_port it)
+{
+    model->outputs[model->output_count++] = it;
+}
+
+static void describe_ports(weir_engine_model *model)
+{
+    model->inputs[0] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
+    model->inputs[1] = port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
+    model->input_count = 2;
+    if (model->embeds) {
+        add_output(model, port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false));
+        return;
+    }
+    model->inputs[2] = port("messages", WEIR_TYPE_TEXT, 1, -1, 0, true);
+    model->inputs[3] = port("state", WEIR_TYPE_U8, 1, -1, 0, true);
+    model->input_count = WG_INPUTS;
+    add_output(model, port("tokens", WEIR_TYPE_I32, 1, -1, 0, false));
+    add_output(model, port("text", WEIR_TYPE_TEXT, 1, -1, 0, false));
+    add_output(model, port("finish_reason", WEIR_TYPE_TEXT, 1, -1, 0, false));
+    add_output(model, port("stop_word", WEIR_TYPE_TEXT, 1, -1, 0, true));
+    add_output(model, port("logprobs", WEIR_TYPE_F32, 1, -1, 0, true));
+    add_output(model, port("top_tokens", WEIR_TYPE_I32, 2, -1, -1, true));
+    add_output(model, port("top_logprobs", WEIR_TYPE_F32, 2, -1, -1, true));
+    add_output(model, port("logits", WEIR_TYPE_F32, 1, model->library->llama_vocab_n_tokens(model->vocab), 0, true));
+    add_output(model, port("state", WEIR_TYPE_U8, 1, -1, 0, true));
+    add_output(model, port("state_tokens", WEIR_TYPE_I32, 1, -1, 0, true));
+}
+
 static void describe(weir_engine_model *model)
 {
     char about[128] = "";
@@ -266,15 +292,7 @@ static void describe(weir_engine_model *model)
              model->load.mmap ? "the weights, mapped from the file, and " : "");
     describe_shares(model);
     model->width = (uint32_t)lib->llama_model_n_embd_out(model->model);
-    model->inputs[0] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
-    model->inputs[1] = port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
-    if (model->embeds) {
-        model->outputs[0] = port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false);
-        return;
-    }
-    model->outputs[0] = port("tokens", WEIR_TYPE_I32, 1, -1, 0, false);
-    model->outputs[1] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, false);
-    model->outputs[2] = port("logits", WEIR_TYPE_F32, 1, lib->llama_vocab_n_tokens(model->vocab), 0, true);
+    describe_ports(model);
 }
 
 weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
@@ -288,6 +306,8 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     pthread_cond_init(&model->turn, NULL);
     weir_status status = wg_read_request(load, false, model);
     if (status == WEIR_OK)
+        status = wg_settings_keep(&model->defaults);
+    if (status == WEIR_OK)
         status = wg_prepare(load, model);
     if (status == WEIR_OK)
         status = wg_make_model(model, load, &phase, false);
@@ -295,6 +315,10 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_make_context(model, &phase);
     if (status == WEIR_OK)
         status = try_out(model, load->path);
+    if (status == WEIR_OK && !model->embeds)
+        status = wg_batch_make(model);
+    if (status == WEIR_OK && !model->embeds)
+        status = wg_fingerprint(model, load->path);
 #ifdef __GLIBC__
     /* Reading the metadata leaves some megabytes in malloc's hands that nobody uses again. */
     malloc_trim(0);

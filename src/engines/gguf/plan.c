@@ -61,15 +61,13 @@ static bool make_key(const weir_engine_load *load, const weir_engine_model *mode
     const wg_load_settings *settings = &model->load;
     if (stat(load->path, &about) != 0 || wg_library_get(settings->llama, &library) != WEIR_OK)
         return false;
-    int length = snprintf(
-        key->text, sizeof key->text,
-        "%ju %ju %jd, written %jd.%09ld, changed %jd.%09ld, %s, %d cores, %" PRId64 " %" PRId64 " %" PRId64 " %d %s, "
-        "%zu devices %" PRId64,
-        (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size, (intmax_t)about.st_mtim.tv_sec,
-        about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec, about.st_ctim.tv_nsec, library->file, wg_cores(),
-        settings->threads, settings->context, settings->batch, settings->mmap, settings->pooling, model->places.devices,
-        settings->gpu_layers);
-    return length > 0 && (size_t)length < sizeof key->text;
+    int length = snprintf(key->text, sizeof key->text,
+                          "%ju %ju %jd, written %jd.%09ld, changed %jd.%09ld, %s, %d cores, %zu devices,",
+                          (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size,
+                          (intmax_t)about.st_mtim.tv_sec, about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec,
+                          about.st_ctim.tv_nsec, library->file, wg_cores(), model->places.devices);
+    return length > 0 && (size_t)length < sizeof key->text &&
+           wg_settings_words(settings, key->text + length, sizeof key->text - (size_t)length);
 }
 
 static bool recall(const plan_key *key, weir_engine_plan *out)

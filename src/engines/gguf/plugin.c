@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static weir_status probe(weir_engine_probe *out)
 {
@@ -57,28 +56,32 @@ static weir_status plan(const weir_engine_load *load, weir_engine_plan *out)
     return wg_plan(load, out);
 }
 
-static double seconds_now(void)
+static weir_status embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
+                         wg_run *run, weir_outputs *out, uint64_t *in)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    weir_status status = wg_turn_begin(model, run);
+    if (status != WEIR_OK)
+        return status;
+    double begin = wg_seconds_now();
+    status = wg_embed(model, inference, settings, run, out, in);
+    wg_turn_end(model, wg_seconds_now() - begin);
+    return status;
 }
 
 static weir_status run(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
                        weir_outputs *out)
 {
     wg_run_settings settings = model->defaults;
-    wg_run turn;
+    wg_run here;
     uint64_t in = 0, made = 0;
     weir_status status = wg_settings_of_run(inference->settings, inference->setting_count, &settings);
     if (status == WEIR_OK)
-        status = wg_turn_begin(model, &turn, inference->id);
+        status = wg_run_begin(model, &here, inference->id);
     if (status != WEIR_OK)
         return status;
-    double begin = seconds_now();
-    status = model->embeds ? wg_embed(model, inference, &settings, &turn, out, &in)
-                           : wg_generate(model, inference, &settings, &turn, piece, user, out, &in, &made);
-    wg_turn_end(model, &turn, status, seconds_now() - begin, in, made);
+    status = model->embeds ? embed(model, inference, &settings, &here, out, &in)
+                           : wg_generate(model, inference, &settings, &here, piece, user, out, &in, &made);
+    wg_run_end(model, &here, status, in, made);
     return status;
 }
 
@@ -144,9 +147,9 @@ static weir_status info(weir_engine_model *model, weir_model_details *out)
         .provider = model->places.devices > 0 ? "cuda" : "cpu",
         .architecture = model->architecture,
         .inputs = model->inputs,
-        .input_count = 2,
+        .input_count = model->input_count,
         .outputs = model->outputs,
-        .output_count = model->embeds ? 1 : 3,
+        .output_count = model->output_count,
         .generates = !model->embeds,
         .remarks = model->remarks,
         .shares = model->shares,

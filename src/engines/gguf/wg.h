@@ -23,20 +23,33 @@ typedef struct wg_load_settings {
     bool mmap;
     char llama_cuda[512]; /* directory of another libggml-cuda.so; "": the store's */
     char pooling[8];      /* "", "none", "mean", "cls", "last" */
+    int64_t sequences;    /* that are decoded together, each with `context` cells of its own */
+    char flash_attention[8], cache_k[8], cache_v[8];
+    double rope_frequency_base, rope_frequency_scale; /* 0: the model's */
 } wg_load_settings;
 
 typedef struct wg_run_settings {
     int64_t tokens;
-    double temperature, top_p, min_p, repeat_penalty;
-    int64_t top_k, seed;
-    bool ignore_eos, chat, logits;
+    double temperature, top_p, min_p, typical_p, top_n_sigma, dynatemp_range, dynatemp_exponent;
+    double xtc_probability, xtc_threshold, mirostat_tau, mirostat_eta;
+    double repeat_penalty, frequency_penalty, presence_penalty, dry_multiplier, dry_base;
+    int64_t top_k, seed, mirostat, repeat_last_n, dry_allowed_length, dry_penalty_last_n, logprobs;
+    bool ignore_eos, chat, logits, state;
     bool normalize, truncate;
+    /* The caller's texts, which live as long as its call; of a model's own settings, copies in `kept`. NULL: none. */
+    const char *stop, *grammar, *logit_bias, *chat_template, *dry_sequence_breakers;
+    char *kept;
 } wg_run_settings;
 
 /* Fill in the defaults, then what the caller says. At load both kinds are taken: those of a run become its defaults. */
 weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_load_settings *load,
                                 wg_run_settings *run);
 weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run);
+/* Copies the texts, so that the settings may outlive the caller's. On failure they hold no text. */
+weir_status wg_settings_keep(wg_run_settings *run);
+void wg_settings_drop(wg_run_settings *run);
+/* All that the settings of a load say, in words: equal for equal settings. Answers whether it fits. */
+bool wg_settings_words(const wg_load_settings *load, char *out, size_t capacity);
 
 /* ---- buffers.c: ggml's buffers out of the client ----------------------------------------------------------------- */
 
@@ -114,10 +127,15 @@ void wg_log_forget(void);
 typedef struct wg_run {
     uint64_t id;
     atomic_bool stop;
+    pthread_cond_t wake; /* its thread waits for it, with the model's lock, while `sleeps` */
+    bool sleeps;
     struct wg_run *next;
 } wg_run;
 
-enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512 };
+struct wg_batch; /* text.h */
+
+enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512, WG_MOST_SEQUENCES = 256 };
+enum { WG_INPUTS = 4, WG_OUTPUTS = 10 };
 
 struct weir_engine_model {
     const wg_library *library;
@@ -141,7 +159,10 @@ struct weir_engine_model {
 
     atomic_bool broken;      /* an exception left a run half done */
     wg_run *_Atomic watched; /* what the abort callback asks */
-    weir_port inputs[2], outputs[3];
+    struct wg_batch *batch;  /* of a model that generates: the runs that are decoded together */
+    uint64_t fingerprint;    /* of the file and of how its cache is laid out */
+    weir_port inputs[WG_INPUTS], outputs[WG_OUTPUTS];
+    uint32_t input_count, output_count;
     weir_provider_share shares[2]; /* of its layers */
     size_t share_count;
     char architecture[160], version[64], remarks[256];
@@ -162,18 +183,28 @@ void wg_drop(weir_engine_model *model);
 
 /* ---- run.c: turns, inputs, outputs ------------------------------------------------------------------------------- */
 
-/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. wg_turn_end counts it by
- * `status`. */
-weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id);
-void wg_turn_end(weir_engine_model *model, wg_run *run, weir_status status, double seconds, uint64_t in, uint64_t out);
+/* Puts a run into the model's list, where a cancel finds it; WEIR_ERR_ENGINE when the model is broken. wg_run_end takes
+ * it out and counts it by `status`. */
+weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id);
+void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint64_t in, uint64_t out);
+/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
+weir_status wg_turn_begin(weir_engine_model *model, wg_run *run);
+void wg_turn_end(weir_engine_model *model, double seconds);
+/* Takes a run out of the list, with the lock held, before its end: no cancel finds it any more. */
+void wg_run_leave(weir_engine_model *model, wg_run *run);
+double wg_seconds_now(void);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
 
-/* One of `text` or `tokens`; anything else among the inputs is WEIR_ERR_INVALID. */
-weir_status wg_the_input(const weir_engine_model *model, const weir_inference *inference, const weir_tensor **out);
-/* Tokens of a text, in malloc memory. */
-weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool special, int32_t **tokens,
-                        size_t *count);
+/* The inputs by name, each checked: type, shape, size, and the values of tokens. NULL: not given. Any other name is
+ * WEIR_ERR_INVALID, and so is a second one. */
+typedef struct wg_inputs {
+    const weir_tensor *text, *tokens, *messages, *state;
+} wg_inputs;
+weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out);
+/* Tokens of a text, in malloc memory: with the vocabulary's marks around it, and with marks inside it as what they mean. */
+weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
+                        int32_t **tokens, size_t *count);
 /* Why llama_decode or llama_encode answered `code`. */
 weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code);
 
@@ -196,5 +227,26 @@ weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, 
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
                         wg_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
                         uint64_t *tokens_out);
+
+/* ---- context.c, batch.c, state.c: what load.c asks of those who use the context ---------------------------------- */
+
+/* The settings of a load that are llama.cpp's context parameters: names checked; then filled in. */
+weir_status wg_context_check(const wg_load_settings *load, const char *path);
+void wg_context_fill(const weir_engine_model *model, struct llama_context_params *params);
+
+weir_status wg_batch_make(weir_engine_model *model);
+void wg_batch_drop(weir_engine_model *model);
+/* Whether all runs of the decode under way are cancelled; asked on the thread that computes. */
+bool wg_batch_stopped(const struct wg_batch *batch);
+
+/* What a saved sequence must find again: samples of the file, and how the cache is laid out. */
+weir_status wg_fingerprint(weir_engine_model *model, const char *path);
+
+/* ---- cache.c ----------------------------------------------------------------------------------------------------- */
+
+/* Before a decode: sequence `seq` will have `cells` cells in use after it. A refusal fails the run that needs them. */
+weir_status wg_cache_grow(weir_engine_model *model, int32_t seq, uint32_t cells);
+/* Cells of a sequence were given up, `cells` are still in use. */
+void wg_cache_shrink(weir_engine_model *model, int32_t seq, uint32_t cells);
 
 #endif
