@@ -315,6 +315,8 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_make_context(model, &phase);
     if (status == WEIR_OK)
         status = try_out(model, load->path);
+    if (status == WEIR_OK)
+        status = wg_scratch_measure(model);
     if (status == WEIR_OK && !model->embeds)
         status = wg_batch_make(model);
     if (status == WEIR_OK && !model->embeds)

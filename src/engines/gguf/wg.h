@@ -101,6 +101,11 @@ wi_cuda_redirect *wg_devices_redirect(void);
 /* Bytes that the redirect's scratch takes now on the places' devices, one after the other. */
 void wg_devices_scratch(const wg_places *places, uint64_t *bytes);
 
+/* ---- scratch.c --------------------------------------------------------------------------------------------------- */
+
+/* Has the devices' scratch allocated, and what a full context may take reserved. Of a model on the host: nothing. */
+weir_status wg_scratch_measure(weir_engine_model *model);
+
 /* ---- border.cpp: where foreign exceptions end -------------------------------------------------------------------- */
 
 /* Calls fn(user) and answers true; false when it threw, with the words in `text`. While it runs, an assertion of ggml's
