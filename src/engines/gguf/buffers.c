@@ -213,14 +213,18 @@ static size_t alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tens
     return of->size ? of->size(buft, tensor) : library->ggml_nbytes(tensor);
 }
 
-/* The first is the CPU's. Called with a lock of the caller's held. */
+/* The first is the CPU's. CUDA's type for host memory takes the CPU's functions over, which are ours by then. Called
+ * with a lock of the caller's held. */
 void wg_buffers_hook(const wg_library *from, ggml_backend_buffer_type_t type, bool of_host)
 {
     size_t count = atomic_load(&hook_count);
     library = from;
     if (count == HOOKS || (count > 0 && hook_of(type)->type == type))
         return;
-    hooks[count] = (hook){type, type->iface.alloc_buffer, type->iface.get_alloc_size, of_host};
+    hook of = {type, type->iface.alloc_buffer, type->iface.get_alloc_size, of_host};
+    of.alloc = of.alloc == alloc_buffer ? hooks[0].alloc : of.alloc;
+    of.size = of.size == alloc_size ? hooks[0].size : of.size;
+    hooks[count] = of;
     atomic_store(&hook_count, count + 1);
     __atomic_store_n(&type->iface.get_alloc_size, alloc_size, __ATOMIC_RELEASE);
     __atomic_store_n(&type->iface.alloc_buffer, alloc_buffer, __ATOMIC_RELEASE);
