@@ -25,7 +25,7 @@ typedef struct elastic {
     pthread_cond_t changed;    /* a page has another state */
     pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that one is enough to read it */
     wi_index index;
-    wi_elastic_page *unwanted; /* not published, and the driver did not take them back */
+    wi_elastic_page *unwanted; /* not published; the driver did not take them back, or is not past them */
     wi_elastic_range *stuck;   /* the same of ended ranges */
 } elastic;
 
@@ -368,15 +368,17 @@ static weir_status elastic_release(wi_resource *resource, wi_block *block)
     return WEIR_OK;
 }
 
-/* The device is past whatever was queued for the page. */
+/* Zeros may have been queued for the page, if the placement has a stream. */
 static void elastic_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     elastic *s = elastic_of(resource);
+    const wi_driver *driver = resource->driver;
     wi_elastic_page *page = page_of(block);
-    (void)p;
+    if (p->native && driver->record(resource->device, p->native, &block->freed) != WEIR_OK)
+        (void)driver->stream_synchronize(resource->device, p->native);
     wi_stream_uses_free(block->stream_uses);
     block->stream_uses = NULL;
-    bool closed = page_close(s, page) == WEIR_OK;
+    bool closed = driver->passed(resource->device, block->freed) && page_close(s, page) == WEIR_OK;
     wi_resource_lock(resource);
     wi_ledger_segments(resource->ledger, 0, 1);
     wi_ledger_unmapped(resource->ledger, page->range->page);
@@ -386,7 +388,7 @@ static void elastic_discard(wi_resource *resource, wi_block *block, const wi_pla
         free(page);
 }
 
-/* Tries again what the driver did not take back. */
+/* Tries again what the driver did not take back, or was not past. */
 static uint64_t elastic_release_kept(wi_resource *resource)
 {
     elastic *s = elastic_of(resource);
@@ -400,7 +402,8 @@ static uint64_t elastic_release_kept(wi_resource *resource)
     for (wi_elastic_page *page = pages, *next; page; page = next) {
         wi_elastic_range *range = page->range;
         next = page->next;
-        bool closed = page_close(s, page) == WEIR_OK;
+        bool passed = resource->driver->passed(resource->device, page->block.freed);
+        bool closed = passed && page_close(s, page) == WEIR_OK;
         wi_resource_lock(resource);
         bool last = elastic_undo(s, page, closed);
         wi_resource_unlock(resource);

@@ -126,12 +126,48 @@ static weir_status commit_waited(const commit *c, uint64_t index, wi_elastic_sta
                      (unsigned long long)index, c->range->tag);
 }
 
-/* Waits once for a page that is another thread's or pending. A pressure callback waits for nobody, as the one that it
+/* Gives up the new pages from `from` on. `queued`: zeros may be on their way, which the driver has to be past first. */
+static void commit_drop(commit *c, uint64_t from, bool queued)
+{
+    const char *start = wi_elastic_at(c->range, from);
+    wi_block *kept_first = NULL, *kept_last = NULL;
+    for (wi_block *block = c->first, *next; block; block = next) {
+        wi_elastic_place place = {.range = c->range};
+        wi_placement placement = commit_placement(c, &place);
+        next = block->pending_next;
+        if ((const char *)block->pointer < start) {
+            block->pending_next = NULL;
+            *(kept_last ? &kept_last->pending_next : &kept_first) = block;
+            kept_last = block;
+            continue;
+        }
+        placement.charged = block->charged;
+        placement.native = queued ? c->at.native : NULL;
+        wi_discard(c->stack, block, &placement);
+    }
+    c->first = kept_first;
+    c->last = kept_last;
+}
+
+static void commit_undo(commit *c, bool queued)
+{
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    commit_drop(c, 0, queued);
+    wi_detail_restore(&kept);
+}
+
+/* Nanoseconds: nobody tells of a page that the driver did not take back. */
+enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
+
+/* Waits once for a page that is another thread's or pending. Who waits has only made lower pages, so that no two wait for
+ * each other: a lower one may have gone again since it was passed. A pressure callback waits for nobody, as the one that it
  * would wait for may be waiting for it. */
 static weir_status commit_wait(commit *c, uint64_t index)
 {
     wi_resource *base = c->range->base;
     wi_pending *pending = &c->runtime->pending;
+    commit_drop(c, index, false);
     if (c->deadline == 0)
         c->deadline = wi_now() + wi_option_wait();
     (void)wi_pending_reap(pending, base);
@@ -140,7 +176,7 @@ static weir_status commit_wait(commit *c, uint64_t index)
     wi_resource_lock(base);
     wi_elastic_state state = wi_elastic_look(c->range, index, c);
     if (state == WI_PAGE_BUSY && waits)
-        (void)wi_elastic_wait(base, c->deadline);
+        (void)wi_elastic_wait(base, wi_min(c->deadline, wi_now() + LONGEST_PAUSE));
     wi_resource_unlock(base);
     if (state == WI_PAGE_PENDING && waits)
         waits = wi_pending_wait(pending, base, NULL, c->deadline);
@@ -205,23 +241,6 @@ static void commit_publish(commit *c)
         next = block->pending_next;
         wi_publish(c->stack, block);
     }
-}
-
-/* `queued`: zeros may be on their way. A failure of the driver is rare enough to wait for the stream here. */
-static void commit_undo(commit *c, bool queued)
-{
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    if (queued && c->at.native)
-        (void)c->runtime->driver->stream_synchronize(c->runtime->device, c->at.native);
-    for (wi_block *block = c->first, *next; block; block = next) {
-        wi_elastic_place place = {.range = c->range};
-        wi_placement placement = commit_placement(c, &place);
-        next = block->pending_next;
-        placement.charged = block->charged;
-        wi_discard(c->stack, block, &placement);
-    }
-    wi_detail_restore(&kept);
 }
 
 static weir_status commit_run(commit *c)
