@@ -92,6 +92,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_po
  * are free but not in a row. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks
  * that would do. The indices, or the first of a run, are WEIR_BLOCK_POOL_NONE then.
  *
+ * Where too few blocks are free, or the cap is reached, it first takes as many out of prefix caches as it lacks, of
+ * those that nobody else holds (weir/prefix_cache.h): at the cap from the member's own caches, else from any member's,
+ * least recently used first. None are taken where the counts say that the request could not be met all the same; a
+ * run alone, which needs blocks in a row, may take all of them in vain.
+ *
  * Which blocks they are is the pool's choice: one fills up gaps between held blocks, the shortest gaps first, and lower
  * indices before higher ones. Up to 64 blocks a run is found in constant time, best fit by words of 64 blocks; longer
  * runs are first fit, in time that grows with the pool. Other errors: WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID (a count
@@ -140,12 +145,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_make_writable(weir_block_poo
 /* Moving ----------------------------------------------------------------------------------------------------------- */
 
 /* The three below move `count` whole blocks, in stream order as weir_copy (weir/stream.h), with one copy of the
- * driver's for blocks that lie in a row on both sides. On the host side block k of the list is at k * bytes. The blocks are held
- * by the member until the work is done. Blocks that are written to have one reference, else WEIR_ERR_BUSY
- * (weir_block_pool_make_writable makes it so); the writes come behind the work of references that were dropped on other
- * streams. Errors: WEIR_ERR_INVALID (NULL, a count of 0, out of range, a block that is not held), WEIR_ERR_FOREIGN
- * (another member's), WEIR_ERR_STREAM_MISUSE; after them nothing was queued. WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST:
- * what the blocks that are written to hold is unknown then; who holds them has not changed. Any thread. */
+ * driver's for blocks that lie in a row on both sides. On the host side block k of the list is at k * bytes. The
+ * blocks are held by the member until the work is done. Blocks that are written to have one reference, else
+ * WEIR_ERR_BUSY (weir_block_pool_make_writable makes it so); the writes come behind the work of references that were
+ * dropped on other streams. Errors: WEIR_ERR_INVALID (NULL, a count of 0, out of range, a block that is not held),
+ * WEIR_ERR_FOREIGN (another member's), WEIR_ERR_STREAM_MISUSE; after them nothing was queued. WEIR_ERR_DRIVER and
+ * WEIR_ERR_DEVICE_LOST: what the blocks that are written to hold is unknown then; who holds them has not changed. Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_upload(weir_block_pool_member *member, const uint32_t *indices,
                                                            uint32_t count, const void *from, weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_download(weir_block_pool_member *member, const uint32_t *indices,

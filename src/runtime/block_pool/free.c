@@ -460,7 +460,8 @@ static weir_status block_pool_free_shared(weir_block_pool_member *member, const 
     bool good = block_pool_may_drop(member, indices, generations, count, flags, &wrong);
     if (good) {
         block_pool_drop(member, indices, count, flags, waiting);
-        (void)wi_blocks_reap(pool, &done);
+        if (waiting)
+            (void)wi_blocks_reap(pool, &done);
     }
     wi_blocks_unlock(pool);
     wi_waiting_free(done);
