@@ -7,7 +7,7 @@ target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together memory library)
+  foreach(part engine together elastic memory library)
     weir_test(gguf-${part} gguf/${part}.c gguf/writer.c LIBS m TIMEOUT 300 LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
