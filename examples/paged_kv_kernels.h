@@ -48,8 +48,8 @@ PAGED_FN float paged_value(uint32_t plane, uint32_t head, uint32_t token, uint32
 PAGED_FN float *paged_row(const paged_work *w, uint32_t sequence, uint32_t position, uint32_t plane, uint32_t head)
 {
     uint32_t block = w->batch->tables[sequence][position / PAGED_TOKENS];
-    return (float *)(w->base + block * w->block + plane * w->plane + head * w->head +
-                     position % PAGED_TOKENS * w->token);
+    return (float *)(void *)(w->base + block * w->block + plane * w->plane + head * w->head +
+                             position % PAGED_TOKENS * w->token);
 }
 
 PAGED_FN void paged_write(const paged_work *w, uint64_t i)

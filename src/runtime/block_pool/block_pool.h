@@ -170,7 +170,7 @@ bool wi_blocks_has(const weir_block_pool_member *member, uint32_t index);
 typedef struct wi_block_fault {
     weir_status status;
     uint32_t index;
-    const char *owner; /* NULL: nobody */
+    const char *owner; /* "": nobody */
 } wi_block_fault;
 wi_block_fault wi_blocks_fault(const weir_block_pool_member *member, uint32_t index);
 weir_status wi_blocks_report(const weir_block_pool_member *member, const wi_block_fault *fault, const char *call);

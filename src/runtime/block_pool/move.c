@@ -15,7 +15,7 @@ typedef struct side {
 static wi_block_fault move_check_blocks(const side *s, uint32_t count, wi_block_points *points)
 {
     weir_block_pool *pool = s->member->pool;
-    wi_block_fault fault = {WEIR_OK, 0, NULL};
+    wi_block_fault fault = {WEIR_OK, 0, ""};
     wi_blocks_lock(pool);
     for (uint32_t k = 0; k < count && fault.status == WEIR_OK; k++) {
         uint32_t index = s->indices[k];
@@ -23,7 +23,7 @@ static wi_block_fault move_check_blocks(const side *s, uint32_t count, wi_block_
             fault = wi_blocks_fault(s->member, index);
         else if (s->written &&
                  ((pool->shares && pool->shares[index].references > 1) || !wi_blocks_leaving(pool, index, points)))
-            fault = (wi_block_fault){WEIR_ERR_BUSY, index, NULL};
+            fault = (wi_block_fault){WEIR_ERR_BUSY, index, ""};
     }
     wi_blocks_unlock(pool);
     return fault;

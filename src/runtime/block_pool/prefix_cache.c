@@ -228,11 +228,11 @@ static bool prefix_make_nodes(prefix_walk *w, uint32_t k, wi_prefix_node *parent
 static wi_block_fault prefix_check_blocks(const weir_prefix_cache *cache, wi_prefix_node *list)
 {
     weir_block_pool *pool = cache->member->pool;
-    wi_block_fault fault = {WEIR_OK, 0, NULL};
+    wi_block_fault fault = {WEIR_OK, 0, ""};
     wi_prefix_node *node = list;
     for (; node && fault.status == WEIR_OK; node = node->next)
         if (pool->shares[node->block].node)
-            fault = (wi_block_fault){WEIR_ERR_CONFLICT, node->block, NULL};
+            fault = (wi_block_fault){WEIR_ERR_CONFLICT, node->block, ""};
         else if (!wi_blocks_has(cache->member, node->block))
             fault = wi_blocks_fault(cache->member, node->block);
         else
@@ -278,7 +278,7 @@ static weir_status prefix_insert(prefix_walk *w, const uint32_t *indices, wi_eve
     weir_prefix_cache *cache = w->cache;
     weir_block_pool *pool = cache->member->pool;
     wi_prefix_node *node = NULL, *parent = NULL, *list = NULL, *gone = NULL;
-    wi_block_fault fault = {WEIR_OK, 0, NULL};
+    wi_block_fault fault = {WEIR_OK, 0, ""};
     uint32_t k = 0;
     wi_prefix_lock(pool);
     for (; k < w->blocks; k++, parent = node) {
@@ -326,7 +326,7 @@ weir_status weir_prefix_cache_insert(weir_prefix_cache *cache, const weir_prefix
 {
     static const char call[] = "weir_prefix_cache_insert";
     prefix_walk w;
-    wi_event written;
+    wi_event written = {NULL, 0};
     uint32_t entered = 0;
     if (inserted)
         *inserted = 0;

@@ -33,7 +33,7 @@ wi_block_fault wi_blocks_fault(const weir_block_pool_member *member, uint32_t in
     const weir_block_pool *pool = member->pool;
     bool foreign = wi_blocks_is_held(pool, index) && pool->owners[index] != member->slot;
     const weir_block_pool_member *owner = foreign ? wi_blocks_owner(pool, index) : NULL;
-    return (wi_block_fault){foreign ? WEIR_ERR_FOREIGN : WEIR_ERR_INVALID, index, owner ? owner->name : NULL};
+    return (wi_block_fault){foreign ? WEIR_ERR_FOREIGN : WEIR_ERR_INVALID, index, owner ? owner->name : ""};
 }
 
 weir_status wi_blocks_report(const weir_block_pool_member *member, const wi_block_fault *fault, const char *call)
@@ -142,7 +142,7 @@ weir_status weir_block_pool_share(weir_block_pool_member *member, const uint32_t
                          "weir_block_pool_share: make the pool %s with WEIR_BLOCK_POOL_SHARED, and its blocks have "
                          "references",
                          pool->tag);
-    wi_block_fault fault = {WEIR_OK, 0, NULL};
+    wi_block_fault fault = {WEIR_OK, 0, ""};
     uint32_t k = 0;
     wi_blocks_lock(pool);
     for (; k < count && wi_blocks_has(member, indices[k]) && pool->shares[indices[k]].references < MOST_REFERENCES; k++)
@@ -209,7 +209,7 @@ weir_status weir_block_pool_make_writable(weir_block_pool_member *member, uint32
     if (status != WEIR_OK)
         return status;
     weir_block_pool *pool = member->pool;
-    wi_block_fault fault = {WEIR_OK, 0, NULL};
+    wi_block_fault fault = {WEIR_OK, 0, ""};
     wi_block_points points = {.count = 0};
     bool alone = false;
     wi_blocks_lock(pool);
