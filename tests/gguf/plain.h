@@ -35,6 +35,7 @@ typedef struct plain {
     struct llama_model *model;
     struct llama_context *context;
     const struct llama_vocab *vocab;
+    void (*adjust)(struct llama_context_params *params); /* the last word on them */
 } plain;
 
 static inline void plain_need(bool there, const char *what)
@@ -89,6 +90,8 @@ static inline void plain_open(plain *it, const char *path, bool embeds, uint32_t
     } else {
         params.n_outputs_max = 1;
     }
+    if (it->adjust)
+        it->adjust(&params);
     it->context = it->llama_init_from_model(it->model, params);
     plain_need(it->context != NULL, "making a context");
 }
