@@ -372,22 +372,21 @@ static void read_option(options *o, const char *name, char *value)
     misused(name);
 }
 
-static const char *in_store(const char *name)
+/* Into a place of the caller's. */
+static const char *in_store(const char *name, char path[600])
 {
     const char *home = getenv("WEIR_HOME");
-    char path[600];
-    snprintf(path, sizeof path, "%s/engines/%s/current/lib", home && *home ? home : WEIR_BENCH_STORE, name);
-    char *kept = strdup(path); /* until the process ends */
-    need(kept, "memory", NULL);
-    return kept;
+    snprintf(path, 600, "%s/engines/%s/current/lib", home && *home ? home : WEIR_BENCH_STORE, name);
+    return path;
 }
 
 static options read_options(int argc, char **argv)
 {
+    static char llama[600], module[600];
     options o = {.device = "cuda",
                  .through = "plain",
-                 .llama = in_store("llama"),
-                 .module = in_store("llama-cuda"),
+                 .llama = in_store("llama", llama),
+                 .module = in_store("llama-cuda", module),
                  .rounds = 5,
                  .prompts = {512, 2048},
                  .prompt_count = 2,
