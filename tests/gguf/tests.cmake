@@ -7,7 +7,7 @@ target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine memory library)
+  foreach(part engine together memory library)
     weir_test(gguf-${part} gguf/${part}.c gguf/writer.c LIBS m TIMEOUT 300 LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
@@ -18,8 +18,16 @@ if(TARGET weir-engine-gguf)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
+  # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-check.
+  add_executable(test-gguf-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c ${CMAKE_CURRENT_LIST_DIR}/writer.c)
+  target_compile_definitions(test-gguf-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
+  target_include_directories(test-gguf-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_include_directories(test-gguf-gpu SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  target_link_libraries(test-gguf-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads ${CMAKE_DL_LIBS} m)
+  set_target_properties(test-gguf-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_dependencies(test-gguf-gpu weir-engine-gguf)
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" TIMEOUT 600 RUN_SERIAL ON
