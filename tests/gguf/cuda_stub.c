@@ -2,7 +2,7 @@
  * weir: a model is loaded, decodes and is freed. Kernels do nothing there, so that nothing is said about answers.
  * cuda_replay.c does the same with a stand-in for the module, where the store has none.
  *
- *   test-gguf-cuda-stub                 the tests; WEIR_TEST_LLAMA_CUDA names another folder than the store's
+ *   test-gguf-cuda-stub                 the tests; WEIR_LLAMA_CUDA names another folder than the store's
  *   test-gguf-cuda-stub pool            a model whose first run is refused its memory
  *   test-gguf-cuda-stub record [MODEL]  what cuda_replay.c replays (tests/data/gguf/cuda_calls.txt), on standard output */
 #include "core/core.h"
@@ -378,8 +378,8 @@ static int record(void)
 static const char *find_all(void)
 {
     static char folder[600];
-    const char *named = getenv("WEIR_TEST_LLAMA_CUDA");
-    snprintf(folder, sizeof folder, "%s", named ? named : WEIR_TEST_STORE "/engines/llama-cuda/current/lib");
+    const char *named = getenv("WEIR_LLAMA_CUDA");
+    snprintf(folder, sizeof folder, "%s/lib", named ? named : WEIR_TEST_STORE "/engines/llama-cuda/current");
     const char *problem = cuda_llama_open(&lib, WEIR_TEST_STORE "/engines/llama/current/lib");
     if (problem)
         return problem;
