@@ -20,7 +20,7 @@ if(TARGET weir-engine-gguf)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
-  # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-check.
+  # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-llama.
   add_executable(test-gguf-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c ${CMAKE_CURRENT_LIST_DIR}/writer.c)
   target_compile_definitions(test-gguf-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
   target_include_directories(test-gguf-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -62,4 +62,9 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-cuda-stub SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   add_dependencies(test-gguf-cuda-stub stub-cuda stub-cudart stub-cublas stub-cublasLt)
   set_tests_properties(gguf-cuda-stub PROPERTIES SKIP_RETURN_CODE 77)
+  if(EXISTS ${WEIR_STORE_PATH}/engines/llama-cuda/current/lib/libggml-cuda.so)
+    add_test(NAME gguf-gpu-stub COMMAND test-gguf-gpu)
+    set_tests_properties(gguf-gpu-stub PROPERTIES LABELS "gguf;long" TIMEOUT 600 ENVIRONMENT
+      "${gguf_cuda};WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
+  endif()
 endif()
