@@ -132,6 +132,47 @@ static inline const weir_tensor *output_named(const weir_outputs *outputs, const
     return NULL;
 }
 
+typedef struct fixture {
+    bench it;
+    weir_engine_model *model;
+} fixture;
+
+static inline fixture fixture_open(const char *path, const weir_setting *settings, size_t count)
+{
+    fixture its = {.it = bench_open(path, 1ull << 30)};
+    OK(bench_load(&its.it, settings, count, &its.model));
+    return its;
+}
+
+static inline void fixture_close(fixture *its)
+{
+    its->it.engine->unload(its->model);
+    bench_close(&its->it);
+}
+
+static inline weir_status infer(const fixture *its, const weir_tensor *input, const weir_setting *settings, size_t count,
+                         weir_outputs *outputs)
+{
+    weir_inference inference = inference_of(input, settings, count);
+    *outputs = (weir_outputs){.struct_size = sizeof *outputs};
+    return its->it.engine->infer(its->model, &inference, outputs);
+}
+
+static inline void release(const fixture *its, weir_outputs *outputs)
+{
+    its->it.engine->release_outputs(its->model, outputs);
+}
+
+static inline weir_tensor token_input(const int32_t *tokens, int64_t rows, int64_t columns)
+{
+    weir_tensor it = {.struct_size = sizeof it, .name = "tokens", .type = WEIR_TYPE_I32, .data = (void *)tokens};
+    it.rank = rows ? 2 : 1;
+    it.shape[0] = rows ? rows : columns;
+    it.shape[1] = columns;
+    it.bytes = (size_t)((rows ? rows : 1) * columns) * sizeof *tokens;
+    return it;
+}
+
 static inline bool store_model(const char *name, char *path, size_t capacity)
 {
     snprintf(path, capacity, "%s/models/%s", WEIR_TEST_STORE, name);

@@ -14,54 +14,6 @@
 static char llama_path[64], bert_path[64], long_path[64];
 static const weir_setting one_thread[] = {{"threads", "1"}, {"batch", "64"}};
 
-typedef struct fixture {
-    bench it;
-    weir_engine_model *model;
-} fixture;
-
-static fixture fixture_open(const char *path, const weir_setting *settings, size_t count)
-{
-    fixture its = {.it = bench_open(path, 1ull << 30)};
-    OK(bench_load(&its.it, settings, count, &its.model));
-    return its;
-}
-
-static void fixture_close(fixture *its)
-{
-    its->it.engine->unload(its->model);
-    bench_close(&its->it);
-}
-
-static weir_status infer(const fixture *its, const weir_tensor *input, const weir_setting *settings, size_t count,
-                         weir_outputs *outputs)
-{
-    weir_inference inference = inference_of(input, settings, count);
-    *outputs = (weir_outputs){.struct_size = sizeof *outputs};
-    return its->it.engine->infer(its->model, &inference, outputs);
-}
-
-static void release(const fixture *its, weir_outputs *outputs)
-{
-    its->it.engine->release_outputs(its->model, outputs);
-}
-
-static plain plain_of(const fixture *its)
-{
-    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
-    OK(its->it.engine->probe(&probe));
-    return plain_library(probe.library);
-}
-
-static weir_tensor token_input(const int32_t *tokens, int64_t rows, int64_t columns)
-{
-    weir_tensor it = {.struct_size = sizeof it, .name = "tokens", .type = WEIR_TYPE_I32, .data = (void *)tokens};
-    it.rank = rows ? 2 : 1;
-    it.shape[0] = rows ? rows : columns;
-    it.shape[1] = columns;
-    it.bytes = (size_t)((rows ? rows : 1) * columns) * sizeof *tokens;
-    return it;
-}
-
 /* ---- the same as without weir ----------------------------------------------------------------------------------- */
 
 static void logits_equal(const char *path, uint32_t context, const int32_t *prompt, int count)
@@ -75,7 +27,7 @@ static void logits_equal(const char *path, uint32_t context, const int32_t *prom
     const weir_tensor *logits = output_named(&outputs, "logits");
     assert_int_equal(output_named(&outputs, "tokens")->shape[0], 6);
 
-    plain other = plain_of(&its);
+    plain other = plain_of(its.it.engine);
     plain_open(&other, path, false, context, 64, 1);
     for (int at = 0; at < count; at += 64) {
         int step = count - at < 64 ? count - at : 64;
@@ -107,7 +59,7 @@ static void embeddings_equal(const char *path, uint32_t context, const int32_t *
     static const weir_setting raw[] = {{"normalize", "0"}};
     int32_t rows[4 * 16], *at = rows;
     fixture its = fixture_open(path, one_thread, 1);
-    plain other = plain_of(&its);
+    plain other = plain_of(its.it.engine);
     plain_open(&other, path, true, context, 0, 1);
     struct llama_batch batch = other.llama_batch_init(64, 0, 1);
     for (int i = 0; i < texts; i++)
@@ -542,21 +494,28 @@ static void test_the_rest(void **state)
     bench_close(&it);
 }
 
-/* D31: another provider than the one there is is refused, not passed over. */
-static void test_the_one_provider(void **state)
+/* D31: another provider than those there are is refused, not passed over, and so is one without a place for it. */
+static void test_the_providers(void **state)
 {
     (void)state;
     bench it = bench_open(llama_path, 1ull << 30);
     weir_engine_provider found = WEIR_INIT(weir_engine_provider);
     weir_engine_model *model;
     OK(it.engine->provider(0, &found));
+    assert_string_equal(found.name, "cuda");
+    assert_true(found.state == WEIR_PROVIDER_HERE ? strstr(found.library, "libggml-cuda") != NULL
+                                                  : strstr(found.missing, "scripts/engines --cuda") != NULL);
+    OK(it.engine->provider(1, &found));
     assert_string_equal(found.name, "cpu");
     assert_int_equal(found.state, WEIR_PROVIDER_HERE);
     assert_non_null(strstr(found.library, "libllama"));
-    assert_int_equal(it.engine->provider(1, &found), WEIR_ERR_NOT_FOUND);
+    assert_int_equal(it.engine->provider(2, &found), WEIR_ERR_NOT_FOUND);
     it.load.provider = "cuda";
     assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_UNSUPPORTED);
-    assert_non_null(strstr(weir_detail(), "provider cpu alone, not cuda"));
+    assert_non_null(strstr(weir_detail(), "the provider cuda needs a place on cuda"));
+    it.load.provider = "metal";
+    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weir_detail(), "the providers cuda and cpu, not metal"));
     it.load.provider = "CPU";
     OK(bench_load(&it, NULL, 0, &model));
     weir_model_details info = WEIR_INIT(weir_model_details);
@@ -611,7 +570,7 @@ int main(void)
         cmocka_unit_test(test_wrong_questions),
         cmocka_unit_test(test_wrong_loads),
         cmocka_unit_test(test_the_rest),
-        cmocka_unit_test(test_the_one_provider),
+        cmocka_unit_test(test_the_providers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);

@@ -9,6 +9,8 @@
 
 #include <llama.h>
 
+#include <weir/engine.h>
+
 /* clang-format off */
 #define PLAIN(X)                                                                                                   \
     X(llama_model_default_params) X(llama_context_default_params) X(llama_model_load_from_file)                    \
@@ -49,6 +51,14 @@ static inline plain plain_library(const char *file)
     return it;
 }
 
+/* The library that the engine runs. */
+static inline plain plain_of(const weir_engine *engine)
+{
+    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
+    plain_need(engine->probe(&probe) == WEIR_OK && probe.available, "the probe");
+    return plain_library(probe.library);
+}
+
 /* With the parameters that the engine chooses for such a model: docs/guide/gguf.md. */
 static inline void plain_open(plain *it, const char *path, bool embeds, uint32_t context, uint32_t batch, int threads)
 {
@@ -80,6 +90,39 @@ static inline void plain_close(plain *it)
 {
     it->llama_free(it->context);
     it->llama_model_free(it->model);
+}
+
+/* The likeliest token at the last place but for `never`, as by llama.cpp's greedy sampler: the first of equals. */
+static inline int32_t plain_likeliest(const plain *it, int32_t never)
+{
+    const float *logits = it->llama_get_logits_ith(it->context, -1);
+    int32_t best = never == 0 ? 1 : 0;
+    for (int32_t i = best; i < it->llama_vocab_n_tokens(it->vocab); i++)
+        if (i != never && logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+/* The tokens as sequence 0, `batch` at a time. */
+static inline void plain_read(plain *it, const int32_t *tokens, int length, int batch)
+{
+    for (int at = 0; at < length; at += batch) {
+        int step = length - at < batch ? length - at : batch;
+        plain_need(it->llama_decode(it->context, it->llama_batch_get_one((int32_t *)tokens + at, step)) == 0, "a decode");
+    }
+}
+
+/* The prompt, and then `count` times the likeliest token but for `never` (-1: none). */
+static inline void plain_greedy(plain *it, const int32_t *prompt, int length, int batch, int32_t never, int32_t *out,
+                                int count)
+{
+    it->llama_memory_clear(it->llama_get_memory(it->context), false);
+    plain_read(it, prompt, length, batch);
+    for (int i = 0; i < count; i++) {
+        out[i] = plain_likeliest(it, never);
+        if (i + 1 < count)
+            plain_read(it, &out[i], 1, 1);
+    }
 }
 
 /* One text's tokens as sequence `sequence` at the end of the batch. */

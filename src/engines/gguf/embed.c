@@ -70,7 +70,7 @@ static weir_status read_lines(const weir_engine_model *model, const wg_run_setti
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         size_t bytes = (size_t)((stop ? stop : end) - line), count = 0;
         int32_t *tokens = NULL;
-        status = wg_tokenize(model, line, bytes, false, &tokens, &count);
+        status = wg_tokenize(model, line, bytes, true, false, &tokens, &count);
         if (status == WEIR_OK)
             status = add_text(model, settings, tokens, count, to);
         free(tokens);
@@ -152,7 +152,7 @@ static weir_status make_call(call *it)
     wg_phase phase;
     wg_log_forget();
     fill(it);
-    wg_phase_begin(&phase, WG_RUNNING, it->model->client);
+    wg_phase_begin(&phase, WG_RUNNING, it->model);
     bool whole = wg_guarded(compute, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     if (!whole) {
@@ -210,12 +210,11 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
 weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
                      wg_run *run, weir_outputs *out, uint64_t *tokens_in)
 {
-    const weir_tensor *input = NULL;
+    wg_inputs in;
     texts all = {0};
-    weir_status status = wg_the_input(model, inference, &input);
+    weir_status status = wg_the_inputs(model, inference, &in);
     if (status == WEIR_OK)
-        status = input->type == WEIR_TYPE_TEXT ? read_lines(model, settings, input, &all)
-                                               : read_rows(model, settings, input, &all);
+        status = in.text ? read_lines(model, settings, in.text, &all) : read_rows(model, settings, in.tokens, &all);
     if (status == WEIR_OK)
         status = embed_all(model, settings, &all, run, out);
     if (status == WEIR_OK)

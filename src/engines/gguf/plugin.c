@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static weir_status probe(weir_engine_probe *out)
 {
@@ -21,17 +20,33 @@ static weir_status probe(weir_engine_probe *out)
     return WEIR_OK;
 }
 
+/* That the library is here says nothing about a device: which ones there are, weir/select.h tells. */
+static void describe_cuda(weir_engine_provider *out)
+{
+    if (out->state != WEIR_PROVIDER_HERE)
+        return;
+    if (wg_devices_find("", out->library, sizeof out->library) == WEIR_OK)
+        return;
+    out->state = WEIR_PROVIDER_NOT_BUILT;
+    out->library[0] = '\0';
+    snprintf(out->missing, sizeof out->missing, "%s", weir_detail());
+}
+
 static weir_status provider(size_t index, weir_engine_provider *out)
 {
+    static const char *const names[] = {"cuda", "cpu"};
     weir_engine_probe here = {.struct_size = sizeof here};
-    weir_engine_provider found = {.struct_size = out->struct_size, .name = "cpu"};
-    if (index > 0)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has one provider");
+    weir_engine_provider found = {.struct_size = out->struct_size};
+    if (index >= 2)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has two providers");
     weir_status status = probe(&here);
+    snprintf(found.name, sizeof found.name, "%s", names[index]);
     found.state = here.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
     snprintf(found.library, sizeof found.library, "%s", here.library);
     snprintf(found.version, sizeof found.version, "%s", here.version);
     snprintf(found.missing, sizeof found.missing, "%s", here.missing);
+    if (index == 0)
+        describe_cuda(&found);
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return status;
 }
@@ -41,28 +56,32 @@ static weir_status plan(const weir_engine_load *load, weir_engine_plan *out)
     return wg_plan(load, out);
 }
 
-static double seconds_now(void)
+static weir_status embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
+                         wg_run *run, weir_outputs *out, uint64_t *in)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    weir_status status = wg_turn_begin(model, run);
+    if (status != WEIR_OK)
+        return status;
+    double begin = wg_seconds_now();
+    status = wg_embed(model, inference, settings, run, out, in);
+    wg_turn_end(model, wg_seconds_now() - begin);
+    return status;
 }
 
 static weir_status run(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
                        weir_outputs *out)
 {
     wg_run_settings settings = model->defaults;
-    wg_run turn;
+    wg_run here;
     uint64_t in = 0, made = 0;
     weir_status status = wg_settings_of_run(inference->settings, inference->setting_count, &settings);
     if (status == WEIR_OK)
-        status = wg_turn_begin(model, &turn, inference->id);
+        status = wg_run_begin(model, &here, inference->id);
     if (status != WEIR_OK)
         return status;
-    double begin = seconds_now();
-    status = model->embeds ? wg_embed(model, inference, &settings, &turn, out, &in)
-                           : wg_generate(model, inference, &settings, &turn, piece, user, out, &in, &made);
-    wg_turn_end(model, &turn, status, seconds_now() - begin, in, made);
+    status = model->embeds ? embed(model, inference, &settings, &here, out, &in)
+                           : wg_generate(model, inference, &settings, &here, piece, user, out, &in, &made);
+    wg_run_end(model, &here, status, in, made);
     return status;
 }
 
@@ -125,16 +144,16 @@ static weir_status info(weir_engine_model *model, weir_model_details *out)
         .struct_size = out->struct_size,
         .engine = "gguf",
         .version = model->version,
-        .provider = "cpu",
+        .provider = model->places.devices > 0 ? "cuda" : "cpu",
         .architecture = model->architecture,
         .inputs = model->inputs,
-        .input_count = 2,
+        .input_count = model->input_count,
         .outputs = model->outputs,
-        .output_count = model->embeds ? 1 : 3,
+        .output_count = model->output_count,
         .generates = !model->embeds,
         .remarks = model->remarks,
-        .shares = &model->share,
-        .share_count = model->facts.layers > 0,
+        .shares = model->shares,
+        .share_count = model->share_count,
     };
     memcpy(out, &about, out->struct_size < sizeof about ? out->struct_size : sizeof about);
     return WEIR_OK;
@@ -144,7 +163,7 @@ static const weir_engine table = {
     .abi = WEIR_ENGINE_ABI,
     .struct_size = sizeof(weir_engine),
     .name = "gguf",
-    .summary = "GGUF models through llama.cpp, on the host",
+    .summary = "GGUF models through llama.cpp, on the host and on CUDA",
     .suffixes = ".gguf",
     .probe = probe,
     .plan = plan,

@@ -1,17 +1,18 @@
-/* run.c: what every run does: waiting for its turn, finding its input, handing its results out, being cancelled.
+/* run.c: what every run does: finding its input, handing its results out, being cancelled.
  *
- * A context computes one thing at a time, so runs on one model take turns. All of them, waiting or under way, stand in
- * a list, where a cancel finds them. */
+ * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing at
+ * a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
 #include "wg.h"
 #include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* ---- turns ------------------------------------------------------------------------------------------------------- */
+/* ---- runs and turns ------------------------------------------------------------------------------------------------------- */
 
-static void leave(weir_engine_model *model, wg_run *run)
+void wg_run_leave(weir_engine_model *model, wg_run *run)
 {
     for (wg_run **at = &model->runs; *at; at = &(*at)->next)
         if (*at == run) {
@@ -20,15 +21,41 @@ static void leave(weir_engine_model *model, wg_run *run)
         }
 }
 
-weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id)
+weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id)
 {
     *run = (wg_run){.id = id};
+    pthread_cond_init(&run->wake, NULL);
     pthread_mutex_lock(&model->lock);
     run->next = model->runs;
     model->runs = run;
+    pthread_mutex_unlock(&model->lock);
+    if (!atomic_load(&model->broken))
+        return WEIR_OK;
+    weir_status status =
+        weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
+    wg_run_end(model, run, status, 0, 0);
+    return status;
+}
+
+void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint64_t in, uint64_t out)
+{
+    pthread_mutex_lock(&model->lock);
+    wg_run_leave(model, run);
+    model->metrics.runs += status == WEIR_OK;
+    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
+    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
+    model->metrics.tokens_in += in;
+    model->metrics.tokens_out += out;
+    pthread_mutex_unlock(&model->lock);
+    pthread_cond_destroy(&run->wake);
+}
+
+weir_status wg_turn_begin(weir_engine_model *model, wg_run *run)
+{
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&model->lock);
     while (model->active && !atomic_load(&run->stop))
         pthread_cond_wait(&model->turn, &model->lock);
-    weir_status status = WEIR_OK;
     if (atomic_load(&run->stop))
         status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began");
     else if (atomic_load(&model->broken))
@@ -36,29 +63,26 @@ weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id)
     if (status == WEIR_OK) {
         model->active = run;
         atomic_store(&model->watched, run);
-    } else {
-        leave(model, run);
-        model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
-        model->metrics.failures += status != WEIR_ERR_CANCELLED;
     }
     pthread_mutex_unlock(&model->lock);
     return status;
 }
 
-void wg_turn_end(weir_engine_model *model, wg_run *run, weir_status status, double seconds, uint64_t in, uint64_t out)
+void wg_turn_end(weir_engine_model *model, double seconds)
 {
     pthread_mutex_lock(&model->lock);
     atomic_store(&model->watched, NULL);
     model->active = NULL;
-    leave(model, run);
-    model->metrics.runs += status == WEIR_OK;
-    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
-    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
-    model->metrics.tokens_in += in;
-    model->metrics.tokens_out += out;
     model->metrics.busy_seconds += seconds;
     pthread_cond_broadcast(&model->turn);
     pthread_mutex_unlock(&model->lock);
+}
+
+double wg_seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 weir_status wg_cancel(weir_engine_model *model, uint64_t id)
@@ -68,6 +92,7 @@ weir_status wg_cancel(weir_engine_model *model, uint64_t id)
     for (wg_run *run = model->runs; run; run = run->next)
         if (id == 0 || run->id == id) {
             atomic_store(&run->stop, true);
+            pthread_cond_signal(&run->wake);
             found = true;
         }
     pthread_cond_broadcast(&model->turn);
@@ -84,7 +109,7 @@ bool wg_stopped(void *user)
 {
     weir_engine_model *model = user;
     wg_run *run = atomic_load(&model->watched);
-    return run && atomic_load(&run->stop);
+    return run ? atomic_load(&run->stop) : model->batch && wg_batch_stopped(model->batch);
 }
 
 weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code)
@@ -104,24 +129,27 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-static weir_status check_text(const weir_tensor *input)
+/* A row of bytes: the inputs `text`, `messages` and `state`. */
+static weir_status check_bytes(const weir_tensor *input, weir_type type)
 {
     size_t bytes = 0;
-    if (input->type != WEIR_TYPE_TEXT)
-        return weir_fail(WEIR_ERR_INVALID, "the input 'text' is of type %s and must be text",
-                         weir_name_of(WEIR_NAMES_TYPE, input->type));
+    if (input->type != type)
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' is of type %s and must be %s", input->name,
+                         weir_name_of(WEIR_NAMES_TYPE, input->type), weir_name_of(WEIR_NAMES_TYPE, type));
     if (input->rank != 1)
-        return weir_fail(WEIR_ERR_INVALID, "the input 'text' has rank %u and must have 1, its bytes", input->rank);
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' has rank %u and must have 1, its bytes", input->name,
+                         input->rank);
     weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
     if (status != WEIR_OK)
         return status;
-    if (bytes != input->bytes || bytes > INT32_MAX || (bytes > 0 && !input->data))
+    bool too_many = type == WEIR_TYPE_TEXT && bytes > INT32_MAX;
+    if (bytes != input->bytes || too_many || (bytes > 0 && !input->data))
         return weir_fail(WEIR_ERR_INVALID,
-                         "the input 'text' says %zu bytes by its shape and %zu by itself, at most %d are "
+                         "the input '%s' says %zu bytes by its shape and %zu by itself, at most %d are "
                          "taken",
-                         bytes, input->bytes, INT32_MAX);
+                         input->name, bytes, input->bytes, INT32_MAX);
     if (bytes == 0)
-        return weir_fail(WEIR_ERR_INVALID, "the input 'text' is empty");
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' is empty", input->name);
     return WEIR_OK;
 }
 
@@ -153,49 +181,76 @@ static weir_status check_tokens(const weir_engine_model *model, const weir_tenso
     return WEIR_OK;
 }
 
-weir_status wg_the_input(const weir_engine_model *model, const weir_inference *inference, const weir_tensor **out)
+static const weir_tensor **place_of(const weir_engine_model *model, const char *name, wg_inputs *in)
 {
-    const weir_tensor *found = NULL;
+    const char *const names[] = {"text", "tokens", "messages", "state"};
+    const weir_tensor **const places[] = {&in->text, &in->tokens, &in->messages, &in->state};
+    for (size_t i = 0; i < model->input_count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return places[i];
+    return NULL;
+}
+
+static weir_status check_inputs(const weir_engine_model *model, const wg_inputs *in)
+{
+    weir_status status = WEIR_OK;
+    int prompts = (in->text != NULL) + (in->tokens != NULL) + (in->messages != NULL);
+    if (prompts > 1)
+        return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens'%s, and there are %d",
+                         model->embeds ? "" : " or 'messages'", prompts);
+    if (prompts == 0 && !in->state)
+        return weir_fail(WEIR_ERR_INVALID, "an input is missing: 'text' or 'tokens'%s",
+                         model->embeds ? "" : " or 'messages' or 'state'");
+    if (in->text)
+        status = check_bytes(in->text, WEIR_TYPE_TEXT);
+    if (status == WEIR_OK && in->messages)
+        status = check_bytes(in->messages, WEIR_TYPE_TEXT);
+    if (status == WEIR_OK && in->state)
+        status = check_bytes(in->state, WEIR_TYPE_U8);
+    return status == WEIR_OK && in->tokens ? check_tokens(model, in->tokens) : status;
+}
+
+weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out)
+{
+    *out = (wg_inputs){0};
     if (inference->input_count > 0 && !inference->inputs)
         return weir_fail(WEIR_ERR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
     const char *at = (const char *)inference->inputs;
     for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
         const weir_tensor *input = (const weir_tensor *)(const void *)at;
         const char *name = input->name ? input->name : "";
-        if (strcmp(name, "text") != 0 && strcmp(name, "tokens") != 0)
-            return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'", name);
-        if (found)
-            return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens', and '%s' is a second one",
-                             name);
-        found = input;
+        const weir_tensor **place = place_of(model, name, out);
+        if (!place)
+            return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'%s", name,
+                             model->embeds ? "" : " or 'messages', and 'state'");
+        if (*place)
+            return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
+        *place = input;
     }
-    if (!found)
-        return weir_fail(WEIR_ERR_INVALID, "an input is missing: 'text' or 'tokens'");
-    *out = found;
-    return strcmp(found->name, "text") == 0 ? check_text(found) : check_tokens(model, found);
+    return check_inputs(model, out);
 }
 
 typedef struct tokenizing {
     const weir_engine_model *model;
     const char *text;
     int32_t bytes, room, got;
-    bool special;
+    bool marks, special;
     int32_t *tokens;
 } tokenizing;
 
 static void tokenize(void *user)
 {
     tokenizing *it = user;
-    it->got = it->model->library->llama_tokenize(it->model->vocab, it->text, it->bytes, it->tokens, it->room, true,
+    it->got = it->model->library->llama_tokenize(it->model->vocab, it->text, it->bytes, it->tokens, it->room, it->marks,
                                                  it->special);
 }
 
-weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool special, int32_t **tokens,
-                        size_t *count)
+weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
+                        int32_t **tokens, size_t *count)
 {
     char thrown[512] = "";
-    tokenizing it = {model,   text, (int32_t)bytes, (int32_t)(bytes < INT32_MAX / 2 ? bytes + 16 : bytes), 0,
-                     special, NULL};
+    tokenizing it = {.model = model, .text = text, .bytes = (int32_t)bytes, .marks = marks, .special = special};
+    it.room = (int32_t)(bytes < INT32_MAX / 2 ? bytes + 16 : bytes);
     *tokens = NULL;
     for (int attempt = 0; attempt < 2; attempt++) {
         free(it.tokens);
@@ -224,7 +279,7 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
 /* What engine_data points at: the tensors, and the client's block behind their data. */
 typedef struct handed {
     weir_block block;
-    weir_tensor tensors[3];
+    weir_tensor tensors[WG_OUTPUTS];
 } handed;
 
 static size_t padded(size_t bytes)
@@ -244,7 +299,8 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
     request.bytes = total;
     request.memory_class = WEIR_CLASS_ACTIVATIONS;
     request.tag = "results";
-    weir_status status = weir_alloc_with(model->client, &request, &it->block);
+    request.kind = model->places.kind;
+    weir_status status = weir_alloc_with(model->places.host, &request, &it->block);
     if (status != WEIR_OK) {
         free(it);
         return status;
@@ -259,7 +315,7 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
                               .data = part->bytes ? data : NULL,
                               .bytes = part->bytes};
         memcpy(tensor.shape, part->shape, sizeof part->shape);
-        if (part->bytes && data)
+        if (part->bytes && data && part->data)
             memcpy(data, part->data, part->bytes);
         data = data ? data + padded(part->bytes) : NULL;
         it->tensors[i] = tensor;
@@ -273,7 +329,7 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
 void wg_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
     handed *it = outputs->engine_data;
-    if (it && weir_free_block(model->client, it->block, WEIR_STREAM_HOST) != WEIR_OK)
+    if (it && weir_free_block(model->places.host, it->block, WEIR_STREAM_HOST) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
     free(it);
     outputs->tensors = NULL;

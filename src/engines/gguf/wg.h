@@ -9,31 +9,47 @@
 #include <weir/engine.h>
 
 #include "check.h"
+#include "interpose/cuda_redirect.h"
 #include "library.h"
 
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct wg_load_settings {
-    char llama[512]; /* directory of another llama.cpp; "": the store's */
-    int64_t threads; /* 0: the physical cores this process may use */
-    int64_t context; /* tokens; 0: by the model */
-    int64_t batch;   /* tokens computed in one go; 0: by the model */
+    char llama[512];    /* directory of another llama.cpp; "": the store's */
+    int64_t threads;    /* 0: the physical cores this process may use */
+    int64_t context;    /* tokens; 0: by the model */
+    int64_t batch;      /* tokens computed in one go; 0: by the model */
+    int64_t gpu_layers; /* of a model on a device, the output layer counted; -1: all */
     bool mmap;
-    char pooling[8]; /* "", "none", "mean", "cls", "last" */
+    char llama_cuda[512]; /* directory of another libggml-cuda.so; "": the store's */
+    char pooling[8];      /* "", "none", "mean", "cls", "last" */
+    int64_t sequences;    /* that are decoded together, each with `context` cells of its own */
+    char flash_attention[8], cache_k[8], cache_v[8];
+    double rope_frequency_base, rope_frequency_scale; /* 0: the model's */
 } wg_load_settings;
 
 typedef struct wg_run_settings {
     int64_t tokens;
-    double temperature, top_p, min_p, repeat_penalty;
-    int64_t top_k, seed;
-    bool ignore_eos, chat, logits;
+    double temperature, top_p, min_p, typical_p, top_n_sigma, dynatemp_range, dynatemp_exponent;
+    double xtc_probability, xtc_threshold, mirostat_tau, mirostat_eta;
+    double repeat_penalty, frequency_penalty, presence_penalty, dry_multiplier, dry_base;
+    int64_t top_k, seed, mirostat, repeat_last_n, dry_allowed_length, dry_penalty_last_n, logprobs;
+    bool ignore_eos, chat, logits, state;
     bool normalize, truncate;
+    /* The caller's texts, which live as long as its call; of a model's own settings, copies in `kept`. NULL: none. */
+    const char *stop, *grammar, *logit_bias, *chat_template, *dry_sequence_breakers;
+    char *kept;
 } wg_run_settings;
 
 /* Fill in the defaults, then what the caller says. At load both kinds are taken: those of a run become its defaults. */
 weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_load_settings *load,
                                 wg_run_settings *run);
 weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run);
+/* Copies the texts, so that the settings may outlive the caller's. On failure they hold no text. */
+weir_status wg_settings_keep(wg_run_settings *run);
+void wg_settings_drop(wg_run_settings *run);
+/* All that the settings of a load say, in words: equal for equal settings. Answers whether it fits. */
+bool wg_settings_words(const wg_load_settings *load, char *out, size_t capacity);
 
 /* ---- buffers.c: ggml's buffers out of the client ----------------------------------------------------------------- */
 
@@ -42,7 +58,9 @@ enum wg_stage { WG_IDLE = 0, WG_LOADING, WG_CONTEXT, WG_RUNNING, WG_PLANNING };
 /* What the calling thread is doing for a model. llama.cpp allocates on the thread that calls it. */
 typedef struct wg_phase {
     enum wg_stage stage;
-    weir_client *client;
+    weir_engine_model *model;
+    wi_cuda_scope scope;        /* of a model on devices */
+    bool scoped;                /* it was entered */
     bool saw_tensor, saw_cache; /* since the last allocation: for what the next one is */
     uint64_t planned_output;
     weir_status refusal;
@@ -50,9 +68,43 @@ typedef struct wg_phase {
     struct wg_phase *outer;
 } wg_phase;
 
-void wg_buffers_hook(const wg_library *from);
-void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_client *client);
+/* From now on buffers of this type come from the model that the calling thread is at work for; once for each type. */
+void wg_buffers_hook(const wg_library *from, ggml_backend_buffer_type_t type, bool of_host);
+void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model);
 void wg_phase_end(wg_phase *phase);
+
+/* ---- devices.c: CUDA, where a model asks for it ------------------------------------------------------------------ */
+
+enum { WG_DEVICES = 16 };
+
+/* Where a model lies. */
+typedef struct wg_places {
+    weir_client *host; /* what is on the host is charged to it, */
+    weir_kind kind;    /* as memory of this kind: WEIR_KIND_DEVICE on the host's own runtime */
+    size_t devices;    /* 0: it is all on the host */
+    weir_client *clients[WG_DEVICES];
+    weir_reservation *reserves[WG_DEVICES]; /* for scratch, which cannot be refused; NULL: none */
+    ggml_backend_dev_t list[WG_DEVICES + 1];
+    bool held; /* by wg_devices_open */
+} wg_places;
+
+/* Which places a load names, and whether they are some that this engine has. No library is opened. */
+weir_status wg_places_read(const weir_engine_load *load, bool planning, wg_places *out);
+/* Opens llama.cpp's library for CUDA, the first time, and has its memory come from the places' clients, until
+ * wg_devices_close. Without devices: nothing. */
+weir_status wg_devices_open(const wg_library *library, const char *directory, wg_places *places);
+void wg_devices_close(wg_places *places);
+/* The file of that library; WEIR_ERR_NOT_FOUND says how to get it. Opens nothing. */
+weir_status wg_devices_find(const char *directory, char *path, size_t capacity);
+/* The redirect while there are models on devices; NULL: none. */
+wi_cuda_redirect *wg_devices_redirect(void);
+/* Bytes that the redirect's scratch takes now on the places' devices, one after the other. */
+void wg_devices_scratch(const wg_places *places, uint64_t *bytes);
+
+/* ---- scratch.c --------------------------------------------------------------------------------------------------- */
+
+/* Has the devices' scratch allocated, and what a full context may take reserved. Of a model on the host: nothing. */
+weir_status wg_scratch_measure(weir_engine_model *model);
 
 /* ---- border.cpp: where foreign exceptions end -------------------------------------------------------------------- */
 
@@ -63,9 +115,10 @@ bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
 bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
 /* ggml's abort callback. */
 void wg_on_abort(const char *message);
-/* Bytes of a context made with no_alloc: each buffer type's rounded up as weir charges them. */
-bool wg_breakdown(void *function, const struct llama_context *context, uint64_t *weights, uint64_t *cache,
-                  uint64_t *compute);
+/* Bytes of a context made with no_alloc, of that buffer type or, with NULL, of all: each rounded up as weir charges
+ * them. */
+bool wg_breakdown(void *function, const struct llama_context *context, ggml_backend_buffer_type_t type,
+                  uint64_t *weights, uint64_t *cache, uint64_t *compute);
 
 /* ---- log.c ------------------------------------------------------------------------------------------------------- */
 
@@ -79,14 +132,19 @@ void wg_log_forget(void);
 typedef struct wg_run {
     uint64_t id;
     atomic_bool stop;
+    pthread_cond_t wake; /* its thread waits for it, with the model's lock, while `sleeps` */
+    bool sleeps;
     struct wg_run *next;
 } wg_run;
 
-enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512 };
+struct wg_batch; /* text.h */
+
+enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512, WG_MOST_SEQUENCES = 256 };
+enum { WG_INPUTS = 4, WG_OUTPUTS = 10 };
 
 struct weir_engine_model {
     const wg_library *library;
-    weir_client *client;
+    wg_places places;
     struct llama_model *model;
     struct llama_context *context;
     const struct llama_vocab *vocab;
@@ -106,8 +164,12 @@ struct weir_engine_model {
 
     atomic_bool broken;      /* an exception left a run half done */
     wg_run *_Atomic watched; /* what the abort callback asks */
-    weir_port inputs[2], outputs[3];
-    weir_provider_share share; /* of its layers */
+    struct wg_batch *batch;  /* of a model that generates: the runs that are decoded together */
+    uint64_t fingerprint;    /* of the file and of how its cache is laid out */
+    weir_port inputs[WG_INPUTS], outputs[WG_OUTPUTS];
+    uint32_t input_count, output_count;
+    weir_provider_share shares[2]; /* of its layers */
+    size_t share_count;
     char architecture[160], version[64], remarks[256];
 };
 
@@ -126,18 +188,28 @@ void wg_drop(weir_engine_model *model);
 
 /* ---- run.c: turns, inputs, outputs ------------------------------------------------------------------------------- */
 
-/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. wg_turn_end counts it by
- * `status`. */
-weir_status wg_turn_begin(weir_engine_model *model, wg_run *run, uint64_t id);
-void wg_turn_end(weir_engine_model *model, wg_run *run, weir_status status, double seconds, uint64_t in, uint64_t out);
+/* Puts a run into the model's list, where a cancel finds it; WEIR_ERR_ENGINE when the model is broken. wg_run_end takes
+ * it out and counts it by `status`. */
+weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id);
+void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint64_t in, uint64_t out);
+/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
+weir_status wg_turn_begin(weir_engine_model *model, wg_run *run);
+void wg_turn_end(weir_engine_model *model, double seconds);
+/* Takes a run out of the list, with the lock held, before its end: no cancel finds it any more. */
+void wg_run_leave(weir_engine_model *model, wg_run *run);
+double wg_seconds_now(void);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
 
-/* One of `text` or `tokens`; anything else among the inputs is WEIR_ERR_INVALID. */
-weir_status wg_the_input(const weir_engine_model *model, const weir_inference *inference, const weir_tensor **out);
-/* Tokens of a text, in malloc memory. */
-weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool special, int32_t **tokens,
-                        size_t *count);
+/* The inputs by name, each checked: type, shape, size, and the values of tokens. NULL: not given. Any other name is
+ * WEIR_ERR_INVALID, and so is a second one. */
+typedef struct wg_inputs {
+    const weir_tensor *text, *tokens, *messages, *state;
+} wg_inputs;
+weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out);
+/* Tokens of a text, in malloc memory: with the vocabulary's marks around it, and with marks inside it as what they mean. */
+weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
+                        int32_t **tokens, size_t *count);
 /* Why llama_decode or llama_encode answered `code`. */
 weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code);
 
@@ -160,5 +232,26 @@ weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, 
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
                         wg_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
                         uint64_t *tokens_out);
+
+/* ---- context.c, batch.c, state.c: what load.c asks of those who use the context ---------------------------------- */
+
+/* The settings of a load that are llama.cpp's context parameters: names checked; then filled in. */
+weir_status wg_context_check(const wg_load_settings *load, const char *path);
+void wg_context_fill(const weir_engine_model *model, struct llama_context_params *params);
+
+weir_status wg_batch_make(weir_engine_model *model);
+void wg_batch_drop(weir_engine_model *model);
+/* Whether all runs of the decode under way are cancelled; asked on the thread that computes. */
+bool wg_batch_stopped(const struct wg_batch *batch);
+
+/* What a saved sequence must find again: samples of the file, and how the cache is laid out. */
+weir_status wg_fingerprint(weir_engine_model *model, const char *path);
+
+/* ---- cache.c ----------------------------------------------------------------------------------------------------- */
+
+/* Before a decode: sequence `seq` will have `cells` cells in use after it. A refusal fails the run that needs them. */
+weir_status wg_cache_grow(weir_engine_model *model, int32_t seq, uint32_t cells);
+/* Cells of a sequence were given up, `cells` are still in use. */
+void wg_cache_shrink(weir_engine_model *model, int32_t seq, uint32_t cells);
 
 #endif

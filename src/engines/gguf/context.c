@@ -1,0 +1,91 @@
+/* context.c: what a load's settings say about the context: sequences, cells, the types of the cache, attention. */
+#include "wg.h"
+
+#include <string.h>
+#include <strings.h>
+
+typedef struct named {
+    const char *name;
+    int value;
+} named;
+
+static const named cache_types[] = {{"", GGML_TYPE_F16},         {"f32", GGML_TYPE_F32},   {"f16", GGML_TYPE_F16},
+                                    {"bf16", GGML_TYPE_BF16},    {"q8_0", GGML_TYPE_Q8_0}, {"q4_0", GGML_TYPE_Q4_0},
+                                    {"q4_1", GGML_TYPE_Q4_1},    {"q5_0", GGML_TYPE_Q5_0}, {"q5_1", GGML_TYPE_Q5_1},
+                                    {"iq4_nl", GGML_TYPE_IQ4_NL}};
+static const named attentions[] = {{"", LLAMA_FLASH_ATTN_TYPE_AUTO},
+                                   {"auto", LLAMA_FLASH_ATTN_TYPE_AUTO},
+                                   {"on", LLAMA_FLASH_ATTN_TYPE_ENABLED},
+                                   {"off", LLAMA_FLASH_ATTN_TYPE_DISABLED}};
+
+static const named *find(const named *list, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(list[i].name, name) == 0)
+            return &list[i];
+    return NULL;
+}
+#define FIND(list, name) find(list, sizeof list / sizeof *(list), name)
+
+static weir_status check_cache(const char *key, const char *name)
+{
+    if (FIND(cache_types, name))
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_INVALID,
+                     "the setting '%s' is f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl, not '%s'", key, name);
+}
+
+static bool is_quantised(int type)
+{
+    return type != GGML_TYPE_F32 && type != GGML_TYPE_F16 && type != GGML_TYPE_BF16;
+}
+
+weir_status wg_context_check(const wg_load_settings *load, const char *path)
+{
+    const named *attention = FIND(attentions, load->flash_attention);
+    if (!attention)
+        return weir_fail(WEIR_ERR_INVALID, "the setting 'flash_attention' is auto, on or off, not '%s'",
+                         load->flash_attention);
+    weir_status status = check_cache("cache_k", load->cache_k);
+    if (status == WEIR_OK)
+        status = check_cache("cache_v", load->cache_v);
+    if (status != WEIR_OK)
+        return status;
+    /* Without flash attention values lie transposed in the cache, and a block of a quantised type needs a row. */
+    if (attention->value == LLAMA_FLASH_ATTN_TYPE_DISABLED && is_quantised(FIND(cache_types, load->cache_v)->value))
+        return weir_fail(WEIR_ERR_INVALID,
+                         "%s: 'cache_v' is %s, which needs flash attention, and 'flash_attention' is off; leave it on, "
+                         "or take f32, f16 or bf16",
+                         path, load->cache_v);
+    return WEIR_OK;
+}
+
+/* llama.cpp rounds the cells of a sequence up to these. */
+static uint32_t whole_cells(uint32_t tokens)
+{
+    return (tokens + 255) / 256 * 256;
+}
+
+void wg_context_fill(const weir_engine_model *model, struct llama_context_params *params)
+{
+    const wg_load_settings *load = &model->load;
+    params->flash_attn_type = (enum llama_flash_attn_type)FIND(attentions, load->flash_attention)->value;
+    params->type_k = (enum ggml_type)FIND(cache_types, load->cache_k)->value;
+    params->type_v = (enum ggml_type)FIND(cache_types, load->cache_v)->value;
+    params->rope_freq_base = (float)load->rope_frequency_base;
+    params->rope_freq_scale = (float)load->rope_frequency_scale;
+    if (model->embeds) {
+        /* An encoder takes a whole text at once, so the longest must fit; the cache of a decoder is shared. */
+        params->n_ctx = model->longest;
+        params->n_batch = params->n_ubatch = model->longest;
+        params->n_seq_max = WG_EMBED_SEQUENCES;
+        params->kv_unified = true;
+        return;
+    }
+    uint32_t sequences = (uint32_t)load->sequences;
+    params->n_ctx = whole_cells(model->longest) * sequences;
+    params->n_seq_max = sequences;
+    params->kv_unified = false;
+    /* Only the last tokens' logits are wanted: a compute buffer with a row for each sequence, not for each token. */
+    params->n_outputs_max = sequences;
+}

@@ -1,0 +1,255 @@
+/* prompt.c: what a run begins with: tokens as they are, a text, the messages of a chat, a saved state. */
+#include "text.h"
+#include <weir/engine.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MESSAGES = 4096, MOST_TEMPLATES = 256 };
+
+void wg_prompt_drop(wg_prompt *prompt)
+{
+    free(prompt->tokens);
+    *prompt = (wg_prompt){0};
+}
+
+/* ---- chat templates ---------------------------------------------------------------------------------------------- */
+
+typedef struct templating {
+    const wg_library *library;
+    const char *wanted;
+    const struct llama_chat_message *messages;
+    size_t count;
+    char *out;
+    int32_t room, got;
+} templating;
+
+static void apply_template(void *user)
+{
+    templating *it = user;
+    it->got = it->library->llama_chat_apply_template(it->wanted, it->messages, it->count, true, it->out, it->room);
+}
+
+static weir_status unknown_template(const char *name, const char *const *known, int32_t count)
+{
+    char list[900] = "";
+    size_t used = 0;
+    for (int32_t i = 0; i < count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known[i]);
+    return weir_fail(WEIR_ERR_INVALID, "the setting 'chat_template' is the name of one of llama.cpp's, not '%.60s': %s",
+                     name, list);
+}
+
+/* The model's own template, or one of llama.cpp's by its name. */
+static weir_status find_template(const weir_engine_model *model, const char *name, const char **out)
+{
+    const char *known[MOST_TEMPLATES];
+    if (!name || !name[0]) {
+        *out = model->library->llama_model_chat_template(model->model, NULL);
+        if (*out)
+            return WEIR_OK;
+        return weir_fail(WEIR_ERR_INVALID,
+                         "a chat needs the model's chat template, and it has none; the setting 'chat_template' names "
+                         "one of llama.cpp's");
+    }
+    int32_t count = model->library->llama_chat_builtin_templates(known, MOST_TEMPLATES);
+    count = count < MOST_TEMPLATES ? count : MOST_TEMPLATES;
+    for (int32_t i = 0; i < count; i++)
+        if (strcmp(known[i], name) == 0) {
+            *out = known[i];
+            return WEIR_OK;
+        }
+    return unknown_template(name, known, count);
+}
+
+/* The messages as one text, in the words that the model was trained on; ends where the answer begins. */
+static weir_status in_chat(const weir_engine_model *model, const char *template, templating *it, size_t bytes)
+{
+    char thrown[512] = "";
+    weir_status status = find_template(model, template, &it->wanted);
+    for (int attempt = 0; attempt < 2 && status == WEIR_OK; attempt++) {
+        free(it->out);
+        it->room = attempt ? it->got + 1 : (int32_t)(bytes < INT32_MAX / 4 ? bytes * 2 + 1024 : bytes);
+        it->out = malloc((size_t)it->room);
+        if (!it->out)
+            status = weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
+        else if (!wg_guarded(apply_template, it, thrown, sizeof thrown) || it->got < 0)
+            status = weir_fail(WEIR_ERR_UNSUPPORTED, "llama.cpp does not know the model's chat template%s%s",
+                               thrown[0] ? ": " : "", thrown);
+        else if (it->got <= it->room)
+            break;
+    }
+    return status;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+typedef struct messages {
+    struct llama_chat_message *list;
+    size_t count;
+    char *kept; /* the contents, each with its end */
+} messages;
+
+static const char *role_of(const char *word, size_t bytes)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strlen(roles[i]) == bytes && memcmp(roles[i], word, bytes) == 0)
+            return roles[i];
+    return NULL;
+}
+
+/* `ROLE BYTES` and the end of the line; answers what is behind it. */
+static const char *read_head(const char *at, const char *end, const char **role, size_t *bytes)
+{
+    const char *line = memchr(at, '\n', (size_t)(end - at)), *space = memchr(at, ' ', (size_t)(end - at));
+    if (!line || !space || space > line || space + 1 == line || line - space > 11)
+        return NULL;
+    *role = role_of(at, (size_t)(space - at));
+    *bytes = 0;
+    for (const char *digit = space + 1; digit < line; digit++) {
+        if (*digit < '0' || *digit > '9')
+            return NULL;
+        *bytes = *bytes * 10 + (size_t)(*digit - '0');
+    }
+    return *role && *bytes <= (size_t)(end - line - 1) ? line + 1 : NULL;
+}
+
+static weir_status wrong_message(size_t number, const char *why)
+{
+    return weir_fail(WEIR_ERR_INVALID,
+                     "the input 'messages': message %zu %s; each is a line 'ROLE BYTES' (role: system, user, assistant "
+                     "or tool), so many bytes of text, and a newline",
+                     number, why);
+}
+
+static weir_status read_messages(const weir_tensor *input, messages *out)
+{
+    const char *at = input->data, *end = at + input->bytes;
+    out->list = calloc(MOST_MESSAGES, sizeof *out->list);
+    out->kept = malloc(input->bytes + 1);
+    if (!out->list || !out->kept)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of messages", input->bytes);
+    char *to = out->kept;
+    while (at < end) {
+        const char *role = NULL;
+        size_t bytes = 0, number = out->count + 1;
+        if (number > MOST_MESSAGES)
+            return weir_fail(WEIR_ERR_INVALID, "the input 'messages' has more than %d messages", MOST_MESSAGES);
+        const char *text = read_head(at, end, &role, &bytes);
+        if (!text)
+            return wrong_message(number, "has no such head, or is cut off");
+        if (memchr(text, '\0', bytes))
+            return wrong_message(number, "has a byte 0 in its text");
+        memcpy(to, text, bytes);
+        to[bytes] = '\0';
+        out->list[out->count++] = (struct llama_chat_message){role, to};
+        to += bytes + 1;
+        at = text + bytes;
+        if (at < end && *at++ != '\n')
+            return wrong_message(number, "does not end with a newline where it says");
+    }
+    return WEIR_OK;
+}
+
+static weir_status tokens_of_chat(const weir_engine_model *model, const char *template,
+                                  const struct llama_chat_message *list, size_t count, size_t bytes, wg_prompt *out)
+{
+    templating it = {.library = model->library, .messages = list, .count = count};
+    weir_status status = in_chat(model, template, &it, bytes);
+    if (status == WEIR_OK)
+        status = wg_tokenize(model, it.out, (size_t)it.got, true, true, &out->tokens, &out->count);
+    free(it.out);
+    return status;
+}
+
+static weir_status from_messages(const weir_engine_model *model, const wg_run_settings *settings,
+                                 const weir_tensor *input, wg_prompt *out)
+{
+    messages read = {0};
+    weir_status status = read_messages(input, &read);
+    if (status == WEIR_OK)
+        status = tokens_of_chat(model, settings->chat_template, read.list, read.count, input->bytes, out);
+    free(read.list);
+    free(read.kept);
+    return status;
+}
+
+/* ---- text, tokens, state ----------------------------------------------------------------------------------------- */
+
+static weir_status from_text(const weir_engine_model *model, const wg_run_settings *settings, const weir_tensor *input,
+                             bool begins, wg_prompt *out)
+{
+    if (!settings->chat)
+        return wg_tokenize(model, input->data, input->bytes, begins, false, &out->tokens, &out->count);
+    char *content = strndup(input->data, input->bytes);
+    if (!content)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
+    struct llama_chat_message message = {"user", content};
+    weir_status status = tokens_of_chat(model, settings->chat_template, &message, 1, input->bytes, out);
+    free(content);
+    return status;
+}
+
+static weir_status from_tokens(const weir_tensor *input, wg_prompt *out)
+{
+    out->count = input->bytes / sizeof *out->tokens;
+    out->tokens = malloc(input->bytes);
+    if (!out->tokens)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a prompt of %zu tokens", out->count);
+    memcpy(out->tokens, input->data, input->bytes);
+    return WEIR_OK;
+}
+
+/* The tokens of a saved state, and behind them those of the prompt, if there is one. */
+static weir_status append(wg_prompt *saved, const wg_prompt *more)
+{
+    if (more->count == 0)
+        return WEIR_OK;
+    int32_t *grown = realloc(saved->tokens, (saved->count + more->count) * sizeof *grown);
+    if (!grown)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a prompt of %zu tokens", saved->count + more->count);
+    memcpy(grown + saved->count, more->tokens, more->count * sizeof *grown);
+    saved->tokens = grown;
+    saved->count += more->count;
+    return WEIR_OK;
+}
+
+static weir_status read_prompt(const weir_engine_model *model, const wg_inputs *in, const wg_run_settings *settings,
+                               wg_prompt *out)
+{
+    weir_status status = WEIR_OK;
+    if (in->tokens)
+        return from_tokens(in->tokens, out);
+    if (in->messages)
+        status = from_messages(model, settings, in->messages, out);
+    else if (in->text)
+        status = from_text(model, settings, in->text, !in->state, out);
+    if (status == WEIR_OK && out->count == 0 && !in->state)
+        status = weir_fail(WEIR_ERR_INVALID, "the input '%s' has no tokens", in->text ? "text" : "messages");
+    return status;
+}
+
+weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference *inference,
+                           const wg_run_settings *settings, wg_prompt *out)
+{
+    wg_inputs in;
+    wg_prompt more = {0};
+    *out = (wg_prompt){0};
+    weir_status status = wg_the_inputs(model, inference, &in);
+    if (status == WEIR_OK && in.state && (in.messages || settings->chat))
+        status = weir_fail(WEIR_ERR_INVALID, "the input 'state' is gone on with by 'text' or 'tokens'; a chat template "
+                                             "makes a whole conversation");
+    if (status == WEIR_OK)
+        status = read_prompt(model, &in, settings, &more);
+    if (status == WEIR_OK && in.state) {
+        status = wg_state_open(model, in.state, out);
+        if (status == WEIR_OK)
+            status = append(out, &more);
+        wg_prompt_drop(&more);
+    } else {
+        *out = more;
+    }
+    return status;
+}

@@ -1,0 +1,143 @@
+/* text.h: what the files share that go on with a text: one run (wg_generation) and the parts that it is made of. */
+#ifndef WG_TEXT_H
+#define WG_TEXT_H
+
+#include "wg.h"
+
+/* ---- stop.c: words that end a text ------------------------------------------------------------------------------- */
+
+typedef struct wg_word {
+    const char *text;
+    size_t bytes;
+} wg_word;
+
+typedef struct wg_words {
+    wg_word *list;
+    size_t count, longest;
+    char *kept;
+} wg_words;
+
+enum { WG_MOST_WORDS = 64 };
+
+/* The words of a setting, one a line; \n, \t and \\ in a word are a newline, a tab and a backslash. Empty lines are none. */
+weir_status wg_words_read(const char *key, const char *value, wg_words *out);
+void wg_words_drop(wg_words *words);
+/* The word that begins first in text[from..]; of those that begin there the one that was named first. NULL: none. */
+const wg_word *wg_words_find(const wg_words *words, const char *text, size_t bytes, size_t from, size_t *at);
+/* So many bytes at the end of the text may be the beginning of a word. */
+size_t wg_words_held(const wg_words *words, const char *text, size_t bytes);
+
+/* ---- prompt.c: what a run begins with ---------------------------------------------------------------------------- */
+
+typedef struct wg_prompt {
+    int32_t *tokens;
+    size_t count;
+    size_t restored;      /* of them stand in `saved` */
+    const uint8_t *saved; /* llama.cpp's bytes of a sequence, in the caller's input; NULL: none */
+    size_t saved_bytes;
+} wg_prompt;
+
+weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference *inference,
+                           const wg_run_settings *settings, wg_prompt *out);
+void wg_prompt_drop(wg_prompt *prompt);
+
+/* ---- sampling.c, grammar.c --------------------------------------------------------------------------------------- */
+
+typedef struct wg_sampler {
+    struct llama_sampler *chain;
+    struct llama_sampler *grammar; /* NULL: none */
+} wg_sampler;
+
+weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_settings *settings, const wg_prompt *prompt,
+                            wg_sampler *out);
+void wg_sampler_drop(const weir_engine_model *model, wg_sampler *sampler);
+/* The next token by its logits; `room` is for as many candidates as the vocabulary has. May throw: to be guarded. */
+int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sampler, const float *logits,
+                        llama_token_data *room);
+/* What the model gives a token, before any sampler, and the `most` likeliest ones with theirs. */
+float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
+                           float *top_values);
+/* Refuses what llama.cpp cannot parse, or would not come to an end with. */
+weir_status wg_grammar_check(const char *grammar);
+
+/* ---- answer.c: what a run has made ------------------------------------------------------------------------------- */
+
+typedef struct wg_answer {
+    wg_words stops;
+    int32_t *tokens;
+    size_t *ends; /* of each token's text in `text` */
+    size_t count, most;
+    char *text;
+    size_t bytes, room;
+    size_t released;     /* tokens whose text is decided: no stop word begins in it that may still end */
+    const wg_word *stop; /* the stop word that ended it */
+    const char *finish;  /* why it ended: "stop", "length", "cancelled"; NULL: it goes on */
+    size_t alternatives; /* for each token */
+    float *logprobs, *top_logprobs;
+    int32_t *top_tokens;
+} wg_answer;
+
+weir_status wg_answer_make(const wg_run_settings *settings, wg_answer *out);
+void wg_answer_drop(wg_answer *answer);
+/* Adds a token; false: no memory. The answer may be at its end then. */
+bool wg_answer_add(const weir_engine_model *model, wg_answer *answer, int32_t token, const float *logits);
+/* Nothing comes any more: what was held back is decided. */
+void wg_answer_end(wg_answer *answer, const char *finish);
+/* Leaves the first `count` tokens of it. */
+void wg_answer_cut(wg_answer *answer, size_t count);
+size_t wg_answer_begin_of(const wg_answer *answer, size_t token);
+
+/* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
+
+/* One run. Of its parts, some are its own thread's, some belong to whoever computes, some to the holder of the lock. */
+typedef struct wg_generation {
+    weir_engine_model *model;
+    const wg_run_settings *settings;
+    wg_run *run;
+    weir_piece_fn piece;
+    void *user;
+    bool
+        in_step; /* goes on only when its pieces are delivered: its logits or its state must be those of the last one */
+    wg_prompt prompt;
+
+    /* Of the thread that computes, between the run's arrival and its end. */
+    wg_sampler sampler;
+    int32_t sequence, row; /* -1: none */
+    bool begun, ready, finished;
+    size_t computed; /* of the tokens of prompt and answer, one behind the other */
+    size_t step;     /* of them in the decode under way */
+    int32_t token;   /* chosen last */
+    float *logits;
+    uint8_t *saved;
+    size_t saved_bytes;
+
+    /* Of whoever has the model's lock. What is in the answer is written by the thread that computes, with the lock. */
+    wg_answer answer;
+    size_t delivered; /* tokens */
+    bool done, lost;  /* lost: there was no memory for a piece */
+    weir_status status;
+    char detail[1024];
+    struct wg_generation *next;
+
+    atomic_bool quit; /* its reader wants no more */
+} wg_generation;
+
+/* Decodes a run to its end, together with the others of its model. The calling thread waits, or computes for all. */
+weir_status wg_batch_run(wg_generation *it);
+int32_t wg_token_at(const wg_generation *it, size_t place);
+size_t wg_token_count(const wg_generation *it);
+
+/* ---- state.c: a sequence saved ----------------------------------------------------------------------------------- */
+
+/* Reads the head of a saved state, whose tokens come out in malloc memory; everything is checked that can be before
+ * llama.cpp gets the bytes. */
+weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *saved, wg_prompt *out);
+/* Puts the saved sequence into the run's; answers false, and the sequence is as it was, if llama.cpp refuses it. May
+ * throw: to be guarded. */
+bool wg_state_restore(wg_generation *it);
+/* The run's sequence with its tokens, into it->saved. May throw: to be guarded. */
+weir_status wg_state_save(wg_generation *it);
+/* The tokens that a state of ours stands for. */
+const int32_t *wg_state_tokens(const uint8_t *saved, size_t *count);
+
+#endif
