@@ -156,8 +156,9 @@ static void cuda_close(wi_device *device)
     if (device->own_stream)
         wi_cuda_stream_destroy(device, device->own_stream);
     wi_cuda_pool_close(device);
-    if (device->shared)
-        cuda_destroy(device, device->granule, 1, &(wi_handle){device->shared});
+    wi_handle shared = device->shared;
+    if (shared)
+        cuda_destroy(device, device->granule, 1, &shared);
     wi_cuda_streams_clear(device);
     if (device->context && wi_cuda_begin(device, &guard) == WEIR_OK) {
         wi_cuda_end(&guard);

@@ -330,7 +330,7 @@ static void reports_name_pages(void **state)
 {
     fixture *f = *state;
     weir_elastic *e = create(f, 10, false);
-    uint64_t bytes = 0, released;
+    uint64_t bytes = 0, released = 1;
     commit(f, e, 3, 2);
     weir_block_details d = WEIR_INIT(weir_block_details);
     ok(weir_block_info(page_at(f, e, 4) + 100, &d));
