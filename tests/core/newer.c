@@ -6,6 +6,7 @@
 #include <weir/workspace.h>
 #include <weir/trace.h>
 #include <weir/block_pool.h>
+#include <weir/elastic.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
 #include <weir/experimental/kv.h>
@@ -108,6 +109,11 @@ static weir_status of_blocks(const void *s)
 {
     weir_block_pool *out;
     return weir_block_pool_create(client, s, &out);
+}
+static weir_status of_elastic(const void *s)
+{
+    weir_elastic *out;
+    return weir_elastic_create(client, s, &out);
 }
 static weir_status of_geometry(const void *s)
 {
@@ -275,6 +281,7 @@ static const struct {
     ROW(weir_sink, of_sink),
     ROW(weir_sink, of_sinks),
     ROW(weir_block_pool_options, of_blocks),
+    ROW(weir_elastic_options, of_elastic),
     ROW(weir_kv_geometry, of_geometry),
     ROW(weir_arena_options, of_arena),
     ROW(weir_arena_pool_options, of_arena_pool),
