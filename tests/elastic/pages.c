@@ -294,6 +294,50 @@ static void a_declared_use_holds_a_page(void **state)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
 }
 
+static void a_page_in_a_launch_is_not_released(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 10, false);
+    weir_launch *launch;
+    commit(f, e, 0, 3);
+    weir_use use = {{.pointer = page_at(f, e, 1)}, WEIR_ACCESS_WRITE};
+    ok(weir_launch_begin(f->runtime, f->stream, &use, 1, &launch));
+    fails(WEIR_ERR_BUSY, weir_elastic_release(e, 0, 3 * f->page, WEIR_STREAM_HOST));
+    detail_names("\"cache\"");
+    fails(WEIR_ERR_BUSY, weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    pages_are(f, e, 3, 0);
+    release(f, e, 0, 1, WEIR_STREAM_HOST);
+    hold_stream(f);
+    ok(weir_launch_end(launch));
+    release(f, e, 1, 2, WEIR_STREAM_HOST);
+    pages_are(f, e, 0, 1);
+    let_go(f);
+    pages_are(f, e, 0, 0);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
+/* What is cached in the order of a stream is held until the device is past that. */
+static void a_promise_waits_for_what_is_freed_and_not_passed(void **state)
+{
+    fixture *f = *state;
+    pthread_t opener;
+    weir_elastic *e;
+    void *p = allocate(f->other, BUDGET_PAGES * f->page, f->stream, WEIR_CLASS_WEIGHTS);
+    hold_stream(f);
+    ok(weir_free(f->other, p, f->stream));
+    ok(weir_option_set("wait", "1ms"));
+    fails(WEIR_ERR_OUT_OF_MEMORY, try_create(f->client, 4 * f->page, true, &e));
+    assert_int_equal(take_snapshot(f->runtime).device.promised, 0);
+    ok(weir_option_set("wait", "20s"));
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &f->gate), 0);
+    ok(try_create(f->client, BUDGET_PAGES * f->page, true, &e));
+    assert_int_equal(pthread_join(opener, NULL), 0);
+    ok(weir_option_set("wait", NULL));
+    let_go(f);
+    commit(f, e, 0, BUDGET_PAGES);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
 static void a_commit_waits_for_pages_that_are_pending(void **state)
 {
     fixture *f = *state;
@@ -463,6 +507,8 @@ int main(void)
         CASE(a_release_is_pending_until_the_stream_is_past_it),
         CASE(a_release_on_another_stream_waits_for_the_zeros),
         CASE(a_declared_use_holds_a_page),
+        CASE(a_page_in_a_launch_is_not_released),
+        CASE(a_promise_waits_for_what_is_freed_and_not_passed),
         CASE(a_commit_waits_for_pages_that_are_pending),
         CASE(reports_name_pages),
         CASE(pages_are_not_for_weir_free_and_weir_resize),
