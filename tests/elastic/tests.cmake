@@ -13,3 +13,8 @@ foreach(elastic_test pages threads)
 endforeach()
 weir_test(elastic-faults elastic/faults.c core/faulty.c INTERNAL)
 target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
+# Beside other resources of the runtime's.
+foreach(resource direct async)
+  add_test(NAME elastic-pages-${resource} COMMAND test-elastic-pages)
+  set_tests_properties(elastic-pages-${resource} PROPERTIES TIMEOUT 300 ENVIRONMENT WEIR_RESOURCE=${resource})
+endforeach()
