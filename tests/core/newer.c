@@ -7,6 +7,7 @@
 #include <weir/trace.h>
 #include <weir/block_pool.h>
 #include <weir/prefix_cache.h>
+#include <weir/elastic.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
 #include <weir/experimental/kv.h>
@@ -146,6 +147,11 @@ static weir_status look_up(weir_block_pool_member *member, const void *s)
 static weir_status of_prefix(const void *s)
 {
     return with_member(look_up, s);
+}
+static weir_status of_elastic(const void *s)
+{
+    weir_elastic *out;
+    return weir_elastic_create(client, s, &out);
 }
 static weir_status of_geometry(const void *s)
 {
@@ -315,6 +321,7 @@ static const struct {
     ROW(weir_block_pool_options, of_blocks),
     ROW(weir_prefix_cache_options, of_cache),
     ROW(weir_prefix, of_prefix),
+    ROW(weir_elastic_options, of_elastic),
     ROW(weir_kv_geometry, of_geometry),
     ROW(weir_arena_options, of_arena),
     ROW(weir_arena_pool_options, of_arena_pool),
