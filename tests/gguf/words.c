@@ -240,7 +240,12 @@ static void test_grammars_end_at_their_limits(void **state)
         text[(1 << 17) - 1 + beyond] = 0;
         assert_int_equal(check(text), beyond ? WEIR_ERR_INVALID : WEIR_OK);
     }
-    /* 520 letters 2000 times are a million elements, and llama.cpp would make all of them. */
+    /* One behind the other, parentheses are not nested. */
+    char *groups = text + sprintf(text, "root ::=");
+    for (int i = 0; i < 100; i++)
+        groups += sprintf(groups, " (\"a\")");
+    assert_int_equal(check(text), WEIR_OK);
+    /* 530 letters 2000 times are a million elements, and llama.cpp would make all of them. */
     char *to = text + sprintf(text, "root ::= \"");
     memset(to, 'a', 530);
     strcpy(to + 530, "\"{2000}");
