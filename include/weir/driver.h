@@ -156,6 +156,15 @@ typedef struct weir_driver_table {
     /* Optional: runs `fn` here and now with the device current on this thread, as tools want it that watch its memory;
      * does not where the device is over. NULL: no tool watches this driver's memory. */
     void (*within)(weir_driver_device *device, void (*fn)(void *user), void *user);
+
+    /* Optional, both or none, and only with virtual memory: addresses that can be read and written without memory of
+     * their own. Without them weir_elastic_create answers WEIR_ERR_UNSUPPORTED. `cover` takes granules of one reserved
+     * range without memory, `uncover` gives them back so: granules that are all covered, however many calls covered
+     * them. All or none. All covered addresses share one piece of memory, of at most 2 MiB or a granule, which is the
+     * device record's own and holds zeros at first: what is written at one of them may be read at any other. From an
+     * address that is a multiple of 2 MiB, 2 MiB or a granule show all of it. */
+    weir_status (*cover)(weir_driver_device *device, void *address, uint64_t bytes);
+    weir_status (*uncover)(weir_driver_device *device, void *address, uint64_t bytes);
 } weir_driver_table;
 
 /* Makes the driver known under its name, for as long as the process lives; the table is copied. Errors:

@@ -148,17 +148,22 @@ static weir_status set_up(wi_device *device)
     return status == WEIR_OK ? wi_cuda_new_record(device, &device->all) : status;
 }
 
+static void cuda_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles);
+
 static void cuda_close(wi_device *device)
 {
     wi_cuda_guard guard;
     if (device->own_stream)
         wi_cuda_stream_destroy(device, device->own_stream);
     wi_cuda_pool_close(device);
+    if (device->shared)
+        cuda_destroy(device, device->granule, 1, &(wi_handle){device->shared});
     wi_cuda_streams_clear(device);
     if (device->context && wi_cuda_begin(device, &guard) == WEIR_OK) {
         wi_cuda_end(&guard);
         (void)wi_cuda.cuDevicePrimaryCtxRelease(device->device);
     }
+    pthread_mutex_destroy(&device->shared_lock);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
@@ -176,6 +181,7 @@ static weir_status cuda_open(int ordinal, wi_device **out)
         return weir_fail(WEIR_ERR_SYSTEM, "cuda: no memory for the device record");
     device->ordinal = ordinal;
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->shared_lock, NULL);
     status = choose_device(device);
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuDevicePrimaryCtxRetain(&device->context, device->device),
@@ -339,6 +345,54 @@ static weir_status cuda_unmap(wi_device *device, void *address, uint64_t bytes, 
     return status;
 }
 
+/* Covered addresses: one handle of a granule, mapped at all of them. */
+
+/* Makes the handle and fills it with zeros, through an address that is about to be covered and is free until then. */
+static weir_status make_shared(wi_device *device, void *address)
+{
+    wi_handle made;
+    weir_status status = cuda_create(device, device->granule, 1, &made);
+    if (status != WEIR_OK)
+        return status;
+    status = cuda_map(device, address, device->granule, 1, &made);
+    if (status == WEIR_OK) {
+        status = wi_cuda_fill(device, address, 0, device->granule, NULL);
+        weir_status unmapped = cuda_unmap(device, address, device->granule, 1, &made);
+        status = status == WEIR_OK ? unmapped : status;
+    }
+    if (status == WEIR_OK)
+        device->shared = made;
+    else
+        cuda_destroy(device, device->granule, 1, &made);
+    return status;
+}
+
+static weir_status cuda_cover(wi_device *device, void *address, uint64_t bytes)
+{
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&device->shared_lock);
+    if (!device->shared)
+        status = make_shared(device, address);
+    pthread_mutex_unlock(&device->shared_lock);
+    if (status != WEIR_OK)
+        return status;
+    size_t count = bytes / device->granule;
+    wi_handle *handles = malloc(count * sizeof *handles);
+    if (!handles)
+        return weir_fail(WEIR_ERR_SYSTEM, "cuda:%d: no host memory to cover %llu bytes", device->ordinal,
+                         (unsigned long long)bytes);
+    for (size_t i = 0; i < count; i++)
+        handles[i] = device->shared;
+    status = cuda_map(device, address, device->granule, count, handles);
+    free(handles);
+    return status;
+}
+
+static weir_status cuda_uncover(wi_device *device, void *address, uint64_t bytes)
+{
+    return cuda_unmap(device, address, bytes, 1, NULL);
+}
+
 const wi_driver wi_cuda_driver = {
     .name = "cuda",
     .ordinals = 64,
@@ -379,4 +433,6 @@ const wi_driver wi_cuda_driver = {
     .copy = wi_cuda_copy,
     .fill = wi_cuda_fill,
     .call = wi_cuda_call,
+    .cover = cuda_cover,
+    .uncover = cuda_uncover,
 };

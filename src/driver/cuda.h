@@ -36,6 +36,8 @@ struct weir_driver_device {
     bool unmanaged; /* memory cannot be mapped */
     CUmemAllocationProp properties;
     atomic_bool lost;
+    pthread_mutex_t shared_lock;         /* held while `shared` is made */
+    CUmemGenericAllocationHandle shared; /* a granule, under all covered addresses; 0: there is none yet */
     wi_cuda_stream
         *own_stream;      /* for what is to be done at once: never the legacy stream, which would wait for everyone */
     wi_cuda_stream *all;  /* its events are behind the work of all streams */

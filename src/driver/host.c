@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA           0x53564d41 /* linux/prctl.h since 5.17 */
@@ -35,6 +36,7 @@ static weir_status host_open(int ordinal, wi_device **out)
         return weir_fail(WEIR_ERR_SYSTEM, "host: no memory for the device record");
     (void)ordinal; /* there is one */
     pthread_mutex_init(&device->lock, NULL);
+    device->shared = -1;
     *out = device;
     return WEIR_OK;
 }
@@ -43,6 +45,8 @@ static void host_close(wi_device *device)
 {
     wi_host_pool_clear(device);
     wi_host_streams_clear(device);
+    if (device->shared >= 0)
+        close(device->shared);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
@@ -105,7 +109,7 @@ static void host_destroy(wi_device *device, uint64_t bytes, size_t count, const 
 
 /* Makes them addresses without memory again, as they were reserved: what pages that came and went have left in the kernel's
  * areas would cut up a longer handle that comes here next, and only one area moves at a time. */
-static void close_range(char *address, uint64_t bytes)
+static void close_addresses(char *address, uint64_t bytes)
 {
     if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
         madvise(address, bytes, MADV_DONTNEED);
@@ -142,7 +146,7 @@ static weir_status host_unmap(wi_device *device, void *address, uint64_t bytes, 
         }
         handles[i] = (wi_handle)(uintptr_t)away;
     }
-    close_range(address, count * bytes);
+    close_addresses(address, count * bytes);
     return WEIR_OK;
 }
 
@@ -169,11 +173,59 @@ static weir_status host_map(wi_device *device, void *address, uint64_t bytes, si
         weir_status status = fresh ? open_fresh(to, fresh * bytes) : move_in(to, bytes, handles[done]);
         if (status != WEIR_OK) {
             (void)host_unmap(device, address, bytes, done, handles);
-            close_range(to, (count - done) * bytes);
+            close_addresses(to, (count - done) * bytes);
             return status;
         }
         done += fresh ? fresh : 1;
     }
+    return WEIR_OK;
+}
+
+/* Covered addresses ------------------------------------------------------------------------------------------------ */
+
+/* They show one file of 2 MiB over and over, in step with the addresses, so that neighbours become one area of the
+ * kernel's again. */
+
+static weir_status open_shared(wi_device *device)
+{
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&device->lock);
+    if (device->shared < 0) {
+        int file = memfd_create("weir", MFD_CLOEXEC);
+        if (file >= 0 && ftruncate(file, ALIGNMENT) == 0) {
+            device->shared = file;
+        } else {
+            status = fail("a file to cover addresses with", ALIGNMENT);
+            if (file >= 0)
+                close(file);
+        }
+    }
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+static weir_status host_cover(wi_device *device, void *address, uint64_t bytes)
+{
+    char *at = address, *end = at + bytes;
+    weir_status status = open_shared(device);
+    while (status == WEIR_OK && at < end) {
+        uint64_t inside = (uintptr_t)at % ALIGNMENT, length = wi_min(ALIGNMENT - inside, (uint64_t)(end - at));
+        if (mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device->shared, (off_t)inside) ==
+            MAP_FAILED) {
+            status = fail("covering addresses", length);
+            close_addresses(address, (uint64_t)(at - (char *)address));
+        }
+        at += length;
+    }
+    return status;
+}
+
+static weir_status host_uncover(wi_device *device, void *address, uint64_t bytes)
+{
+    (void)device;
+    if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return fail("uncovering addresses", bytes);
+    set_advice(address, bytes);
     return WEIR_OK;
 }
 
@@ -240,4 +292,6 @@ const wi_driver wi_host_driver = {
     .copy = wi_host_copy,
     .fill = wi_host_fill,
     .call = wi_host_call,
+    .cover = host_cover,
+    .uncover = host_uncover,
 };

@@ -12,6 +12,7 @@ struct weir_driver_device {
     struct wi_host_stream *ended;   /* records for the next streams */
     struct wi_host_piece *returned; /* what was released into the pool, oldest last */
     uint64_t pool_held;             /* those and what is handed out */
+    int shared;                     /* a file of the memory under all covered addresses; -1: there is none yet */
 };
 
 weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address);

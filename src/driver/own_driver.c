@@ -146,10 +146,11 @@ static weir_status driver_check_functions(const wi_driver *t)
                          t->name);
     if (!GROUP(7, t->granule, t->reserve, t->unreserve, t->create, t->destroy, t->map, t->unmap) ||
         !GROUP(4, t->pool_allocate, t->pool_release, t->pool_trim, t->pool_held) ||
-        !GROUP(2, t->stream_adopt, t->stream_abandon) || !GROUP(2, t->enter, t->leave))
+        !GROUP(2, t->stream_adopt, t->stream_abandon) || !GROUP(2, t->enter, t->leave) ||
+        !GROUP(2, t->cover, t->uncover) || (t->cover && !t->reserve))
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_driver_register: the driver %s has a part of the functions for mappings, for pools, for "
-                         "adopted streams or of enter and leave; all of a group or none",
+                         "adopted streams, of enter and leave or of cover and uncover; all of a group or none",
                          t->name);
     return WEIR_OK;
 }

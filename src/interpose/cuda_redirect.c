@@ -36,29 +36,26 @@ int wi_cuda_device(const wi_cuda_redirect *r)
     return wi_real(r, cudaGetDevice)(&device) == CUDA_OK && device >= 0 && device < WI_CUDA_DEVICES ? device : -1;
 }
 
-static const wi_cuda_scope *scope_of(const wi_cuda_redirect *r)
+wi_cuda_scope *wi_cuda_scope_of(const wi_cuda_redirect *r)
 {
-    const wi_cuda_scope *scope = innermost;
+    wi_cuda_scope *scope = innermost;
     while (scope && scope->redirect != r)
         scope = scope->outer;
     return scope;
 }
 
-static weir_client *client_of(weir_client *const *clients, size_t count, const weir_runtime *runtime)
-{
-    for (size_t i = 0; i < count; i++)
-        if (weir_client_runtime(clients[i]) == runtime)
-            return clients[i];
-    return NULL;
-}
-
 bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir_request *request)
 {
-    if (device < 0 || !r->clients[device])
+    *client = device < 0 ? NULL : atomic_load(&r->clients[device]);
+    if (!*client)
         return false;
-    const wi_cuda_scope *scope = scope_of(r);
-    weir_client *own = scope ? client_of(scope->clients, scope->client_count, r->runtimes[device]) : NULL;
-    *client = own ? own : r->clients[device];
+    const wi_cuda_scope *scope = wi_cuda_scope_of(r);
+    for (size_t i = 0; scope && i < scope->client_count; i++)
+        if (weir_client_runtime(scope->clients[i]) == r->runtimes[device]) {
+            *client = scope->clients[i];
+            request->reservation = scope->reservations ? scope->reservations[i] : NULL;
+            break;
+        }
     request->memory_class = scope ? scope->memory_class : (weir_class)atomic_load(&r->memory_class);
     request->tag = scope ? scope->tag : NULL;
     return true;
@@ -86,12 +83,11 @@ static int wi_on_cudaPeekAtLastError(wi_cuda_redirect *r)
     return error ? error : last_error[r->number];
 }
 
-/* ggml's scratch pool, and others, take memory by cuMemCreate where the device can map it. */
+/* ggml's scratch pool, and others, take memory by cuMemCreate where the device can map it. A module asks for all
+ * devices at its beginning, also for those that get a client later. */
 static int wi_on_cuDeviceGetAttribute(wi_cuda_redirect *r, int *value, int attribute, int device)
 {
-    bool ours =
-        atomic_load(&r->state) == WI_CUDA_ACTIVE && device >= 0 && device < WI_CUDA_DEVICES && r->clients[device];
-    if (!ours || !value || attribute != CUDA_ATTRIBUTE_VIRTUAL_MEMORY)
+    if (atomic_load(&r->state) != WI_CUDA_ACTIVE || !value || attribute != CUDA_ATTRIBUTE_VIRTUAL_MEMORY)
         return wi_real(r, cuDeviceGetAttribute)(value, attribute, device);
     atomic_fetch_add(&r->hidden, 1);
     *value = 0;
@@ -163,24 +159,51 @@ static weir_status invalid(const char *what)
     return weir_fail(WEIR_ERR_INVALID, "wi_cuda_redirect_begin: %s", what);
 }
 
+/* Its streams are known before the first request of the device is served. */
+static weir_status add_client(wi_cuda_redirect *r, weir_client *client)
+{
+    weir_runtime *runtime = client ? weir_client_runtime(client) : NULL;
+    if (!runtime)
+        return invalid("a client is NULL");
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    weir_status status = weir_runtime_info(runtime, &its);
+    if (status != WEIR_OK)
+        return status;
+    if (strncmp(its.device, "cuda", 4) != 0)
+        return invalid("a client's device is not of CUDA");
+    if (its.ordinal >= WI_CUDA_DEVICES || atomic_load(&r->clients[its.ordinal]))
+        return invalid("there are two clients for one device");
+    status = wi_cuda_streams_begin(r, runtime);
+    if (status != WEIR_OK)
+        return status;
+    r->runtimes[its.ordinal] = runtime;
+    atomic_store(&r->clients[its.ordinal], client);
+    return WEIR_OK;
+}
+
 static weir_status set_clients(wi_cuda_redirect *r, const wi_cuda_redirect_options *o)
 {
-    for (size_t i = 0; i < o->client_count; i++) {
-        weir_runtime *runtime = o->clients[i] ? weir_client_runtime(o->clients[i]) : NULL;
-        if (!runtime)
-            return invalid("a client is NULL");
-        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
-        weir_status status = weir_runtime_info(runtime, &its);
-        if (status != WEIR_OK)
-            return status;
-        if (strncmp(its.device, "cuda", 4) != 0)
-            return invalid("a client's device is not of CUDA");
-        if (its.ordinal >= WI_CUDA_DEVICES || r->clients[its.ordinal])
-            return invalid("there are two clients for one device");
-        r->clients[its.ordinal] = o->clients[i];
-        r->runtimes[its.ordinal] = runtime;
-    }
-    return WEIR_OK;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < o->client_count && status == WEIR_OK; i++)
+        status = add_client(r, o->clients[i]);
+    return status;
+}
+
+weir_status wi_cuda_redirect_add(wi_cuda_redirect *r, weir_client *client)
+{
+    if (!r || !wi_cuda_enter(r))
+        return invalid("a client was to be added to a redirect that has ended");
+    weir_status status = add_client(r, client);
+    wi_cuda_leave(r);
+    return status;
+}
+
+weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *r, const weir_runtime *runtime)
+{
+    weir_runtime_details its = WEIR_INIT(weir_runtime_details);
+    if (weir_runtime_info(runtime, &its) != WEIR_OK || its.ordinal >= WI_CUDA_DEVICES)
+        return NULL;
+    return atomic_load(&r->clients[its.ordinal]);
 }
 
 /* The place that has been out of use for the longest, as calls may come late; NULL: all are in use. */
@@ -245,28 +268,28 @@ static weir_status find_real(wi_cuda_redirect *r)
 static void reset(wi_cuda_redirect *r)
 {
     r->interpose = NULL;
-    memset(r->clients, 0, sizeof r->clients);
+    for (size_t i = 0; i < WI_CUDA_DEVICES; i++)
+        atomic_store(&r->clients[i], NULL);
     memset(r->runtimes, 0, sizeof r->runtimes);
     atomic_store(&r->allocations, 0);
     atomic_store(&r->frees, 0);
     atomic_store(&r->refused, 0);
     atomic_store(&r->passed_on, 0);
     atomic_store(&r->hidden, 0);
+    atomic_store(&r->overruns, 0);
     atomic_store(&r->captures, 0);
-    r->registered_bytes = 0;
+    r->registered_bytes = r->overrun_bytes = 0;
     *r->refusal = 0;
 }
 
 /* The module's calls come as soon as the first slot is written. */
 static weir_status start(wi_cuda_redirect *r, const wi_cuda_redirect_options *options)
 {
-    weir_status status = set_clients(r, options);
-    if (status == WEIR_OK)
-        status = open_module(r, options->module);
+    weir_status status = open_module(r, options->module);
     if (status == WEIR_OK)
         status = find_real(r);
     if (status == WEIR_OK)
-        status = wi_cuda_streams_begin(r);
+        status = set_clients(r, options);
     if (status != WEIR_OK)
         return status;
     atomic_store(&r->memory_class, options->memory_class);
@@ -435,6 +458,7 @@ void wi_cuda_redirect_info(wi_cuda_redirect *r, wi_cuda_redirect_stats *out)
                                     .refused = atomic_load(&r->refused),
                                     .passed_on = atomic_load(&r->passed_on),
                                     .hidden = atomic_load(&r->hidden),
+                                    .overruns = atomic_load(&r->overruns),
                                     .streams = wi_cuda_streams_count(r),
                                     .captured = atomic_load(&r->captures)};
     list_unseen(r, out->unseen, sizeof out->unseen);
@@ -444,6 +468,7 @@ void wi_cuda_redirect_info(wi_cuda_redirect *r, wi_cuda_redirect_stats *out)
     out->pinned_blocks = r->live[WEIR_KIND_PINNED];
     out->pinned_bytes = r->live_bytes[WEIR_KIND_PINNED];
     out->registered = r->registered_bytes;
+    out->overrun_bytes = r->overrun_bytes;
     memcpy(out->refusal, r->refusal, sizeof out->refusal);
     pthread_mutex_unlock(&r->lock);
 }

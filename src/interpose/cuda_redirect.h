@@ -10,11 +10,15 @@
  *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams
  *   cudaStreamBeginCapture, …EndCapture     go on to CUDA; weir learns when a stream is captured
  *   cudaGetLastError, cudaPeekAtLastError   know refusals as the runtime's own errors
- *   cuDeviceGetAttribute                    answers 0 for virtual-memory management, as a module that finds it takes
+ *   cuDeviceGetAttribute                    answers 0 for virtual-memory management of every device, as a module that
+ *                                           finds it takes
  *                                           memory past cudaMalloc
  *
  * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device
  * of which there is no client everything goes on to CUDA, and so does what the module had before.
+ *
+ * Where a scope says so, what is refused is granted by CUDA itself, past the budget, while the device has it: for modules
+ * that end the process over a refusal. It is counted and logged, and goes back to CUDA.
  *
  * A free returns without waiting. The memory is pending until the work that is on the module's streams now is done:
  * on all that it has created since the redirect began, and on the legacy default stream. Streams of another device
@@ -34,6 +38,8 @@ typedef struct wi_cuda_redirect wi_cuda_redirect;
 
 /* So many at a time in a process: each has functions of its own, by which calls are told apart. */
 enum { WI_CUDA_REDIRECTS = 4 };
+/* Devices of CUDA, by their ordinals, that a redirect can have clients for. */
+enum { WI_CUDA_DEVICES = 64 };
 
 typedef struct wi_cuda_redirect_options {
     const char *module;          /* as for wi_interpose_open */
@@ -49,6 +55,12 @@ typedef struct wi_cuda_redirect_options {
  * WEIR_ERR_UNSUPPORTED for per-thread default streams. Nothing has changed then. */
 weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_cuda_redirect **out);
 
+/* One more device: `client` serves it from now on. Errors: WEIR_ERR_INVALID as above, also where the device has one;
+ * those of weir_stream_default. Nothing has changed then. Not while another thread adds one. */
+weir_status wi_cuda_redirect_add(wi_cuda_redirect *redirect, weir_client *client);
+/* The client for the device of that runtime; NULL: none. One of another runtime of the same device counts. */
+weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const weir_runtime *runtime);
+
 /* Ends it: the module's calls go to CUDA again. WEIR_ERR_BUSY while the module has memory of it; WEIR_ERR_CONFLICT when
  * somebody has put other functions in place of these (wi_interpose_undo); WEIR_ERR_STREAM_MISUSE while a stream is
  * captured. It goes on then. Waits for the work on the module's streams. Not from a function that the module or weir
@@ -58,11 +70,26 @@ weir_status wi_cuda_redirect_end(wi_cuda_redirect *redirect);
 /* What the calling thread's requests are for, between enter and leave: which clients', which class. Scopes nest; the
  * innermost of a redirect counts. A client of a scope is of the same runtime as the redirect's for that device
  * (WEIR_ERR_INVALID else), and where the scope has none for a device, the redirect's own serves. */
+
+/* Memory of the engine's own that a request for device memory gets instead of a block: addresses that are committed
+ * piece by piece. `give_back` is called when the module has freed it and the work on its streams is done. */
+typedef struct wi_cuda_place {
+    weir_status (*take)(void *user, size_t bytes, void **pointer);
+    void (*give_back)(void *user, void *pointer);
+    void *user;
+} wi_cuda_place;
+
 typedef struct wi_cuda_scope {
     weir_client *const *clients; /* the caller's, until the scope ends */
     size_t client_count;         /* 0: the redirect's */
     weir_class memory_class;
     const char *tag; /* of the blocks; NULL is none */
+    /* A reservation for each of the clients, or NULL: device memory comes out of it as long as it lasts, and then from
+     * the budget. NULL: none has one. */
+    weir_reservation *const *reservations;
+    bool overruns;              /* device memory that is refused is granted by CUDA, past the budget */
+    const wi_cuda_place *place; /* what device memory is; NULL: blocks */
+    uint64_t overrun;           /* bytes that were granted so in this scope; written by the redirect */
     /* The redirect's own. */
     wi_cuda_redirect *redirect;
     struct wi_cuda_scope *outer;
@@ -80,12 +107,14 @@ typedef struct wi_cuda_redirect_stats {
     uint64_t waiting;                     /* freed, and the client's until a capture has ended */
     uint64_t registered;                  /* bytes of the module's own that are page-locked */
     uint64_t allocations, frees, refused;
-    uint64_t passed_on; /* requests that went on to CUDA */
-    uint64_t hidden;    /* questions for virtual-memory management */
-    uint64_t streams;   /* that the module has, without the default ones */
-    uint64_t captured;  /* of these, now */
-    char unseen[512];   /* functions that the module imports, by which it could take memory past weir; "" is none */
-    char refusal[1024]; /* the last one's reason; "" is none */
+    uint64_t passed_on;     /* requests that went on to CUDA */
+    uint64_t overruns;      /* requests that CUDA granted past the budget, */
+    uint64_t overrun_bytes; /* and bytes of these that are live */
+    uint64_t hidden;        /* questions for virtual-memory management */
+    uint64_t streams;       /* that the module has, without the default ones */
+    uint64_t captured;      /* of these, now */
+    char unseen[512];       /* functions that the module imports, by which it could take memory past weir; "" is none */
+    char refusal[1024];     /* the last one's reason; "" is none */
 } wi_cuda_redirect_stats;
 
 /* Before it has ended. */

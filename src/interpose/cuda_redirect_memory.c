@@ -29,6 +29,7 @@ static bool enlist(wi_cuda_redirect *r, wi_cuda_block *block)
     if (listed) {
         r->live[block->kind]++;
         r->live_bytes[block->kind] += block->bytes;
+        r->overrun_bytes += block->granted ? block->bytes : 0;
     }
     pthread_mutex_unlock(&r->lock);
     return listed;
@@ -71,15 +72,37 @@ static weir_status no_record(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a block");
 }
 
-static weir_status take(wi_cuda_redirect *r, weir_client *client, const weir_request *request, bool managed, void **out)
+/* Where the block's memory comes from, and where it goes. */
+static weir_status find_memory(wi_cuda_redirect *r, const weir_request *request, wi_cuda_block *block)
+{
+    if (block->place.take)
+        return block->place.take(block->place.user, block->bytes, &block->pointer);
+    if (!block->granted)
+        return allocate(r, block->client, request, &block->pointer);
+    int error = wi_real(r, cudaMalloc)(&block->pointer, block->bytes);
+    return error == CUDA_OK ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "cudaMalloc answered %d", error);
+}
+
+static weir_status give_memory_back(wi_cuda_redirect *r, const wi_cuda_block *block)
+{
+    if (block->place.give_back)
+        block->place.give_back(block->place.user, block->pointer);
+    else if (!block->granted)
+        return weir_free(block->client, block->pointer, WEIR_STREAM_HOST);
+    else if (wi_real(r, cudaFree)(block->pointer) != CUDA_OK)
+        weir_log(WEIR_LOG_ERROR, "CUDA did not take %p back", block->pointer);
+    return WEIR_OK;
+}
+
+static weir_status take(wi_cuda_redirect *r, const weir_request *request, const wi_cuda_block *like, void **out)
 {
     wi_cuda_block *block = malloc(sizeof *block);
     if (!block)
         return no_record();
-    *block = (wi_cuda_block){.client = client, .bytes = request->bytes, .kind = request->kind, .managed = managed};
-    weir_status status = allocate(r, client, request, &block->pointer);
+    *block = *like;
+    weir_status status = find_memory(r, request, block);
     if (status == WEIR_OK && !enlist(r, block)) {
-        if (weir_free(client, block->pointer, WEIR_STREAM_HOST) != WEIR_OK)
+        if (give_memory_back(r, block) != WEIR_OK)
             weir_log(WEIR_LOG_ERROR, "%p stays: %s", block->pointer, weir_detail());
         status = no_record();
     }
@@ -92,13 +115,43 @@ static weir_status take(wi_cuda_redirect *r, weir_client *client, const weir_req
     return WEIR_OK;
 }
 
+/* CUDA grants it past the budget. False: the scope does not ask for that, or the device has no more either; the
+ * detail is that of weir's refusal. */
+static bool overrun(wi_cuda_redirect *r, wi_cuda_scope *scope, const weir_request *request, wi_cuda_block *like,
+                    void **out)
+{
+    wi_kept_detail why;
+    like->granted = true;
+    snprintf(why.text, sizeof why.text, "%s", weir_detail());
+    if (!scope || !scope->overruns || request->kind != WEIR_KIND_DEVICE || take(r, request, like, out) != WEIR_OK) {
+        (void)weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", why.text);
+        return false;
+    }
+    scope->overrun += request->bytes;
+    atomic_fetch_add(&r->overruns, 1);
+    weir_log(WEIR_LOG_WARNING, "%s cannot be refused %zu bytes and got them from CUDA, past the budget: %s",
+             wi_interpose_module(r->interpose), request->bytes, why.text);
+    return true;
+}
+
 /* A thread that captures waits for nothing. */
 static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request *request, bool managed, void **out)
 {
+    wi_cuda_scope *scope = wi_cuda_scope_of(r);
+    wi_cuda_block like = {.client = client, .bytes = request->bytes, .kind = request->kind, .managed = managed};
+    if (scope && scope->place && request->kind == WEIR_KIND_DEVICE)
+        like.place = *scope->place;
     if (atomic_load(&r->waiting) > 0)
         (void)wi_cuda_free_waiting(r);
     request->flags = wi_cuda_captures_here(r) ? WEIR_ALLOC_NO_WAIT : 0;
-    return take(r, client, request, managed, out) == WEIR_OK ? CUDA_OK : refuse(r, client, request);
+    weir_status status = take(r, request, &like, out);
+    if (status == WEIR_ERR_OUT_OF_MEMORY && request->reservation) {
+        request->reservation = NULL;
+        status = take(r, request, &like, out);
+    }
+    if (status == WEIR_OK || overrun(r, scope, request, &like, out))
+        return CUDA_OK;
+    return refuse(r, client, request);
 }
 
 /* Whether the request is weir's; *result is the answer then. */
@@ -107,6 +160,8 @@ static bool serve(wi_cuda_redirect *r, void **out, size_t bytes, weir_kind kind,
     weir_request request = {.struct_size = sizeof request, .bytes = bytes, .stream = WEIR_STREAM_HOST, .kind = kind};
     weir_client *client;
     bool entered = wi_cuda_enter(r), ours = entered && wi_cuda_request(r, wi_cuda_device(r), &client, &request);
+    if (kind != WEIR_KIND_DEVICE)
+        request.reservation = NULL;
     if (!ours) {
         atomic_fetch_add(&r->passed_on, 1);
     } else if (!out) {
@@ -167,10 +222,11 @@ static void wait_for_capture(wi_cuda_redirect *r, wi_cuda_block *block)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* CUDA's own free waits for the device. */
 static weir_status give_back(wi_cuda_redirect *r, wi_cuda_block *block)
 {
-    weir_status status = wi_cuda_order_free(r, block);
-    return status == WEIR_OK ? weir_free(block->client, block->pointer, WEIR_STREAM_HOST) : status;
+    weir_status status = block->granted ? WEIR_OK : wi_cuda_order_free(r, block);
+    return status == WEIR_OK ? give_memory_back(r, block) : status;
 }
 
 /* Frees the block, which is in the calling thread's hands, or has it wait; true: it is freed. */
@@ -188,6 +244,7 @@ static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
     pthread_mutex_lock(&r->lock);
     r->live[block->kind]--;
     r->live_bytes[block->kind] -= block->bytes;
+    r->overrun_bytes -= block->granted ? block->bytes : 0;
     if (block->waits)
         atomic_fetch_sub(&r->waiting, 1);
     pthread_mutex_unlock(&r->lock);

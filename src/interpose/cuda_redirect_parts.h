@@ -68,9 +68,11 @@ typedef struct wi_cuda_block {
     size_t bytes;
     weir_kind kind;
     bool managed;
-    bool waits;      /* counted among those that wait, also while a thread tries to free it */
-    bool freed;      /* `behind` is valid */
-    uint64_t behind; /* a bit for each of the first streams: its work at the free needs no waiting for any more */
+    bool granted;        /* CUDA's own memory, past the budget */
+    wi_cuda_place place; /* with `give_back`: the engine's own memory */
+    bool waits;          /* counted among those that wait, also while a thread tries to free it */
+    bool freed;          /* `behind` is valid */
+    uint64_t behind;     /* a bit for each of the first streams: its work at the free needs no waiting for any more */
     struct wi_cuda_block *next; /* of those that wait */
 } wi_cuda_block;
 
@@ -96,8 +98,6 @@ typedef enum wi_cuda_state {
     WI_CUDA_LEFT
 } wi_cuda_state;
 
-enum { WI_CUDA_DEVICES = 64 };
-
 /* Invariants: a block is in `blocks`, in the list of those that wait, or in the hands of the thread that frees it, and
  * counted in the numbers of live blocks in all three; `captures` is how many streams are marked captured. */
 struct wi_cuda_redirect {
@@ -108,18 +108,18 @@ struct wi_cuda_redirect {
     wi_cuda_real real;
     atomic_uint memory_class;
     bool managed_on_device;
-    weir_client *clients[WI_CUDA_DEVICES];   /* NULL: none for the device */
-    weir_runtime *runtimes[WI_CUDA_DEVICES]; /* theirs */
-    atomic_uint serving;                     /* requests, and creations of streams, that began while it was active */
+    weir_client *_Atomic clients[WI_CUDA_DEVICES]; /* NULL: none for the device */
+    weir_runtime *runtimes[WI_CUDA_DEVICES];       /* theirs, written before */
+    atomic_uint serving; /* requests, and creations of streams, that began while it was active */
     atomic_uint captures;
     atomic_uint_fast64_t waiting;
-    atomic_uint_fast64_t allocations, frees, refused, passed_on, hidden;
+    atomic_uint_fast64_t allocations, frees, refused, passed_on, hidden, overruns;
 
     pthread_mutex_t lock;      /* all below; held over no call of weir's or CUDA's */
     wi_pointer_map blocks;     /* each block's record, by its pointer */
     wi_pointer_map registered; /* lengths of page-locked ranges of the module's own */
     uint64_t registered_bytes;
-    uint64_t live[WEIR_KIND_COUNT], live_bytes[WEIR_KIND_COUNT];
+    uint64_t live[WEIR_KIND_COUNT], live_bytes[WEIR_KIND_COUNT], overrun_bytes;
     wi_cuda_block *waiting_blocks;
     wi_cuda_stream_entry *streams;
     size_t stream_count;
@@ -133,7 +133,9 @@ bool wi_cuda_enter(wi_cuda_redirect *r);
 void wi_cuda_leave(wi_cuda_redirect *r);
 /* The ordinal of the current device; -1: none, or none that can be told. */
 int wi_cuda_device(const wi_cuda_redirect *r);
-/* The client that serves this thread on that device, its class and tag; false: none does. */
+/* The innermost scope of this thread; NULL: there is none. */
+wi_cuda_scope *wi_cuda_scope_of(const wi_cuda_redirect *r);
+/* The client that serves this thread on that device, its class, tag and reservation; false: none does. */
 bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir_request *request);
 /* Makes it the module's last error, and answers it. */
 int wi_cuda_fail(wi_cuda_redirect *r, int error);
@@ -159,8 +161,8 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream);
 int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode);
 int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph);
 uint64_t wi_cuda_streams_count(wi_cuda_redirect *r); /* without the default ones */
-/* The legacy default stream of each device becomes known. */
-weir_status wi_cuda_streams_begin(wi_cuda_redirect *r);
+/* The legacy default stream of the runtime's device becomes known. */
+weir_status wi_cuda_streams_begin(wi_cuda_redirect *r, weir_runtime *runtime);
 /* No stream is known any more; waits for their work. */
 void wi_cuda_streams_end(wi_cuda_redirect *r);
 /* Puts the free of the block behind the work that was on the module's streams when it was first asked to.

@@ -94,7 +94,7 @@ static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
 static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cuda_block *block)
 {
     weir_runtime *runtime = weir_client_runtime(block->client);
-    weir_status status = stream->runtime == runtime
+    weir_status status = stream->runtime == runtime && !block->place.give_back
                              ? weir_use_record(runtime, (weir_block){block->pointer, 0}, stream->id)
                              : WEIR_ERR_STREAM_MISUSE;
     return status == WEIR_ERR_STREAM_MISUSE ? weir_stream_synchronize(stream->id) : status;
@@ -157,21 +157,14 @@ static void forget(weir_stream id)
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
 
-weir_status wi_cuda_streams_begin(wi_cuda_redirect *r)
+weir_status wi_cuda_streams_begin(wi_cuda_redirect *r, weir_runtime *runtime)
 {
-    for (int i = 0; i < WI_CUDA_DEVICES; i++) {
-        if (!r->clients[i])
-            continue;
-        wi_cuda_stream_entry entry = {.used = true, .runtime = weir_client_runtime(r->clients[i])};
-        weir_status status = weir_stream_default(entry.runtime, WEIR_DEFAULT_STREAM_LEGACY, &entry.id);
-        if (status != WEIR_OK)
-            return status;
-        if (!enter_stream(r, entry)) {
-            forget(entry.id);
-            return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the streams of a module");
-        }
-    }
-    return WEIR_OK;
+    wi_cuda_stream_entry entry = {.used = true, .runtime = runtime};
+    weir_status status = weir_stream_default(runtime, WEIR_DEFAULT_STREAM_LEGACY, &entry.id);
+    if (status != WEIR_OK || enter_stream(r, entry))
+        return status;
+    forget(entry.id);
+    return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the streams of a module");
 }
 
 /* The entry is the caller's to take out; false: there is none, or another thread does that. */

@@ -1,5 +1,5 @@
 foreach(file
-  driver_alloc own_parts resource segments stack
+  driver_alloc elastic own_parts resource segments stack
   adaptors/budget adaptors/guard adaptors/guard_check adaptors/log adaptors/nvtx adaptors/own
   ledger/events ledger/ledger ledger/members ledger/pressure ledger/refusal ledger/snapshot
   mapped/chunks_driver mapped/compaction mapped/growth_policy mapped/map_plan mapped/mapped

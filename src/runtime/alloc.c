@@ -435,7 +435,9 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     if (wi_tcache_free_slow(client, pointer, generation, stream))
         return WEIR_OK;
     wi_tcache_flush(client);
-    weir_status status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
+    weir_status status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_free");
+    if (status == WEIR_OK)
+        status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
     if (status != WEIR_OK)
         return status;
     status = block->graph ? wi_graph_free(block->graph, stack, block, stream)
@@ -566,6 +568,8 @@ static weir_status alloc_resize(weir_client *client, void *pointer, size_t bytes
     void *native;
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     wi_tcache_flush(client);
+    if (status == WEIR_OK)
+        status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_resize");
     if (status == WEIR_OK)
         status = wi_claim(base, account_in(client, stack), pointer, 0, &block);
     if (status != WEIR_OK)

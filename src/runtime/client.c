@@ -178,6 +178,9 @@ weir_status weir_client_destroy(weir_client *client)
     weir_runtime *runtime = client->runtime;
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
+    status = wi_elastics_check_none(client);
+    if (status != WEIR_OK)
+        return status;
     if (stats.blocks > 0) /* refused before the client is closing, as other threads may be using it */
         return client_has_blocks(client, stats.blocks, stats.live);
     status = client_has_host_blocks(client);
@@ -201,6 +204,8 @@ weir_status weir_client_destroy(weir_client *client)
         atomic_load(&client->reservations); /* one may have been made between the look and the state CLOSING */
     status =
         reservations > 0 ? client_has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
+    if (status == WEIR_OK)
+        status = wi_elastics_check_none(client);
     if (status == WEIR_OK)
         status = wi_kinds_close_account(client);
     if (status == WEIR_OK)

@@ -2,12 +2,14 @@
  * allocation per block, charged in the ledger of the host's runtime and ordered on the device's streams. And the
  * adaptor "host_trim". */
 #include "memory/driver_alloc.h"
+#include "memory/elastic.h"
 #include "runtime/runtime.h"
 
 /* Host trim -------------------------------------------------------------------------------------------------------- */
 
 /* The adaptor "host_trim", below the budget of a stack of host memory. Cached memory of the host's own runtime counts
- * in the same ledger, and is trimmed before this stack goes without. */
+ * in the same ledger, and is trimmed before this stack goes without. The same around pages of elastic blocks, whose
+ * ledger is their own runtime's: cached memory there also stands between them and the device's last bytes. */
 
 typedef struct host_trim {
     wi_resource resource;
@@ -26,27 +28,51 @@ static weir_stats host_trim_look(weir_runtime *host)
 static uint64_t host_trim_excess(weir_runtime *host, uint64_t bytes)
 {
     wi_standing now = wi_ledger_look(&host->ledger);
-    return now.held + bytes - wi_min(now.held + bytes, now.budget);
+    uint64_t wanted = now.held + now.aside + bytes;
+    return wanted - wi_min(wanted, now.budget);
 }
 
-/* Has the host's runtime give back as much cached memory as `bytes` more need. */
-static void host_trim_make_room(weir_runtime *host, uint64_t bytes)
+/* Has the runtime give back `bytes` of cached memory, or a little more; returns what it was. Some of the cached bytes are
+ * those of other members, or of thread caches, and not its base's to give: then it is asked for more. */
+static uint64_t host_trim_give(weir_runtime *host, uint64_t bytes)
 {
     wi_resource *base = host->resource->base;
-    uint64_t more = host_trim_excess(host, bytes);
-    if (more == 0)
-        return;
     weir_stats s = host_trim_look(host);
-    uint64_t free_bytes = s.cached + s.spare;
-    (void)base->table->trim(base, free_bytes - wi_min(free_bytes, more));
-    if (host_trim_excess(host, bytes) > 0) /* some of the cached bytes are those of other members */
-        (void)base->table->trim(base, 0);
+    uint64_t given = 0, keep = s.cached + s.spare;
+    for (uint64_t less = bytes; given < bytes && keep > 0; less *= 2) {
+        keep -= wi_min(keep, less);
+        given += base->table->trim(base, keep);
+    }
+    return given;
+}
+
+void wi_host_trim_make_room(weir_runtime *host, uint64_t bytes)
+{
+    uint64_t more = host_trim_excess(host, bytes);
+    while (more > 0 && host_trim_give(host, more) > 0)
+        more = host_trim_excess(host, bytes);
+}
+
+bool wi_host_trim_give(weir_runtime *host, uint64_t bytes)
+{
+    return host_trim_give(host, bytes) > 0;
+}
+
+/* A page of a promised range has its held bytes set aside. */
+static uint64_t host_trim_wants(const wi_placement *p)
+{
+    return !p->page ? p->charged + p->alignment : p->page->range->promised ? 0 : p->charged;
 }
 
 static weir_status host_trim_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    host_trim_make_room(((host_trim *)resource)->host, p->charged + p->alignment);
-    return wi_allocate(resource->inner, p, out, shortage);
+    weir_runtime *host = ((host_trim *)resource)->host;
+    wi_host_trim_make_room(host, host_trim_wants(p));
+    weir_status status = wi_allocate(resource->inner, p, out, shortage);
+    while (p->page && status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause == WEIR_CAUSE_OTHER_PROCESS &&
+           wi_host_trim_give(host, p->charged))
+        status = wi_allocate(resource->inner, p, out, shortage);
+    return status;
 }
 
 static uint64_t host_trim_release_kept(wi_resource *resource)
@@ -107,6 +133,7 @@ weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
 
 void wi_kinds_destroy(weir_runtime *runtime)
 {
+    wi_elastic_end(runtime);
     for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
         wi_resource *stack = atomic_load(&runtime->kinds[kind]);
         if (stack) {
@@ -223,7 +250,9 @@ wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kin
         if (stack && stack->base->table->owns(stack->base, pointer))
             return stack;
     }
-    return NULL;
+    *kind = WEIR_KIND_DEVICE;
+    wi_resource *stack = atomic_load(&runtime->elastic);
+    return stack && stack->base->table->owns(stack->base, pointer) ? stack : NULL;
 }
 
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)

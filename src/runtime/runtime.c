@@ -415,7 +415,7 @@ static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
         weir_stats stats = {.struct_size = sizeof stats};
         size_t ignored;
         wi_ledger_snapshot(&runtime->ledger, &stats, NULL, 0, 0, &ignored);
-        uint64_t in_use = stats.live + stats.pending;
+        uint64_t in_use = stats.live + stats.pending + wi_ledger_look(&runtime->ledger).aside;
         if (base->table->trim(base, budget > in_use ? budget - in_use : 0) == 0 && tries > 0)
             return status;
     }

@@ -10,6 +10,7 @@
 #include "runtime/trace.h"
 #include "runtime/streams.h"
 
+#include <weir/elastic.h>
 #include <weir/weir.h>
 
 struct weir_client {
@@ -21,6 +22,7 @@ struct weir_client {
     atomic_bool host_open;
     atomic_uint reservations;  /* open reservations */
     weir_capture_pool *graphs; /* open capture pools; under the runtime's clients_lock */
+    weir_elastic *elastics;    /* elastic blocks; under the same */
     atomic_uint holds; /* references: one while open, one for each membership in a block pool; 0: it may be reused */
     weir_client *next_closed;
 };
@@ -51,10 +53,12 @@ struct weir_runtime {
     wi_resource *resource;                         /* top of the stack for the device's memory */
     _Atomic(wi_resource *) kinds[WEIR_KIND_COUNT]; /* stacks for kinds of host memory, each made on first use */
     _Atomic(weir_runtime *) host;                  /* the runtime whose ledger counts that; NULL: none was needed yet */
+    _Atomic(wi_resource *) elastic;                /* the stack for pages of elastic blocks, made with the first one */
     pthread_mutex_t kinds_lock;
     atomic_uint hosted;                 /* runtimes whose host memory counts in this one's ledger */
     wi_pending pending;                 /* of all stacks */
     wi_member members[WEIR_KIND_COUNT]; /* of this runtime: the device's memory, and each kind in kinds[] */
+    wi_member elastic_member;
     wi_streams streams;
     wi_tcaches caches;          /* over `resource` */
     char stack[WI_STACK_BYTES]; /* the text of the stack, as it was given */
@@ -110,13 +114,27 @@ bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* whether the
 weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
 weir_status wi_kinds_close_account(weir_client *client);
-/* The adaptor "host_trim": has the host's runtime trim cached memory before this stack goes without. */
+/* The adaptor "host_trim": has the runtime in whose ledger the stack counts trim cached memory before this stack goes
+ * without. */
 weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
+/* What it does: has the runtime give back as much cached memory as `bytes` more need under its budget; and `bytes`, or a
+ * little more, to a device that has no more. False: nothing was cached. */
+void wi_host_trim_make_room(weir_runtime *host, uint64_t bytes);
+bool wi_host_trim_give(weir_runtime *host, uint64_t bytes);
 /* The stack whose memory contains `pointer`, and its kind; NULL: none. */
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
 /* The same for a pointer that should be this runtime's: if no stack has it, the device's stack, whose claim refuses
  * it. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
+
+/* The stack for pages of elastic blocks, made on first use; elastic.c. */
+weir_status wi_elastic_stack(weir_runtime *runtime, wi_resource **out);
+void wi_elastic_end(weir_runtime *runtime); /* ends it */
+/* WEIR_ERR_BUSY: the client has an elastic block. */
+weir_status wi_elastics_check_none(const weir_client *client);
+/* WEIR_ERR_INVALID for a block that is a page of an elastic one, which `call` is not for. */
+weir_status wi_elastic_refuse_page(const weir_runtime *runtime, const wi_resource *stack, const void *pointer,
+                                   const char *call);
 
 /* Frees a claimed block for thread caches; alloc.c. The first one frees it on the stream now. The second one frees it
  * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still claimed. */

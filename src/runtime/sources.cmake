@@ -1,5 +1,5 @@
 foreach(file
-  alloc capture capture_pool client foreign_streams host_memory inspect runtime streams trace trace_option
+  alloc capture capture_pool client elastic elastic_pages foreign_streams host_memory inspect runtime streams trace trace_option
   trim uses
   block_pool/alloc block_pool/block_pool block_pool/free block_pool/kv
   thread_cache/depot thread_cache/hit thread_cache/refill)

@@ -81,6 +81,12 @@ static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_tr
     wi_resource_lock(base);
     wi_layout_add(&layout, base);
     wi_resource_unlock(base);
+    wi_resource *pages = atomic_load(&runtime->elastic);
+    if (pages) {
+        wi_resource_lock(pages->base);
+        wi_layout_add(&layout, pages->base);
+        wi_resource_unlock(pages->base);
+    }
     weir_status status =
         layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory to report on what a trim of %s left; it is trimmed",
                                   runtime->name)
@@ -105,6 +111,8 @@ static void trim_flush(weir_runtime *runtime)
     (void)wi_tcaches_empty(runtime);
     (void)wi_runtime_reap(runtime);
     (void)wi_release_kept(runtime->resource);
+    if (atomic_load(&runtime->elastic))
+        (void)wi_release_kept(atomic_load(&runtime->elastic));
 }
 
 static uint64_t trim(weir_runtime *runtime, uint64_t keep)

@@ -14,10 +14,10 @@ void faults_reset(long fail_at)
 bool faults_nothing_left(void)
 {
     bool nothing =
-        !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.streams && !fault.pieces;
+        !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.covered && !fault.streams && !fault.pieces;
     if (!nothing)
-        fprintf(stderr, "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld streams, %ld pieces\n",
-                fault.devices, fault.ranges, fault.handles, fault.mapped, fault.streams, fault.pieces);
+        fprintf(stderr, "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld covered, %ld streams, %ld pieces\n",
+                fault.devices, fault.ranges, fault.handles, fault.mapped, fault.covered, fault.streams, fault.pieces);
     return nothing;
 }
 
@@ -105,6 +105,16 @@ static weir_status f_unmap(wi_device *device, void *address, uint64_t bytes, siz
 {
     NEXT;
     return counted(host->unmap(device, address, bytes, count, handles), &fault.mapped, -granules(device, bytes, count));
+}
+static weir_status f_cover(wi_device *device, void *address, uint64_t bytes)
+{
+    NEXT;
+    return counted(host->cover(device, address, bytes), &fault.covered, granules(device, bytes, 1));
+}
+static weir_status f_uncover(wi_device *device, void *address, uint64_t bytes)
+{
+    NEXT;
+    return counted(host->uncover(device, address, bytes), &fault.covered, -granules(device, bytes, 1));
 }
 static weir_status f_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address)
 {
@@ -244,4 +254,6 @@ const wi_driver faulty_driver = {
     .copy = f_copy,
     .fill = f_fill,
     .call = f_call,
+    .cover = f_cover,
+    .uncover = f_uncover,
 };

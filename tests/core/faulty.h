@@ -13,7 +13,7 @@ typedef struct faults {
     weir_status status;                                            /* what it answers */
     atomic_bool stay;                                              /* every later call fails too */
     atomic_long limit;                                             /* handles that the device has; 0: no limit */
-    atomic_long devices, ranges, handles, mapped, streams, pieces; /* given out and not given back */
+    atomic_long devices, ranges, handles, mapped, covered, streams, pieces; /* given out and not given back */
     atomic_long refused_releases;                                  /* so many pieces more are not taken back */
     void (*in_destroy)(void *);                                    /* called while handles are being destroyed */
     void (*in_release)(void *);                                    /* ... and while a piece is being given back */

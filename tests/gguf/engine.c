@@ -586,21 +586,28 @@ static void test_the_rest(void **state)
     bench_close(&it);
 }
 
-/* D31: another provider than the one there is is refused, not passed over. */
-static void test_the_one_provider(void **state)
+/* D31: another provider than those there are is refused, not passed over, and so is one without a place for it. */
+static void test_the_providers(void **state)
 {
     (void)state;
     bench it = bench_open(llama_path, 1ull << 30);
     weir_engine_provider found = WEIR_INIT(weir_engine_provider);
     weir_engine_model *model;
     OK(it.engine->provider(0, &found));
+    assert_string_equal(found.name, "cuda");
+    assert_true(found.state == WEIR_PROVIDER_HERE ? strstr(found.library, "libggml-cuda") != NULL
+                                                  : strstr(found.missing, "scripts/engines --cuda") != NULL);
+    OK(it.engine->provider(1, &found));
     assert_string_equal(found.name, "cpu");
     assert_int_equal(found.state, WEIR_PROVIDER_HERE);
     assert_non_null(strstr(found.library, "libllama"));
-    assert_int_equal(it.engine->provider(1, &found), WEIR_ERR_NOT_FOUND);
+    assert_int_equal(it.engine->provider(2, &found), WEIR_ERR_NOT_FOUND);
     it.load.provider = "cuda";
     assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_UNSUPPORTED);
-    assert_non_null(strstr(weir_detail(), "provider cpu alone, not cuda"));
+    assert_non_null(strstr(weir_detail(), "the provider cuda needs a place on cuda"));
+    it.load.provider = "metal";
+    assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weir_detail(), "the providers cuda and cpu, not metal"));
     it.load.provider = "CPU";
     OK(bench_load(&it, NULL, 0, &model));
     weir_model_details info = WEIR_INIT(weir_model_details);
@@ -657,7 +664,7 @@ int main(void)
         cmocka_unit_test(test_wrong_questions),
         cmocka_unit_test(test_wrong_loads),
         cmocka_unit_test(test_the_rest),
-        cmocka_unit_test(test_the_one_provider),
+        cmocka_unit_test(test_the_providers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);

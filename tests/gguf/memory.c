@@ -19,8 +19,13 @@ static void run_once(const bench *it, weir_engine_model *model)
 
 /* ---- plan and classes ------------------------------------------------------------------------------------------- */
 
-static void plan_is_charge(const char *path, const weir_setting *settings, size_t count)
+/* Of a cache that is whole from the start. */
+static void plan_is_charge(const char *path, const weir_setting *given, size_t count)
 {
+    weir_setting settings[8] = {{"cache_memory", "whole"}};
+    for (size_t i = 0; i < count; i++)
+        settings[i + 1] = given[i];
+    count++;
     bench it = bench_open(path, 1ull << 30);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
     weir_engine_model *model = NULL;
@@ -80,14 +85,34 @@ static void test_plans_tell_the_sequences_and_the_types_of_the_cache(void **stat
     plan_is_charge(wide_path, pooled, 3);
 }
 
+static void test_the_plan_of_an_elastic_cache_is_what_a_first_run_needs(void **state)
+{
+    (void)state;
+    static const weir_setting few[] = {{"context", "4096"}, {"cache_memory", "elastic"}};
+    static const weir_setting promised[] = {{"context", "4096"}, {"cache_memory", "promised"}};
+    bench it = bench_open(wide_path, 1ull << 28);
+    weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+    it.load.settings = few;
+    it.load.setting_count = 2;
+    OK(it.engine->plan(&it.load, &plan));
+    assert_int_equal(plan.bytes[WEIR_CLASS_KV], 256 * 2 * 2 * 64 * 2); /* of 2 layers, with 64 keys and values a cell */
+    assert_false(plan.exact[WEIR_CLASS_KV]);
+    it.load.settings = promised;
+    OK(it.engine->plan(&it.load, &plan));
+    assert_int_equal(plan.bytes[WEIR_CLASS_KV], 4096 * 2 * 2 * 64 * 2);
+    assert_true(plan.exact[WEIR_CLASS_KV]);
+    bench_close(&it);
+}
+
 /* 4 sequences of 256 cells; 2 layers with 2 heads of 32 keys and values each. */
 static void test_a_cache_takes_what_its_types_take(void **state)
 {
     (void)state;
-    static const weir_setting four[] = {{"sequences", "4"}, {"cache_k", "q8_0"}, {"cache_v", "q4_0"}};
+    static const weir_setting four[] = {
+        {"sequences", "4"}, {"cache_k", "q8_0"}, {"cache_v", "q4_0"}, {"cache_memory", "whole"}};
     bench it = bench_open(wide_path, 1ull << 28);
     weir_engine_model *model = NULL;
-    OK(bench_load(&it, four, 3, &model));
+    OK(bench_load(&it, four, 4, &model));
     assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_KV], 4 * 256 * 2 * 2 * (34 + 18));
     assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_ACTIVATIONS], (4 * 286 * 4 + 255) / 256 * 256);
     it.engine->unload(model);
@@ -145,9 +170,10 @@ static void test_plan_of_store(void **state)
 static void test_classes(void **state)
 {
     (void)state;
+    static const weir_setting whole[] = {{"cache_memory", "whole"}};
     bench it = bench_open(llama_path, 1ull << 28);
     weir_engine_model *model = NULL;
-    OK(bench_load(&it, NULL, 0, &model));
+    OK(bench_load(&it, whole, 1, &model));
     weir_client_stats stats = stats_of(&it);
     /* context 128 becomes 256 cells; f16 keys and values of 2 heads of 8 in 2 layers */
     assert_int_equal(stats.live_class[WEIR_CLASS_KV], 256 * 2 * 2 * 2 * 8 * 2);
@@ -359,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_plans_tell_the_sequences_and_the_types_of_the_cache),
         cmocka_unit_test(test_a_cache_takes_what_its_types_take),
+        cmocka_unit_test(test_the_plan_of_an_elastic_cache_is_what_a_first_run_needs),
         cmocka_unit_test(test_wrong_caches_are_refused_before_llama_cpp_is_asked),
         cmocka_unit_test(test_plan_of_store),
         cmocka_unit_test(test_classes),

@@ -11,7 +11,7 @@ target_include_directories(test-gguf-words PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together text sequence memory library)
+  foreach(part engine together text sequence elastic memory library)
     weir_test(gguf-${part} gguf/${part}.c gguf/writer.c LIBS m TIMEOUT 300 LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
@@ -24,8 +24,16 @@ if(TARGET weir-engine-gguf)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
+  # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-llama.
+  add_executable(test-gguf-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c ${CMAKE_CURRENT_LIST_DIR}/writer.c)
+  target_compile_definitions(test-gguf-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
+  target_include_directories(test-gguf-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_include_directories(test-gguf-gpu SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  target_link_libraries(test-gguf-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads ${CMAKE_DL_LIBS} m)
+  set_target_properties(test-gguf-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_dependencies(test-gguf-gpu weir-engine-gguf)
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-together gguf-text gguf-sequence gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-text gguf-sequence gguf-elastic gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" TIMEOUT 600 RUN_SERIAL ON
@@ -37,4 +45,30 @@ if(TARGET weir-engine-gguf)
     set_tests_properties(gguf-hostile-${model} PROPERTIES LABELS "gguf;long" TIMEOUT 1200 SKIP_RETURN_CODE 77
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   endforeach()
+endif()
+
+# CUDA. The real module of the store, and beside it a stand-in that asks for the same: both over the stub of CUDA's libraries.
+include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+set(gguf_cuda "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
+add_library(cuda-standin SHARED ${CMAKE_CURRENT_LIST_DIR}/cuda_standin.c)
+target_compile_options(cuda-standin PRIVATE -fno-sanitize=all)
+target_link_libraries(cuda-standin PRIVATE stub-cudart stub-cuda)
+target_link_options(cuda-standin PRIVATE -Wl,-z,now,-z,relro)
+set_target_properties(cuda-standin PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/gguf)
+weir_test(gguf-cuda-replay gguf/cuda_replay.c LABELS gguf LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads
+  ENVIRONMENT "${gguf_cuda}")
+target_include_directories(test-gguf-cuda-replay PRIVATE ${PROJECT_SOURCE_DIR}/src)
+add_dependencies(test-gguf-cuda-replay cuda-standin)
+if(TARGET weir-engine-gguf)
+  weir_test(gguf-cuda-stub gguf/cuda_stub.c gguf/cuda_llama.c gguf/cuda_record.c gguf/writer.c TIMEOUT 300 LABELS gguf
+    LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads ENVIRONMENT "${gguf_cuda}")
+  target_include_directories(test-gguf-cuda-stub PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(test-gguf-cuda-stub SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  add_dependencies(test-gguf-cuda-stub stub-cuda stub-cudart stub-cublas stub-cublasLt)
+  set_tests_properties(gguf-cuda-stub PROPERTIES SKIP_RETURN_CODE 77)
+  if(EXISTS ${WEIR_STORE_PATH}/engines/llama-cuda/current/lib/libggml-cuda.so)
+    add_test(NAME gguf-gpu-stub COMMAND test-gguf-gpu)
+    set_tests_properties(gguf-gpu-stub PROPERTIES LABELS "gguf;long" TIMEOUT 600 ENVIRONMENT
+      "${gguf_cuda};WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
+  endif()
 endif()

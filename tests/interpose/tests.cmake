@@ -69,6 +69,7 @@ function(weir_interpose_cuda_test name)
   set_tests_properties(interpose-${name} PROPERTIES ENVIRONMENT "${WEIR_INTERPOSE_CUDA}")
 endfunction()
 weir_interpose_cuda_test(cuda interpose/cuda.c interpose/cuda_rig.c)
+weir_interpose_cuda_test(cuda-scopes interpose/cuda_scopes.c interpose/cuda_rig.c)
 weir_interpose_cuda_test(cuda-threads interpose/cuda_threads.c interpose/cuda_rig.c)
 # INTERNAL, so that malloc can be led through the test.
 weir_interpose_cuda_test(cuda-faults interpose/cuda_faults.c interpose/cuda_rig.c INTERNAL)

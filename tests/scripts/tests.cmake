@@ -5,12 +5,15 @@ if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-pins COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_pins.py)
   add_test(NAME scripts-check COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_check.py)
   add_test(NAME scripts-cuda-trim COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_cuda_trim.py)
+  add_test(NAME scripts-llama-cuda COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} -B
+    ${CMAKE_CURRENT_LIST_DIR}/test_llama_cuda.py)
   add_test(NAME scripts-record-trace COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_LIST_DIR}/test_record_trace.py)
   add_test(NAME scripts-gpu COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_gpu.py)
+  add_test(NAME scripts-gpu-llama COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_gpu_llama.py)
   add_test(NAME scripts-makefiles COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_LIST_DIR}/test_makefiles.py)
   add_test(NAME scripts-mutants COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_mutants.py)
-  set_tests_properties(scripts-check scripts-gpu scripts-makefiles scripts-mutants scripts-pins scripts-store scripts-cuda-trim
-    scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
+  set_tests_properties(scripts-check scripts-gpu scripts-gpu-llama scripts-makefiles scripts-mutants scripts-pins scripts-store
+    scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
 endif()

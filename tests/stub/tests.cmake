@@ -1,12 +1,12 @@
 # A libcuda.so.1 of our own, over host memory and threads, so that the cuda driver runs where no GPU is. A second build of it
-# lacks one function. And over it what ONNX Runtime's CUDA provider links to: the libraries of CUDA 13 by their names and
-# symbol versions.
+# lacks one function. And over it what ONNX Runtime's CUDA provider and llama.cpp's CUDA module link to: the libraries of
+# CUDA 13 by their names and symbol versions.
 include_guard()
 set(WEIR_STUB ${PROJECT_BINARY_DIR}/stub)
 
 function(weir_stub name directory)
   set(files)
-  foreach(file library control context memory single stream graph work hardware)
+  foreach(file library control context memory single stream graph work hardware linked)
     list(APPEND files ${PROJECT_SOURCE_DIR}/tests/stub/cuda/${file}.c)
   endforeach()
   add_library(${name} SHARED ${files})

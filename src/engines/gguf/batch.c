@@ -271,9 +271,11 @@ static weir_status decode_all(weir_engine_model *model)
     wg_phase phase;
     call it = {.model = model};
     wg_log_forget();
-    wg_phase_begin(&phase, WG_RUNNING, model->client);
+    wg_cache_begin(model);
+    wg_phase_begin(&phase, WG_RUNNING, model);
     bool whole = wg_guarded(decode, &it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(model);
     if (!whole) {
         atomic_store(&model->broken, true);
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
@@ -486,6 +488,8 @@ static void step(weir_engine_model *model)
     model->metrics.busy_seconds += took;
     unseat(batch);
     batch->computing = false;
+    if (batch->seated_count == 0 && !batch->first)
+        wg_cache_rest(model, false);
 }
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */

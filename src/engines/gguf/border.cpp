@@ -46,7 +46,8 @@ extern "C" {
 bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity);
 bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
 void wg_on_abort(const char *message);
-bool wg_breakdown(void *function, const llama_context *context, uint64_t *weights, uint64_t *cache, uint64_t *compute);
+bool wg_breakdown(void *function, const llama_context *context, ggml_backend_buffer_type_t wanted, uint64_t *weights,
+                  uint64_t *cache, uint64_t *compute);
 
 bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
 {
@@ -78,7 +79,8 @@ void wg_on_abort(const char *message)
     std::fprintf(stderr, "%s\n", message);
 }
 
-bool wg_breakdown(void *function, const llama_context *context, uint64_t *weights, uint64_t *cache, uint64_t *compute)
+bool wg_breakdown(void *function, const llama_context *context, ggml_backend_buffer_type_t wanted, uint64_t *weights,
+                  uint64_t *cache, uint64_t *compute)
 {
     using breakdown = llama_memory_breakdown (*)(const llama_context *);
     *weights = *cache = *compute = 0;
@@ -86,6 +88,8 @@ bool wg_breakdown(void *function, const llama_context *context, uint64_t *weight
         breakdown call;
         std::memcpy(&call, &function, sizeof call);
         for (const auto &[type, bytes] : call(context)) {
+            if (wanted && type != wanted)
+                continue;
             *weights += charged(bytes.model);
             *cache += charged(bytes.context);
             *compute += charged(bytes.compute);

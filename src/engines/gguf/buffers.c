@@ -1,10 +1,10 @@
-/* buffers.c: every buffer of ggml's CPU device out of a client's account.
+/* buffers.c: every buffer of ggml's out of a client's account, and what it is for.
  *
- * ggml has one object for the CPU's buffer type, with a table of functions in writable memory. Two of its entries are
- * replaced: alloc_buffer, and get_alloc_size, which ggml asks for every tensor before it allocates a buffer for them.
+ * ggml has one object for each buffer type, the CPU's and a device's, with a table of functions in writable memory. Two
+ * of its entries are replaced: alloc_buffer, and get_alloc_size, which ggml asks for every tensor before it allocates a buffer for them.
  * The last name seen there tells what the next buffer is for: a fresh tensor called cache_… is the KV cache's, another
  * one a graph's, and a buffer that nobody asked sizes for is the output's. Threads that are not at work for a model of
- * ours get the original functions. */
+ * ours get the original functions. A device's buffer is made by the original function, whose cudaMalloc is redirected. */
 #include "wg.h"
 
 #include <stdio.h>
@@ -22,20 +22,64 @@ typedef struct held {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static held *buffers;
 static const wg_library *library;
-static ggml_backend_buffer_t (*original_alloc)(ggml_backend_buffer_type_t buft, size_t size);
-static size_t (*original_size)(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
 static _Thread_local wg_phase *current;
 
-void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_client *client)
+/* The types whose functions are replaced; never fewer. */
+typedef struct hook {
+    ggml_backend_buffer_type_t type;
+    ggml_backend_buffer_t (*alloc)(ggml_backend_buffer_type_t buft, size_t size);
+    size_t (*size)(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
+    bool of_host; /* the CPU can use it as it is */
+} hook;
+enum { HOOKS = 2 * WG_DEVICES + 1 };
+static hook hooks[HOOKS];
+static atomic_size_t hook_count;
+
+static const hook *hook_of(ggml_backend_buffer_type_t type)
 {
-    *phase = (wg_phase){.stage = stage, .client = client, .outer = current};
+    size_t count = atomic_load(&hook_count), i = 0;
+    while (i + 1 < count && hooks[i].type != type)
+        i++;
+    return &hooks[i];
+}
+
+/* ---- phases ------------------------------------------------------------------------------------------------------ */
+
+/* Between buffers llama.cpp takes scratch and workspaces, and ends the process where it gets none. */
+static void scope_for_scratch(wg_phase *phase)
+{
+    phase->scope.memory_class = phase->stage == WG_LOADING ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_SCRATCH;
+    phase->scope.tag = phase->stage == WG_LOADING ? "upload" : "scratch";
+    phase->scope.overruns = true;
+}
+
+void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model)
+{
+    const wg_places *places = &model->places;
+    *phase = (wg_phase){.stage = stage, .model = model, .outer = current};
     current = phase;
+    if (!places->held)
+        return;
+    phase->scope = (wi_cuda_scope){.clients = places->clients,
+                                   .client_count = places->devices,
+                                   .reservations = stage == WG_RUNNING ? places->reserves : NULL};
+    scope_for_scratch(phase);
+    phase->scoped = wi_cuda_scope_enter(wg_devices_redirect(), &phase->scope) == WEIR_OK;
 }
 
 void wg_phase_end(wg_phase *phase)
 {
+    if (phase->scoped)
+        wi_cuda_scope_leave(&phase->scope);
     current = phase->outer;
 }
+
+weir_engine_model *wg_phase_model(void)
+{
+    return current ? current->model : NULL;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
@@ -89,19 +133,21 @@ static void keep_refusal(wg_phase *phase, weir_status status)
 static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_t buft, size_t size)
 {
     weir_request request = WEIR_INIT(weir_request);
+    weir_client *client = phase->model->places.host;
     held *it = calloc(1, sizeof *it);
     if (!it)
         return NULL;
     request.bytes = size;
     request.memory_class = class_of(phase);
     request.tag = tag_of(request.memory_class);
-    weir_status status = weir_alloc_with(phase->client, &request, &it->block);
+    request.kind = phase->model->places.kind;
+    weir_status status = weir_alloc_with(client, &request, &it->block);
     if (status != WEIR_OK) {
         keep_refusal(phase, status);
         free(it);
         return NULL;
     }
-    it->client = phase->client;
+    it->client = client;
     it->buffer = library->ggml_backend_cpu_buffer_from_ptr(it->block.pointer, size);
     it->buffer->buft = buft;
     it->buffer->iface.free_buffer = free_buffer;
@@ -112,18 +158,66 @@ static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_
     return it->buffer;
 }
 
+/* The client on the device whose type that is. */
+static weir_client *client_of(const weir_engine_model *model, ggml_backend_buffer_type_t type)
+{
+    for (size_t i = 0; i < model->places.devices; i++)
+        if (library->ggml_backend_dev_buffer_type(model->places.list[i]) == type)
+            return model->places.clients[i];
+    return model->places.clients[0];
+}
+
+/* The original function's cudaMalloc is the model's, of this class, and may be refused. */
+static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of, size_t size)
+{
+    wi_cuda_redirect_stats before, after;
+    wi_cuda_redirect *redirect = wg_devices_redirect();
+    phase->scope.memory_class = class_of(phase);
+    phase->scope.tag = tag_of(phase->scope.memory_class);
+    phase->scope.overruns = false;
+    bool elastic = phase->scope.memory_class == WEIR_CLASS_KV && !of->of_host && wg_cache_wanted(phase->model);
+    phase->scope.place = elastic ? wg_cache_on_device(phase->model, client_of(phase->model, of->type)) : NULL;
+    wi_cuda_redirect_info(redirect, &before);
+    ggml_backend_buffer_t buffer = of->alloc(of->type, size);
+    if (phase->scope.place)
+        wg_cache_made(phase->scope.place, buffer);
+    phase->scope.place = NULL;
+    scope_for_scratch(phase);
+    if (!buffer) {
+        wi_cuda_redirect_info(redirect, &after);
+        if (after.refused > before.refused)
+            keep_refusal(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", after.refusal));
+    }
+    return buffer;
+}
+
+static bool is_cpu(const hook *of)
+{
+    return of == &hooks[0];
+}
+
 static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
 {
     wg_phase *phase = current;
+    const hook *of = hook_of(buft);
     ggml_backend_buffer_t buffer;
     if (!phase || phase->stage == WG_IDLE)
-        return original_alloc(buft, size);
+        return of->alloc(buft, size);
     if (phase->stage == WG_PLANNING) {
         if (!phase->saw_tensor)
             phase->planned_output += (size + 255) & ~(uint64_t)255;
-        buffer = original_alloc(buft, size);
-    } else {
+        buffer = of->alloc(buft, size);
+    } else if (is_cpu(of) && class_of(phase) == WEIR_CLASS_KV && phase->model->places.kind == WEIR_KIND_DEVICE &&
+               wg_cache_wanted(phase->model)) {
+        buffer = wg_cache_on_host(phase->model, buft, size);
+        if (!buffer)
+            keep_refusal(phase, WEIR_ERR_OUT_OF_MEMORY);
+    } else if (is_cpu(of)) {
         buffer = allocate(phase, buft, size);
+    } else if (phase->scoped) {
+        buffer = allocate_on_device(phase, of, size);
+    } else {
+        buffer = of->alloc(buft, size);
     }
     phase->saw_tensor = phase->saw_cache = false;
     return buffer;
@@ -131,6 +225,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_
 
 static size_t alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor)
 {
+    const hook *of = hook_of(buft);
     wg_phase *phase = current;
     if (phase) {
         phase->saw_tensor = true;
@@ -139,15 +234,22 @@ static size_t alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tens
         bool fresh = !tensor->data && !tensor->view_src && tensor->op == GGML_OP_NONE;
         phase->saw_cache = fresh && strncmp(tensor->name, "cache_", 6) == 0;
     }
-    return original_size ? original_size(buft, tensor) : library->ggml_nbytes(tensor);
+    return of->size ? of->size(buft, tensor) : library->ggml_nbytes(tensor);
 }
 
-void wg_buffers_hook(const wg_library *from)
+/* The first is the CPU's. CUDA's type for host memory takes the CPU's functions over, which are ours by then. Called
+ * with a lock of the caller's held. */
+void wg_buffers_hook(const wg_library *from, ggml_backend_buffer_type_t type, bool of_host)
 {
-    ggml_backend_buffer_type_t type = from->ggml_backend_cpu_buffer_type();
+    size_t count = atomic_load(&hook_count);
     library = from;
-    original_alloc = type->iface.alloc_buffer;
-    original_size = type->iface.get_alloc_size;
+    if (count == HOOKS || (count > 0 && hook_of(type)->type == type))
+        return;
+    hook of = {type, type->iface.alloc_buffer, type->iface.get_alloc_size, of_host};
+    of.alloc = of.alloc == alloc_buffer ? hooks[0].alloc : of.alloc;
+    of.size = of.size == alloc_size ? hooks[0].size : of.size;
+    hooks[count] = of;
+    atomic_store(&hook_count, count + 1);
     __atomic_store_n(&type->iface.get_alloc_size, alloc_size, __ATOMIC_RELEASE);
     __atomic_store_n(&type->iface.alloc_buffer, alloc_buffer, __ATOMIC_RELEASE);
 }

@@ -22,7 +22,7 @@ const char *wg_library_commit(void)
     return WG_LLAMA_COMMIT;
 }
 
-static void store_directory(char *out, size_t capacity)
+void wg_store_directory(const char *folder, char *out, size_t capacity)
 {
     weir_option home = WEIR_INIT(weir_option);
     const char *base = NULL, *below = "";
@@ -36,12 +36,12 @@ static void store_directory(char *out, size_t capacity)
             below = "/.cache/weir";
         }
     }
-    snprintf(out, capacity, "%s%s/engines/llama/%s", base, below, WG_LLAMA_COMMIT);
+    snprintf(out, capacity, "%s%s/%s", base, below, folder);
 }
 
 /* The store writes a file `commit` beside lib/; a directory given by hand may lack it, and is then judged by what the
  * library says of itself. */
-static weir_status check_mark(const char *directory)
+weir_status wg_check_mark(const char *directory)
 {
     char path[600], line[128], commit[64] = "";
     snprintf(path, sizeof path, "%s/commit", directory);
@@ -151,7 +151,7 @@ static weir_status open_library(const char *directory, wg_library *it)
 {
     char store[600];
     if (!directory[0]) {
-        store_directory(store, sizeof store);
+        wg_store_directory("engines/llama/" WG_LLAMA_COMMIT, store, sizeof store);
         directory = store;
     }
     if (!find_library(directory, it->file, sizeof it->file))
@@ -160,7 +160,7 @@ static weir_status open_library(const char *directory, wg_library *it)
             "no libllama.so in %s or in its lib/; scripts/engines puts llama.cpp of commit " WG_LLAMA_COMMIT
             " into the store (the setting 'llama' names another directory)",
             directory);
-    weir_status status = check_mark(directory);
+    weir_status status = wg_check_mark(directory);
     if (status != WEIR_OK)
         return status;
     it->handle = dlopen(it->file, RTLD_NOW | RTLD_LOCAL);
@@ -212,7 +212,7 @@ weir_status wg_library_get(const char *directory, const wg_library **out)
         library.ggml_set_abort_callback(wg_on_abort);
         library.llama_backend_init();
         make_tables(&library);
-        wg_buffers_hook(&library);
+        wg_buffers_hook(&library, library.ggml_backend_cpu_buffer_type(), true);
         opened = true;
     }
     pthread_mutex_unlock(&opening);

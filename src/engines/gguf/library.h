@@ -11,7 +11,9 @@
 /* clang-format off */
 #define WG_FUNCTIONS(X)                                                                                           \
     X(ggml_version) X(ggml_commit) X(ggml_nbytes) X(ggml_set_abort_callback) X(ggml_backend_cpu_buffer_type)      \
-    X(ggml_backend_cpu_buffer_from_ptr) X(llama_version) X(llama_backend_init) X(llama_log_set)                   \
+    X(ggml_backend_cpu_buffer_from_ptr) X(ggml_backend_reg_dev_count) X(ggml_backend_reg_dev_get)                 \
+    X(ggml_backend_dev_buffer_type) X(ggml_backend_dev_host_buffer_type) X(ggml_backend_dev_memory)               \
+    X(llama_version) X(llama_backend_init) X(llama_log_set) X(llama_synchronize) \
     X(llama_model_default_params) X(llama_context_default_params) X(llama_sampler_chain_default_params)           \
     X(llama_model_load_from_file) X(llama_init_from_model) X(llama_model_free) X(llama_free)                      \
     X(llama_model_get_vocab) X(llama_model_desc) X(llama_model_has_encoder) X(llama_model_has_decoder)            \
@@ -46,5 +48,10 @@ weir_status wg_library_get(const char *directory, const wg_library **out);
 
 /* "0c1e57098bba": what this plug-in was compiled for. */
 const char *wg_library_commit(void);
+
+/* The folder `below` of the store ("engines/llama/…"). */
+void wg_store_directory(const char *below, char *out, size_t capacity);
+/* Whether the file `commit` in the directory, where there is one, names that commit. */
+weir_status wg_check_mark(const char *directory);
 
 #endif

@@ -14,38 +14,6 @@
 
 /* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
-/* A plan may come before there is a place, for which it allocates nothing. */
-static weir_status check_places(const weir_engine_load *load, bool planning)
-{
-    if (planning && load->path && load->place_count == 0)
-        return WEIR_OK;
-    if (!load->path || !load->places || load->place_count == 0 || !load->places[0].client)
-        return weir_fail(WEIR_ERR_INVALID, "the engine gguf needs a path and a place with a client");
-    for (size_t i = 0; i < load->place_count; i++) {
-        weir_client_stats account = WEIR_INIT(weir_client_stats);
-        weir_runtime_details its = WEIR_INIT(weir_runtime_details);
-        weir_status status = weir_client_info(load->places[i].client, &account);
-        if (status == WEIR_OK)
-            status = weir_runtime_info(account.runtime, &its);
-        if (status != WEIR_OK)
-            return status;
-        if (strcmp(its.device, "host") != 0)
-            return weir_fail(WEIR_ERR_UNSUPPORTED,
-                             "%s: the engine gguf computes on the host; the place '%s' is none for it", load->path,
-                             its.device);
-    }
-    return WEIR_OK;
-}
-
-/* llama.cpp is built without devices here. An older caller's structure ends before the provider. */
-static weir_status check_provider(const weir_engine_load *load)
-{
-    const char *asked = load->struct_size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
-    if (!asked || strcasecmp(asked, "cpu") == 0)
-        return WEIR_OK;
-    return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine gguf has the provider cpu alone, not %s", load->path, asked);
-}
-
 /* Pooling decides what the model is here: one that embeds texts, or one that goes on with them. */
 static weir_status choose_use(weir_engine_model *model, const char *path)
 {
@@ -83,9 +51,7 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
 
 weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
-    weir_status status = check_places(load, planning);
-    if (status == WEIR_OK)
-        status = check_provider(load);
+    weir_status status = wg_places_read(load, planning, &model->places);
     if (status == WEIR_OK)
         status = wg_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
     return status;
@@ -100,9 +66,7 @@ weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
         status = choose_sizes(model, load->path);
     if (status == WEIR_OK)
         status = wg_library_get(model->load.llama, &model->library);
-    if (status == WEIR_OK)
-        model->client = load->place_count > 0 ? load->places[0].client : NULL;
-    return status;
+    return status == WEIR_OK ? wg_devices_open(model->library, model->load.llama_cuda, &model->places) : status;
 }
 
 /* ---- llama.cpp's model ------------------------------------------------------------------------------------------- */
@@ -124,10 +88,9 @@ static bool on_progress(float fraction, void *user)
 static void make_model(void *user)
 {
     making *it = user;
-    static ggml_backend_dev_t no_devices[1];
     struct llama_model_params params = it->model->library->llama_model_default_params();
-    params.devices = no_devices;
-    params.n_gpu_layers = 0;
+    params.devices = it->model->places.list; /* none: the host */
+    params.n_gpu_layers = it->model->places.devices > 0 ? (int32_t)it->model->load.gpu_layers : 0;
     params.load_mode = it->model->load.mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
     params.no_alloc = it->no_alloc;
     params.progress_callback = on_progress;
@@ -171,7 +134,7 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
     char thrown[512] = "";
     making it = {model, load, no_alloc};
     wg_log_forget();
-    wg_phase_begin(phase, no_alloc ? WG_PLANNING : WG_LOADING, model->client);
+    wg_phase_begin(phase, no_alloc ? WG_PLANNING : WG_LOADING, model);
     wg_guarded(make_model, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
     if (!model->model)
@@ -191,10 +154,12 @@ weir_status wg_make_context(weir_engine_model *model, wg_phase *phase)
     making it = {.model = model};
     bool planning = phase->stage == WG_PLANNING;
     wg_log_forget();
-    wg_phase_begin(phase, planning ? WG_PLANNING : WG_CONTEXT, model->client);
+    wg_phase_begin(phase, planning ? WG_PLANNING : WG_CONTEXT, model);
     wg_guarded(make_context, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
-    return model->context ? WEIR_OK : explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+    if (!model->context)
+        return explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+    return wg_cache_settle(model);
 }
 
 typedef struct trial {
@@ -224,9 +189,15 @@ static weir_status try_out(weir_engine_model *model, const char *path)
     if (model->facts.known)
         return WEIR_OK;
     wg_log_forget();
-    wg_phase_begin(&phase, WG_RUNNING, model->client);
+    weir_status status = wg_cache_grow(model, 0, 2);
+    if (status != WEIR_OK)
+        return status;
+    wg_cache_begin(model);
+    wg_phase_begin(&phase, WG_RUNNING, model);
     bool whole = wg_guarded_alone(compute_little, &it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(model);
+    wg_cache_shrink(model, 0, 0);
     return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
 }
 
@@ -248,8 +219,14 @@ static void free_both(void *user)
 void wg_drop(weir_engine_model *model)
 {
     char thrown[512] = "";
+    wg_phase phase;
+    wg_cache_silence(model);
+    wg_phase_begin(&phase, WG_IDLE, model);
     if (model->library && !wg_guarded(free_both, model, thrown, sizeof thrown))
         weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp could not free a model: %s", thrown);
+    wg_phase_end(&phase);
+    wg_cache_drop(model);
+    wg_devices_close(&model->places);
 }
 
 void wg_unload(weir_engine_model *model)
@@ -267,6 +244,23 @@ void wg_unload(weir_engine_model *model)
 static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t first, int64_t second, bool optional)
 {
     return (weir_port){.name = name, .type = type, .rank = rank, .shape = {first, second}, .optional = optional};
+}
+
+/* Layers come to a device from the last on, behind the output layer, which counts as one. */
+static void describe_shares(weir_engine_model *model)
+{
+    uint64_t all = model->facts.layers, wanted = (uint64_t)model->load.gpu_layers, on_device = 0;
+    if (model->places.devices > 0)
+        on_device = model->load.gpu_layers < 0 || wanted > all ? all : wanted > 0 ? wanted - 1 : 0;
+    if (on_device > 0)
+        model->shares[model->share_count++] = (weir_provider_share){"cuda", on_device, all};
+    if (on_device < all)
+        model->shares[model->share_count++] = (weir_provider_share){"cpu", all - on_device, all};
+    if (model->share_count == 2 && on_device < all - on_device) {
+        weir_provider_share first = model->shares[0];
+        model->shares[0] = model->shares[1];
+        model->shares[1] = first;
+    }
 }
 
 static void add_output(weir_engine_model *model, weir_port it)
@@ -309,7 +303,7 @@ static void describe(weir_engine_model *model)
              "%soutside the account stay llama.cpp's vocabulary, its graphs and the "
              "work buffer of its threads",
              model->load.mmap ? "the weights, mapped from the file, and " : "");
-    model->share = (weir_provider_share){"cpu", model->facts.layers, model->facts.layers};
+    describe_shares(model);
     model->width = (uint32_t)lib->llama_model_n_embd_out(model->model);
     describe_ports(model);
 }
@@ -334,6 +328,8 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_make_context(model, &phase);
     if (status == WEIR_OK)
         status = try_out(model, load->path);
+    if (status == WEIR_OK)
+        status = wg_scratch_measure(model);
     if (status == WEIR_OK && !model->embeds)
         status = wg_batch_make(model);
     if (status == WEIR_OK && !model->embeds)

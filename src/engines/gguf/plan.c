@@ -10,19 +10,32 @@
 
 #include "cores.h"
 
+enum { CELLS = 256 };
+
 static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir_engine_plan *out)
 {
     uint64_t bytes[WEIR_CLASS_MOST] = {0};
     bool exact[WEIR_CLASS_MOST] = {0};
-    if (!wg_breakdown(model->library->breakdown, model->context, &bytes[WEIR_CLASS_WEIGHTS], &bytes[WEIR_CLASS_KV],
+    const wg_library *lib = model->library;
+    bool on_device = model->places.devices > 0;
+    ggml_backend_buffer_type_t type = on_device ? lib->ggml_backend_dev_buffer_type(model->places.list[0]) : NULL;
+    if (!wg_breakdown(lib->breakdown, model->context, type, &bytes[WEIR_CLASS_WEIGHTS], &bytes[WEIR_CLASS_KV],
                       &bytes[WEIR_CLASS_SCRATCH]))
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not tell what a '%s' takes", model->facts.architecture);
-    bytes[WEIR_CLASS_ACTIVATIONS] = phase->planned_output;
+    bytes[WEIR_CLASS_ACTIVATIONS] = on_device ? 0 : phase->planned_output; /* it lies on the host */
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
         exact[i] = true;
-    /* With more tokens at once than at load, the buffer of the outputs grows. */
+    /* With more tokens at once than at load, the buffer of the outputs grows. On a device it is the scratch that kernels
+     * and CUDA's libraries ask for. */
     exact[WEIR_CLASS_ACTIVATIONS] = !model->embeds;
-    if (model->load.mmap) {
+    exact[WEIR_CLASS_SCRATCH] = !on_device;
+    /* What the first run has to have: cells come by 256. */
+    if (wg_cache_grows(model)) {
+        uint64_t cells = (uint64_t)model->longest * (uint64_t)model->load.sequences;
+        bytes[WEIR_CLASS_KV] = cells > CELLS ? bytes[WEIR_CLASS_KV] / cells * CELLS : bytes[WEIR_CLASS_KV];
+        exact[WEIR_CLASS_KV] = false;
+    }
+    if (model->load.mmap && !on_device) {
         bytes[WEIR_CLASS_WEIGHTS] = 0;
         exact[WEIR_CLASS_WEIGHTS] = false;
     }
@@ -56,10 +69,11 @@ static bool make_key(const weir_engine_load *load, const weir_engine_model *mode
     const wg_load_settings *settings = &model->load;
     if (stat(load->path, &about) != 0 || wg_library_get(settings->llama, &library) != WEIR_OK)
         return false;
-    int length = snprintf(
-        key->text, sizeof key->text, "%ju %ju %jd, written %jd.%09ld, changed %jd.%09ld, %s, %d cores,",
-        (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size, (intmax_t)about.st_mtim.tv_sec,
-        about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec, about.st_ctim.tv_nsec, library->file, wg_cores());
+    int length = snprintf(key->text, sizeof key->text,
+                          "%ju %ju %jd, written %jd.%09ld, changed %jd.%09ld, %s, %d cores, %zu devices,",
+                          (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size,
+                          (intmax_t)about.st_mtim.tv_sec, about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec,
+                          about.st_ctim.tv_nsec, library->file, wg_cores(), model->places.devices);
     return length > 0 && (size_t)length < sizeof key->text &&
            wg_settings_words(settings, key->text + length, sizeof key->text - (size_t)length);
 }

@@ -20,17 +20,33 @@ static weir_status probe(weir_engine_probe *out)
     return WEIR_OK;
 }
 
+/* That the library is here says nothing about a device: which ones there are, weir/select.h tells. */
+static void describe_cuda(weir_engine_provider *out)
+{
+    if (out->state != WEIR_PROVIDER_HERE)
+        return;
+    if (wg_devices_find("", out->library, sizeof out->library) == WEIR_OK)
+        return;
+    out->state = WEIR_PROVIDER_NOT_BUILT;
+    out->library[0] = '\0';
+    snprintf(out->missing, sizeof out->missing, "%s", weir_detail());
+}
+
 static weir_status provider(size_t index, weir_engine_provider *out)
 {
+    static const char *const names[] = {"cuda", "cpu"};
     weir_engine_probe here = {.struct_size = sizeof here};
-    weir_engine_provider found = {.struct_size = out->struct_size, .name = "cpu"};
-    if (index > 0)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has one provider");
+    weir_engine_provider found = {.struct_size = out->struct_size};
+    if (index >= 2)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has two providers");
     weir_status status = probe(&here);
+    snprintf(found.name, sizeof found.name, "%s", names[index]);
     found.state = here.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
     snprintf(found.library, sizeof found.library, "%s", here.library);
     snprintf(found.version, sizeof found.version, "%s", here.version);
     snprintf(found.missing, sizeof found.missing, "%s", here.missing);
+    if (index == 0)
+        describe_cuda(&found);
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return status;
 }
@@ -128,7 +144,7 @@ static weir_status info(weir_engine_model *model, weir_model_details *out)
         .struct_size = out->struct_size,
         .engine = "gguf",
         .version = model->version,
-        .provider = "cpu",
+        .provider = model->places.devices > 0 ? "cuda" : "cpu",
         .architecture = model->architecture,
         .inputs = model->inputs,
         .input_count = model->input_count,
@@ -136,8 +152,8 @@ static weir_status info(weir_engine_model *model, weir_model_details *out)
         .output_count = model->output_count,
         .generates = !model->embeds,
         .remarks = model->remarks,
-        .shares = &model->share,
-        .share_count = model->facts.layers > 0,
+        .shares = model->shares,
+        .share_count = model->share_count,
     };
     memcpy(out, &about, out->struct_size < sizeof about ? out->struct_size : sizeof about);
     return WEIR_OK;
@@ -147,7 +163,7 @@ static const weir_engine table = {
     .abi = WEIR_ENGINE_ABI,
     .struct_size = sizeof(weir_engine),
     .name = "gguf",
-    .summary = "GGUF models through llama.cpp, on the host",
+    .summary = "GGUF models through llama.cpp, on the host and on CUDA",
     .suffixes = ".gguf",
     .probe = probe,
     .plan = plan,

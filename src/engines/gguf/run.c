@@ -299,7 +299,8 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
     request.bytes = total;
     request.memory_class = WEIR_CLASS_ACTIVATIONS;
     request.tag = "results";
-    weir_status status = weir_alloc_with(model->client, &request, &it->block);
+    request.kind = model->places.kind;
+    weir_status status = weir_alloc_with(model->places.host, &request, &it->block);
     if (status != WEIR_OK) {
         free(it);
         return status;
@@ -328,7 +329,7 @@ weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t c
 void wg_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
     handed *it = outputs->engine_data;
-    if (it && weir_free_block(model->client, it->block, WEIR_STREAM_HOST) != WEIR_OK)
+    if (it && weir_free_block(model->places.host, it->block, WEIR_STREAM_HOST) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
     free(it);
     outputs->tensors = NULL;

@@ -27,12 +27,15 @@ static const choice choices[] = {
     {"context", 'i', LOAD(context), 0, 1 << 24},
     {"batch", 'i', LOAD(batch), 0, 65536},
     {"mmap", 'b', LOAD(mmap), 0, 1},
+    {"gpu_layers", 'i', LOAD(gpu_layers), -1, 1 << 20},
+    {"llama_cuda", 't', LOAD(llama_cuda), 0, sizeof(((wg_load_settings *)0)->llama_cuda)},
     {"pooling", 't', LOAD(pooling), 0, sizeof(((wg_load_settings *)0)->pooling)},
     {"llama", 't', LOAD(llama), 0, sizeof(((wg_load_settings *)0)->llama)},
     {"sequences", 'i', LOAD(sequences), 1, WG_MOST_SEQUENCES},
     {"flash_attention", 't', LOAD(flash_attention), 0, sizeof(((wg_load_settings *)0)->flash_attention)},
     {"cache_k", 't', LOAD(cache_k), 0, sizeof(((wg_load_settings *)0)->cache_k)},
     {"cache_v", 't', LOAD(cache_v), 0, sizeof(((wg_load_settings *)0)->cache_v)},
+    {"cache_memory", 't', LOAD(cache_memory), 0, sizeof(((wg_load_settings *)0)->cache_memory)},
     {"rope_frequency_base", 'r', LOAD(rope_frequency_base), 0, 1e12},
     {"rope_frequency_scale", 'r', LOAD(rope_frequency_scale), 0, 1000},
     {"tokens", 'i', RUN(tokens), 0, INT32_MAX},
@@ -73,7 +76,7 @@ static const choice choices[] = {
 };
 enum { CHOICES = sizeof choices / sizeof *choices };
 
-static const wg_load_settings usual_load = {.sequences = 1};
+static const wg_load_settings usual_load = {.gpu_layers = -1, .sequences = 1};
 static const wg_run_settings usual_run = {
     .tokens = 32,
     .top_k = 40,

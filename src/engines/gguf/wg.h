@@ -9,19 +9,23 @@
 #include <weir/engine.h>
 
 #include "check.h"
+#include "interpose/cuda_redirect.h"
 #include "library.h"
 
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct wg_load_settings {
-    char llama[512]; /* directory of another llama.cpp; "": the store's */
-    int64_t threads; /* 0: the physical cores this process may use */
-    int64_t context; /* tokens; 0: by the model */
-    int64_t batch;   /* tokens computed in one go; 0: by the model */
+    char llama[512];    /* directory of another llama.cpp; "": the store's */
+    int64_t threads;    /* 0: the physical cores this process may use */
+    int64_t context;    /* tokens; 0: by the model */
+    int64_t batch;      /* tokens computed in one go; 0: by the model */
+    int64_t gpu_layers; /* of a model on a device, the output layer counted; -1: all */
     bool mmap;
-    char pooling[8];   /* "", "none", "mean", "cls", "last" */
-    int64_t sequences; /* that are decoded together, each with `context` cells of its own */
+    char llama_cuda[512]; /* directory of another libggml-cuda.so; "": the store's */
+    char pooling[8];      /* "", "none", "mean", "cls", "last" */
+    int64_t sequences;    /* that are decoded together, each with `context` cells of its own */
     char flash_attention[8], cache_k[8], cache_v[8];
+    char cache_memory[12];                            /* "elastic", "promised", "whole" */
     double rope_frequency_base, rope_frequency_scale; /* 0: the model's */
 } wg_load_settings;
 
@@ -55,7 +59,9 @@ enum wg_stage { WG_IDLE = 0, WG_LOADING, WG_CONTEXT, WG_RUNNING, WG_PLANNING };
 /* What the calling thread is doing for a model. llama.cpp allocates on the thread that calls it. */
 typedef struct wg_phase {
     enum wg_stage stage;
-    weir_client *client;
+    weir_engine_model *model;
+    wi_cuda_scope scope;        /* of a model on devices */
+    bool scoped;                /* it was entered */
     bool saw_tensor, saw_cache; /* since the last allocation: for what the next one is */
     uint64_t planned_output;
     weir_status refusal;
@@ -63,9 +69,45 @@ typedef struct wg_phase {
     struct wg_phase *outer;
 } wg_phase;
 
-void wg_buffers_hook(const wg_library *from);
-void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_client *client);
+/* From now on buffers of this type come from the model that the calling thread is at work for; once for each type. */
+void wg_buffers_hook(const wg_library *from, ggml_backend_buffer_type_t type, bool of_host);
+void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model);
 void wg_phase_end(wg_phase *phase);
+/* That the calling thread is at work for; NULL: none. */
+weir_engine_model *wg_phase_model(void);
+
+/* ---- devices.c: CUDA, where a model asks for it ------------------------------------------------------------------ */
+
+enum { WG_DEVICES = 16 };
+
+/* Where a model lies. */
+typedef struct wg_places {
+    weir_client *host; /* what is on the host is charged to it, */
+    weir_kind kind;    /* as memory of this kind: WEIR_KIND_DEVICE on the host's own runtime */
+    size_t devices;    /* 0: it is all on the host */
+    weir_client *clients[WG_DEVICES];
+    weir_reservation *reserves[WG_DEVICES]; /* for scratch, which cannot be refused; NULL: none */
+    ggml_backend_dev_t list[WG_DEVICES + 1];
+    bool held; /* by wg_devices_open */
+} wg_places;
+
+/* Which places a load names, and whether they are some that this engine has. No library is opened. */
+weir_status wg_places_read(const weir_engine_load *load, bool planning, wg_places *out);
+/* Opens llama.cpp's library for CUDA, the first time, and has its memory come from the places' clients, until
+ * wg_devices_close. Without devices: nothing. */
+weir_status wg_devices_open(const wg_library *library, const char *directory, wg_places *places);
+void wg_devices_close(wg_places *places);
+/* The file of that library; WEIR_ERR_NOT_FOUND says how to get it. Opens nothing. */
+weir_status wg_devices_find(const char *directory, char *path, size_t capacity);
+/* The redirect while there are models on devices; NULL: none. */
+wi_cuda_redirect *wg_devices_redirect(void);
+/* Bytes that the redirect's scratch takes now on the places' devices, one after the other. */
+void wg_devices_scratch(const wg_places *places, uint64_t *bytes);
+
+/* ---- scratch.c --------------------------------------------------------------------------------------------------- */
+
+/* Has the devices' scratch allocated, and what a full context may take reserved. Of a model on the host: nothing. */
+weir_status wg_scratch_measure(weir_engine_model *model);
 
 /* ---- border.cpp: where foreign exceptions end -------------------------------------------------------------------- */
 
@@ -76,9 +118,10 @@ bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
 bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
 /* ggml's abort callback. */
 void wg_on_abort(const char *message);
-/* Bytes of a context made with no_alloc: each buffer type's rounded up as weir charges them. */
-bool wg_breakdown(void *function, const struct llama_context *context, uint64_t *weights, uint64_t *cache,
-                  uint64_t *compute);
+/* Bytes of a context made with no_alloc, of that buffer type or, with NULL, of all: each rounded up as weir charges
+ * them. */
+bool wg_breakdown(void *function, const struct llama_context *context, ggml_backend_buffer_type_t type,
+                  uint64_t *weights, uint64_t *cache, uint64_t *compute);
 
 /* ---- log.c ------------------------------------------------------------------------------------------------------- */
 
@@ -104,7 +147,7 @@ enum { WG_INPUTS = 4, WG_OUTPUTS = 10 };
 
 struct weir_engine_model {
     const wg_library *library;
-    weir_client *client;
+    wg_places places;
     struct llama_model *model;
     struct llama_context *context;
     const struct llama_vocab *vocab;
@@ -124,11 +167,13 @@ struct weir_engine_model {
 
     atomic_bool broken;      /* an exception left a run half done */
     wg_run *_Atomic watched; /* what the abort callback asks */
+    struct wg_cache *cache;  /* NULL: its memory is all there */
     struct wg_batch *batch;  /* of a model that generates: the runs that are decoded together */
     uint64_t fingerprint;    /* of the file and of how its cache is laid out */
     weir_port inputs[WG_INPUTS], outputs[WG_OUTPUTS];
     uint32_t input_count, output_count;
-    weir_provider_share share; /* of its layers */
+    weir_provider_share shares[2]; /* of its layers */
+    size_t share_count;
     char architecture[160], version[64], remarks[256];
 };
 
@@ -208,9 +253,34 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path);
 
 /* ---- cache.c ----------------------------------------------------------------------------------------------------- */
 
-/* Before a decode: sequence `seq` will have `cells` cells in use after it. A refusal fails the run that needs them. */
-weir_status wg_cache_grow(weir_engine_model *model, int32_t seq, uint32_t cells);
+struct wg_cache;
+
+/* Whether the model's cache is to be elastic ('cache_memory'). */
+bool wg_cache_wanted(const weir_engine_model *model);
+/* And without a promise, so that it takes what it uses. */
+bool wg_cache_grows(const weir_engine_model *model);
+/* A buffer of the cache on the host; NULL: the detail says why. */
+ggml_backend_buffer_t wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes);
+/* Memory for one on the client's device, for the scope in which ggml makes it, and then what came of it. NULL: no host
+ * memory. */
+const wi_cuda_place *wg_cache_on_device(weir_engine_model *model, weir_client *client);
+void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+/* The context is made: what is not elastic is committed, and others' need for memory is listened to from now on. */
+weir_status wg_cache_settle(weir_engine_model *model);
+/* Before the context goes, and when it is gone. */
+void wg_cache_silence(weir_engine_model *model);
+void wg_cache_drop(weir_engine_model *model);
+
+/* All of the thread that computes. Before a decode: the sequence will have `cells` cells in use after it. A refusal fails
+ * the run that needs them. Not between begin and end. */
+weir_status wg_cache_grow(weir_engine_model *model, int32_t sequence, uint32_t cells);
+/* Around a decode; the device is idle at the end. */
+void wg_cache_begin(weir_engine_model *model);
+void wg_cache_end(weir_engine_model *model);
 /* Cells of a sequence were given up, `cells` are still in use. */
-void wg_cache_shrink(weir_engine_model *model, int32_t seq, uint32_t cells);
+void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells);
+/* The model has nothing to do: pages that no sequence uses go, but for the first of sequence 0; that, too, with `all`.
+ * Any thread. */
+void wg_cache_rest(weir_engine_model *model, bool all);
 
 #endif

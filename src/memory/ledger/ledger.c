@@ -43,7 +43,7 @@ static void ledger_check(const wi_ledger *ledger)
     wi_assert(ledger->thread_cached == thread_cached);
     wi_assert(ledger->guaranteed == guaranteed && ledger->committed == committed);
     wi_assert(committed <= ledger->budget);
-    wi_assert(ledger->held <= ledger->budget && ledger->spare <= ledger->held);
+    wi_assert(ledger->held + ledger->aside <= ledger->budget && ledger->spare <= ledger->held);
     wi_assert(live + pending + thread_cached <= ledger->held - ledger->spare);
 }
 #else
@@ -220,9 +220,9 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
     weir_status status = WEIR_OK;
     char wanted[24], there[24];
     ledger_enter(ledger);
-    uint64_t floor = wi_max(ledger->committed, ledger->held);
+    uint64_t floor = wi_max(ledger->committed, ledger->held + ledger->aside);
     if (held)
-        *held = budget >= ledger->committed && budget < ledger->held;
+        *held = budget >= ledger->committed && budget < ledger->held + ledger->aside;
     if (floor > budget)
         status =
             weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the budget cannot be %s: %s are %s",
@@ -460,6 +460,16 @@ void wi_ledger_reap(wi_ledger *ledger, const wi_block *block)
     ledger_leave(ledger);
 }
 
+void wi_ledger_reap_promised(wi_ledger *ledger, const wi_block *block)
+{
+    ledger_enter(ledger);
+    ledger_shift(ledger, block->account, 0, -block->charged, block->charged);
+    block->account->pending_class[block->memory_class] -= block->charged;
+    gauge_active(ledger, block->charged, false);
+    ledger_trace(ledger, WEIR_ACTION_REAP, block, block->stream);
+    ledger_leave(ledger);
+}
+
 void wi_ledger_keep(wi_ledger *ledger, const wi_block *block)
 {
     ledger_enter(ledger);
@@ -557,16 +567,22 @@ void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes)
 
 /* Physical memory -------------------------------------------------------------------------------------------------- */
 
+static void ledger_hold(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger->held += bytes;
+    ledger->spare += bytes;
+    ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
+    wi_gauge_up(&ledger->gauges.reserved_bytes, bytes);
+    if (bytes)
+        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+}
+
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
 {
     ledger_enter(ledger);
-    uint64_t room = ledger->budget - ledger->held, taken = bytes <= room ? bytes : room & ~(ledger->granule - 1);
-    ledger->held += taken;
-    ledger->spare += taken;
-    ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
-    wi_gauge_up(&ledger->gauges.reserved_bytes, taken);
-    if (taken)
-        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+    uint64_t room = ledger->budget - ledger->held - ledger->aside;
+    uint64_t taken = bytes <= room ? bytes : room & ~(ledger->granule - 1);
+    ledger_hold(ledger, taken);
     ledger_leave(ledger);
     return taken;
 }
@@ -574,22 +590,61 @@ uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
 uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations)
 {
     pthread_mutex_lock(&ledger->lock);
-    uint64_t room = ledger->budget - ledger->held;
-    *held = ledger->held;
+    uint64_t room = ledger->budget - ledger->held - ledger->aside;
+    *held = ledger->held + ledger->aside;
     *allocations = ledger->allocations;
     pthread_mutex_unlock(&ledger->lock);
     return room;
 }
 
-void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
+static void ledger_release(wi_ledger *ledger, uint64_t bytes)
 {
-    ledger_enter(ledger);
     ledger->held -= bytes;
     ledger->spare -= bytes;
-    ledger_freed(ledger, bytes);
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
         ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+}
+
+void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger_freed(ledger, bytes);
+    ledger_release(ledger, bytes);
+    ledger_leave(ledger);
+}
+
+bool wi_ledger_set_aside(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    bool room = bytes <= ledger->budget - ledger->held - ledger->aside;
+    ledger->aside += room ? bytes : 0;
+    ledger_leave(ledger);
+    return room;
+}
+
+void wi_ledger_give_aside(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger->aside -= bytes;
+    ledger_freed(ledger, bytes);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_hold_aside(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    wi_assert(bytes <= ledger->aside);
+    ledger->aside -= bytes;
+    ledger_hold(ledger, bytes);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_release_aside(wi_ledger *ledger, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger_release(ledger, bytes);
+    ledger->aside += bytes;
     ledger_leave(ledger);
 }
 

@@ -5,7 +5,7 @@
  *                      kept <= pending
  *   for the device     live, pending, promised, thread_cached, guaranteed = sums over the accounts
  *                      committed = sum over the accounts of max(used, guaranteed) <= budget
- *                      live + pending + thread_cached <= held - spare,  held <= budget
+ *                      live + pending + thread_cached <= held - spare,  held + aside <= budget
  *
  * A thread cache (runtime/thread_cache/thread_cache.h) turns live bytes into thread-cached ones and back. That changes
  * nothing of what is used, and is counted in thread-local deltas, which are merged before live bytes are read. Until
@@ -88,6 +88,7 @@ typedef struct wi_ledger {
     uint64_t granule;   /* of the device; `held` is a multiple of it */
     uint64_t budget, guaranteed, committed;
     uint64_t live, pending, promised, thread_cached, held, spare;
+    uint64_t aside; /* bytes that nobody else may hold: promised to elastic blocks, and not held yet */
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* chunks created and moved; blocks for which chunks were moved */
@@ -149,6 +150,8 @@ void wi_ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream stre
 void wi_ledger_retire_list(wi_ledger *ledger, const wi_block *list, size_t count, weir_stream stream);
 /* A pending block's free is complete. */
 void wi_ledger_reap(wi_ledger *ledger, const wi_block *block);
+/* The same; its bytes are promised again, to whom they were promised before. */
+void wi_ledger_reap_promised(wi_ledger *ledger, const wi_block *block);
 /* A capture pool keeps the pending block; the pool lets it go, and its bytes count under `memory_class` again. */
 void wi_ledger_keep(wi_ledger *ledger, const wi_block *block);
 void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memory_class);
@@ -168,11 +171,17 @@ void wi_ledger_note_emptied(wi_ledger *ledger, uint64_t bytes);
 /* Physical memory is about to be created. Grants as much of `bytes` as the budget leaves, in whole granules, and
  * returns it. It counts as spare until it is mapped. */
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes);
-/* How many bytes wi_ledger_hold would grant. *held: bytes held now; *allocations: allocations so far. */
+/* How many bytes wi_ledger_hold would grant. *held: bytes held or set aside now; *allocations: allocations so far. */
 uint64_t wi_ledger_room(wi_ledger *ledger, uint64_t *held, uint64_t *allocations);
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes);  /* spare bytes are back with the driver */
 void wi_ledger_mapped(wi_ledger *ledger, uint64_t bytes);   /* spare -> cached */
 void wi_ledger_unmapped(wi_ledger *ledger, uint64_t bytes); /* cached -> spare */
+/* Sets bytes aside, which only wi_ledger_hold_aside can hold from then on. False: more is held than leaves room. The
+ * bytes are granules. */
+bool wi_ledger_set_aside(wi_ledger *ledger, uint64_t bytes);
+void wi_ledger_give_aside(wi_ledger *ledger, uint64_t bytes);    /* anybody may hold them again */
+void wi_ledger_hold_aside(wi_ledger *ledger, uint64_t bytes);    /* wi_ledger_hold, out of what is set aside */
+void wi_ledger_release_aside(wi_ledger *ledger, uint64_t bytes); /* wi_ledger_release; they are set aside again */
 void wi_ledger_driver_call(wi_ledger *ledger);
 /* Counts segments that the driver has made, and those that it has back. */
 void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended);
@@ -202,6 +211,7 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
 /* Totals that need no merge, so that reading them costs threads nothing. */
 typedef struct wi_standing {
     uint64_t budget, held, pending;
+    uint64_t aside;
     uint64_t kept; /* part of the pending bytes */
     uint32_t accounts;
 } wi_standing;

@@ -60,8 +60,11 @@ static void snapshot_device(const wi_ledger *ledger, weir_stats *out)
 wi_standing wi_ledger_look(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->lock);
-    wi_standing now = {
-        .budget = ledger->budget, .held = ledger->held, .pending = ledger->pending, .accounts = ledger->accounts};
+    wi_standing now = {.budget = ledger->budget,
+                       .held = ledger->held,
+                       .pending = ledger->pending,
+                       .aside = ledger->aside,
+                       .accounts = ledger->accounts};
     for (const wi_account *a = ledger->first; a; a = a->next)
         now.kept += a->kept;
     pthread_mutex_unlock(&ledger->lock);

@@ -1,6 +1,7 @@
-/* The stub of CUDA's runtime library, inside: the functions that ONNX Runtime's CUDA provider imports from libcudart.so.13,
- * over the stub of libcuda.so.1, so that it runs its allocations, copies, streams and events where no GPU is. Kernels do
- * nothing but take time: what a model computes with them is not there, what it copies is.
+/* The stub of CUDA's runtime library, inside: the functions that ONNX Runtime's CUDA provider and llama.cpp's CUDA module
+ * import from libcudart.so.13, over the stub of libcuda.so.1, so that they run their allocations, copies, streams and
+ * events where no GPU is. Kernels do nothing but take time: what a model computes with them is not there, what it copies
+ * is.
  *
  * The environment: STUB_CUDA_KERNEL_US, how many microseconds a launch takes its stream (0).
  *

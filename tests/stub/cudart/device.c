@@ -133,6 +133,33 @@ CUDART_FUNCTION(int, cudaRuntimeGetVersion, (int *version))
     return 0;
 }
 
+CUDART_FUNCTION(int, cudaDeviceGetPCIBusId, (char *text, int capacity, int ordinal))
+{
+    snprintf(text, (size_t)capacity, "0000:%02x:00.0", ordinal);
+    return 0;
+}
+
+CUDART_FUNCTION(int, cudaDeviceCanAccessPeer, (int *can, int device_here, int peer))
+{
+    (void)device_here;
+    (void)peer;
+    *can = 0;
+    return 0;
+}
+
+CUDART_FUNCTION(int, cudaDeviceEnablePeerAccess, (int peer, unsigned flags))
+{
+    (void)peer;
+    (void)flags;
+    return cudart_keep(217); /* cudaErrorPeerAccessUnsupported */
+}
+
+CUDART_FUNCTION(int, cudaSetDeviceFlags, (unsigned flags))
+{
+    (void)flags;
+    return 0;
+}
+
 /* By their numbers: a device of compute capability 9.0 with one multiprocessor. */
 CUDART_FUNCTION(int, cudaDeviceGetAttribute, (int *value, int attribute, int ordinal))
 {

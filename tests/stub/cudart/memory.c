@@ -84,6 +84,13 @@ CUDART_FUNCTION(int, cudaHostUnregister, (void *pointer))
     return cudart_keep(pointer ? exchange_registered(pointer, NULL, NOT_REGISTERED) : NOT_REGISTERED);
 }
 
+CUDART_FUNCTION(int, cudaHostGetDevicePointer, (void **device, void *host, unsigned flags))
+{
+    (void)flags;
+    *device = host;
+    return 0;
+}
+
 CUDART_FUNCTION(int, cudaMemGetInfo, (size_t * available, size_t *total))
 {
     return cudart_keep(cudart_enter()->cuMemGetInfo(available, total));
@@ -173,6 +180,16 @@ CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes,
     if (entered)
         d->cuCtxPopCurrent(&context);
     return result;
+}
+
+/* Devices are no peers here, and the host reaches the memory of them all. */
+CUDART_FUNCTION(int, cudaMemcpyPeerAsync,
+                (void *to, int to_device, const void *from, int from_device, size_t bytes, CUstream stream))
+{
+    enum { BY_ADDRESS = 4 };
+    (void)to_device;
+    (void)from_device;
+    return cudaMemcpyAsync(to, from, bytes, BY_ADDRESS, stream);
 }
 
 CUDART_FUNCTION(int, cudaMemcpy2DAsync,

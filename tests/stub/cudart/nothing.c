@@ -45,6 +45,7 @@ CUDART_FUNCTION(const char *, cublasGetStatusString, (int status))
 CUDART_NOTHING(cublasDestroy_v2)
 CUDART_NOTHING(cublasSetMathMode)
 CUDART_NOTHING(cublasSetStream_v2)
+CUDART_NOTHING(cublasSetWorkspace_v2)
 CUDART_NOTHING(cublasDgeam)
 CUDART_NOTHING(cublasDgemmBatched)
 CUDART_NOTHING(cublasDgemmStridedBatched)
@@ -62,6 +63,7 @@ CUDART_NOTHING(cublasSgemm_v2)
 CUDART_NOTHING(cublasSgetrfBatched)
 CUDART_NOTHING(cublasSgetriBatched)
 CUDART_NOTHING(cublasSscal_v2)
+CUDART_NOTHING(cublasStrsmBatched)
 
 #elif LIBRARY == BLAS_LT
 

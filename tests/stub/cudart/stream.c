@@ -108,6 +108,17 @@ CUDART_FUNCTION(int, cudaGraphInstantiate, (CUgraphExec * executable, CUgraph gr
     return cudart_keep(cudart_enter()->cuGraphInstantiateWithFlags(executable, graph, flags));
 }
 
+/* cudaGraphExecUpdateResultInfo, whose result is first. An executable graph takes up the graph that it was made from, and no
+ * other: programs then make a new one. */
+CUDART_FUNCTION(int, cudaGraphExecUpdate, (CUgraphExec executable, CUgraph graph, int *info))
+{
+    enum { SIZE = 24, UPDATE_FAILED = 910 };
+    bool same = (CUgraph)executable == graph;
+    memset(info, 0, SIZE);
+    *info = !same;
+    return same ? 0 : cudart_keep(UPDATE_FAILED);
+}
+
 CUDART_FUNCTION(int, cudaGraphLaunch, (CUgraphExec executable, CUstream stream))
 {
     return cudart_keep(cudart_enter()->cuGraphLaunch(executable, cudart_stream(stream)));

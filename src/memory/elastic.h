@@ -1,0 +1,69 @@
+/* The base "elastic": pages of elastic blocks. A block is one page, in a handle of its own, at the address that the
+ * request names.
+ *
+ * A range is the addresses of one elastic block. Addresses without a page are covered (weir/driver.h), so that they can
+ * be read. A page is in the table of its range from the moment in which a thread begins to make it until its memory is
+ * back with the driver and its addresses are covered again; until then nobody else can have it.
+ *
+ * Invariants: used = pages in the table; live and pending are those of them that are so. Of a promised range, each page
+ * that is not in the table is in `left` of the promise, promised in the account, and set aside in the ledger. */
+#ifndef WI_ELASTIC_H
+#define WI_ELASTIC_H
+
+#include "memory/adaptors/budget.h"
+#include "memory/space/range_index.h"
+
+typedef struct wi_elastic_page wi_elastic_page;
+
+typedef struct wi_elastic_range {
+    wi_range range;
+    wi_resource *base;
+    wi_account *account;
+    const char *tag; /* interned */
+    weir_class memory_class;
+    bool promised;
+    wi_reservation promise;
+    uint64_t page, count;
+    /* under the base's lock: */
+    bool ended;
+    uint64_t used, live, pending, peak; /* pages */
+    uint64_t commits, releases;
+    struct wi_elastic_range *next; /* ended ranges whose addresses the driver did not take back */
+    wi_elastic_page *pages[];
+} wi_elastic_range;
+
+/* Where a block is to be, for a placement; `maker` names the commit, so that it knows its own pages again. */
+typedef struct wi_elastic_place {
+    wi_elastic_range *range;
+    uint64_t index;
+    const void *maker;
+} wi_elastic_place;
+
+weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_resource **out);
+
+/* Reserves and covers the addresses of `like`, of which all members from account to count are set, and enters a copy
+ * into the base. */
+weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out);
+/* No page is allocated there any more. The range goes with its last page. */
+void wi_elastic_range_end(wi_elastic_range *range);
+
+/* What stands at a page. */
+typedef enum wi_elastic_state {
+    WI_PAGE_UNUSED,
+    WI_PAGE_THERE,   /* live, or made by `maker` */
+    WI_PAGE_PENDING, /* released; the device may be past it */
+    WI_PAGE_BUSY     /* another thread commits it, or has claimed it */
+} wi_elastic_state;
+
+/* With the base's lock held. */
+wi_elastic_state wi_elastic_look(const wi_elastic_range *range, uint64_t index, const void *maker);
+/* The block of a page that is live and not claimed, or NULL; with the base's lock held. */
+wi_block *wi_elastic_live(const wi_elastic_range *range, uint64_t index);
+static inline char *wi_elastic_at(const wi_elastic_range *range, uint64_t index)
+{
+    return (char *)range->range.start + index * range->page;
+}
+/* Waits until a page of the base changes its state, or the clock reads `deadline`: false. The lock is held. */
+bool wi_elastic_wait(wi_resource *base, uint64_t deadline);
+
+#endif

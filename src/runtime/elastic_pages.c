@@ -1,0 +1,391 @@
+/* Pages of elastic blocks: a commit allocates the missing ones, one by one, fills them with zeros and publishes them; a
+ * release frees them behind one point of a stream. */
+#include "base/options.h"
+#include "base/system.h"
+#include "memory/space/stream_uses.h"
+#include "runtime/elastic.h"
+
+/* The pages that a range touches. */
+typedef struct page_run {
+    uint64_t first, end;
+} page_run;
+
+static weir_status pages_check(const weir_elastic *e, size_t offset, size_t bytes, const char *call)
+{
+    uint64_t all = e->range->page * e->range->count;
+    if (offset <= all && bytes <= all - offset)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_INVALID, "%s: %zu bytes at %zu go beyond the %llu of \"%s\"", call, bytes, offset,
+                     (unsigned long long)all, e->range->tag);
+}
+
+/* Commit ----------------------------------------------------------------------------------------------------------- */
+
+/* One call. The pages that it has made are blank, and linked by pending_next, the lowest first. */
+typedef struct commit {
+    weir_elastic *elastic;
+    wi_elastic_range *range;
+    weir_runtime *runtime;
+    wi_resource *stack;
+    weir_stream stream;
+    wi_stream_facts at;
+    page_run pages;
+    uint64_t missing, unused; /* pages at the last look: not there, and among them those of nobody */
+    wi_reservation claim;     /* bytes claimed for those, unless they were promised */
+    uint64_t deadline;        /* 0: nothing was waited for yet */
+    wi_block *first, *last;
+} commit;
+
+static wi_elastic_state commit_look(const commit *c, uint64_t index)
+{
+    wi_resource_lock(c->range->base);
+    wi_elastic_state state = wi_elastic_look(c->range, index, c);
+    wi_resource_unlock(c->range->base);
+    return state;
+}
+
+/* True: all pages are there. What is unused has to be claimed; what is pending, or another thread's, is charged. */
+static bool commit_count(commit *c)
+{
+    c->missing = c->unused = 0;
+    wi_resource_lock(c->range->base);
+    for (uint64_t i = c->pages.first; i < c->pages.end; i++) {
+        wi_elastic_state state = wi_elastic_look(c->range, i, c);
+        c->missing += state != WI_PAGE_THERE;
+        c->unused += state == WI_PAGE_UNUSED;
+    }
+    wi_resource_unlock(c->range->base);
+    return c->missing == 0;
+}
+
+static wi_request commit_request(const commit *c, uint64_t bytes)
+{
+    return (wi_request){bytes, bytes, c->range->memory_class, c->stream, c->range->tag};
+}
+
+/* Claims what is unused in one sum, so that a refusal has its numbers. */
+static weir_status commit_claim(commit *c)
+{
+    uint64_t bytes = c->unused * c->range->page, there = atomic_load(&c->claim.left);
+    if (c->range->promised || bytes <= there)
+        return WEIR_OK;
+    wi_request request = commit_request(c, bytes - there);
+    weir_status status = wi_budget_reserve(c->stack, c->range->account, &request, true);
+    if (status != WEIR_OK)
+        return status;
+    c->claim.total += bytes - there;
+    atomic_fetch_add(&c->claim.left, bytes - there);
+    return WEIR_OK;
+}
+
+static void commit_return_claim(commit *c)
+{
+    wi_ledger_cancel(&c->runtime->ledger, c->range->account, atomic_exchange(&c->claim.left, 0));
+}
+
+static wi_placement commit_placement(commit *c, const wi_elastic_place *place)
+{
+    const wi_elastic_range *range = c->range;
+    return (wi_placement){.bytes = range->page,
+                          .alignment = WI_UNIT,
+                          .memory_class = range->memory_class,
+                          .stream = c->stream,
+                          .native = c->at.native,
+                          .account = range->account,
+                          .tag = range->tag,
+                          .may_wait = true,
+                          .reservation = range->promised ? &c->range->promise : &c->claim,
+                          .page = place};
+}
+
+static weir_status commit_make(commit *c, uint64_t index)
+{
+    wi_elastic_place place = {c->range, index, c};
+    wi_placement placement = commit_placement(c, &place);
+    wi_block *block;
+    wi_shortage ignored;
+    wi_measure(c->stack, &placement);
+    weir_status status = wi_allocate(c->stack, &placement, &block, &ignored);
+    if (status != WEIR_OK)
+        return status;
+    block->pending_next = NULL;
+    *(c->last ? &c->last->pending_next : &c->first) = block;
+    c->last = block;
+    return WEIR_OK;
+}
+
+static weir_status commit_waited(const commit *c, uint64_t index, wi_elastic_state state)
+{
+    wi_shortage shortage = {.cause = WEIR_CAUSE_PENDING};
+    wi_request request = commit_request(c, c->missing * c->range->page);
+    if (state == WI_PAGE_PENDING)
+        return wi_ledger_refuse(&c->runtime->ledger, c->range->account, &request, &shortage);
+    return weir_fail(WEIR_ERR_BUSY,
+                     "weir_elastic_commit: page %llu of \"%s\" is being committed or released by another "
+                     "thread",
+                     (unsigned long long)index, c->range->tag);
+}
+
+/* Gives up the new pages from `from` on. `queued`: zeros may be on their way, which the driver has to be past first. */
+static void commit_drop(commit *c, uint64_t from, bool queued)
+{
+    const char *start = wi_elastic_at(c->range, from);
+    wi_block *kept_first = NULL, *kept_last = NULL;
+    for (wi_block *block = c->first, *next; block; block = next) {
+        wi_elastic_place place = {.range = c->range};
+        wi_placement placement = commit_placement(c, &place);
+        next = block->pending_next;
+        if ((const char *)block->pointer < start) {
+            block->pending_next = NULL;
+            *(kept_last ? &kept_last->pending_next : &kept_first) = block;
+            kept_last = block;
+            continue;
+        }
+        placement.charged = block->charged;
+        placement.native = queued ? c->at.native : NULL;
+        wi_discard(c->stack, block, &placement);
+    }
+    c->first = kept_first;
+    c->last = kept_last;
+}
+
+static void commit_undo(commit *c, bool queued)
+{
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    commit_drop(c, 0, queued);
+    wi_detail_restore(&kept);
+}
+
+/* Nanoseconds: nobody tells of a page that the driver did not take back. */
+enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
+
+/* Waits once for a page that is another thread's or pending. Who waits has only made lower pages, so that no two wait for
+ * each other: a lower one may have gone again since it was passed. A pressure callback waits for nobody, as the one that it
+ * would wait for may be waiting for it. */
+static weir_status commit_wait(commit *c, uint64_t index)
+{
+    wi_resource *base = c->range->base;
+    wi_pending *pending = &c->runtime->pending;
+    commit_drop(c, index, false);
+    if (c->deadline == 0)
+        c->deadline = wi_now() + wi_option_wait();
+    (void)wi_pending_reap(pending, base);
+    (void)base->table->release_kept(base);
+    bool waits = !wi_pressures_inside() && wi_now() < c->deadline;
+    wi_resource_lock(base);
+    wi_elastic_state state = wi_elastic_look(c->range, index, c);
+    if (state == WI_PAGE_BUSY && waits)
+        (void)wi_elastic_wait(base, wi_min(c->deadline, wi_now() + LONGEST_PAUSE));
+    wi_resource_unlock(base);
+    if (state == WI_PAGE_PENDING && waits)
+        waits = wi_pending_wait(pending, base, NULL, c->deadline);
+    return !waits && commit_look(c, index) == state && state >= WI_PAGE_PENDING ? commit_waited(c, index, state)
+                                                                                : WEIR_OK;
+}
+
+/* Makes the page, or waits once for what stands in the way. What has become unused since the count is not claimed yet. */
+static weir_status commit_get(commit *c, uint64_t index)
+{
+    wi_elastic_state state = commit_look(c, index);
+    if (state == WI_PAGE_THERE)
+        return WEIR_OK;
+    if (state != WI_PAGE_UNUSED)
+        return commit_wait(c, index);
+    if (!c->range->promised && atomic_load(&c->claim.left) < c->range->page)
+        return WEIR_OK;
+    weir_status status = commit_make(c, index);
+    return status == WEIR_ERR_NO_ROOM ? WEIR_OK : status; /* another thread was faster */
+}
+
+/* Gets all pages of the range. Others may release some meanwhile, and so may a pressure callback. */
+static weir_status commit_gather(commit *c)
+{
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && !commit_count(c)) {
+        status = commit_claim(c);
+        for (uint64_t i = c->pages.first; status == WEIR_OK && i < c->pages.end; i++)
+            status = commit_get(c, i);
+    }
+    return status;
+}
+
+/* Queues zeros over the new pages, a run of neighbours at a time. */
+static weir_status commit_fill(const commit *c)
+{
+    weir_status status = WEIR_OK;
+    for (wi_block *block = c->first, *next; block && status == WEIR_OK; block = next) {
+        uint64_t bytes = 0;
+        for (next = block; next && (char *)next->pointer == (char *)block->pointer + bytes; next = next->pending_next)
+            bytes += next->charged;
+        status = c->runtime->driver->fill(c->runtime->device, block->pointer, 0, bytes, c->at.native);
+    }
+    return status;
+}
+
+/* Notes in each new page that it is written to until the zeros are there, for uses and frees on other streams. */
+static weir_status commit_note_zeros(const commit *c)
+{
+    wi_event event;
+    if (!c->at.native || !c->first)
+        return WEIR_OK;
+    weir_status status = c->runtime->driver->record(c->runtime->device, c->at.native, &event);
+    for (wi_block *block = c->first; block && status == WEIR_OK; block = block->pending_next)
+        status = wi_stream_uses_first_write(&block->stream_uses, event);
+    return status;
+}
+
+static void commit_publish(commit *c)
+{
+    for (wi_block *block = c->first, *next; block; block = next) {
+        next = block->pending_next;
+        wi_publish(c->stack, block);
+    }
+}
+
+static weir_status commit_run(commit *c)
+{
+    weir_runtime *runtime = c->runtime;
+    weir_status status = wi_elastic_stack(runtime, &c->stack);
+    if (status == WEIR_OK)
+        status = wi_streams_look(&runtime->streams, c->stream, runtime->name, &c->at);
+    if (status != WEIR_OK)
+        return status;
+    if (c->at.native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, c->stream))
+        return wi_streams_captured(runtime, c->stream, "weir_elastic_commit");
+    wi_tcache_flush(c->elastic->client);
+    bool queued = false;
+    status = commit_gather(c);
+    if (status == WEIR_OK) {
+        queued = true;
+        status = commit_fill(c);
+    }
+    if (status == WEIR_OK)
+        status = commit_note_zeros(c);
+    if (status == WEIR_OK)
+        commit_publish(c);
+    else
+        commit_undo(c, queued);
+    if (!c->range->promised)
+        commit_return_claim(c);
+    return status;
+}
+
+weir_status weir_elastic_commit(weir_elastic *elastic, size_t offset, size_t bytes, weir_stream stream)
+{
+    WI_ENTER();
+    if (!elastic)
+        return weir_fail(WEIR_ERR_INVALID, "weir_elastic_commit: NULL");
+    weir_client *client = elastic->client;
+    weir_status status = pages_check(elastic, offset, bytes, "weir_elastic_commit");
+    if (status != WEIR_OK || bytes == 0)
+        return status;
+    uint64_t page = elastic->range->page;
+    commit c = {.elastic = elastic,
+                .range = elastic->range,
+                .runtime = client->runtime,
+                .stream = stream,
+                .pages = {offset / page, (offset + bytes - 1) / page + 1},
+                .claim.account = &client->account};
+    status = commit_run(&c);
+    if (status == WEIR_ERR_OUT_OF_MEMORY)
+        atomic_fetch_add(&elastic->refused, 1);
+    return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, wi_elastic_at(c.range, c.pages.first),
+                               bytes, stream);
+}
+
+/* Release ---------------------------------------------------------------------------------------------------------- */
+
+static void release_unclaim(wi_resource *base, wi_block *list)
+{
+    for (wi_block *block = list, *next; block; block = next) {
+        next = block->pending_next;
+        wi_unclaim(base, block);
+    }
+}
+
+/* Claims the pages that are there, linked by pending_next. WEIR_ERR_BUSY: a launch uses one of them. */
+static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block **list)
+{
+    wi_block **end = list;
+    bool used = false;
+    *list = NULL;
+    wi_resource_lock(range->base);
+    for (uint64_t i = pages.first; i < pages.end && !used; i++) {
+        wi_block *block = wi_elastic_live(range, i);
+        if (!block)
+            continue;
+        used = wi_stream_uses_held(block->stream_uses);
+        if (used || !wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED))
+            continue;
+        block->pending_next = NULL;
+        *end = block;
+        end = &block->pending_next;
+    }
+    wi_resource_unlock(range->base);
+    if (!used)
+        return WEIR_OK;
+    release_unclaim(range->base, *list);
+    return weir_fail(WEIR_ERR_BUSY, "a page of \"%s\" is used by a launch that has not ended; end or abort it first",
+                     range->tag);
+}
+
+/* The point on the stream behind which the pages are nobody's. */
+static weir_status release_fence(weir_runtime *runtime, weir_stream stream, wi_stream_facts *at, wi_event *event)
+{
+    *event = (wi_event){0};
+    weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, at);
+    if (status == WEIR_OK && at->captured)
+        status = wi_streams_captured(runtime, stream, "weir_elastic_release");
+    if (status == WEIR_OK && at->native)
+        status = runtime->driver->record(runtime->device, at->native, event);
+    if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
+        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &at->native);
+    return status;
+}
+
+static void release_free(weir_runtime *runtime, wi_block *list, weir_stream stream, void *native, wi_event event)
+{
+    wi_event ignored;
+    wi_resource *stack = atomic_load(&runtime->elastic);
+    bool passed = runtime->driver->passed(runtime->device, event);
+    for (wi_block *block = list, *next; block; block = next) {
+        next = block->pending_next;
+        bool past = passed && wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
+        wi_pending_free(&runtime->pending, stack, block, stream, native, past ? NULL : &event);
+    }
+}
+
+static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_stream stream)
+{
+    weir_runtime *runtime = elastic->client->runtime;
+    wi_block *list;
+    wi_stream_facts at;
+    wi_event event;
+    weir_status status = release_claim(elastic->range, pages, &list);
+    if (status != WEIR_OK)
+        return status;
+    status = release_fence(runtime, stream, &at, &event);
+    if (status == WEIR_OK)
+        release_free(runtime, list, stream, at.native, event);
+    else
+        release_unclaim(elastic->range->base, list);
+    return status;
+}
+
+weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t bytes, weir_stream stream)
+{
+    WI_ENTER();
+    if (!elastic)
+        return weir_fail(WEIR_ERR_INVALID, "weir_elastic_release: NULL");
+    weir_status status = pages_check(elastic, offset, bytes, "weir_elastic_release");
+    if (status != WEIR_OK)
+        return status;
+    uint64_t page = elastic->range->page;
+    page_run pages = {(offset + page - 1) / page, (offset + bytes) / page};
+    if (pages.first >= pages.end)
+        return WEIR_OK;
+    status = release_pages(elastic, pages, stream);
+    return wi_recorded_failure(elastic->client->runtime, status, WEIR_ACTION_DEALLOCATE,
+                               wi_elastic_at(elastic->range, pages.first), 0, stream);
+}
