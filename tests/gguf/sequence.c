@@ -400,6 +400,26 @@ static void forge(const char *attention)
     fixture_close(&its);
 }
 
+/* There is memory for as many cells as the head says. */
+static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, load, 4);
+    learn_what_llama_says(its.it.engine);
+    saved whole;
+    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    wg_state_head head;
+    memcpy(&head, whole.data, sizeof head);
+    assert_int_equal(head.computed, PROMPT + 6);
+    head.computed -= 1;
+    memcpy(whole.data, &head, sizeof head);
+    seal(whole.data, whole.bytes);
+    refused(&its, &whole, "more cells than tokens");
+    still_works(&its);
+    free(whole.data);
+    fixture_close(&its);
+}
+
 static void test_forged_states_end_no_process(void **state)
 {
     (void)state;
@@ -427,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_a_state_of_something_else_is_refused),
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
+        cmocka_unit_test(test_a_state_with_more_cells_than_its_head_says_is_refused),
         cmocka_unit_test(test_forged_states_end_no_process),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
