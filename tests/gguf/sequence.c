@@ -134,6 +134,30 @@ static void test_tokens_go_behind_what_a_state_stands_for(void **state)
     fixture_close(&its);
 }
 
+/* A text behind a state is no new text: it has no mark of the begin. */
+static void test_a_text_goes_behind_what_a_state_stands_for(void **state)
+{
+    (void)state;
+    static const weir_setting settings[] = {{"tokens", "1"}, {"temperature", "0"}, {"state", "1"}};
+    fixture its = fixture_open(path, load, 4);
+    saved middle;
+    OK(go_on(&its, NULL, prompt, PROMPT, 5, 0, &middle));
+    weir_tensor inputs[] = {text_input("abc"), state_input(middle.data, middle.bytes)};
+    weir_inference inference = inference_of(inputs, settings, 3);
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    inference.input_count = 2;
+    OK(its.it.engine->infer(its.model, &inference, &outputs));
+    const weir_tensor *stands = output_named(&outputs, "state_tokens");
+    const int32_t *tokens = stands->data;
+    static const int32_t abc[] = {259, 260, 261, 262}; /* a blank and three letters */
+    assert_true(stands->bytes >= (PROMPT + 9) * sizeof *tokens);
+    assert_memory_equal(tokens, middle.tokens, (PROMPT + 5) * sizeof *tokens);
+    assert_memory_equal(tokens + PROMPT + 5, abc, sizeof abc);
+    release(&its, &outputs);
+    free(middle.data);
+    fixture_close(&its);
+}
+
 /* Its reader stopped: the state is that of what the reader has. */
 static void test_a_run_that_was_stopped_early_saves_what_it_gave(void **state)
 {
@@ -376,6 +400,26 @@ static void forge(const char *attention)
     fixture_close(&its);
 }
 
+/* There is memory for as many cells as the head says. */
+static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, load, 4);
+    learn_what_llama_says(its.it.engine);
+    saved whole;
+    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    wg_state_head head;
+    memcpy(&head, whole.data, sizeof head);
+    assert_int_equal(head.computed, PROMPT + 6);
+    head.computed -= 1;
+    memcpy(whole.data, &head, sizeof head);
+    seal(whole.data, whole.bytes);
+    refused(&its, &whole, "more cells than tokens");
+    still_works(&its);
+    free(whole.data);
+    fixture_close(&its);
+}
+
 static void test_forged_states_end_no_process(void **state)
 {
     (void)state;
@@ -396,12 +440,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_goes_on_where_its_state_was_saved),
         cmocka_unit_test(test_tokens_go_behind_what_a_state_stands_for),
+        cmocka_unit_test(test_a_text_goes_behind_what_a_state_stands_for),
         cmocka_unit_test(test_a_run_that_was_stopped_early_saves_what_it_gave),
         cmocka_unit_test(test_states_are_saved_and_put_back_beside_other_runs),
         cmocka_unit_test(test_a_state_goes_from_one_load_to_the_next),
         cmocka_unit_test(test_a_state_of_something_else_is_refused),
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
+        cmocka_unit_test(test_a_state_with_more_cells_than_its_head_says_is_refused),
         cmocka_unit_test(test_forged_states_end_no_process),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

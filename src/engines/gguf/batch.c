@@ -109,7 +109,7 @@ static void clear_memory(void *user)
     model->library->llama_memory_clear(model->library->llama_get_memory(model->context), false);
 }
 
-/* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins anew. */
+/* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins again. */
 static void shorten(void *user)
 {
     wg_generation *it = user;
@@ -178,7 +178,7 @@ static void begin(wg_generation *it)
         guarded(it, restore, true);
 }
 
-/* The reader has taken `delivered` tokens, and what was made beyond them is nobody's. */
+/* The reader has taken `delivered` tokens, and what was made beyond them is dropped. */
 static void cut_where_its_reader_stopped(wg_generation *it)
 {
     pthread_mutex_lock(&it->model->lock);

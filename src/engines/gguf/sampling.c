@@ -73,6 +73,15 @@ static void forbid_ends(making *it)
             it->biases[it->bias_count++] = (struct llama_logit_bias){token, -INFINITY};
 }
 
+static bool is_one_token(const void *user, const char *text, size_t bytes)
+{
+    int32_t *tokens = NULL;
+    size_t count = 0;
+    weir_status status = wg_tokenize(user, text, bytes, false, true, &tokens, &count);
+    free(tokens);
+    return status == WEIR_OK && count == 1;
+}
+
 static weir_status read_settings(making *it)
 {
     size_t all = (size_t)it->model->library->llama_vocab_n_tokens(it->model->vocab);
@@ -88,7 +97,8 @@ static weir_status read_settings(making *it)
         return status;
     if (it->settings->ignore_eos)
         return weir_fail(WEIR_ERR_INVALID, "a 'grammar' ends its text with the end token, which 'ignore_eos' forbids");
-    return wg_grammar_check(it->model, grammar);
+    wg_grammar_tokens tokens = {(int32_t)all, is_one_token, it->model};
+    return wg_grammar_check(grammar, &tokens);
 }
 
 /* ---- llama.cpp's samplers ---------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* stop.c: words that end a text: read from a setting, found in a text, and known by their beginnings. */
-#include "text.h"
+#include "stop.h"
 
 #include <stdlib.h>
 #include <string.h>

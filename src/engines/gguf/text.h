@@ -2,30 +2,9 @@
 #ifndef WG_TEXT_H
 #define WG_TEXT_H
 
+#include "grammar.h"
+#include "stop.h"
 #include "wg.h"
-
-/* ---- stop.c: words that end a text ------------------------------------------------------------------------------- */
-
-typedef struct wg_word {
-    const char *text;
-    size_t bytes;
-} wg_word;
-
-typedef struct wg_words {
-    wg_word *list;
-    size_t count, longest;
-    char *kept;
-} wg_words;
-
-enum { WG_MOST_WORDS = 64 };
-
-/* The words of a setting, one a line; \n, \t and \\ in a word are a newline, a tab and a backslash. Empty lines are none. */
-weir_status wg_words_read(const char *key, const char *value, wg_words *out);
-void wg_words_drop(wg_words *words);
-/* The word that begins first in text[from..]; of those that begin there the one that was named first. NULL: none. */
-const wg_word *wg_words_find(const wg_words *words, const char *text, size_t bytes, size_t from, size_t *at);
-/* So many bytes at the end of the text may be the beginning of a word. */
-size_t wg_words_held(const wg_words *words, const char *text, size_t bytes);
 
 /* ---- prompt.c: what a run begins with ---------------------------------------------------------------------------- */
 
@@ -41,7 +20,7 @@ weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference 
                            const wg_run_settings *settings, wg_prompt *out);
 void wg_prompt_drop(wg_prompt *prompt);
 
-/* ---- sampling.c, grammar.c --------------------------------------------------------------------------------------- */
+/* ---- sampling.c ------------------------------------------------------------------------------------------------ */
 
 typedef struct wg_sampler {
     struct llama_sampler *chain;
@@ -57,8 +36,6 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 /* What the model gives a token, before any sampler, and the `most` likeliest ones with theirs. */
 float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
                            float *top_values);
-/* Refuses what llama.cpp cannot parse, or would not come to an end with. */
-weir_status wg_grammar_check(const weir_engine_model *model, const char *grammar);
 
 /* ---- answer.c: what a run has made ------------------------------------------------------------------------------- */
 
