@@ -157,7 +157,9 @@ weir_status wg_make_context(weir_engine_model *model, wg_phase *phase)
     wg_phase_begin(phase, planning ? WG_PLANNING : WG_CONTEXT, model);
     wg_guarded(make_context, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
-    return model->context ? WEIR_OK : explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+    if (!model->context)
+        return explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+    return wg_cache_settle(model);
 }
 
 typedef struct trial {
@@ -187,9 +189,15 @@ static weir_status try_out(weir_engine_model *model, const char *path)
     if (model->facts.known)
         return WEIR_OK;
     wg_log_forget();
+    weir_status status = wg_cache_grow(model, 0, 2);
+    if (status != WEIR_OK)
+        return status;
+    wg_cache_begin(model);
     wg_phase_begin(&phase, WG_RUNNING, model);
     bool whole = wg_guarded_alone(compute_little, &it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(model);
+    wg_cache_shrink(model, 0, 0);
     return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
 }
 
@@ -211,8 +219,13 @@ static void free_both(void *user)
 void wg_drop(weir_engine_model *model)
 {
     char thrown[512] = "";
+    wg_phase phase;
+    wg_cache_silence(model);
+    wg_phase_begin(&phase, WG_IDLE, model);
     if (model->library && !wg_guarded(free_both, model, thrown, sizeof thrown))
         weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp could not free a model: %s", thrown);
+    wg_phase_end(&phase);
+    wg_cache_drop(model);
     wg_devices_close(&model->places);
 }
 
