@@ -1,5 +1,5 @@
-/* sequence.c: the state of a sequence saved and put back: what comes next is what would have come, and a state that does
- * not fit, is cut, changed or forged is refused without harm. */
+/* sequence.c: the state of a sequence saved and put back: what comes next is what would have come, and a state that
+ * does not fit, is cut, changed or forged is refused without harm. */
 #include "common.h"
 #include <weir/engine.h>
 #include "plain.h"
@@ -299,7 +299,7 @@ static void test_a_cut_state_is_refused(void **state)
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
+    saved whole = {0};
     OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
     for (size_t count = 1; count < whole.bytes; count += 1 + count / 37) {
         saved cut = whole;
@@ -323,7 +323,7 @@ static void test_a_changed_state_is_refused(void **state)
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
+    saved whole = {0};
     OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
     for (size_t at = 0; at < whole.bytes; at += 1 + at / 61) {
         whole.data[at] ^= (unsigned char)(1u << at % 8);
@@ -361,7 +361,7 @@ static int try_forged(fixture *its, const weir_setting *settings, const saved *f
         return 2;
     }
     OK(go_on(its, NULL, prompt, PROMPT, MADE, 0, &after));
-    /* Without flash attention a value that is no number in a cell that is free again still counts, with a weight of 0. */
+    /* Without flash attention a value that is no number in a cell that is free again counts, with a weight of 0. */
     if (strcmp(settings[4].value, "on") == 0)
         assert_memory_equal(after.made, expected, sizeof expected);
     free(after.data);
@@ -374,7 +374,7 @@ static void forge(const char *attention)
         {"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "2"}, {"flash_attention", attention}};
     fixture its = fixture_open(path, settings, 5);
     learn_what_llama_says(its.it.engine);
-    saved whole;
+    saved whole = {0};
     OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
     uint64_t seed = 5;
     int outcomes[3] = {0};
@@ -406,7 +406,7 @@ static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **st
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
+    saved whole = {0};
     OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
     wg_state_head head;
     memcpy(&head, whole.data, sizeof head);
