@@ -1,5 +1,5 @@
-/* sequence.c: the state of a sequence saved and put back: what comes next is what would have come, and a state that does
- * not fit, is cut, changed or forged is refused without harm. */
+/* sequence.c: the state of a sequence saved and put back: what comes next is what would have come, and a state that
+ * does not fit, is cut, changed or forged is refused without harm. */
 #include "common.h"
 #include <weir/engine.h>
 #include "plain.h"
@@ -74,6 +74,16 @@ static weir_status go_on(const fixture *its, const saved *from, const int32_t *t
         memcpy(out->made, text->data, text->bytes);
     release(its, &outputs);
     return WEIR_OK;
+}
+
+/* The state after the prompt and seven tokens. */
+static saved save_seven(const fixture *its)
+{
+    saved it = {0};
+    OK(go_on(its, NULL, prompt, PROMPT, 7, 0, &it));
+    if (!it.data)
+        abort();
+    return it;
 }
 
 static void learn_what_llama_says(const weir_engine *engine)
@@ -250,7 +260,7 @@ static void refused(const fixture *its, const saved *it, const char *words)
 
 static void still_works(const fixture *its)
 {
-    saved it;
+    saved it = {0};
     OK(its->it.engine->health(its->model));
     OK(go_on(its, NULL, prompt, PROMPT, MADE, 0, &it));
     assert_memory_equal(it.made, expected, sizeof expected);
@@ -299,8 +309,7 @@ static void test_a_cut_state_is_refused(void **state)
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     for (size_t count = 1; count < whole.bytes; count += 1 + count / 37) {
         saved cut = whole;
         cut.bytes = count;
@@ -323,8 +332,7 @@ static void test_a_changed_state_is_refused(void **state)
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     for (size_t at = 0; at < whole.bytes; at += 1 + at / 61) {
         whole.data[at] ^= (unsigned char)(1u << at % 8);
         /* Some bytes say what they are: the version, the model. The rest is found by the sum. */
@@ -351,7 +359,7 @@ static void seal(unsigned char *data, size_t count)
 /* An answer or a refusal, and the run after it is as ever, unless the model says that it is broken. */
 static int try_forged(fixture *its, const weir_setting *settings, const saved *forged)
 {
-    saved after;
+    saved after = {0};
     weir_status status = go_on(its, forged, NULL, 0, 3, 0, NULL);
     if (getenv("FORGED_VERBOSE") && status != WEIR_OK)
         fprintf(stderr, "    %s\n", weir_detail());
@@ -361,7 +369,7 @@ static int try_forged(fixture *its, const weir_setting *settings, const saved *f
         return 2;
     }
     OK(go_on(its, NULL, prompt, PROMPT, MADE, 0, &after));
-    /* Without flash attention a value that is no number in a cell that is free again still counts, with a weight of 0. */
+    /* Without flash attention a value that is no number in a cell that is free again counts, with a weight of 0. */
     if (strcmp(settings[4].value, "on") == 0)
         assert_memory_equal(after.made, expected, sizeof expected);
     free(after.data);
@@ -374,8 +382,7 @@ static void forge(const char *attention)
         {"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "2"}, {"flash_attention", attention}};
     fixture its = fixture_open(path, settings, 5);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     uint64_t seed = 5;
     int outcomes[3] = {0};
     size_t front = sizeof(wg_state_head) + whole.token_count * sizeof(int32_t), behind = whole.bytes - front;
@@ -406,8 +413,7 @@ static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **st
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     wg_state_head head;
     memcpy(&head, whole.data, sizeof head);
     assert_int_equal(head.computed, PROMPT + 6);

@@ -219,24 +219,24 @@ static void add_token(struct llama_batch *to, int32_t token, size_t place, int32
 /* The run's next tokens, at most `room`. */
 static void add_run(struct wg_batch *batch, wg_generation *it, size_t room)
 {
-    size_t step = pending(it) < room ? pending(it) : room, all = wg_token_count(it);
+    size_t next = pending(it) < room ? pending(it) : room, all = wg_token_count(it);
     it->row = -1;
     it->step = 0;
-    if (step == 0)
+    if (next == 0)
         return;
-    weir_status status = wg_cache_grow(it->model, it->sequence, (uint32_t)(it->computed + step));
+    weir_status status = wg_cache_grow(it->model, it->sequence, (uint32_t)(it->computed + next));
     if (status != WEIR_OK) {
         fail(it, status);
         conclude(it);
         return;
     }
-    for (size_t i = 0; i < step; i++) {
+    for (size_t i = 0; i < next; i++) {
         size_t place = it->computed + i;
         if (place + 1 == all)
             it->row = batch->tokens.n_tokens;
         add_token(&batch->tokens, wg_token_at(it, place), place, it->sequence, place + 1 == all);
     }
-    it->step = step;
+    it->step = next;
     batch->in[batch->in_count++] = it;
 }
 

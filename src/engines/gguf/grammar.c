@@ -460,9 +460,9 @@ static bool walk(reading *it, int place, int depth)
         return false;
     if (here->low != here->number)
         return true;
-    int first = it->waiting_count;
-    while (it->waiting[--first] != place)
-        continue;
+    int first = it->waiting_count - 1;
+    while (it->waiting[first] != place)
+        first--;
     uint64_t paths = 0;
     for (int i = first; i < it->waiting_count; i++) {
         if (!each_left(it, it->waiting[i], count_left, depth))

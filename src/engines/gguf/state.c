@@ -75,8 +75,8 @@ static uint32_t number_at(const uint8_t *bytes, size_t at)
     return number;
 }
 
-/* llama.cpp's bytes begin with a mark, a sequence, the number of streams, and the cells of each up to the first that has
- * some: no more than there is memory for. */
+/* llama.cpp's bytes begin with a mark, a sequence, the number of streams, and the cells of each up to the first that
+ * has some: no more than there is memory for. */
 static bool has_more_cells(const weir_engine_model *model, const wg_prompt *it)
 {
     enum { STREAMS = 8, CELLS = 12 };

@@ -19,7 +19,8 @@ typedef struct wg_words {
 
 enum { WG_MOST_WORDS = 64 };
 
-/* The words of a setting, one a line; \n, \t and \\ in a word are a newline, a tab and a backslash. Empty lines are none. */
+/* The words of a setting, one a line; \n, \t and \\ in a word are a newline, a tab and a backslash. Empty lines are
+ * none. */
 weir_status wg_words_read(const char *key, const char *value, wg_words *out);
 void wg_words_drop(wg_words *words);
 /* The word that begins first in text[from..]; of those that begin there the one that was named first. NULL: none. */

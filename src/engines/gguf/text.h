@@ -58,12 +58,12 @@ typedef struct wg_answer {
 weir_status wg_answer_make(const wg_run_settings *settings, wg_answer *out);
 void wg_answer_drop(wg_answer *answer);
 /* Adds a token; false: no memory. The answer may be at its end then. */
-bool wg_answer_add(const weir_engine_model *model, wg_answer *answer, int32_t token, const float *logits);
+bool wg_answer_add(const weir_engine_model *model, wg_answer *it, int32_t token, const float *logits);
 /* Nothing comes any more: what was held back is decided. */
-void wg_answer_end(wg_answer *answer, const char *finish);
+void wg_answer_end(wg_answer *it, const char *finish);
 /* Leaves the first `count` tokens of it. */
-void wg_answer_cut(wg_answer *answer, size_t count);
-size_t wg_answer_begin_of(const wg_answer *answer, size_t token);
+void wg_answer_cut(wg_answer *it, size_t count);
+size_t wg_answer_begin_of(const wg_answer *it, size_t token);
 
 /* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
 
