@@ -67,6 +67,10 @@ weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const wei
  * calls. NULL is nothing. */
 weir_status wi_cuda_redirect_end(wi_cuda_redirect *redirect);
 
+/* Frees what waits for captures, and waits, at most `most_ms`, until nothing does: for a module's user who wants the
+ * memory of what was freed back now. False: some still waits. Not from a thread that captures. */
+bool wi_cuda_redirect_settle(wi_cuda_redirect *redirect, uint32_t most_ms);
+
 /* What the calling thread's requests are for, between enter and leave: which clients', which class. Scopes nest; the
  * innermost of a redirect counts. A client of a scope is of the same runtime as the redirect's for that device
  * (WEIR_ERR_INVALID else), and where the scope has none for a device, the redirect's own serves. */

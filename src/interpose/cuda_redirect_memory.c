@@ -267,6 +267,19 @@ bool wi_cuda_free_waiting(wi_cuda_redirect *r)
     return freed;
 }
 
+bool wi_cuda_redirect_settle(wi_cuda_redirect *r, uint32_t most_ms)
+{
+    uint64_t until = clock_ms() + most_ms;
+    for (int i = 0; atomic_load(&r->waiting) > 0; i++) {
+        if (wi_cuda_free_waiting(r))
+            continue;
+        if (clock_ms() >= until)
+            return false;
+        wi_cuda_yield(i);
+    }
+    return true;
+}
+
 /* Takes the block out of the list, if it is there and is to be freed by this function. */
 static wi_cuda_block *claim(wi_cuda_redirect *r, const void *pointer, bool of_host)
 {

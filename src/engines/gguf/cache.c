@@ -107,13 +107,16 @@ static weir_status make_memory(piece *it, size_t bytes)
     return status;
 }
 
+/* Another model's thread does this, too, when a capture of its has ended. */
 static void forget_piece(piece *it)
 {
+    pthread_mutex_lock(&it->cache->lock);
     piece **at = &it->cache->pieces;
     while (*at && *at != it)
         at = &(*at)->next;
     if (*at)
         *at = it->next;
+    pthread_mutex_unlock(&it->cache->lock);
     if (it->memory && weir_elastic_destroy(it->memory, WEIR_STREAM_HOST) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: a KV cache could not be given back: %s", weir_detail());
     free(it->tensors);
@@ -128,8 +131,10 @@ static piece *new_piece(weir_engine_model *model, weir_client *client)
         return NULL;
     it->cache = cache;
     it->client = client;
+    pthread_mutex_lock(&cache->lock);
     it->next = cache->pieces;
     cache->pieces = it;
+    pthread_mutex_unlock(&cache->lock);
     return it;
 }
 
@@ -416,12 +421,19 @@ void wg_cache_drop(weir_engine_model *model)
     struct wg_cache *cache = model->cache;
     if (!cache)
         return;
-    while (cache->pieces)
-        forget_piece(cache->pieces);
+    model->cache = NULL;
+    for (piece *it = cache->pieces, *next; it; it = next) {
+        next = it->next;
+        if (!it->memory)
+            forget_piece(it);
+    }
+    if (cache->pieces) {
+        weir_log(WEIR_LOG_ERROR, "gguf: a KV cache stays, as llama.cpp has not given it back");
+        return; /* who does that later finds it */
+    }
     pthread_cond_destroy(&cache->quiet);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
-    model->cache = NULL;
 }
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */

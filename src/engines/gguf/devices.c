@@ -270,6 +270,14 @@ weir_status wg_devices_open(const wg_library *library, const char *directory, wg
     return status;
 }
 
+/* While another model's stream is captured, nothing is freed: that takes a moment. */
+void wg_devices_settle(const wg_places *places)
+{
+    enum { MOST_MS = 10000 };
+    if (places->held && !wi_cuda_redirect_settle(wg_devices_redirect(), MOST_MS))
+        weir_log(WEIR_LOG_ERROR, "gguf: memory of a model that is gone stays, as a stream's capture does not end");
+}
+
 void wg_devices_close(wg_places *places)
 {
     for (size_t i = 0; i < places->devices; i++) {

@@ -230,6 +230,7 @@ void wg_drop(weir_engine_model *model)
     if (model->library && !wg_guarded(free_both, model, thrown, sizeof thrown))
         weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp could not free a model: %s", thrown);
     wg_phase_end(&phase);
+    wg_devices_settle(&model->places);
     wg_cache_drop(model);
     wg_devices_close(&model->places);
 }

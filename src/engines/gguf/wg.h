@@ -97,6 +97,8 @@ weir_status wg_places_read(const weir_engine_load *load, bool planning, wg_place
  * wg_devices_close. Without devices: nothing. */
 weir_status wg_devices_open(const wg_library *library, const char *directory, wg_places *places);
 void wg_devices_close(wg_places *places);
+/* Waits until what llama.cpp has freed has gone back to the clients. */
+void wg_devices_settle(const wg_places *places);
 /* The file of that library; WEIR_ERR_NOT_FOUND says how to get it. Opens nothing. */
 weir_status wg_devices_find(const char *directory, char *path, size_t capacity);
 /* The redirect while there are models on devices; NULL: none. */
