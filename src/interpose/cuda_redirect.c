@@ -279,6 +279,7 @@ static void reset(wi_cuda_redirect *r)
     atomic_store(&r->overruns, 0);
     atomic_store(&r->captures, 0);
     r->registered_bytes = r->overrun_bytes = 0;
+    r->granted_blocks = NULL;
     *r->refusal = 0;
 }
 
@@ -427,10 +428,14 @@ weir_status wi_cuda_scope_enter(wi_cuda_redirect *r, wi_cuda_scope *scope)
     return WEIR_OK;
 }
 
+/* A module that an exception has left has not asked for its last error: the next one to run on this thread would find
+ * it. */
 void wi_cuda_scope_leave(wi_cuda_scope *scope)
 {
-    if (scope && innermost == scope)
-        innermost = scope->outer;
+    if (!scope || innermost != scope)
+        return;
+    innermost = scope->outer;
+    (void)wi_on_cudaGetLastError(scope->redirect);
 }
 
 void wi_cuda_redirect_set_class(wi_cuda_redirect *r, weir_class memory_class)

@@ -93,14 +93,18 @@ typedef struct wi_cuda_scope {
     weir_reservation *const *reservations;
     bool overruns;              /* device memory that is refused is granted by CUDA, past the budget */
     const wi_cuda_place *place; /* what device memory is; NULL: blocks */
-    uint64_t overrun;           /* bytes that were granted so in this scope; written by the redirect */
+    /* Written by the redirect: bytes that were granted so in this scope, requests for device memory that were refused
+     * in it, and the reason of the last one. */
+    uint64_t overrun, refused;
+    char refusal[512];
     /* The redirect's own. */
     wi_cuda_redirect *redirect;
     struct wi_cuda_scope *outer;
 } wi_cuda_scope;
 
 weir_status wi_cuda_scope_enter(wi_cuda_redirect *redirect, wi_cuda_scope *scope);
-void wi_cuda_scope_leave(wi_cuda_scope *scope); /* the one that was entered last, on the same thread */
+/* The one that was entered last, on the same thread. An error that the module has not asked for is forgotten. */
+void wi_cuda_scope_leave(wi_cuda_scope *scope);
 
 /* The class of requests from threads without a scope, from now on. */
 void wi_cuda_redirect_set_class(wi_cuda_redirect *redirect, weir_class memory_class);
@@ -120,6 +124,9 @@ typedef struct wi_cuda_redirect_stats {
     char unseen[512];       /* functions that the module imports, by which it could take memory past weir; "" is none */
     char refusal[1024];     /* the last one's reason; "" is none */
 } wi_cuda_redirect_stats;
+
+/* Bytes that CUDA granted past the budget for this client, and that are live. Before it has ended. */
+uint64_t wi_cuda_redirect_overrun(wi_cuda_redirect *redirect, const weir_client *client);
 
 /* Before it has ended. */
 void wi_cuda_redirect_info(wi_cuda_redirect *redirect, wi_cuda_redirect_stats *out);

@@ -6,11 +6,15 @@
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-static int refuse(wi_cuda_redirect *r, weir_client *client, const weir_request *request)
+static int refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client, const weir_request *request)
 {
     wi_kept_detail why; /* the log's function may call weir */
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_fetch_add(&r->refused, 1);
+    if (scope && request->kind == WEIR_KIND_DEVICE) {
+        scope->refused++;
+        snprintf(scope->refusal, sizeof scope->refusal, "%s", why.text);
+    }
     pthread_mutex_lock(&r->lock);
     snprintf(r->refusal, sizeof r->refusal, "%s", why.text);
     pthread_mutex_unlock(&r->lock);
@@ -29,10 +33,34 @@ static bool enlist(wi_cuda_redirect *r, wi_cuda_block *block)
     if (listed) {
         r->live[block->kind]++;
         r->live_bytes[block->kind] += block->bytes;
-        r->overrun_bytes += block->granted ? block->bytes : 0;
+    }
+    if (listed && block->granted) {
+        r->overrun_bytes += block->bytes;
+        block->next = r->granted_blocks;
+        r->granted_blocks = block;
     }
     pthread_mutex_unlock(&r->lock);
     return listed;
+}
+
+/* With the lock held. */
+static void forget_granted(wi_cuda_redirect *r, const wi_cuda_block *block)
+{
+    wi_cuda_block **at = &r->granted_blocks;
+    while (*at != block)
+        at = &(*at)->next;
+    *at = block->next;
+    r->overrun_bytes -= block->bytes;
+}
+
+uint64_t wi_cuda_redirect_overrun(wi_cuda_redirect *r, const weir_client *client)
+{
+    uint64_t sum = 0;
+    pthread_mutex_lock(&r->lock);
+    for (const wi_cuda_block *it = r->granted_blocks; it; it = it->next)
+        sum += it->client == client ? it->bytes : 0;
+    pthread_mutex_unlock(&r->lock);
+    return sum;
 }
 
 static uint64_t clock_ms(void)
@@ -151,7 +179,7 @@ static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request 
     }
     if (status == WEIR_OK || overrun(r, scope, request, &like, out))
         return CUDA_OK;
-    return refuse(r, client, request);
+    return refuse(r, scope, client, request);
 }
 
 /* Whether the request is weir's; *result is the answer then. */
@@ -244,7 +272,8 @@ static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
     pthread_mutex_lock(&r->lock);
     r->live[block->kind]--;
     r->live_bytes[block->kind] -= block->bytes;
-    r->overrun_bytes -= block->granted ? block->bytes : 0;
+    if (block->granted)
+        forget_granted(r, block);
     if (block->waits)
         atomic_fetch_sub(&r->waiting, 1);
     pthread_mutex_unlock(&r->lock);

@@ -73,7 +73,7 @@ typedef struct wi_cuda_block {
     bool waits;          /* counted among those that wait, also while a thread tries to free it */
     bool freed;          /* `behind` is valid */
     uint64_t behind;     /* a bit for each of the first streams: its work at the free needs no waiting for any more */
-    struct wi_cuda_block *next; /* of those that wait */
+    struct wi_cuda_block *next; /* of those that wait, or of those that were granted */
 } wi_cuda_block;
 
 typedef struct wi_cuda_stream_entry {
@@ -120,7 +120,7 @@ struct wi_cuda_redirect {
     wi_pointer_map registered; /* lengths of page-locked ranges of the module's own */
     uint64_t registered_bytes;
     uint64_t live[WEIR_KIND_COUNT], live_bytes[WEIR_KIND_COUNT], overrun_bytes;
-    wi_cuda_block *waiting_blocks;
+    wi_cuda_block *waiting_blocks, *granted_blocks;
     wi_cuda_stream_entry *streams;
     size_t stream_count;
     char refusal[1024];

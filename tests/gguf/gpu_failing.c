@@ -51,6 +51,7 @@ static weir_status load_it(rig *its, const variant *v, const char *sequences)
     weir_setting settings[SETTINGS];
     size_t count = settings_of(v, "512", settings);
     settings[count++] = (weir_setting){"sequences", sequences};
+    settings[count++] = (weir_setting){"cache_memory", "whole"};
     return bench_load(&its->it, settings, count, &its->model);
 }
 
@@ -146,13 +147,170 @@ static void test_each_request_of_a_load_is_refused_once(void **state)
                 assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
             }
             bool came = counted(functions[f]) - before >= (uint64_t)nth;
-            print_message("%s %d: %s%s\n", functions[f], nth, weir_name_of(WEIR_NAMES_STATUS, status),
-                          came ? "" : " (not asked)");
             plant(functions[f], 0, 0);
             close_it(&its);
             if (!came)
                 break;
         }
+}
+
+/* ---- the device is full ------------------------------------------------------------------------------------------- */
+
+enum { TOTAL = 1 << 30, MIB = 1 << 20 };
+
+/* Another process takes all but so much of what is free. */
+static void leave(uint64_t room)
+{
+    take_device(0, 0);
+    uint64_t used = counted("used");
+    take_device(0, used + room < TOTAL ? TOTAL - used - room : 0);
+}
+
+typedef struct filling {
+    double at;
+    uint64_t left;
+    bool done;
+} filling;
+
+static void fill_up(double fraction, void *user)
+{
+    filling *it = user;
+    if (fraction < it->at || it->done)
+        return;
+    it->done = true;
+    leave(it->left);
+}
+
+static void test_a_device_that_fills_up_during_a_load_refuses_it(void **state)
+{
+    enum { STEPS = 25 };
+    static const double places[] = {0.0, 0.5, 0.94};
+    (void)state;
+    int refused = 0, loaded = 0;
+    for (int p = 0; p < 3; p++)
+        for (int i = 0; i < STEPS; i++) {
+            filling it = {places[p], (uint64_t)i * 3 * MIB, false};
+            rig its = rig_open(llama_path, 1ull << 30);
+            its.it.load.progress = fill_up;
+            its.it.load.progress_user = &it;
+            weir_status status = load_it(&its, &plain_one, "1");
+            if (status == WEIR_OK) {
+                OK(ask_short(&its, 200, 20));
+                its.it.engine->unload(its.model);
+                loaded++;
+            } else {
+                assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
+                refused++;
+            }
+            take_device(0, 0);
+            close_it(&its);
+        }
+    print_message("%d refused, %d loaded\n", refused, loaded);
+    assert_true(refused > 0 && loaded > 0);
+}
+
+/* ---- runs that need scratch --------------------------------------------------------------------------------------- */
+
+typedef struct guest {
+    const rig *its;
+    int prompt;
+    pthread_barrier_t *start;
+    weir_status status;
+    char detail[512];
+} guest;
+
+static void *visit(void *user)
+{
+    guest *it = user;
+    pthread_barrier_wait(it->start);
+    it->status = ask_short(it->its, it->prompt, 8);
+    snprintf(it->detail, sizeof it->detail, "%s", it->status == WEIR_OK ? "" : weir_detail());
+    return NULL;
+}
+
+static void all_at_once(const rig *its, guest *guests, int count)
+{
+    pthread_t threads[8];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, (unsigned)count);
+    for (int i = 0; i < count; i++) {
+        guests[i] = (guest){.its = its, .prompt = 40, .start = &start};
+        assert_int_equal(pthread_create(&threads[i], NULL, visit, &guests[i]), 0);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    pthread_barrier_destroy(&start);
+}
+
+/* Several sequences with long caches take more than one does, which is what is measured at load. */
+static void test_a_run_without_room_for_scratch_goes_on_past_the_budget(void **state)
+{
+    enum { RUNS = 4, ROUNDS = 5 };
+    (void)state;
+    guest guests[RUNS];
+    variant off = {"-1", "off", "f16", "f16"};
+    rig its = rig_open(llama_path, 1ull << 30);
+    OK(load_it(&its, &off, "4"));
+    weir_client_stats now = stats_of(&its.it);
+    OK(weir_client_set_limits(its.it.client, 0, now.live + now.pending + now.promised));
+    uint64_t besides = counted("allocations");
+    assert_int_equal(now.outside, 0);
+    overruns = 0;
+    for (int k = 0; k < ROUNDS; k++) {
+        all_at_once(&its, guests, RUNS);
+        for (int i = 0; i < RUNS; i++)
+            assert_int_equal(guests[i].status, WEIR_OK);
+    }
+    assert_true(overruns > 0);
+    assert_non_null(strstr(last_overrun, "model asked for"));
+    assert_true(counted("allocations") > besides);
+    weir_client_stats after = stats_of(&its.it);
+    assert_int_equal(after.live, now.live);
+    assert_true(after.outside > 0);
+    assert_non_null(strstr(after.outside_method, "past the budget"));
+    unload_it(&its);
+    assert_int_equal(stats_of(&its.it).outside, 0);
+    close_it(&its);
+}
+
+/* Neither the budget nor the device has anything left. */
+static void test_a_model_that_fails_in_a_decode_is_broken_and_its_neighbour_goes_on(void **state)
+{
+    enum { RUNS = 4, MOST = 20 };
+    (void)state;
+    guest guests[RUNS];
+    int failed = 0;
+    variant off = {"-1", "off", "f16", "f16"};
+    rig its = rig_open(llama_path, 1ull << 30), other = beside(&its, "other");
+    OK(load_it(&its, &off, "4"));
+    OK(load_it(&other, &plain_one, "1"));
+    OK(ask_short(&other, 40, 4));
+    weir_client_stats now = stats_of(&its.it);
+    OK(weir_client_set_limits(its.it.client, 0, now.live + now.pending + now.promised));
+    leave(0);
+    for (int k = 0; k < MOST && failed == 0; k++) {
+        all_at_once(&its, guests, RUNS);
+        for (int i = 0; i < RUNS; i++)
+            failed += guests[i].status == WEIR_ERR_ENGINE && strstr(guests[i].detail, "model asked for");
+    }
+    assert_true(failed > 0);
+    assert_int_equal(its.it.engine->health(its.model), WEIR_ERR_ENGINE);
+    assert_int_equal(ask_short(&its, 8, 4), WEIR_ERR_ENGINE);
+    assert_non_null(strstr(weir_detail(), "load it again"));
+    assert_true(stats_of(&its.it).live <= now.live); /* llama.cpp has looked in its pool */
+    OK(other.it.engine->health(other.model));
+    OK(ask_short(&other, 40, 4));
+    unload_it(&its);
+    OK(ask_short(&other, 40, 4));
+    take_device(0, 0);
+    OK(weir_client_set_limits(its.it.client, 0, 0));
+    OK(load_it(&its, &off, "4"));
+    OK(ask_short(&its, 40, 4));
+    unload_it(&its);
+    unload_it(&other);
+    OK(weir_client_destroy(other.it.client));
+    close_it(&its);
 }
 
 int main(int count, char **words)
@@ -172,6 +330,9 @@ int main(int count, char **words)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_unloaded_while_another_decodes_leaves_nothing),
         cmocka_unit_test(test_each_request_of_a_load_is_refused_once),
+        cmocka_unit_test(test_a_device_that_fills_up_during_a_load_refuses_it),
+        cmocka_unit_test(test_a_run_without_room_for_scratch_goes_on_past_the_budget),
+        cmocka_unit_test(test_a_model_that_fails_in_a_decode_is_broken_and_its_neighbour_goes_on),
     };
     if (count > 1)
         cmocka_set_test_filter(words[1]);

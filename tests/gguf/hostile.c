@@ -2,6 +2,8 @@
  * honest answer, the ledger back at zero, and no signal. Without arguments: the two small models. By hand:
  *   test-gguf-hostile FILE CUTS FLIPS SEED FOCUS   a copy of any model; most flips fall into its first FOCUS bytes
  *   test-gguf-hostile each FILE…                   files as they are
+ * With a device of CUDA in WEIR_TEST_DEVICE each is loaded there, too, and has to get the status that it gets on the host:
+ * fewer of them, as each child begins with CUDA anew. WEIR_LLAMA_CUDA names the folder of the library for it.
  * HOSTILE_VERBOSE in the environment shows every step with its refusal. */
 #include "common.h"
 #include <weir/engine.h>
@@ -20,6 +22,38 @@ typedef struct tally {
 } tally;
 
 static bool verbose;
+static const char *device; /* NULL: the host alone */
+
+/* On the device's runtime, with the host's for pinned memory, or on the host's alone. */
+static bool make_places(const char *on, weir_runtime **runtimes, weir_client **client)
+{
+    weir_runtime_options options = WEIR_INIT(weir_runtime_options);
+    weir_client_options named = WEIR_INIT(weir_client_options);
+    named.name = "hostile";
+    options.budget = 1ull << 30;
+    if (weir_runtime_create("host", &options, &runtimes[0]) != WEIR_OK)
+        return false;
+    options.host = runtimes[0];
+    if (on && weir_runtime_create(on, &options, &runtimes[1]) != WEIR_OK)
+        return false;
+    return weir_client_create(runtimes[on ? 1 : 0], &named, client) == WEIR_OK;
+}
+
+/* What all clients of the host have: a device's model has pinned memory, too. */
+static bool is_empty(weir_runtime *host, weir_client *client)
+{
+    weir_client_stats stats = WEIR_INIT(weir_client_stats), all[4] = {WEIR_INIT(weir_client_stats)};
+    weir_stats sum = WEIR_INIT(weir_stats);
+    size_t count = 0;
+    if (weir_client_info(client, &stats) != WEIR_OK || stats.live != 0 || stats.outside != 0)
+        return false;
+    if (weir_snapshot(host, &sum, all, 4, &count) != WEIR_OK)
+        return false;
+    for (size_t i = 0; i < count && i < 4; i++)
+        if (all[i].live != 0)
+            return false;
+    return true;
+}
 
 static int run_once(const weir_engine *engine, weir_engine_model *model)
 {
@@ -37,50 +71,60 @@ static int run_once(const weir_engine *engine, weir_engine_model *model)
 }
 
 /* What the child does; its exit status carries the outcome in the low bits and the load's status above. */
-static int load_and_run(const char *path)
+static int load_and_run(const char *path, const char *on)
 {
     const weir_engine *engine = NULL;
-    weir_runtime *runtime = NULL;
+    weir_runtime *runtimes[2] = {NULL, NULL};
     weir_client *client = NULL;
     weir_engine_model *model = NULL;
-    weir_runtime_options options = WEIR_INIT(weir_runtime_options);
-    weir_client_options named = WEIR_INIT(weir_client_options);
-    named.name = "hostile";
-    options.budget = 1ull << 30;
+    const weir_setting settings[] = {{"llama_cuda", getenv("WEIR_LLAMA_CUDA")}};
     if (weir_engine_get("gguf", &engine) != WEIR_OK)
         return NO_ENGINE;
-    if (weir_runtime_create("host", &options, &runtime) != WEIR_OK ||
-        weir_client_create(runtime, &named, &client) != WEIR_OK)
+    if (!make_places(on, runtimes, &client))
         return WRONG;
-    weir_engine_place place = {runtime, client};
+    weir_engine_place place = {runtimes[on ? 1 : 0], client};
     weir_engine_load load = WEIR_INIT(weir_engine_load);
     load.path = path;
     load.places = &place;
     load.place_count = 1;
+    load.settings = settings;
+    load.setting_count = on && settings[0].value ? 1 : 0;
     weir_status status = engine->load(&load, &model);
     if (verbose && status != WEIR_OK)
         fprintf(stderr, "    %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
     int outcome = status == WEIR_OK ? run_once(engine, model) : REFUSED;
     if (status == WEIR_OK)
         engine->unload(model);
-    weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    if (weir_client_info(client, &stats) != WEIR_OK || stats.live != 0)
-        return WRONG;
-    return outcome | (int)status << 2;
+    return is_empty(runtimes[0], client) ? outcome | (int)status << 2 : WRONG;
+}
+
+/* In a child of its own; as waitpid says it. */
+static int load_apart(const char *path, const char *on)
+{
+    int how = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(SECONDS);
+        _exit(load_and_run(path, on));
+    }
+    assert_true(child > 0 && waitpid(child, &how, 0) == child);
+    return how;
+}
+
+/* Refused alike: by the same status of the load. */
+static bool is_alike(int how, int on_host)
+{
+    return WIFEXITED(how) && WIFEXITED(on_host) && WEXITSTATUS(how) >> 2 == WEXITSTATUS(on_host) >> 2;
 }
 
 static void try(const char *path, const char *what, uint64_t at, int bit, tally *count)
 {
     if (verbose)
         fprintf(stderr, "  %s %llu.%d\n", what, (unsigned long long)at, bit);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(SECONDS);
-        _exit(load_and_run(path));
-    }
-    int how = 0;
-    assert_true(child > 0 && waitpid(child, &how, 0) == child);
+    int how = load_apart(path, device);
     int outcome = WIFEXITED(how) ? WEXITSTATUS(how) & 3 : WRONG;
+    if (device && !is_alike(how, load_apart(path, NULL)))
+        outcome = WRONG;
     if (WIFEXITED(how) && outcome != WRONG)
         count->by_status[WEXITSTATUS(how) >> 2]++;
     count->answered += outcome == ANSWERED;
@@ -154,11 +198,12 @@ static void small_model(const char *name, void (*write)(const char *path, const 
     char path[64];
     snprintf(path, sizeof path, "/tmp/weir-hostile-%d.gguf", (int)getpid());
     write(path, &small_shape);
-    tally count = campaign(path, focus, 210, 240, 1);
+    int less = device ? 6 : 1;
+    tally count = campaign(path, focus, 210 / less, 240 / less, 1);
     unlink(path);
     report(name, &count);
     assert_int_equal(count.crashed, 0);
-    assert_true(count.answered > 0 && count.refused > 200);
+    assert_true(count.answered > 0 && count.refused > 200 / less);
 }
 
 static void test_llama(void **state)
@@ -258,11 +303,13 @@ static int files_as_they_are(char **paths, int count)
 int main(int argc, char **argv)
 {
     verbose = getenv("HOSTILE_VERBOSE") != NULL;
+    device = getenv("WEIR_TEST_DEVICE");
     if (argc > 2 && strcmp(argv[1], "each") == 0)
         return files_as_they_are(argv + 2, argc - 2);
     if (argc == 6)
         return campaign_on_copy(argv);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_bert),
                                        cmocka_unit_test(test_edge_values), cmocka_unit_test(test_other_architectures)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest on_device[] = {tests[0], tests[1], tests[3]};
+    return device ? cmocka_run_group_tests(on_device, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,7 +278,8 @@ static weir_status decode_all(weir_engine_model *model)
     wg_cache_end(model);
     if (!whole) {
         atomic_store(&model->broken, true);
-        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s",
+                         phase.refusal == WEIR_OK ? thrown : phase.detail);
     }
     return it.code == 0 ? WEIR_OK : wg_run_failed(model, &phase, it.code);
 }

@@ -67,10 +67,36 @@ void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *mod
     phase->scoped = wi_cuda_scope_enter(wg_devices_redirect(), &phase->scope) == WEIR_OK;
 }
 
+/* What was granted past the budget is in no ledger: it is noted where the account is looked at, and again when it has
+ * gone back. */
+static void note_overruns(wg_phase *phase)
+{
+    weir_engine_model *model = phase->model;
+    const wg_places *places = &model->places;
+    bool any = false;
+    if (phase->scope.overrun == 0 && !atomic_load(&model->overran))
+        return;
+    for (size_t i = 0; i < places->devices; i++) {
+        uint64_t live = wi_cuda_redirect_overrun(wg_devices_redirect(), places->clients[i]);
+        any |= live > 0;
+        if (weir_client_note_outside(places->clients[i], live, "llama.cpp's scratch, granted past the budget") !=
+            WEIR_OK)
+            weir_log(WEIR_LOG_ERROR, "gguf: %s", weir_detail());
+    }
+    atomic_store(&model->overran, any);
+}
+
+/* An assertion of llama.cpp's may be what came of a refusal. */
 void wg_phase_end(wg_phase *phase)
 {
-    if (phase->scoped)
+    if (phase->scoped) {
         wi_cuda_scope_leave(&phase->scope);
+        note_overruns(phase);
+    }
+    if (phase->refusal == WEIR_OK && phase->scope.refused > 0) {
+        phase->refusal = WEIR_ERR_OUT_OF_MEMORY;
+        snprintf(phase->detail, sizeof phase->detail, "%s", phase->scope.refusal);
+    }
     current = phase->outer;
 }
 
@@ -170,24 +196,19 @@ static weir_client *client_of(const weir_engine_model *model, ggml_backend_buffe
 /* The original function's cudaMalloc is the model's, of this class, and may be refused. */
 static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of, size_t size)
 {
-    wi_cuda_redirect_stats before, after;
-    wi_cuda_redirect *redirect = wg_devices_redirect();
+    uint64_t refused = phase->scope.refused;
     phase->scope.memory_class = class_of(phase);
     phase->scope.tag = tag_of(phase->scope.memory_class);
     phase->scope.overruns = false;
     bool elastic = phase->scope.memory_class == WEIR_CLASS_KV && !of->of_host && wg_cache_wanted(phase->model);
     phase->scope.place = elastic ? wg_cache_on_device(phase->model, client_of(phase->model, of->type)) : NULL;
-    wi_cuda_redirect_info(redirect, &before);
     ggml_backend_buffer_t buffer = of->alloc(of->type, size);
     if (phase->scope.place)
         wg_cache_made(phase->scope.place, buffer);
     phase->scope.place = NULL;
     scope_for_scratch(phase);
-    if (!buffer) {
-        wi_cuda_redirect_info(redirect, &after);
-        if (after.refused > before.refused)
-            keep_refusal(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", after.refusal));
-    }
+    if (!buffer && phase->scope.refused > refused)
+        keep_refusal(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", phase->scope.refusal));
     return buffer;
 }
 

@@ -163,7 +163,8 @@ static weir_status make_call(call *it)
     wg_cache_shrink(it->model, 0, 0);
     if (!whole) {
         atomic_store(&it->model->broken, true);
-        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
+        return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s",
+                         phase.refusal == WEIR_OK ? thrown : phase.detail);
     }
     return it->code == 0 ? WEIR_OK : wg_run_failed(it->model, &phase, it->code);
 }

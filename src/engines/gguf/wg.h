@@ -169,6 +169,7 @@ struct weir_engine_model {
     weir_engine_metrics metrics;
 
     atomic_bool broken;      /* an exception left a run half done */
+    atomic_bool overran;     /* llama.cpp has scratch past the budget, which is noted in its accounts */
     wg_run *_Atomic watched; /* what the abort callback asks */
     struct wg_cache *cache;  /* NULL: its memory is all there */
     struct wg_batch *batch;  /* of a model that generates: the runs that are decoded together */
