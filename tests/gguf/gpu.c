@@ -82,7 +82,7 @@ static int run_plain(char **words)
     it.context = it.llama_init_from_model(it.model, params);
     plain_need(it.context != NULL, "making a context");
     fill_prompt(prompt, count, 0);
-    plain_greedy(&it, prompt, count, BATCH, -1, made, MADE);
+    plain_greedy(&it, prompt, count, BATCH, END, made, MADE);
     for (int i = 0; i < MADE; i++)
         printf("%d ", made[i]);
     size_t width = (size_t)it.llama_vocab_n_tokens(it.vocab) * sizeof(float);

@@ -5,7 +5,14 @@
 
 #include "common.h"
 
-enum { PROMPT = 40, MADE = 24, CONTEXT = 512, BATCH = 128, MOST_PROMPT = 6000 };
+enum {
+    PROMPT = 40,
+    MADE = 24,
+    CONTEXT = 512,
+    BATCH = 128,
+    MOST_PROMPT = 6000,
+    END = 2 /* the vocabulary's end token */
+};
 
 static const model_shape gpu_shape = {
     .layers = 4, .width = 256, .heads = 4, .heads_kv = 2, .wide = 512, .context = 4096};
@@ -107,7 +114,7 @@ static inline void rig_load(rig *its, const variant *v, const char *context)
 static inline void ask_weir_long(const rig *its, int seed, int count, char *line, size_t capacity)
 {
     static const weir_setting settings[] = {
-        {"tokens", "24"}, {"temperature", "0"}, {"ignore_eos", "0"}, {"logits", "1"}};
+        {"tokens", "24"}, {"temperature", "0"}, {"ignore_eos", "1"}, {"logits", "1"}};
     int32_t prompt[MOST_PROMPT];
     fill_prompt(prompt, count, seed);
     weir_tensor input = token_input(prompt, 0, count);

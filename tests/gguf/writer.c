@@ -230,6 +230,73 @@ void write_llama(const char *path, const model_shape *shape)
     write_gguf(&it, path);
 }
 
+void write_windowed(const char *path, const model_shape *shape, uint32_t window)
+{
+    gguf_writer it = {.seed = 13};
+    uint32_t n = shape->width, kv = n / shape->heads * shape->heads_kv;
+    writing = NULL;
+    key_text(&it, "general.architecture", "cohere2");
+    key_u32(&it, "cohere2.context_length", shape->context);
+    key_u32(&it, "cohere2.embedding_length", n);
+    key_u32(&it, "cohere2.block_count", shape->layers);
+    key_u32(&it, "cohere2.feed_forward_length", shape->wide);
+    key_u32(&it, "cohere2.attention.head_count", shape->heads);
+    key_u32(&it, "cohere2.attention.head_count_kv", shape->heads_kv);
+    key_f32(&it, "cohere2.attention.layer_norm_epsilon", 1e-5f);
+    key_u32(&it, "cohere2.attention.sliding_window", window);
+    key_f32(&it, "cohere2.logit_scale", 1);
+    key_u32(&it, "cohere2.rope.dimension_count", n / shape->heads);
+    llama_vocabulary(&it);
+    tensor(&it, "token_embd.weight", n, LLAMA_TOKENS, 0);
+    tensor(&it, "output_norm.weight", n, 0, 1);
+    for (uint32_t i = 0; i < shape->layers; i++) {
+        layer_tensor(&it, i, "attn_norm.weight", n, 0, 1);
+        layer_tensor(&it, i, "attn_q.weight", n, n, 0);
+        layer_tensor(&it, i, "attn_k.weight", n, kv, 0);
+        layer_tensor(&it, i, "attn_v.weight", n, kv, 0);
+        layer_tensor(&it, i, "attn_output.weight", n, n, 0);
+        layer_tensor(&it, i, "ffn_gate.weight", n, shape->wide, 0);
+        layer_tensor(&it, i, "ffn_down.weight", shape->wide, n, 0);
+        layer_tensor(&it, i, "ffn_up.weight", n, shape->wide, 0);
+    }
+    write_gguf(&it, path);
+}
+
+void write_recurrent(const char *path, const model_shape *shape)
+{
+    enum { CONVOLUTION = 4, STATE = 16, RANK = 8 };
+    gguf_writer it = {.seed = 17};
+    uint32_t n = shape->width, inner = 2 * n;
+    writing = NULL;
+    key_text(&it, "general.architecture", "mamba");
+    key_u32(&it, "mamba.context_length", shape->context);
+    key_u32(&it, "mamba.embedding_length", n);
+    key_u32(&it, "mamba.block_count", shape->layers);
+    key_u32(&it, "mamba.feed_forward_length", 0);
+    key_u32(&it, "mamba.attention.head_count", 0);
+    key_f32(&it, "mamba.attention.layer_norm_rms_epsilon", 1e-5f);
+    key_u32(&it, "mamba.ssm.conv_kernel", CONVOLUTION);
+    key_u32(&it, "mamba.ssm.inner_size", inner);
+    key_u32(&it, "mamba.ssm.state_size", STATE);
+    key_u32(&it, "mamba.ssm.time_step_rank", RANK);
+    llama_vocabulary(&it);
+    tensor(&it, "token_embd.weight", n, LLAMA_TOKENS, 0);
+    tensor(&it, "output_norm.weight", n, 0, 1);
+    for (uint32_t i = 0; i < shape->layers; i++) {
+        layer_tensor(&it, i, "attn_norm.weight", n, 0, 1);
+        layer_tensor(&it, i, "ssm_in.weight", n, 2 * inner, 0);
+        layer_tensor(&it, i, "ssm_conv1d.weight", CONVOLUTION, inner, 0);
+        layer_tensor(&it, i, "ssm_conv1d.bias", inner, 0, 0);
+        layer_tensor(&it, i, "ssm_x.weight", inner, RANK + 2 * STATE, 0);
+        layer_tensor(&it, i, "ssm_dt.weight", RANK, inner, 0);
+        layer_tensor(&it, i, "ssm_dt.bias", inner, 0, 0);
+        layer_tensor(&it, i, "ssm_a", STATE, inner, -1);
+        layer_tensor(&it, i, "ssm_d", inner, 0, 1);
+        layer_tensor(&it, i, "ssm_out.weight", inner, n, 0);
+    }
+    write_gguf(&it, path);
+}
+
 static void bert_vocabulary(gguf_writer *to)
 {
     static char texts[BERT_TOKENS][8];

@@ -44,5 +44,9 @@ typedef struct model_shape {
 extern const model_shape small_shape;
 void write_llama(const char *path, const model_shape *shape);
 void write_bert(const char *path, const model_shape *shape);
+/* A cohere2: of four layers three see a window of `window` tokens. */
+void write_windowed(const char *path, const model_shape *shape, uint32_t window);
+/* A mamba: states in the place of cells. */
+void write_recurrent(const char *path, const model_shape *shape);
 
 #endif

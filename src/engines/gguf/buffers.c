@@ -263,7 +263,8 @@ static size_t alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tens
 void wg_buffers_hook(const wg_library *from, ggml_backend_buffer_type_t type, bool of_host)
 {
     size_t count = atomic_load(&hook_count);
-    library = from;
+    if (count == 0)
+        library = from; /* there is one, and threads read this without a lock */
     if (count == HOOKS || (count > 0 && hook_of(type)->type == type))
         return;
     hook of = {type, type->iface.alloc_buffer, type->iface.get_alloc_size, of_host};
