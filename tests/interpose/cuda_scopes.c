@@ -43,7 +43,9 @@ static void what_may_not_be_refused_is_granted_by_cuda_and_counted(void **state)
     assert_int_equal(scope.overrun, 2 * MIB);
     assert_int_equal(stats(&f).overruns, 1);
     assert_int_equal(stats(&f).overrun_bytes, 2 * MIB);
-    assert_int_equal(stats(&f).refused, 0);
+    assert_int_equal(wi_cuda_redirect_overrun(f.redirect, f.client[0]), 2 * MIB);
+    assert_int_equal(wi_cuda_redirect_overrun(f.redirect, NULL), 0);
+    assert_int_equal(stats(&f).refused + scope.refused, 0);
     assert_int_equal(account(f.client[0]).live, 3 * MIB);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(said, "past the budget"));
@@ -52,6 +54,7 @@ static void what_may_not_be_refused_is_granted_by_cuda_and_counted(void **state)
     assert_int_equal(f.m.cudaFree(past), 0);
     assert_int_equal(control.stub_count("allocations"), of_cuda - 1);
     assert_int_equal(stats(&f).overrun_bytes, 0);
+    assert_int_equal(wi_cuda_redirect_overrun(f.redirect, f.client[0]), 0);
     assert_int_equal(stats(&f).device_blocks, 1);
     assert_int_equal(f.m.cudaFree(inside), 0);
     end(&f);
@@ -69,6 +72,9 @@ static void without_such_a_scope_the_same_request_is_refused(void **state)
     assert_int_equal(f.m.cudaGetLastError(), 2);
     assert_int_equal(stats(&f).refused, 1);
     assert_int_equal(stats(&f).overruns, 0);
+    assert_int_equal(inner.refused, 1);
+    assert_string_equal(inner.refusal, stats(&f).refusal);
+    assert_int_equal(outer.refused, 0);
     wi_cuda_scope_leave(&inner);
     wi_cuda_scope_leave(&outer);
     end(&f);
@@ -87,7 +93,30 @@ static void where_the_device_has_no_more_the_refusal_is_weirs(void **state)
     assert_int_equal(stats(&f).refused, 1);
     assert_int_equal(stats(&f).overruns + scope.overrun, 0);
     assert_non_null(strstr(stats(&f).refusal, "budget"));
-    (void)f.m.cudaGetLastError();
+    assert_int_equal(f.m.cudaGetLastError(), 0); /* it went with the scope: nobody may be left who asks */
+    end(&f);
+}
+
+/* Waiting ---------------------------------------------------------------------------------------------------------- */
+
+static void what_waits_for_a_capture_is_settled_when_that_ends(void **state)
+{
+    void *graph = NULL, *stream = NULL;
+    (void)state;
+    fixture f = begin(8 * MIB);
+    assert_int_equal(f.m.cudaStreamCreateWithFlags(&stream, 1), 0);
+    void *block = get(&f, MIB);
+    assert_true(wi_cuda_redirect_settle(f.redirect, 0));
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_false(wi_cuda_redirect_settle(f.redirect, 5));
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 0);
+    assert_true(wi_cuda_redirect_settle(f.redirect, 5));
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
     end(&f);
 }
 
@@ -210,6 +239,7 @@ int main(void)
         cmocka_unit_test(what_may_not_be_refused_is_granted_by_cuda_and_counted),
         cmocka_unit_test(without_such_a_scope_the_same_request_is_refused),
         cmocka_unit_test(where_the_device_has_no_more_the_refusal_is_weirs),
+        cmocka_unit_test(what_waits_for_a_capture_is_settled_when_that_ends),
         cmocka_unit_test(a_scope_may_bring_the_memory_itself),
         cmocka_unit_test(memory_that_the_engine_does_not_have_is_refused_in_its_words),
         cmocka_unit_test(a_device_may_come_later),
