@@ -91,16 +91,25 @@ static int run_plain(char **words)
     return 0;
 }
 
+/* What it says besides is told where there is no answer. */
 static void ask_plain_of(const char *path, const variant *v, const char *context, int prompt, char *line,
                          size_t capacity)
 {
-    char command[1400];
-    snprintf(command, sizeof command, "'%s' --plain '%s' %s %s %s %s %s %d 2>/dev/null", self, path, v->layers,
-             v->attention, v->k, v->v, context, prompt);
+    char command[1400], words[64], last[512] = "";
+    snprintf(words, sizeof words, "/tmp/weir-gpu-%d.words", (int)getpid());
+    snprintf(command, sizeof command, "WEIR_LOG=error '%s' --plain '%s' %s %s %s %s %s %d 2>%s", self, path, v->layers,
+             v->attention, v->k, v->v, context, prompt, words);
     FILE *pipe = popen(command, "re");
     assert_non_null(pipe);
-    assert_non_null(fgets(line, (int)capacity, pipe));
-    assert_int_equal(pclose(pipe), 0);
+    bool answered = fgets(line, (int)capacity, pipe) != NULL;
+    bool ended = pclose(pipe) == 0;
+    FILE *said = answered && ended ? NULL : fopen(words, "re");
+    while (said && fgets(last, sizeof last, said))
+        print_error("%s", last);
+    if (said)
+        fclose(said);
+    unlink(words);
+    assert_true(answered && ended);
 }
 
 static void ask_plain(const variant *v, const char *context, char *line, size_t capacity)
@@ -294,6 +303,7 @@ static void test_a_cache_gives_the_same_answers_however_its_memory_comes(void **
     (void)state;
     for (int i = 0; i < 3; i++) {
         char alone[1024], ours[1024];
+        print_message("layers %s, flash attention %s, %s\n", some[i].layers, some[i].attention, some[i].k);
         ask_plain_of(wide_path, &some[i], "8192", LONG, alone, sizeof alone);
         for (int k = 0; k < 3; k++) {
             rig its = wide_open(&some[i], memories[k], "1");
@@ -350,13 +360,10 @@ static void test_a_neighbour_gets_the_pages_of_a_model_at_rest(void **state)
     rig its = wide_open(&variants[0], "elastic", "1");
     OK(weir_client_create(its.it.runtime, &named, &other));
     ask_weir_long(&its, 0, LONG, before, sizeof before);
-    weir_client_stats now = stats_of(&its.it);
     assert_int_equal(kv_of(&its), 2 * wide_shape.layers * PAGE);
-    OK(weir_runtime_set_budget(its.it.runtime, now.live + now.pending + now.promised + PAGE));
-    OK(weir_alloc(other, 2 * PAGE, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &block));
+    /* More than there is: it is refused in the end, after everybody was asked. */
+    assert_int_equal(weir_alloc(other, 1u << 30, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &block), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(kv_of(&its), 0);
-    OK(weir_free(other, block, WEIR_STREAM_HOST));
-    OK(weir_runtime_set_budget(its.it.runtime, 1ull << 30));
     ask_weir_long(&its, 0, LONG, after, sizeof after);
     same(before, after);
     OK(weir_client_destroy(other));
@@ -393,6 +400,43 @@ static void test_no_pair_of_cache_types_ends_the_process(void **state)
 
 /* ---- sequences ---------------------------------------------------------------------------------------------------- */
 
+static int tokens_in(const char *line, int32_t *tokens)
+{
+    int count = 0;
+    for (char *end; count < MADE; line = end, count++) {
+        tokens[count] = (int32_t)strtol(line, &end, 10);
+        if (end == line || *end != ' ')
+            break;
+    }
+    return count;
+}
+
+/* Kernels add up in another order in a larger batch: where tokens begin to differ, the two are as likely as one another. */
+static void same_but_for_ties(const rig *its, int seed, const char *alone, const char *together)
+{
+    static const weir_setting settings[] = {{"tokens", "1"}, {"temperature", "0"}, {"logprobs", "2"}};
+    int32_t one[PROMPT + MADE], other[MADE];
+    fill_prompt(one, PROMPT, seed);
+    int count = tokens_in(alone, one + PROMPT), place = 0;
+    if (getenv("STUB_CUDA_TOTAL"))
+        return;
+    assert_int_equal(tokens_in(together, other), count);
+    while (place < count && one[PROMPT + place] == other[place])
+        place++;
+    if (place == count)
+        return;
+    weir_tensor input = token_input(one, 0, PROMPT + place);
+    weir_inference inference = inference_of(&input, settings, 3);
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    OK(its->it.engine->infer(its->model, &inference, &outputs));
+    const int32_t *best = output_named(&outputs, "top_tokens")->data;
+    const float *likely = output_named(&outputs, "top_logprobs")->data;
+    print_message("at token %d: %d or %d, by %g\n", place, best[0], best[1], (double)(likely[0] - likely[1]));
+    assert_true(likely[0] - likely[1] < 0.05f);
+    assert_true(other[place] == best[0] || other[place] == best[1]);
+    its->it.engine->release_outputs(its->model, &outputs);
+}
+
 static void test_sequences_together_make_the_tokens_that_they_make_alone(void **state)
 {
     enum { THREADS = 4 };
@@ -409,8 +453,7 @@ static void test_sequences_together_make_the_tokens_that_they_make_alone(void **
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
-        *strrchr(chats[i].line, ' ') = *strrchr(alone[i], ' ') = '\0'; /* logits differ in their last bits */
-        same(chats[i].line, alone[i]);
+        same_but_for_ties(&its, i, alone[i], chats[i].line);
     }
     close_loaded(&its);
 }
