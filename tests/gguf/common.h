@@ -150,8 +150,8 @@ static inline void fixture_close(fixture *its)
     bench_close(&its->it);
 }
 
-static inline weir_status infer(const fixture *its, const weir_tensor *input, const weir_setting *settings, size_t count,
-                         weir_outputs *outputs)
+static inline weir_status infer(const fixture *its, const weir_tensor *input, const weir_setting *settings,
+                                size_t count, weir_outputs *outputs)
 {
     weir_inference inference = inference_of(input, settings, count);
     *outputs = (weir_outputs){.struct_size = sizeof *outputs};

@@ -2,9 +2,9 @@
  * weir: a model is loaded, decodes and is freed. Kernels do nothing there, so that nothing is said about answers.
  * cuda_replay.c does the same with a stand-in for the module, where the store has none.
  *
- *   test-gguf-cuda-stub            the tests; WEIR_TEST_LLAMA_CUDA names another folder than the store's
- *   test-gguf-cuda-stub pool       a model whose first run is refused its memory
- *   test-gguf-cuda-stub record     what cuda_replay.c replays (tests/data/gguf/cuda_calls.txt), on standard output */
+ *   test-gguf-cuda-stub                 the tests; WEIR_LLAMA_CUDA names another folder than the store's
+ *   test-gguf-cuda-stub pool            a model whose first run is refused its memory
+ *   test-gguf-cuda-stub record [MODEL]  what cuda_replay.c replays (tests/data/gguf/cuda_calls.txt), on standard output */
 #include "core/core.h"
 #include "stub/cuda/control.h"
 
@@ -20,7 +20,8 @@ enum { CONTEXT = 256, BATCH = 64, SKIPPED = 77, ENDED_BY_ASSERTION = 42 };
 /* Heads of 64, for which the module has flash attention; matrices of f32, which it multiplies by cuBLAS. */
 static const model_shape shape = {
     .layers = 2, .width = 256, .heads = 4, .heads_kv = 2, .wide = 512, .context = CONTEXT};
-static char model_path[64];
+static char written[64];                 /* the model of the tests */
+static const char *model_path = written; /* that which is loaded */
 static cuda_llama lib;
 static uint64_t (*counted)(const char *what);
 
@@ -377,8 +378,8 @@ static int record(void)
 static const char *find_all(void)
 {
     static char folder[600];
-    const char *named = getenv("WEIR_TEST_LLAMA_CUDA");
-    snprintf(folder, sizeof folder, "%s", named ? named : WEIR_TEST_STORE "/engines/llama-cuda/current/lib");
+    const char *named = getenv("WEIR_LLAMA_CUDA");
+    snprintf(folder, sizeof folder, "%s/lib", named ? named : WEIR_TEST_STORE "/engines/llama-cuda/current");
     const char *problem = cuda_llama_open(&lib, WEIR_TEST_STORE "/engines/llama/current/lib");
     if (problem)
         return problem;
@@ -404,8 +405,9 @@ int main(int argc, char **argv)
         return SKIPPED;
     }
     lib.llama_log_set(quiet, NULL);
-    snprintf(model_path, sizeof model_path, "/tmp/weir-cuda-stub-%d.gguf", (int)getpid());
-    write_llama(model_path, &shape);
+    snprintf(written, sizeof written, "/tmp/weir-cuda-stub-%d.gguf", (int)getpid());
+    write_llama(written, &shape);
+    model_path = argc > 2 ? argv[2] : written;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_memory_of_a_model_is_the_clients_by_class),
         cmocka_unit_test(the_model_is_told_what_the_client_may_have),
@@ -419,6 +421,6 @@ int main(int argc, char **argv)
     int failed = argc > 1 && strcmp(argv[1], "pool") == 0     ? refuse_the_pool()
                  : argc > 1 && strcmp(argv[1], "record") == 0 ? record()
                                                               : cmocka_run_group_tests(tests, NULL, NULL);
-    unlink(model_path);
+    unlink(written);
     return failed;
 }

@@ -16,10 +16,12 @@ static const weir_setting one_thread[] = {{"threads", "1"}, {"batch", "64"}};
 
 /* ---- the same as without weir ----------------------------------------------------------------------------------- */
 
-static void logits_equal(const char *path, uint32_t context, const int32_t *prompt, int count)
+static void logits_equal_with(const char *path, const weir_setting *load, size_t load_count,
+                              void (*adjust)(struct llama_context_params *params), uint32_t context,
+                              const int32_t *prompt, int count)
 {
     static const weir_setting settings[] = {{"tokens", "6"}, {"ignore_eos", "1"}, {"logits", "1"}};
-    fixture its = fixture_open(path, one_thread, 2);
+    fixture its = fixture_open(path, load, load_count);
     weir_tensor input = token_input(prompt, 0, count);
     weir_outputs outputs;
     OK(infer(&its, &input, settings, 3, &outputs));
@@ -28,6 +30,7 @@ static void logits_equal(const char *path, uint32_t context, const int32_t *prom
     assert_int_equal(output_named(&outputs, "tokens")->shape[0], 6);
 
     plain other = plain_of(its.it.engine);
+    other.adjust = adjust;
     plain_open(&other, path, false, context, 64, 1);
     for (int at = 0; at < count; at += 64) {
         int step = count - at < 64 ? count - at : 64;
@@ -42,6 +45,11 @@ static void logits_equal(const char *path, uint32_t context, const int32_t *prom
     fixture_close(&its);
 }
 
+static void logits_equal(const char *path, uint32_t context, const int32_t *prompt, int count)
+{
+    logits_equal_with(path, one_thread, 2, NULL, context, prompt, count);
+}
+
 static void test_logits(void **state)
 {
     (void)state;
@@ -54,12 +62,69 @@ static void test_logits(void **state)
         logits_equal(path, 2048, prompt, 70);
 }
 
-static void embeddings_equal(const char *path, uint32_t context, const int32_t *tokens, const int *lengths, int texts)
+/* ---- another context -------------------------------------------------------------------------------------------- */
+
+static void without_flash(struct llama_context_params *params)
+{
+    params->flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params->type_k = GGML_TYPE_Q8_0;
+}
+
+static void quantised(struct llama_context_params *params)
+{
+    params->type_k = GGML_TYPE_Q5_1;
+    params->type_v = GGML_TYPE_IQ4_NL;
+}
+
+static void wide_numbers(struct llama_context_params *params)
+{
+    params->flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    params->type_k = GGML_TYPE_BF16;
+    params->type_v = GGML_TYPE_F32;
+}
+
+static void turned(struct llama_context_params *params)
+{
+    params->rope_freq_base = 50000;
+    params->rope_freq_scale = 0.5f;
+}
+
+static void test_a_context_by_settings_is_llama_cpps_own(void **state)
+{
+    (void)state;
+    static const struct {
+        weir_setting settings[5];
+        void (*adjust)(struct llama_context_params *params);
+    } ways[] = {
+        {{{"threads", "1"}, {"batch", "64"}, {"flash_attention", "off"}, {"cache_k", "q8_0"}, {"cache_v", "f16"}},
+         without_flash},
+        {{{"threads", "1"}, {"batch", "64"}, {"flash_attention", "auto"}, {"cache_k", "q5_1"}, {"cache_v", "IQ4_NL"}},
+         quantised},
+        {{{"threads", "1"}, {"batch", "64"}, {"flash_attention", "on"}, {"cache_k", "bf16"}, {"cache_v", "f32"}},
+         wide_numbers},
+        {{{"threads", "1"},
+          {"batch", "64"},
+          {"rope_frequency_base", "50000"},
+          {"rope_frequency_scale", "0.5"},
+          {"cache_v", "f16"}},
+         turned},
+    };
+    int32_t prompt[70];
+    for (int i = 0; i < 70; i++)
+        prompt[i] = i == 0 ? 1 : 260 + i * 7 % 26;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        logits_equal_with(long_path, ways[i].settings, 5, ways[i].adjust, 4096, prompt, 70);
+}
+
+static void embeddings_equal_with(const char *path, const weir_setting *load, size_t load_count,
+                                  void (*adjust)(struct llama_context_params *params), uint32_t context,
+                                  const int32_t *tokens, const int *lengths, int texts)
 {
     static const weir_setting raw[] = {{"normalize", "0"}};
     int32_t rows[4 * 16], *at = rows;
-    fixture its = fixture_open(path, one_thread, 1);
+    fixture its = fixture_open(path, load, load_count);
     plain other = plain_of(its.it.engine);
+    other.adjust = adjust;
     plain_open(&other, path, true, context, 0, 1);
     struct llama_batch batch = other.llama_batch_init(64, 0, 1);
     for (int i = 0; i < texts; i++)
@@ -67,7 +132,7 @@ static void embeddings_equal(const char *path, uint32_t context, const int32_t *
             *at++ = k < lengths[i] ? tokens[k + i] : -1;
     for (int i = 0; i < texts; i++)
         plain_add(&batch, rows + (size_t)i * 16, lengths[i], i);
-    assert_int_equal(other.llama_encode(other.context, batch), 0);
+    assert_int_equal(adjust ? other.llama_decode(other.context, batch) : other.llama_encode(other.context, batch), 0);
 
     weir_tensor input = token_input(rows, texts, 16);
     weir_outputs outputs;
@@ -85,6 +150,11 @@ static void embeddings_equal(const char *path, uint32_t context, const int32_t *
     fixture_close(&its);
 }
 
+static void embeddings_equal(const char *path, uint32_t context, const int32_t *tokens, const int *lengths, int texts)
+{
+    embeddings_equal_with(path, one_thread, 1, NULL, context, tokens, lengths, texts);
+}
+
 static void test_embeddings(void **state)
 {
     (void)state;
@@ -94,6 +164,28 @@ static void test_embeddings(void **state)
     embeddings_equal(bert_path, 128, tokens, lengths, 3);
     if (store_model("minilm.gguf", path, sizeof path))
         embeddings_equal(path, 512, tokens, lengths, 3);
+}
+
+static void pool_last(struct llama_context_params *params)
+{
+    params->pooling_type = LLAMA_POOLING_TYPE_LAST;
+}
+
+static void pool_mean(struct llama_context_params *params)
+{
+    params->pooling_type = LLAMA_POOLING_TYPE_MEAN;
+}
+
+static void test_a_decoder_that_pools_embeds_several_texts_at_once(void **state)
+{
+    (void)state;
+    static const weir_setting last[] = {{"threads", "1"}, {"pooling", "last"}};
+    static const weir_setting mean[] = {{"threads", "1"}, {"pooling", "mean"}};
+    static const int32_t tokens[] = {1,   265, 271, 277, 260, 268, 282, 263, 269, 270,
+                                     264, 272, 284, 261, 266, 267, 268, 269, 270};
+    static const int lengths[] = {9, 3, 16, 1};
+    embeddings_equal_with(llama_path, last, 2, pool_last, 128, tokens, lengths, 4);
+    embeddings_equal_with(llama_path, mean, 2, pool_mean, 128, tokens, lengths, 4);
 }
 
 /* ---- embeddings ------------------------------------------------------------------------------------------------- */
@@ -560,6 +652,8 @@ int main(void)
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_a_context_by_settings_is_llama_cpps_own),
+        cmocka_unit_test(test_a_decoder_that_pools_embeds_several_texts_at_once),
         cmocka_unit_test(test_normalized_in_any_company),
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_stream),

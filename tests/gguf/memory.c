@@ -6,7 +6,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-static char llama_path[64], bert_path[64];
+static char llama_path[64], bert_path[64], wide_path[64];
 
 static void run_once(const bench *it, weir_engine_model *model)
 {
@@ -19,8 +19,13 @@ static void run_once(const bench *it, weir_engine_model *model)
 
 /* ---- plan and classes ------------------------------------------------------------------------------------------- */
 
-static void plan_is_charge(const char *path, const weir_setting *settings, size_t count)
+/* Of a cache that is whole from the start. */
+static void plan_is_charge(const char *path, const weir_setting *given, size_t count)
 {
+    weir_setting settings[8] = {{"cache_memory", "whole"}};
+    for (size_t i = 0; i < count; i++)
+        settings[i + 1] = given[i];
+    count++;
     bench it = bench_open(path, 1ull << 30);
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
     weir_engine_model *model = NULL;
@@ -58,6 +63,94 @@ static void test_plan(void **state)
     plan_is_charge(bert_path, NULL, 0);
 }
 
+static const char *const cache_types[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"};
+enum { CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
+
+static void test_plans_tell_the_sequences_and_the_types_of_the_cache(void **state)
+{
+    (void)state;
+    static const weir_setting several[] = {{"sequences", "4"}}, many[] = {{"sequences", "7"}, {"context", "300"}};
+    static const weir_setting plain_attention[] = {{"sequences", "3"}, {"flash_attention", "off"}, {"cache_k", "q8_0"}};
+    plan_is_charge(wide_path, several, 1);
+    plan_is_charge(wide_path, many, 2);
+    plan_is_charge(wide_path, plain_attention, 3);
+    /* Every type, as that of keys beside another one of values. */
+    for (int k = 0; k < CACHE_TYPES; k++) {
+        const weir_setting types[] = {
+            {"cache_k", cache_types[k]}, {"cache_v", cache_types[(k + 4) % CACHE_TYPES]}, {"sequences", "2"}};
+        plan_is_charge(wide_path, types, 3);
+    }
+    /* Embedding models that are decoders have a cache, too. */
+    const weir_setting pooled[] = {{"cache_k", "q4_0"}, {"cache_v", "q8_0"}, {"pooling", "last"}};
+    plan_is_charge(wide_path, pooled, 3);
+}
+
+static void test_the_plan_of_an_elastic_cache_is_what_a_first_run_needs(void **state)
+{
+    (void)state;
+    static const weir_setting few[] = {{"context", "4096"}, {"cache_memory", "elastic"}};
+    static const weir_setting promised[] = {{"context", "4096"}, {"cache_memory", "promised"}};
+    bench it = bench_open(wide_path, 1ull << 28);
+    weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+    it.load.settings = few;
+    it.load.setting_count = 2;
+    OK(it.engine->plan(&it.load, &plan));
+    assert_int_equal(plan.bytes[WEIR_CLASS_KV], 256 * 2 * 2 * 64 * 2); /* of 2 layers, with 64 keys and values a cell */
+    assert_false(plan.exact[WEIR_CLASS_KV]);
+    it.load.settings = promised;
+    OK(it.engine->plan(&it.load, &plan));
+    assert_int_equal(plan.bytes[WEIR_CLASS_KV], 4096 * 2 * 2 * 64 * 2);
+    assert_true(plan.exact[WEIR_CLASS_KV]);
+    bench_close(&it);
+}
+
+/* 4 sequences of 256 cells; 2 layers with 2 heads of 32 keys and values each. */
+static void test_a_cache_takes_what_its_types_take(void **state)
+{
+    (void)state;
+    static const weir_setting four[] = {
+        {"sequences", "4"}, {"cache_k", "q8_0"}, {"cache_v", "q4_0"}, {"cache_memory", "whole"}};
+    bench it = bench_open(wide_path, 1ull << 28);
+    weir_engine_model *model = NULL;
+    OK(bench_load(&it, four, 4, &model));
+    assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_KV], 4 * 256 * 2 * 2 * (34 + 18));
+    assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_ACTIVATIONS], (4 * 286 * 4 + 255) / 256 * 256);
+    it.engine->unload(model);
+    bench_close(&it);
+}
+
+static void test_wrong_caches_are_refused_before_llama_cpp_is_asked(void **state)
+{
+    (void)state;
+    static const struct {
+        weir_setting settings[2];
+        const char *words;
+    } wrong[] = {
+        {{{"cache_v", "q8_0"}, {"flash_attention", "off"}}, "needs flash attention"},
+        {{{"cache_v", "iq4_nl"}, {"flash_attention", "OFF"}}, "needs flash attention"},
+        {{{"cache_k", "q2_k"}, {"threads", "1"}}, "'cache_k' is f32"},
+        {{{"cache_v", "int8"}, {"threads", "1"}}, "'cache_v' is f32"},
+        {{{"flash_attention", "maybe"}, {"threads", "1"}}, "auto, on or off"},
+        {{{"sequences", "0"}, {"threads", "1"}}, "from 1 to 256"},
+        {{{"sequences", "257"}, {"threads", "1"}}, "from 1 to 256"},
+        {{{"rope_frequency_base", "-1"}, {"threads", "1"}}, "rope_frequency_base"},
+    };
+    bench it = bench_open(wide_path, 1ull << 28);
+    weir_engine_model *model = NULL;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(bench_load(&it, wrong[i].settings, 2, &model), WEIR_ERR_INVALID);
+        if (!strstr(weir_detail(), wrong[i].words))
+            print_error("'%s' is not in: %s\n", wrong[i].words, weir_detail());
+        assert_non_null(strstr(weir_detail(), wrong[i].words));
+    }
+    /* Heads of 8 are no whole blocks of 32: llama.cpp's own words. */
+    const weir_setting narrow = {"cache_k", "q4_0"};
+    it.load.path = llama_path;
+    assert_int_not_equal(bench_load(&it, &narrow, 1, &model), WEIR_OK);
+    assert_non_null(strstr(weir_detail(), "block size"));
+    bench_close(&it);
+}
+
 static void test_plan_of_store(void **state)
 {
     (void)state;
@@ -72,9 +165,10 @@ static void test_plan_of_store(void **state)
 static void test_classes(void **state)
 {
     (void)state;
+    static const weir_setting whole[] = {{"cache_memory", "whole"}};
     bench it = bench_open(llama_path, 1ull << 28);
     weir_engine_model *model = NULL;
-    OK(bench_load(&it, NULL, 0, &model));
+    OK(bench_load(&it, whole, 1, &model));
     weir_client_stats stats = stats_of(&it);
     /* context 128 becomes 256 cells; f16 keys and values of 2 heads of 8 in 2 layers */
     assert_int_equal(stats.live_class[WEIR_CLASS_KV], 256 * 2 * 2 * 2 * 8 * 2);
@@ -93,7 +187,7 @@ static void set_maximum(const bench *it, uint64_t maximum)
     OK(weir_client_set_limits(it->client, 0, maximum));
 }
 
-static void every_allocation_fails(const char *path)
+static void every_allocation_fails(const char *path, const weir_setting *settings, size_t count)
 {
     bench it = bench_open(path, 1ull << 28);
     weir_client_options named = WEIR_INIT(weir_client_options);
@@ -107,14 +201,14 @@ static void every_allocation_fails(const char *path)
     load.places = &place;
     load.place_count = 1;
     OK(it.engine->load(&load, &other));
-    OK(bench_load(&it, NULL, 0, &model));
+    OK(bench_load(&it, settings, count, &model));
     uint64_t whole = stats_of(&it).live;
     it.engine->unload(model);
 
     int refused = 0;
     for (uint64_t maximum = 256; maximum < whole; maximum += whole / 24 / 256 * 256 + 256) {
         set_maximum(&it, maximum);
-        assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_OUT_OF_MEMORY);
+        assert_int_equal(bench_load(&it, settings, count, &model), WEIR_ERR_OUT_OF_MEMORY);
         assert_non_null(strstr(weir_detail(), "model"));
         weir_refusal refusal = WEIR_INIT(weir_refusal);
         OK(weir_refusal_last(&refusal));
@@ -127,7 +221,7 @@ static void every_allocation_fails(const char *path)
     run_once(&it, other);
     it.engine->unload(other);
     set_maximum(&it, whole);
-    OK(bench_load(&it, NULL, 0, &model));
+    OK(bench_load(&it, settings, count, &model));
 
     /* Nothing is left for the results of a run. */
     weir_tensor input = text_input("a cab. bed 17\nfade");
@@ -145,13 +239,15 @@ static void every_allocation_fails(const char *path)
 static void test_failing_llama(void **state)
 {
     (void)state;
-    every_allocation_fails(llama_path);
+    static const weir_setting several[] = {{"sequences", "4"}};
+    every_allocation_fails(llama_path, NULL, 0);
+    every_allocation_fails(llama_path, several, 1);
 }
 
 static void test_failing_bert(void **state)
 {
     (void)state;
-    every_allocation_fails(bert_path);
+    every_allocation_fails(bert_path, NULL, 0);
 }
 
 /* More texts at once than at load need a larger output buffer; without it the run fails and the next one works. */
@@ -275,9 +371,17 @@ int main(void)
     snprintf(bert_path, sizeof bert_path, "/tmp/weir-memory-%d-b.gguf", (int)getpid());
     write_llama(llama_path, &small_shape);
     write_bert(bert_path, &small_shape);
+    /* Heads of 32, as many as a block of the quantised types has values. */
+    model_shape wide = {.layers = 2, .width = 64, .heads = 2, .heads_kv = 2, .wide = 64, .context = 256};
+    snprintf(wide_path, sizeof wide_path, "/tmp/weir-memory-%d-w.gguf", (int)getpid());
+    write_llama(wide_path, &wide);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outside),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plans_tell_the_sequences_and_the_types_of_the_cache),
+        cmocka_unit_test(test_a_cache_takes_what_its_types_take),
+        cmocka_unit_test(test_the_plan_of_an_elastic_cache_is_what_a_first_run_needs),
+        cmocka_unit_test(test_wrong_caches_are_refused_before_llama_cpp_is_asked),
         cmocka_unit_test(test_plan_of_store),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_failing_llama),
@@ -289,5 +393,6 @@ int main(void)
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);
     unlink(bert_path);
+    unlink(wide_path);
     return failed;
 }

@@ -18,7 +18,14 @@
     X(llama_batch_init) X(llama_batch_free) X(llama_batch_get_one) X(llama_get_logits_ith)                         \
     X(llama_get_embeddings_seq) X(llama_model_get_vocab) X(llama_vocab_n_tokens) X(llama_model_n_embd_out)         \
     X(llama_tokenize) X(llama_get_memory) X(llama_memory_clear) X(ggml_blck_size) X(ggml_type_size)                \
-    X(llama_sampler_init_greedy) X(llama_sampler_sample) X(llama_sampler_free)
+    X(llama_sampler_init_greedy) X(llama_sampler_sample) X(llama_sampler_free) X(llama_sampler_accept)             \
+    X(llama_sampler_chain_default_params) X(llama_sampler_chain_init) X(llama_sampler_chain_add)                   \
+    X(llama_sampler_init_dist) X(llama_sampler_init_top_k) X(llama_sampler_init_top_p) X(llama_sampler_init_min_p) \
+    X(llama_sampler_init_temp) X(llama_sampler_init_typical) X(llama_sampler_init_top_n_sigma)                     \
+    X(llama_sampler_init_temp_ext) X(llama_sampler_init_xtc) X(llama_sampler_init_mirostat)                        \
+    X(llama_sampler_init_mirostat_v2) X(llama_sampler_init_penalties) X(llama_sampler_init_dry)                    \
+    X(llama_sampler_init_grammar) X(llama_sampler_init_logit_bias) X(llama_chat_apply_template)                    \
+    X(llama_memory_seq_rm)
 /* clang-format on */
 
 typedef struct plain {
@@ -28,6 +35,7 @@ typedef struct plain {
     struct llama_model *model;
     struct llama_context *context;
     const struct llama_vocab *vocab;
+    void (*adjust)(struct llama_context_params *params); /* the last word on them */
 } plain;
 
 static inline void plain_need(bool there, const char *what)
@@ -82,6 +90,8 @@ static inline void plain_open(plain *it, const char *path, bool embeds, uint32_t
     } else {
         params.n_outputs_max = 1;
     }
+    if (it->adjust)
+        it->adjust(&params);
     it->context = it->llama_init_from_model(it->model, params);
     plain_need(it->context != NULL, "making a context");
 }
@@ -108,7 +118,8 @@ static inline void plain_read(plain *it, const int32_t *tokens, int length, int 
 {
     for (int at = 0; at < length; at += batch) {
         int step = length - at < batch ? length - at : batch;
-        plain_need(it->llama_decode(it->context, it->llama_batch_get_one((int32_t *)tokens + at, step)) == 0, "a decode");
+        plain_need(it->llama_decode(it->context, it->llama_batch_get_one((int32_t *)tokens + at, step)) == 0,
+                   "a decode");
     }
 }
 

@@ -7,7 +7,7 @@ target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together memory library)
+  foreach(part engine together text sequence elastic memory library)
     weir_test(gguf-${part} gguf/${part}.c gguf/writer.c LIBS m TIMEOUT 300 LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
@@ -15,10 +15,12 @@ if(TARGET weir-engine-gguf)
   endforeach()
   target_sources(test-gguf-engine PRIVATE ${gguf_sources}/types.c)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_sources(test-gguf-sequence PRIVATE ${gguf_sources}/sum.c)
+  target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
-  # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-check.
+  # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-llama.
   add_executable(test-gguf-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c ${CMAKE_CURRENT_LIST_DIR}/writer.c)
   target_compile_definitions(test-gguf-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
   target_include_directories(test-gguf-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -27,7 +29,7 @@ if(TARGET weir-engine-gguf)
   set_target_properties(test-gguf-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(test-gguf-gpu weir-engine-gguf)
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-together gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-text gguf-sequence gguf-elastic gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" TIMEOUT 600 RUN_SERIAL ON
@@ -60,4 +62,9 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-cuda-stub SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   add_dependencies(test-gguf-cuda-stub stub-cuda stub-cudart stub-cublas stub-cublasLt)
   set_tests_properties(gguf-cuda-stub PROPERTIES SKIP_RETURN_CODE 77)
+  if(EXISTS ${WEIR_STORE_PATH}/engines/llama-cuda/current/lib/libggml-cuda.so)
+    add_test(NAME gguf-gpu-stub COMMAND test-gguf-gpu)
+    set_tests_properties(gguf-gpu-stub PROPERTIES LABELS "gguf;long" TIMEOUT 600 ENVIRONMENT
+      "${gguf_cuda};WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
+  endif()
 endif()

@@ -329,6 +329,8 @@ static void test_more_runs_than_sequences_wait_in_order(void **state)
         waiting[i] = runner_of(&its, i);
         waiting[i].id = 20 + (uint64_t)i;
         waiting[i].streams = true;
+        waiting[i].settings = held; /* goes on when its reader has what there is: the first pieces come in order, too */
+        waiting[i].setting_count = 4;
         waiting[i].order = &order;
         start(&waiting[i]);
         wait_until_it_sleeps(&waiting[i]);

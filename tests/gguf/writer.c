@@ -197,7 +197,7 @@ static void layer_tensor(gguf_writer *to, uint32_t layer, const char *name, uint
 
 void write_llama(const char *path, const model_shape *shape)
 {
-    gguf_writer it = {.seed = 7};
+    gguf_writer it = {.seed = shape->seed ? shape->seed : 7};
     uint32_t n = shape->width, kv = n / shape->heads * shape->heads_kv;
     writing = shape;
     key_text(&it, "general.architecture", shape->architecture ? shape->architecture : "llama");
@@ -211,6 +211,8 @@ void write_llama(const char *path, const model_shape *shape)
     key_f32(&it, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     key_u32(&it, "llama.rope.dimension_count", n / shape->heads);
     llama_vocabulary(&it);
+    if (shape->chat_template)
+        key_text(&it, "tokenizer.chat_template", shape->chat_template);
     tensor(&it, "token_embd.weight", n, LLAMA_TOKENS, 0);
     tensor(&it, "output_norm.weight", n, 0, 1);
     tensor(&it, "output.weight", n, LLAMA_TOKENS, 0);

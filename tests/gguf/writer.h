@@ -36,6 +36,8 @@ typedef struct model_shape {
     const char *skip_key;    /* left out */
     const char *replace_u32; /* this key gets `replacement` */
     uint32_t replacement;
+    uint64_t seed; /* of the weights; 0: the usual one */
+    const char *chat_template;
     const char *architecture; /* instead of llama: a file of that name with a llama's tensors */
 } model_shape;
 

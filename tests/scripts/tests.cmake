@@ -10,9 +10,10 @@ if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-record-trace COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_LIST_DIR}/test_record_trace.py)
   add_test(NAME scripts-gpu COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_gpu.py)
+  add_test(NAME scripts-gpu-llama COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_gpu_llama.py)
   add_test(NAME scripts-makefiles COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_LIST_DIR}/test_makefiles.py)
   add_test(NAME scripts-mutants COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_mutants.py)
-  set_tests_properties(scripts-check scripts-gpu scripts-makefiles scripts-mutants scripts-pins scripts-store scripts-cuda-trim
-    scripts-llama-cuda scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
+  set_tests_properties(scripts-check scripts-gpu scripts-gpu-llama scripts-makefiles scripts-mutants scripts-pins scripts-store
+    scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
 endif()

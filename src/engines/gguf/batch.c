@@ -21,6 +21,7 @@ struct wg_batch {
     bool taken[WG_MOST_SEQUENCES];
     wg_generation *first, **last; /* that wait for a sequence */
     bool computing;
+    bool unclean; /* a sequence did not go away: nobody is seated before all are gone and the memory is cleared */
 
     /* Of the thread that computes. */
     struct llama_batch tokens;
@@ -36,7 +37,7 @@ weir_status wg_batch_make(weir_engine_model *model)
     if (!it)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of runs");
     it->last = &it->first;
-    it->tokens = lib->llama_batch_init((int32_t)model->pack, 0, 1);
+    it->tokens = lib->llama_batch_init((int32_t)model->step, 0, 1);
     it->candidates = calloc((size_t)lib->llama_vocab_n_tokens(model->vocab), sizeof *it->candidates);
     return it->candidates ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for the candidates of a token");
 }
@@ -95,7 +96,17 @@ static void remove_sequence(void *user)
 {
     wg_generation *it = user;
     const wg_library *lib = it->model->library;
-    lib->llama_memory_seq_rm(lib->llama_get_memory(it->model->context), it->sequence, -1, -1);
+    llama_memory_t memory = lib->llama_get_memory(it->model->context);
+    lib->llama_memory_seq_rm(memory, it->sequence, -1, -1);
+    /* A forged state may have cells before the first position, which are never removed, and which a run would see. */
+    if (memory && lib->llama_memory_seq_pos_min(memory, it->sequence) != -1)
+        it->model->batch->unclean = true;
+}
+
+static void clear_memory(void *user)
+{
+    weir_engine_model *model = user;
+    model->library->llama_memory_clear(model->library->llama_get_memory(model->context), false);
 }
 
 /* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins anew. */
@@ -239,7 +250,7 @@ static void fill(weir_engine_model *model)
         for (size_t i = 0; i < batch->seated_count; i++) {
             wg_generation *it = batch->seated[i];
             if (it->ready && !it->finished && (pending(it) > 1) == prompts)
-                add_run(batch, it, model->pack - (size_t)batch->tokens.n_tokens);
+                add_run(batch, it, model->step - (size_t)batch->tokens.n_tokens);
         }
 }
 
@@ -260,9 +271,11 @@ static weir_status decode_all(weir_engine_model *model)
     wg_phase phase;
     call it = {.model = model};
     wg_log_forget();
+    wg_cache_begin(model);
     wg_phase_begin(&phase, WG_RUNNING, model);
     bool whole = wg_guarded(decode, &it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(model);
     if (!whole) {
         atomic_store(&model->broken, true);
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);
@@ -380,7 +393,7 @@ static bool has_work(const weir_engine_model *model)
     for (size_t i = 0; i < batch->seated_count; i++)
         if (leaves(batch->seated[i]) || !waits_for_its_reader(batch->seated[i]))
             return true;
-    return batch->first && batch->seated_count < (size_t)model->load.sequences;
+    return batch->first && batch->seated_count < (batch->unclean ? 1 : (size_t)model->load.sequences);
 }
 
 /* Somebody has to go on when this thread does not. */
@@ -415,9 +428,20 @@ static void leave_line(wg_generation *it)
         batch->last = at;
 }
 
-static void seat(struct wg_batch *batch, size_t sequences)
+static void clean(weir_engine_model *model)
 {
-    while (batch->first && batch->seated_count < sequences) {
+    char thrown[512] = "";
+    if (!wg_guarded(clear_memory, model, thrown, sizeof thrown))
+        atomic_store(&model->broken, true);
+    model->batch->unclean = false;
+}
+
+static void seat(weir_engine_model *model)
+{
+    struct wg_batch *batch = model->batch;
+    if (batch->unclean && batch->seated_count == 0)
+        clean(model);
+    while (batch->first && !batch->unclean && batch->seated_count < (size_t)model->load.sequences) {
         wg_generation *it = batch->first;
         leave_line(it);
         for (it->sequence = 0; batch->taken[it->sequence];)
@@ -451,7 +475,7 @@ static void step(weir_engine_model *model)
 {
     struct wg_batch *batch = model->batch;
     batch->computing = true;
-    seat(batch, (size_t)model->load.sequences);
+    seat(model);
     pthread_mutex_unlock(&model->lock);
     double from = wg_seconds_now();
     if (atomic_load(&model->broken))
@@ -464,6 +488,8 @@ static void step(weir_engine_model *model)
     model->metrics.busy_seconds += took;
     unseat(batch);
     batch->computing = false;
+    if (batch->seated_count == 0 && !batch->first)
+        wg_cache_rest(model, false);
 }
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */

@@ -74,6 +74,11 @@ void wg_phase_end(wg_phase *phase)
     current = phase->outer;
 }
 
+weir_engine_model *wg_phase_model(void)
+{
+    return current ? current->model : NULL;
+}
+
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static void free_buffer(ggml_backend_buffer_t buffer)
@@ -153,6 +158,15 @@ static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_
     return it->buffer;
 }
 
+/* The client on the device whose type that is. */
+static weir_client *client_of(const weir_engine_model *model, ggml_backend_buffer_type_t type)
+{
+    for (size_t i = 0; i < model->places.devices; i++)
+        if (library->ggml_backend_dev_buffer_type(model->places.list[i]) == type)
+            return model->places.clients[i];
+    return model->places.clients[0];
+}
+
 /* The original function's cudaMalloc is the model's, of this class, and may be refused. */
 static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of, size_t size)
 {
@@ -161,8 +175,13 @@ static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of,
     phase->scope.memory_class = class_of(phase);
     phase->scope.tag = tag_of(phase->scope.memory_class);
     phase->scope.overruns = false;
+    bool elastic = phase->scope.memory_class == WEIR_CLASS_KV && !of->of_host && wg_cache_wanted(phase->model);
+    phase->scope.place = elastic ? wg_cache_on_device(phase->model, client_of(phase->model, of->type)) : NULL;
     wi_cuda_redirect_info(redirect, &before);
     ggml_backend_buffer_t buffer = of->alloc(of->type, size);
+    if (phase->scope.place)
+        wg_cache_made(phase->scope.place, buffer);
+    phase->scope.place = NULL;
     scope_for_scratch(phase);
     if (!buffer) {
         wi_cuda_redirect_info(redirect, &after);
@@ -188,6 +207,11 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_
         if (!phase->saw_tensor)
             phase->planned_output += (size + 255) & ~(uint64_t)255;
         buffer = of->alloc(buft, size);
+    } else if (is_cpu(of) && class_of(phase) == WEIR_CLASS_KV && phase->model->places.kind == WEIR_KIND_DEVICE &&
+               wg_cache_wanted(phase->model)) {
+        buffer = wg_cache_on_host(phase->model, buft, size);
+        if (!buffer)
+            keep_refusal(phase, WEIR_ERR_OUT_OF_MEMORY);
     } else if (is_cpu(of)) {
         buffer = allocate(phase, buft, size);
     } else if (phase->scoped) {

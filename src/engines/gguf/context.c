@@ -18,6 +18,8 @@ static const named attentions[] = {{"", LLAMA_FLASH_ATTN_TYPE_AUTO},
                                    {"on", LLAMA_FLASH_ATTN_TYPE_ENABLED},
                                    {"off", LLAMA_FLASH_ATTN_TYPE_DISABLED}};
 
+static const named cache_memories[] = {{"", 0}, {"whole", 0}, {"elastic", 0}, {"promised", 0}};
+
 static const named *find(const named *list, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
@@ -46,6 +48,9 @@ weir_status wg_context_check(const wg_load_settings *load, const char *path)
     if (!attention)
         return weir_fail(WEIR_ERR_INVALID, "the setting 'flash_attention' is auto, on or off, not '%s'",
                          load->flash_attention);
+    if (!FIND(cache_memories, load->cache_memory))
+        return weir_fail(WEIR_ERR_INVALID, "the setting 'cache_memory' is elastic, promised or whole, not '%s'",
+                         load->cache_memory);
     weir_status status = check_cache("cache_k", load->cache_k);
     if (status == WEIR_OK)
         status = check_cache("cache_v", load->cache_v);

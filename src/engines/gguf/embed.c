@@ -152,9 +152,15 @@ static weir_status make_call(call *it)
     wg_phase phase;
     wg_log_forget();
     fill(it);
+    weir_status status = wg_cache_grow(it->model, 0, (uint32_t)it->batch.n_tokens);
+    if (status != WEIR_OK)
+        return status;
+    wg_cache_begin(it->model);
     wg_phase_begin(&phase, WG_RUNNING, it->model);
     bool whole = wg_guarded(compute, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(it->model);
+    wg_cache_shrink(it->model, 0, 0);
     if (!whole) {
         atomic_store(&it->model->broken, true);
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown);

@@ -29,7 +29,7 @@
     X(llama_sampler_init_typical) X(llama_sampler_init_top_n_sigma) X(llama_sampler_init_temp_ext)                \
     X(llama_sampler_init_xtc) X(llama_sampler_init_mirostat) X(llama_sampler_init_mirostat_v2)                    \
     X(llama_sampler_init_dry) X(llama_sampler_init_grammar) X(llama_chat_builtin_templates)                       \
-    X(llama_memory_seq_rm) X(llama_memory_seq_pos_max) X(llama_state_seq_get_size) X(llama_state_seq_get_data) X(llama_state_seq_set_data)
+    X(llama_memory_seq_rm) X(llama_memory_seq_pos_max) X(llama_memory_seq_pos_min) X(llama_state_seq_get_size) X(llama_state_seq_get_data) X(llama_state_seq_set_data)
 /* clang-format on */
 
 typedef struct wg_library {

@@ -33,6 +33,8 @@ static weir_status choose_use(weir_engine_model *model, const char *path)
     return WEIR_OK;
 }
 
+enum { STEPS_QUEUED = 4 }; /* as upstream: n_batch over n_ubatch */
+
 static weir_status choose_sizes(weir_engine_model *model, const char *path)
 {
     uint32_t trained = model->facts.context, usual = model->embeds ? 512 : 4096;
@@ -46,6 +48,8 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     /* One token of every sequence has to fit into a step. */
     if (!model->embeds && model->pack < model->load.sequences)
         model->pack = (uint32_t)model->load.sequences;
+    model->step = model->places.devices > 0 && model->pack * STEPS_QUEUED <= model->longest ? model->pack * STEPS_QUEUED
+                                                                                            : model->pack;
     return wg_context_check(&model->load, path);
 }
 
@@ -109,7 +113,8 @@ static void make_context(void *user)
     weir_engine_model *model = it->model;
     struct llama_context_params params = model->library->llama_context_default_params();
     int threads = threads_of(model);
-    params.n_batch = params.n_ubatch = model->pack;
+    params.n_batch = model->step;
+    params.n_ubatch = model->pack;
     params.n_threads = params.n_threads_batch = threads;
     params.no_perf = true;
     params.abort_callback = wg_stopped;
@@ -157,7 +162,9 @@ weir_status wg_make_context(weir_engine_model *model, wg_phase *phase)
     wg_phase_begin(phase, planning ? WG_PLANNING : WG_CONTEXT, model);
     wg_guarded(make_context, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
-    return model->context ? WEIR_OK : explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+    if (!model->context)
+        return explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+    return wg_cache_settle(model);
 }
 
 typedef struct trial {
@@ -187,9 +194,15 @@ static weir_status try_out(weir_engine_model *model, const char *path)
     if (model->facts.known)
         return WEIR_OK;
     wg_log_forget();
+    weir_status status = wg_cache_grow(model, 0, 2);
+    if (status != WEIR_OK)
+        return status;
+    wg_cache_begin(model);
     wg_phase_begin(&phase, WG_RUNNING, model);
     bool whole = wg_guarded_alone(compute_little, &it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(model);
+    wg_cache_shrink(model, 0, 0);
     return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
 }
 
@@ -211,8 +224,13 @@ static void free_both(void *user)
 void wg_drop(weir_engine_model *model)
 {
     char thrown[512] = "";
+    wg_phase phase;
+    wg_cache_silence(model);
+    wg_phase_begin(&phase, WG_IDLE, model);
     if (model->library && !wg_guarded(free_both, model, thrown, sizeof thrown))
         weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp could not free a model: %s", thrown);
+    wg_phase_end(&phase);
+    wg_cache_drop(model);
     wg_devices_close(&model->places);
 }
 

@@ -10,6 +10,8 @@
 
 #include "cores.h"
 
+enum { CELLS = 256 };
+
 static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir_engine_plan *out)
 {
     uint64_t bytes[WEIR_CLASS_MOST] = {0};
@@ -27,6 +29,12 @@ static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir
      * and CUDA's libraries ask for. */
     exact[WEIR_CLASS_ACTIVATIONS] = !model->embeds;
     exact[WEIR_CLASS_SCRATCH] = !on_device;
+    /* What the first run has to have: cells come by 256. */
+    if (wg_cache_grows(model)) {
+        uint64_t cells = (uint64_t)model->longest * (uint64_t)model->load.sequences;
+        bytes[WEIR_CLASS_KV] = cells > CELLS ? bytes[WEIR_CLASS_KV] / cells * CELLS : bytes[WEIR_CLASS_KV];
+        exact[WEIR_CLASS_KV] = false;
+    }
     if (model->load.mmap && !on_device) {
         bytes[WEIR_CLASS_WEIGHTS] = 0;
         exact[WEIR_CLASS_WEIGHTS] = false;

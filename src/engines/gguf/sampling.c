@@ -88,7 +88,7 @@ static weir_status read_settings(making *it)
         return status;
     if (it->settings->ignore_eos)
         return weir_fail(WEIR_ERR_INVALID, "a 'grammar' ends its text with the end token, which 'ignore_eos' forbids");
-    return wg_grammar_check(grammar);
+    return wg_grammar_check(it->model, grammar);
 }
 
 /* ---- llama.cpp's samplers ---------------------------------------------------------------------------------------- */

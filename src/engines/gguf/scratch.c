@@ -36,18 +36,35 @@ static void forget_all(void *user)
         it->model->library->llama_memory_clear(memory, false);
 }
 
+/* A run would get it all the same, past the budget; a load is refused. */
+static weir_status does_not_fit(const probing *it, uint64_t bytes)
+{
+    weir_refusal why = WEIR_INIT(weir_refusal);
+    char more[24], limit[24], all[24];
+    if (weir_refusal_last(&why) != WEIR_OK)
+        return WEIR_ERR_OUT_OF_MEMORY;
+    return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                     "%s has no room on %s for the scratch of %d tokens at once: %s more than its limit of %s; this "
+                     "model needs at least %s, or a smaller 'batch'",
+                     why.client, why.device, it->count, weir_size_format(bytes, more, sizeof more),
+                     weir_size_format(why.limit, limit, sizeof limit),
+                     weir_size_format(why.limit + bytes, all, sizeof all));
+}
+
 /* One batch more; `scratch` is what the devices have of it then. */
 static weir_status probe(probing *it, uint64_t *scratch)
 {
     char thrown[512] = "";
     wg_phase phase;
     wg_log_forget();
+    wg_cache_begin(it->model);
     wg_phase_begin(&phase, WG_RUNNING, it->model);
     bool whole = wg_guarded(compute_batch, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
+    wg_cache_end(it->model);
     wg_devices_scratch(&it->model->places, scratch);
     if (whole && it->code == 0)
-        return WEIR_OK;
+        return phase.scope.overrun == 0 ? WEIR_OK : does_not_fit(it, phase.scope.overrun);
     if (phase.refusal != WEIR_OK)
         return weir_fail(phase.refusal, "%s", phase.detail);
     const char *words = thrown[0] ? thrown : wg_log_last_error();

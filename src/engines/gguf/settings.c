@@ -35,6 +35,7 @@ static const choice choices[] = {
     {"flash_attention", 't', LOAD(flash_attention), 0, sizeof(((wg_load_settings *)0)->flash_attention)},
     {"cache_k", 't', LOAD(cache_k), 0, sizeof(((wg_load_settings *)0)->cache_k)},
     {"cache_v", 't', LOAD(cache_v), 0, sizeof(((wg_load_settings *)0)->cache_v)},
+    {"cache_memory", 't', LOAD(cache_memory), 0, sizeof(((wg_load_settings *)0)->cache_memory)},
     {"rope_frequency_base", 'r', LOAD(rope_frequency_base), 0, 1e12},
     {"rope_frequency_scale", 'r', LOAD(rope_frequency_scale), 0, 1000},
     {"tokens", 'i', RUN(tokens), 0, INT32_MAX},

@@ -11,22 +11,6 @@
 enum { STATE_VERSION = 1, SAMPLES = 256, SAMPLE = 4096 };
 static const char magic[8] = {'w', 'e', 'i', 'r', 's', 'e', 'q', '\n'};
 
-/* Eight bytes at a time, each mixed into all bits of the sum. */
-uint64_t wg_sum(uint64_t sum, const void *data, size_t bytes)
-{
-    const unsigned char *at = data;
-    while (bytes > 0) {
-        uint64_t word = 0;
-        size_t step = bytes < sizeof word ? bytes : sizeof word;
-        memcpy(&word, at, step);
-        sum = (sum ^ word ^ (uint64_t)step << 56) * 0x9E3779B97F4A7C15ull;
-        sum ^= sum >> 29;
-        at += step;
-        bytes -= step;
-    }
-    return sum;
-}
-
 /* ---- which model ------------------------------------------------------------------------------------------------- */
 
 /* The whole of a large file would take seconds; two models that agree in length and in these places are one. */
@@ -51,20 +35,14 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
     if (!read)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: cannot be read again", path);
     const wg_load_settings *load = &model->load;
-    snprintf(words, sizeof words, "%llu bytes, %s, cache %s %s, attention %s, rope %a %a", (unsigned long long)length,
-             wg_library_commit(), load->cache_k, load->cache_v, load->flash_attention, load->rope_frequency_base,
-             load->rope_frequency_scale);
+    snprintf(words, sizeof words, "%llu bytes, %s, %d sequences, cache %s %s, attention %s, rope %a %a",
+             (unsigned long long)length, wg_library_commit(), (int)load->sequences, load->cache_k, load->cache_v,
+             load->flash_attention, load->rope_frequency_base, load->rope_frequency_scale);
     model->fingerprint = wg_sum(sum, words, strlen(words));
     return WEIR_OK;
 }
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
-
-uint64_t wg_state_sum(const wg_state_head *head, const uint8_t *behind)
-{
-    uint64_t sum = wg_sum(0, head, offsetof(wg_state_head, sum));
-    return wg_sum(sum, behind, head->tokens * sizeof(int32_t) + (size_t)head->bytes);
-}
 
 static weir_status wrong(const char *why)
 {
@@ -78,7 +56,9 @@ static weir_status check_head(const weir_engine_model *model, const wg_state_hea
     if (head->version != STATE_VERSION)
         return wrong("was saved by another version of this engine");
     if (head->fingerprint != model->fingerprint)
-        return wrong("is of another model, or of another cache than this load's (cache_k, cache_v, flash_attention)");
+        return wrong(
+            "is of another model, or of another cache: 'sequences', 'cache_k', 'cache_v', 'flash_attention' and "
+            "the rope settings must be those of the load that saved it");
     if (head->tokens == 0 || head->computed > head->tokens || head->bytes > behind ||
         head->tokens * sizeof(int32_t) != behind - head->bytes)
         return wrong("is cut off, or longer than it says");
@@ -135,7 +115,7 @@ bool wg_state_restore(wg_generation *it)
     if (from->restored == 0)
         return true;
     size_t read = lib->llama_state_seq_set_data(it->model->context, from->saved, from->saved_bytes, it->sequence);
-    return read == from->saved_bytes &&
+    return read == from->saved_bytes && lib->llama_memory_seq_pos_min(memory, it->sequence) >= 0 &&
            lib->llama_memory_seq_pos_max(memory, it->sequence) == (llama_pos)from->restored - 1;
 }
 

@@ -58,7 +58,7 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
                            float *top_values);
 /* Refuses what llama.cpp cannot parse, or would not come to an end with. */
-weir_status wg_grammar_check(const char *grammar);
+weir_status wg_grammar_check(const weir_engine_model *model, const char *grammar);
 
 /* ---- answer.c: what a run has made ------------------------------------------------------------------------------- */
 

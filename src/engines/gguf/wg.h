@@ -25,6 +25,7 @@ typedef struct wg_load_settings {
     char pooling[8];      /* "", "none", "mean", "cls", "last" */
     int64_t sequences;    /* that are decoded together, each with `context` cells of its own */
     char flash_attention[8], cache_k[8], cache_v[8];
+    char cache_memory[12];                            /* "elastic", "promised", "whole" */
     double rope_frequency_base, rope_frequency_scale; /* 0: the model's */
 } wg_load_settings;
 
@@ -72,6 +73,8 @@ typedef struct wg_phase {
 void wg_buffers_hook(const wg_library *from, ggml_backend_buffer_type_t type, bool of_host);
 void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model);
 void wg_phase_end(wg_phase *phase);
+/* That the calling thread is at work for; NULL: none. */
+weir_engine_model *wg_phase_model(void);
 
 /* ---- devices.c: CUDA, where a model asks for it ------------------------------------------------------------------ */
 
@@ -153,7 +156,8 @@ struct weir_engine_model {
     wg_run_settings defaults;
     bool embeds;
     uint32_t longest; /* tokens of one text, or of prompt and answer together */
-    uint32_t pack;    /* tokens in one call of llama.cpp's */
+    uint32_t pack;    /* tokens that are computed in one go */
+    uint32_t step;    /* tokens in one call of llama.cpp's: on a device several such, queued behind one another */
     uint32_t width;   /* of an embedding */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -164,6 +168,7 @@ struct weir_engine_model {
 
     atomic_bool broken;      /* an exception left a run half done */
     wg_run *_Atomic watched; /* what the abort callback asks */
+    struct wg_cache *cache;  /* NULL: its memory is all there */
     struct wg_batch *batch;  /* of a model that generates: the runs that are decoded together */
     uint64_t fingerprint;    /* of the file and of how its cache is laid out */
     weir_port inputs[WG_INPUTS], outputs[WG_OUTPUTS];
@@ -249,9 +254,34 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path);
 
 /* ---- cache.c ----------------------------------------------------------------------------------------------------- */
 
-/* Before a decode: sequence `seq` will have `cells` cells in use after it. A refusal fails the run that needs them. */
-weir_status wg_cache_grow(weir_engine_model *model, int32_t seq, uint32_t cells);
+struct wg_cache;
+
+/* Whether the model's cache is to be elastic ('cache_memory'). */
+bool wg_cache_wanted(const weir_engine_model *model);
+/* And without a promise, so that it takes what it uses. */
+bool wg_cache_grows(const weir_engine_model *model);
+/* A buffer of the cache on the host; NULL: the detail says why. */
+ggml_backend_buffer_t wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes);
+/* Memory for one on the client's device, for the scope in which ggml makes it, and then what came of it. NULL: no host
+ * memory. */
+const wi_cuda_place *wg_cache_on_device(weir_engine_model *model, weir_client *client);
+void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+/* The context is made: what is not elastic is committed, and others' need for memory is listened to from now on. */
+weir_status wg_cache_settle(weir_engine_model *model);
+/* Before the context goes, and when it is gone. */
+void wg_cache_silence(weir_engine_model *model);
+void wg_cache_drop(weir_engine_model *model);
+
+/* All of the thread that computes. Before a decode: the sequence will have `cells` cells in use after it. A refusal fails
+ * the run that needs them. Not between begin and end. */
+weir_status wg_cache_grow(weir_engine_model *model, int32_t sequence, uint32_t cells);
+/* Around a decode; the device is idle at the end. */
+void wg_cache_begin(weir_engine_model *model);
+void wg_cache_end(weir_engine_model *model);
 /* Cells of a sequence were given up, `cells` are still in use. */
-void wg_cache_shrink(weir_engine_model *model, int32_t seq, uint32_t cells);
+void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells);
+/* The model has nothing to do: pages that no sequence uses go, but for the first of sequence 0; that, too, with `all`.
+ * Any thread. */
+void wg_cache_rest(weir_engine_model *model, bool all);
 
 #endif
