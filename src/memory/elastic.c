@@ -455,7 +455,9 @@ wi_block *wi_elastic_live(const wi_elastic_range *range, uint64_t index)
 wi_block *wi_elastic_pending(const wi_elastic_range *range, uint64_t index)
 {
     wi_elastic_page *page = range->pages[index];
-    return page && wi_block_phase_of(&page->block) == WI_PENDING && !page->maker && page->mapped ? &page->block : NULL;
+    bool pending = page && wi_block_phase_of(&page->block) == WI_PENDING && !page->maker;
+    /* what is in no list another thread is giving back, and changes */
+    return pending && page->block.listed && page->mapped ? &page->block : NULL;
 }
 
 void wi_elastic_renew(wi_block *block, weir_stream stream, const void *maker)
