@@ -116,6 +116,11 @@ static void test_a_cache_takes_what_its_types_take(void **state)
     assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_KV], 4 * 256 * 2 * 2 * (34 + 18));
     assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_ACTIVATIONS], (4 * 286 * 4 + 255) / 256 * 256);
     it.engine->unload(model);
+    /* Each has the whole context, rounded up. */
+    static const weir_setting wide[] = {{"sequences", "3"}, {"context", "300"}, {"cache_memory", "whole"}};
+    OK(bench_load(&it, wide, 3, &model));
+    assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_KV], 3 * 512 * 2 * 2 * (64 + 64));
+    it.engine->unload(model);
     bench_close(&it);
 }
 

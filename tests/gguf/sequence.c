@@ -1,5 +1,5 @@
-/* sequence.c: the state of a sequence saved and put back: what comes next is what would have come, and a state that does
- * not fit, is cut, changed or forged is refused without harm. */
+/* sequence.c: the state of a sequence saved and put back: what comes next is what would have come, and a state that
+ * does not fit, is cut, changed or forged is refused without harm. */
 #include "common.h"
 #include <weir/engine.h>
 #include "plain.h"
@@ -76,6 +76,16 @@ static weir_status go_on(const fixture *its, const saved *from, const int32_t *t
     return WEIR_OK;
 }
 
+/* The state after the prompt and seven tokens. */
+static saved save_seven(const fixture *its)
+{
+    saved it = {0};
+    OK(go_on(its, NULL, prompt, PROMPT, 7, 0, &it));
+    if (!it.data)
+        abort();
+    return it;
+}
+
 static void learn_what_llama_says(const weir_engine *engine)
 {
     plain it = plain_of(engine);
@@ -131,6 +141,30 @@ static void test_tokens_go_behind_what_a_state_stands_for(void **state)
     assert_int_equal(metrics.tokens_in, PROMPT + 41); /* the token that was made last had not been computed with */
     free(middle.data);
     free(end.data);
+    fixture_close(&its);
+}
+
+/* A text behind a state is no new text: it has no mark of the begin. */
+static void test_a_text_goes_behind_what_a_state_stands_for(void **state)
+{
+    (void)state;
+    static const weir_setting settings[] = {{"tokens", "1"}, {"temperature", "0"}, {"state", "1"}};
+    fixture its = fixture_open(path, load, 4);
+    saved middle;
+    OK(go_on(&its, NULL, prompt, PROMPT, 5, 0, &middle));
+    weir_tensor inputs[] = {text_input("abc"), state_input(middle.data, middle.bytes)};
+    weir_inference inference = inference_of(inputs, settings, 3);
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    inference.input_count = 2;
+    OK(its.it.engine->infer(its.model, &inference, &outputs));
+    const weir_tensor *stands = output_named(&outputs, "state_tokens");
+    const int32_t *tokens = stands->data;
+    static const int32_t abc[] = {259, 260, 261, 262}; /* a blank and three letters */
+    assert_true(stands->bytes >= (PROMPT + 9) * sizeof *tokens);
+    assert_memory_equal(tokens, middle.tokens, (PROMPT + 5) * sizeof *tokens);
+    assert_memory_equal(tokens + PROMPT + 5, abc, sizeof abc);
+    release(&its, &outputs);
+    free(middle.data);
     fixture_close(&its);
 }
 
@@ -226,7 +260,7 @@ static void refused(const fixture *its, const saved *it, const char *words)
 
 static void still_works(const fixture *its)
 {
-    saved it;
+    saved it = {0};
     OK(its->it.engine->health(its->model));
     OK(go_on(its, NULL, prompt, PROMPT, MADE, 0, &it));
     assert_memory_equal(it.made, expected, sizeof expected);
@@ -275,8 +309,7 @@ static void test_a_cut_state_is_refused(void **state)
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     for (size_t count = 1; count < whole.bytes; count += 1 + count / 37) {
         saved cut = whole;
         cut.bytes = count;
@@ -299,8 +332,7 @@ static void test_a_changed_state_is_refused(void **state)
     (void)state;
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     for (size_t at = 0; at < whole.bytes; at += 1 + at / 61) {
         whole.data[at] ^= (unsigned char)(1u << at % 8);
         /* Some bytes say what they are: the version, the model. The rest is found by the sum. */
@@ -327,7 +359,7 @@ static void seal(unsigned char *data, size_t count)
 /* An answer or a refusal, and the run after it is as ever, unless the model says that it is broken. */
 static int try_forged(fixture *its, const weir_setting *settings, const saved *forged)
 {
-    saved after;
+    saved after = {0};
     weir_status status = go_on(its, forged, NULL, 0, 3, 0, NULL);
     if (getenv("FORGED_VERBOSE") && status != WEIR_OK)
         fprintf(stderr, "    %s\n", weir_detail());
@@ -337,7 +369,7 @@ static int try_forged(fixture *its, const weir_setting *settings, const saved *f
         return 2;
     }
     OK(go_on(its, NULL, prompt, PROMPT, MADE, 0, &after));
-    /* Without flash attention a value that is no number in a cell that is free again still counts, with a weight of 0. */
+    /* Without flash attention a value that is no number in a cell that is free again counts, with a weight of 0. */
     if (strcmp(settings[4].value, "on") == 0)
         assert_memory_equal(after.made, expected, sizeof expected);
     free(after.data);
@@ -350,8 +382,7 @@ static void forge(const char *attention)
         {"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "2"}, {"flash_attention", attention}};
     fixture its = fixture_open(path, settings, 5);
     learn_what_llama_says(its.it.engine);
-    saved whole;
-    OK(go_on(&its, NULL, prompt, PROMPT, 7, 0, &whole));
+    saved whole = save_seven(&its);
     uint64_t seed = 5;
     int outcomes[3] = {0};
     size_t front = sizeof(wg_state_head) + whole.token_count * sizeof(int32_t), behind = whole.bytes - front;
@@ -376,6 +407,25 @@ static void forge(const char *attention)
     fixture_close(&its);
 }
 
+/* There is memory for as many cells as the head says. */
+static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, load, 4);
+    learn_what_llama_says(its.it.engine);
+    saved whole = save_seven(&its);
+    wg_state_head head;
+    memcpy(&head, whole.data, sizeof head);
+    assert_int_equal(head.computed, PROMPT + 6);
+    head.computed -= 1;
+    memcpy(whole.data, &head, sizeof head);
+    seal(whole.data, whole.bytes);
+    refused(&its, &whole, "more cells than tokens");
+    still_works(&its);
+    free(whole.data);
+    fixture_close(&its);
+}
+
 static void test_forged_states_end_no_process(void **state)
 {
     (void)state;
@@ -396,12 +446,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_goes_on_where_its_state_was_saved),
         cmocka_unit_test(test_tokens_go_behind_what_a_state_stands_for),
+        cmocka_unit_test(test_a_text_goes_behind_what_a_state_stands_for),
         cmocka_unit_test(test_a_run_that_was_stopped_early_saves_what_it_gave),
         cmocka_unit_test(test_states_are_saved_and_put_back_beside_other_runs),
         cmocka_unit_test(test_a_state_goes_from_one_load_to_the_next),
         cmocka_unit_test(test_a_state_of_something_else_is_refused),
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
+        cmocka_unit_test(test_a_state_with_more_cells_than_its_head_says_is_refused),
         cmocka_unit_test(test_forged_states_end_no_process),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

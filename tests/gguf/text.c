@@ -606,23 +606,17 @@ static void test_a_models_own_template_is_taken(void **state)
 static void test_wrong_messages_are_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"user",
-                                        "user 3",
-                                        "user 3\nab",
-                                        "user x\nabc",
-                                        "user -1\nabc",
-                                        "boss 3\nabc",
-                                        "user 3\nabcd",
-                                        "user  3\nabc",
-                                        " 3\nabc",
-                                        "user 3\nabc\nuser",
-                                        "user 99999999999999999999\nabc",
-                                        "user \nabc"};
+    static const char *const wrong[] = {
+        "user",        "user 3",       "user 3\nab", "user x\nabc",       "user -1\nabc",
+        "boss 3\nabc", "user  3\nabc", " 3\nabc",    "user 3\nabc\nuser", "user 99999999999999999999\nabc",
+        "user \nabc"};
     fixture its = fixture_open(path, load, 2);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weir_tensor chat = messages_input(wrong[i]);
-        refused_with(&its, &chat, (weir_setting){"chat_template", "chatml"}, "'messages': message");
+        refused_with(&its, &chat, (weir_setting){"chat_template", "chatml"}, "has no such head, or is cut off");
     }
+    weir_tensor longer = messages_input("user 3\nabcd");
+    refused_with(&its, &longer, (weir_setting){"chat_template", "chatml"}, "message 1 does not end with a newline");
     weir_tensor zero = messages_input("user 3\nabc");
     char with_zero[] = "user 3\na\0c";
     zero.data = with_zero;

@@ -63,6 +63,14 @@ static void meet(meeting *it)
     pthread_mutex_unlock(&it->lock);
 }
 
+static int come(meeting *it)
+{
+    pthread_mutex_lock(&it->lock);
+    int count = it->come;
+    pthread_mutex_unlock(&it->lock);
+    return count;
+}
+
 typedef struct runner {
     const fixture *its;
     int which;
@@ -269,7 +277,7 @@ static void test_a_cancel_in_the_middle_leaves_the_others_alone(void **state)
             start(&runs[i]);
         }
         /* The victim's reader is in its second piece, or on its way: it has 22 to go when the cancel comes. */
-        while (__atomic_load_n(&before.come, __ATOMIC_SEQ_CST) < RUNS)
+        while (come(&before) < RUNS)
             usleep(1000);
         OK(its.it.engine->cancel(its.model, 10 + (uint64_t)victim));
         meet(&before);
@@ -323,7 +331,7 @@ static void test_more_runs_than_sequences_wait_in_order(void **state)
     first.meeting = &free_it;
     first.meets_at = 1;
     start(&first);
-    while (__atomic_load_n(&free_it.come, __ATOMIC_SEQ_CST) == 0)
+    while (come(&free_it) == 0)
         usleep(1000);
     for (int i = 0; i < RUNS; i++) {
         waiting[i] = runner_of(&its, i);

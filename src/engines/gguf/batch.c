@@ -109,7 +109,7 @@ static void clear_memory(void *user)
     model->library->llama_memory_clear(model->library->llama_get_memory(model->context), false);
 }
 
-/* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins anew. */
+/* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins again. */
 static void shorten(void *user)
 {
     wg_generation *it = user;
@@ -178,7 +178,7 @@ static void begin(wg_generation *it)
         guarded(it, restore, true);
 }
 
-/* The reader has taken `delivered` tokens, and what was made beyond them is nobody's. */
+/* The reader has taken `delivered` tokens, and what was made beyond them is dropped. */
 static void cut_where_its_reader_stopped(wg_generation *it)
 {
     pthread_mutex_lock(&it->model->lock);
@@ -219,24 +219,24 @@ static void add_token(struct llama_batch *to, int32_t token, size_t place, int32
 /* The run's next tokens, at most `room`. */
 static void add_run(struct wg_batch *batch, wg_generation *it, size_t room)
 {
-    size_t step = pending(it) < room ? pending(it) : room, all = wg_token_count(it);
+    size_t next = pending(it) < room ? pending(it) : room, all = wg_token_count(it);
     it->row = -1;
     it->step = 0;
-    if (step == 0)
+    if (next == 0)
         return;
-    weir_status status = wg_cache_grow(it->model, it->sequence, (uint32_t)(it->computed + step));
+    weir_status status = wg_cache_grow(it->model, it->sequence, (uint32_t)(it->computed + next));
     if (status != WEIR_OK) {
         fail(it, status);
         conclude(it);
         return;
     }
-    for (size_t i = 0; i < step; i++) {
+    for (size_t i = 0; i < next; i++) {
         size_t place = it->computed + i;
         if (place + 1 == all)
             it->row = batch->tokens.n_tokens;
         add_token(&batch->tokens, wg_token_at(it, place), place, it->sequence, place + 1 == all);
     }
-    it->step = step;
+    it->step = next;
     batch->in[batch->in_count++] = it;
 }
 

@@ -1,6 +1,6 @@
 /* grammar.c: a grammar is read before llama.cpp gets it. What that cannot parse it would print, and some grammars it
  * would expand, or follow to their left, until the memory is gone: those are refused here, in words. */
-#include "text.h"
+#include "grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ typedef struct item {
 } item;
 
 typedef struct reading {
-    const weir_engine_model *model;
+    const wg_grammar_tokens *tokens;
     const char *text, *at;
     node *nodes;
     alternative *alternatives;
@@ -203,22 +203,17 @@ static bool read_token(reading *it, int owner)
         it->at += 2;
         if (!read_number(it, &number))
             return false;
-        if (number >= it->model->library->llama_vocab_n_tokens(it->model->vocab))
+        if (number >= it->tokens->count)
             return is(it, "no such token");
         if (it->at[0] != ']' || it->at[1] != '>')
             return is(it, "']>' is missing");
         it->at += 2;
     } else {
-        int32_t *tokens = NULL;
-        size_t count = 0;
         it->at += strcspn(it->at, ">");
         if (*it->at != '>')
             return is(it, "'>' is missing");
         it->at++;
-        if (wg_tokenize(it->model, begin, (size_t)(it->at - begin), false, true, &tokens, &count) != WEIR_OK)
-            count = 0;
-        free(tokens);
-        if (count != 1)
+        if (!it->tokens->is_one(it->tokens->user, begin, (size_t)(it->at - begin)))
             return is(it, "this is not one token");
     }
     add_item(it, owner, -1, 1);
@@ -465,9 +460,9 @@ static bool walk(reading *it, int place, int depth)
         return false;
     if (here->low != here->number)
         return true;
-    int first = it->waiting_count;
-    while (it->waiting[--first] != place)
-        continue;
+    int first = it->waiting_count - 1;
+    while (it->waiting[first] != place)
+        first--;
     uint64_t paths = 0;
     for (int i = first; i < it->waiting_count; i++) {
         if (!each_left(it, it->waiting[i], count_left, depth))
@@ -513,13 +508,13 @@ static weir_status explain(const reading *it)
                      (int)strcspn(it->at, "\n") < 40 ? (int)strcspn(it->at, "\n") : 40, it->at);
 }
 
-weir_status wg_grammar_check(const weir_engine_model *model, const char *grammar)
+weir_status wg_grammar_check(const char *grammar, const wg_grammar_tokens *tokens)
 {
     size_t bytes = strlen(grammar) + 1;
     if (bytes > MOST_BYTES)
         return weir_fail(WEIR_ERR_INVALID, "the setting 'grammar' has %zu bytes, and at most %d are taken", bytes - 1,
                          MOST_BYTES - 1);
-    reading it = {.model = model, .text = grammar, .at = grammar};
+    reading it = {.tokens = tokens, .text = grammar, .at = grammar};
     it.nodes = calloc(MOST_NODES, sizeof *it.nodes);
     it.waiting = calloc(MOST_NODES, sizeof *it.waiting);
     it.alternatives = calloc(bytes + 1, sizeof *it.alternatives);

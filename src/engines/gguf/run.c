@@ -1,7 +1,7 @@
 /* run.c: what every run does: finding its input, handing its results out, being cancelled.
  *
- * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing at
- * a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
+ * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing
+ * at a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
 #include "wg.h"
 #include <weir/engine.h>
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- runs and turns ------------------------------------------------------------------------------------------------------- */
+/* ---- runs and turns ---------------------------------------------------------------------------------------------- */
 
 void wg_run_leave(weir_engine_model *model, wg_run *run)
 {

@@ -73,6 +73,15 @@ static void forbid_ends(making *it)
             it->biases[it->bias_count++] = (struct llama_logit_bias){token, -INFINITY};
 }
 
+static bool is_one_token(const void *user, const char *text, size_t bytes)
+{
+    int32_t *tokens = NULL;
+    size_t count = 0;
+    weir_status status = wg_tokenize(user, text, bytes, false, true, &tokens, &count);
+    free(tokens);
+    return status == WEIR_OK && count == 1;
+}
+
 static weir_status read_settings(making *it)
 {
     size_t all = (size_t)it->model->library->llama_vocab_n_tokens(it->model->vocab);
@@ -88,7 +97,8 @@ static weir_status read_settings(making *it)
         return status;
     if (it->settings->ignore_eos)
         return weir_fail(WEIR_ERR_INVALID, "a 'grammar' ends its text with the end token, which 'ignore_eos' forbids");
-    return wg_grammar_check(it->model, grammar);
+    wg_grammar_tokens tokens = {(int32_t)all, is_one_token, it->model};
+    return wg_grammar_check(grammar, &tokens);
 }
 
 /* ---- llama.cpp's samplers ---------------------------------------------------------------------------------------- */
@@ -173,6 +183,7 @@ static void make(void *user)
         add(it, lib->llama_sampler_init_logit_bias(lib->llama_vocab_n_tokens(it->model->vocab), it->bias_count,
                                                    it->biases));
     bool looks_back = add_penalties(it);
+    it->out->likeliest = set->temperature <= 0 && it->bias_count == 0 && !looks_back && !it->out->grammar;
     if (set->temperature <= 0)
         add(it, lib->llama_sampler_init_greedy());
     else if (set->mirostat > 0)
@@ -225,6 +236,16 @@ static const llama_token_data *chosen(const llama_token_data_array *from)
     return from->selected >= 0 && from->selected < (int64_t)from->size ? &from->data[from->selected] : NULL;
 }
 
+/* As llama.cpp's greedy sampler: the first of equals. */
+static int32_t likeliest(const float *logits, int32_t width)
+{
+    int32_t best = 0;
+    for (int32_t token = 1; token < width; token++)
+        if (logits[token] > logits[best])
+            best = token;
+    return best;
+}
+
 /* Few tokens are wrong by the grammar, and to ask it about one is quick. Only if the one chosen without it is wrong, it
  * is asked about all, and the choice is made again. */
 int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sampler, const float *logits,
@@ -232,6 +253,8 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 {
     const wg_library *lib = model->library;
     int32_t width = lib->llama_vocab_n_tokens(model->vocab);
+    if (sampler->likeliest)
+        return likeliest(logits, width);
     llama_token_data_array list = all_candidates(logits, width, room);
     lib->llama_sampler_apply(sampler->chain, &list);
     const llama_token_data *one = chosen(&list);

@@ -68,6 +68,26 @@ static weir_status check_head(const weir_engine_model *model, const wg_state_hea
     return WEIR_OK;
 }
 
+static uint32_t number_at(const uint8_t *bytes, size_t at)
+{
+    uint32_t number;
+    memcpy(&number, bytes + at, sizeof number);
+    return number;
+}
+
+/* llama.cpp's bytes begin with a mark, a sequence, the number of streams, and the cells of each up to the first that
+ * has some: no more than there is memory for. */
+static bool has_more_cells(const weir_engine_model *model, const wg_prompt *it)
+{
+    enum { STREAMS = 8, CELLS = 12 };
+    if (it->saved_bytes < CELLS || number_at(it->saved, STREAMS) != (uint32_t)model->load.sequences)
+        return false;
+    for (size_t at = CELLS, i = 0; i < (size_t)model->load.sequences && at + 4 <= it->saved_bytes; i++, at += 4)
+        if (number_at(it->saved, at) > 0)
+            return number_at(it->saved, at) > it->restored;
+    return false;
+}
+
 weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *saved, wg_prompt *out)
 {
     wg_state_head head;
@@ -94,6 +114,10 @@ weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *sav
     out->restored = head.computed;
     out->saved = behind + head.tokens * sizeof *out->tokens;
     out->saved_bytes = (size_t)head.bytes;
+    if (has_more_cells(model, out)) {
+        wg_prompt_drop(out);
+        return wrong("has more cells than tokens");
+    }
     return WEIR_OK;
 }
 

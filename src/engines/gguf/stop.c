@@ -1,5 +1,5 @@
 /* stop.c: words that end a text: read from a setting, found in a text, and known by their beginnings. */
-#include "text.h"
+#include "stop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,10 +46,12 @@ weir_status wg_words_read(const char *key, const char *value, wg_words *out)
         return WEIR_OK;
     out->kept = malloc(strlen(value) + 2);
     out->list = calloc(WG_MOST_WORDS, sizeof *out->list);
+    if (!out->kept || !out->list) {
+        wg_words_drop(out);
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the setting '%s'", key);
+    }
     char *to = out->kept;
     weir_status status = WEIR_OK;
-    if (!out->kept || !out->list)
-        status = weir_fail(WEIR_ERR_SYSTEM, "no memory for the setting '%s'", key);
     for (const char *line = value; status == WEIR_OK && *line;) {
         size_t bytes = strcspn(line, "\n");
         status = add_word(key, line, bytes, &to, out);

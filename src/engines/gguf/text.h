@@ -2,30 +2,9 @@
 #ifndef WG_TEXT_H
 #define WG_TEXT_H
 
+#include "grammar.h"
+#include "stop.h"
 #include "wg.h"
-
-/* ---- stop.c: words that end a text ------------------------------------------------------------------------------- */
-
-typedef struct wg_word {
-    const char *text;
-    size_t bytes;
-} wg_word;
-
-typedef struct wg_words {
-    wg_word *list;
-    size_t count, longest;
-    char *kept;
-} wg_words;
-
-enum { WG_MOST_WORDS = 64 };
-
-/* The words of a setting, one a line; \n, \t and \\ in a word are a newline, a tab and a backslash. Empty lines are none. */
-weir_status wg_words_read(const char *key, const char *value, wg_words *out);
-void wg_words_drop(wg_words *words);
-/* The word that begins first in text[from..]; of those that begin there the one that was named first. NULL: none. */
-const wg_word *wg_words_find(const wg_words *words, const char *text, size_t bytes, size_t from, size_t *at);
-/* So many bytes at the end of the text may be the beginning of a word. */
-size_t wg_words_held(const wg_words *words, const char *text, size_t bytes);
 
 /* ---- prompt.c: what a run begins with ---------------------------------------------------------------------------- */
 
@@ -41,11 +20,12 @@ weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference 
                            const wg_run_settings *settings, wg_prompt *out);
 void wg_prompt_drop(wg_prompt *prompt);
 
-/* ---- sampling.c, grammar.c --------------------------------------------------------------------------------------- */
+/* ---- sampling.c ------------------------------------------------------------------------------------------------ */
 
 typedef struct wg_sampler {
     struct llama_sampler *chain;
     struct llama_sampler *grammar; /* NULL: none */
+    bool likeliest;                /* the likeliest token, whatever came before: no sampler is needed for that */
 } wg_sampler;
 
 weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_settings *settings, const wg_prompt *prompt,
@@ -57,8 +37,6 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 /* What the model gives a token, before any sampler, and the `most` likeliest ones with theirs. */
 float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
                            float *top_values);
-/* Refuses what llama.cpp cannot parse, or would not come to an end with. */
-weir_status wg_grammar_check(const weir_engine_model *model, const char *grammar);
 
 /* ---- answer.c: what a run has made ------------------------------------------------------------------------------- */
 
@@ -80,12 +58,12 @@ typedef struct wg_answer {
 weir_status wg_answer_make(const wg_run_settings *settings, wg_answer *out);
 void wg_answer_drop(wg_answer *answer);
 /* Adds a token; false: no memory. The answer may be at its end then. */
-bool wg_answer_add(const weir_engine_model *model, wg_answer *answer, int32_t token, const float *logits);
+bool wg_answer_add(const weir_engine_model *model, wg_answer *it, int32_t token, const float *logits);
 /* Nothing comes any more: what was held back is decided. */
-void wg_answer_end(wg_answer *answer, const char *finish);
+void wg_answer_end(wg_answer *it, const char *finish);
 /* Leaves the first `count` tokens of it. */
-void wg_answer_cut(wg_answer *answer, size_t count);
-size_t wg_answer_begin_of(const wg_answer *answer, size_t token);
+void wg_answer_cut(wg_answer *it, size_t count);
+size_t wg_answer_begin_of(const wg_answer *it, size_t token);
 
 /* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
 

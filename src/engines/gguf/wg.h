@@ -212,7 +212,8 @@ typedef struct wg_inputs {
     const weir_tensor *text, *tokens, *messages, *state;
 } wg_inputs;
 weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out);
-/* Tokens of a text, in malloc memory: with the vocabulary's marks around it, and with marks inside it as what they mean. */
+/* Tokens of a text, in malloc memory: with the vocabulary's marks around it, and with marks inside it as what they
+ * mean. */
 weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
                         int32_t **tokens, size_t *count);
 /* Why llama_decode or llama_encode answered `code`. */

@@ -1,0 +1,308 @@
+/* words.c: what is read without llama.cpp: words in a setting, grammars, the sum over a saved sequence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weir/weir.h>
+
+#include "engines/gguf/grammar.h"
+#include "engines/gguf/state.h"
+#include "engines/gguf/stop.h"
+
+/* ---- words ------------------------------------------------------------------------------------------------------ */
+
+static void has_words(const char *value, const char *const *words, size_t count)
+{
+    wg_words read;
+    size_t longest = 0;
+    assert_int_equal(wg_words_read("stop", value, &read), WEIR_OK);
+    assert_int_equal(read.count, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(read.list[i].bytes, strlen(words[i]));
+        assert_string_equal(read.list[i].text, words[i]);
+        longest = strlen(words[i]) > longest ? strlen(words[i]) : longest;
+    }
+    assert_int_equal(read.longest, longest);
+    wg_words_drop(&read);
+    assert_null(read.list);
+}
+
+static void test_words_are_read_line_by_line(void **state)
+{
+    (void)state;
+    static const char *const two[] = {"one", "a longer one"}, *const marks[] = {"\n\n", "a\tb", "\\n", " x "};
+    has_words(NULL, NULL, 0);
+    has_words("", NULL, 0);
+    has_words("\n\n", NULL, 0);
+    has_words("one\na longer one", two, 2);
+    has_words("\none\n\na longer one\n", two, 2);
+    has_words("\\n\\n\na\\tb\n\\\\n\n x ", marks, 4);
+}
+
+static void test_wrong_words_are_refused(void **state)
+{
+    (void)state;
+    wg_words read;
+    char many[200] = "";
+    assert_int_equal(wg_words_read("stop", "a\nb\\r", &read), WEIR_ERR_INVALID);
+    assert_non_null(strstr(weir_detail(), "'stop'"));
+    assert_int_equal(wg_words_read("stop", "a\\\nb", &read), WEIR_ERR_INVALID);
+    for (int i = 0; i < 64; i++)
+        strcat(many, "a\n");
+    assert_int_equal(wg_words_read("stop", many, &read), WEIR_OK);
+    assert_int_equal(read.count, 64);
+    wg_words_drop(&read);
+    strcat(many, "a\n");
+    assert_int_equal(wg_words_read("stop", many, &read), WEIR_ERR_INVALID);
+    assert_null(read.list);
+}
+
+static void finds(const char *value, const char *text, size_t from, const char *word, size_t at)
+{
+    wg_words read;
+    size_t place = 999;
+    assert_int_equal(wg_words_read("stop", value, &read), WEIR_OK);
+    const wg_word *found = wg_words_find(&read, text, strlen(text), from, &place);
+    if (word) {
+        assert_non_null(found);
+        assert_string_equal(found->text, word);
+        assert_int_equal(place, at);
+    } else {
+        assert_null(found);
+    }
+    wg_words_drop(&read);
+}
+
+static void test_the_word_that_begins_first_is_found(void **state)
+{
+    (void)state;
+    finds("b\nab", "xxab", 0, "ab", 2);
+    finds("ab\nabc", "xabc", 0, "ab", 1);
+    finds("abc\nab", "xabc", 0, "abc", 1);
+    finds("ab", "abxab", 1, "ab", 3);
+    finds("ab", "abxab", 3, "ab", 3);
+    finds("ab", "abxab", 4, NULL, 0);
+    finds("ab", "xab", 3, NULL, 0);
+    finds("", "xab", 0, NULL, 0);
+    finds("abcd", "abc", 0, NULL, 0);
+}
+
+static void held(const char *value, const char *text, size_t most)
+{
+    wg_words read;
+    assert_int_equal(wg_words_read("stop", value, &read), WEIR_OK);
+    assert_int_equal(wg_words_held(&read, text, strlen(text)), most);
+    wg_words_drop(&read);
+}
+
+static void test_the_longest_beginning_at_the_end_of_a_text_is_held(void **state)
+{
+    (void)state;
+    held("abcd", "xxabc", 3);
+    held("abcd", "xxab", 2);
+    held("abcd", "xxabcx", 0);
+    held("abab", "xaba", 3);
+    held("abab", "xab", 2);
+    held("bq\nabz", "xab", 2);
+    held("a", "xa", 0);
+    held("abcdef", "ab", 2);
+    held("abc", "", 0);
+    held("", "abc", 0);
+}
+
+/* ---- grammars --------------------------------------------------------------------------------------------------- */
+
+static bool is_one(const void *user, const char *text, size_t count)
+{
+    return count == strlen(user) && memcmp(text, user, count) == 0;
+}
+
+static weir_status check(const char *grammar)
+{
+    const wg_grammar_tokens tokens = {286, is_one, "<think>"};
+    return wg_grammar_check(grammar, &tokens);
+}
+
+static void test_grammars_that_llama_cpp_takes_are_taken(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "root ::= \"a\"",
+        "root ::= \"\"",
+        "root ::=",
+        "\n# first\n root ::= \"a\" # one\n\n",
+        "root ::= a b\na ::= \"x\" |\n \"y\"\r\nb ::= [a-z\\]\\-]",
+        "root ::= (\"a\"\n | \"b\")* [^\\n]{2} .{1,} .{ 1 , 3 } [0-9]+ \"c\"?",
+        "root ::= \"\\x41\\u0041\\U00000041\\t\\r\\n\\\\\\\"\\[\\]\\-\"",
+        "root ::= <[285]> !<[0]> <think> !<think>",
+        "root ::= \"(\" root \")\" | \"x\"",
+        "root ::= (\"a\"?)* \"b\"",
+        "root ::= ws root-2\nroot-2 ::= ws \"x\"\nws ::= [ \\t\\n]*",
+        "root ::= \"a\"** \"b\"",
+        "root ::= \"a\"{2000}",
+        "root ::= \"Ã¤â¬ð\"",
+        "root ::= b\nroot ::= \"a\"\nb ::= \"x\"",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        weir_status status = check(good[i]);
+        if (status != WEIR_OK)
+            print_error("%s\n%s\n", good[i], weir_detail());
+        assert_int_equal(status, WEIR_OK);
+    }
+}
+
+static void refused(const char *grammar, const char *words)
+{
+    assert_int_equal(check(grammar), WEIR_ERR_INVALID);
+    if (!strstr(weir_detail(), words))
+        print_error("'%s' is not in: %s\n", words, weir_detail());
+    assert_non_null(strstr(weir_detail(), words));
+}
+
+static void test_bad_grammars_are_refused_with_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *grammar, *words;
+    } bad[] = {
+        {"root", "'::='"},
+        {"root ::= \"a", "too early"},
+        {"root ::= (\"a\"", "')'"},
+        {"root ::= a", "missing"},
+        {"a ::= \"b\"", "'root'"},
+        {"root ::= *", "nothing to repeat"},
+        {"root ::= \"\"*", "nothing to repeat"},
+        {"root ::= \"a\"{", "number"},
+        {"root ::= \"a\"{2", "'}'"},
+        {"root ::= \"a\"{5,2}", "fewer"},
+        {"root ::= \"a\"{3000}", "2000"},
+        {"root ::= \"a\"{99999999999999999999999}", "2000"},
+        {"root ::= \"\\q\"", "escape"},
+        {"root ::= \"\\x4\"", "hexadecimal"},
+        {"root ::= [a", "too early"},
+        {"root ::= <[286]>", "no such token"},
+        {"root ::= <nothing>", "not one token"},
+        {"root ::= !a", "<>"},
+        {"root ::= \"a\" $", "end of the line"},
+        {"root ::= \"a\"\n\n::= b", "line 3"},
+        {"root ::= root \"a\" | \"b\"", "left recursion"},
+        {"root ::= a\na ::= b \"x\"\nb ::= root | \"y\"", "left recursion"},
+        {"root ::= e root \"z\" | \"x\"\ne ::= f\nf ::= \"\" | \"y\"", "left recursion"},
+        {"root ::= (\"\" | \"a\") (\"b\"? root)* \"c\"", "left recursion"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused(bad[i].grammar, bad[i].words);
+    refused("root ::= \"a\"\nb ::= \"c\" }", "line 2: the end of the line");
+}
+
+/* Each at its limit and one beyond. */
+static void test_grammars_end_at_their_limits(void **state)
+{
+    (void)state;
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    for (int beyond = 0; beyond < 2; beyond++) {
+        char *to = text + sprintf(text, "root ::= ");
+        for (int i = 0; i < 64 + beyond; i++)
+            to += sprintf(to, "(");
+        to += sprintf(to, "\"a\"");
+        for (int i = 0; i < 64 + beyond; i++)
+            to += sprintf(to, ")");
+        assert_int_equal(check(text), beyond ? WEIR_ERR_INVALID : WEIR_OK);
+
+        to = text + sprintf(text, "root ::= \"a\"");
+        for (int i = 0; i < 4095 + beyond; i++)
+            to += sprintf(to, "\nr%d ::= \"b\"", i);
+        assert_int_equal(check(text), beyond ? WEIR_ERR_INVALID : WEIR_OK);
+
+        /* 15 doublings are 65,535 ways, 16 are more than are taken. */
+        to = text + sprintf(text, "root ::= r0");
+        for (int i = 0; i < 15 + beyond; i++)
+            to += sprintf(to, "\nr%d ::= r%d | r%d", i, i + 1, i + 1);
+        sprintf(to, "\nr%d ::= \"a\"", 15 + beyond);
+        assert_int_equal(check(text), beyond ? WEIR_ERR_INVALID : WEIR_OK);
+
+        to = text + sprintf(text, "root ::= r0");
+        for (int i = 0; i < 999 + beyond; i++)
+            to += sprintf(to, "\nr%d ::= r%d", i, i + 1);
+        sprintf(to, "\nr%d ::= \"a\"", 999 + beyond);
+        assert_int_equal(check(text), beyond ? WEIR_ERR_INVALID : WEIR_OK);
+
+        to = text + sprintf(text, "root ::= \"a\"");
+        memset(to, ' ', 1 << 18);
+        text[(1 << 17) - 1 + beyond] = 0;
+        assert_int_equal(check(text), beyond ? WEIR_ERR_INVALID : WEIR_OK);
+    }
+    /* One behind the other, parentheses are not nested. */
+    char *groups = text + sprintf(text, "root ::=");
+    for (int i = 0; i < 100; i++)
+        groups += sprintf(groups, " (\"a\")");
+    assert_int_equal(check(text), WEIR_OK);
+    /* 530 letters 2000 times are a million elements, and llama.cpp would make all of them. */
+    char *to = text + sprintf(text, "root ::= \"");
+    memset(to, 'a', 530);
+    strcpy(to + 530, "\"{2000}");
+    refused(text, "too much");
+    free(text);
+}
+
+/* ---- the sum ---------------------------------------------------------------------------------------------------- */
+
+static void test_a_sum_sees_every_bit_and_the_length(void **state)
+{
+    (void)state;
+    unsigned char data[61] = {0};
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 37);
+    uint64_t whole = wg_sum(0, data, sizeof data);
+    assert_int_equal(whole, wg_sum(0, data, sizeof data));
+    for (size_t bit = 0; bit < sizeof data * 8; bit++) {
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_int_not_equal(wg_sum(0, data, sizeof data), whole);
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    static const unsigned char zeros[16];
+    for (size_t count = 1; count < sizeof zeros; count++)
+        assert_int_not_equal(wg_sum(0, zeros, count), wg_sum(0, zeros, count + 1));
+    assert_int_not_equal(wg_sum(1, data, sizeof data), whole);
+}
+
+static void test_the_sum_of_a_state_is_over_its_head_and_all_behind_it(void **state)
+{
+    (void)state;
+    wg_state_head head = {.magic = "weirseq", .version = 1, .tokens = 3, .computed = 2, .fingerprint = 7, .bytes = 9};
+    uint8_t behind[3 * 4 + 9 + 1] = {0};
+    uint64_t whole = wg_state_sum(&head, behind);
+    for (size_t at = 0; at < sizeof behind; at++) {
+        behind[at] ^= 1;
+        assert_int_equal(wg_state_sum(&head, behind) == whole, at == sizeof behind - 1);
+        behind[at] ^= 1;
+    }
+    head.sum = 5;
+    assert_int_equal(wg_state_sum(&head, behind), whole);
+    head.fingerprint++;
+    assert_int_not_equal(wg_state_sum(&head, behind), whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words_are_read_line_by_line),
+        cmocka_unit_test(test_wrong_words_are_refused),
+        cmocka_unit_test(test_the_word_that_begins_first_is_found),
+        cmocka_unit_test(test_the_longest_beginning_at_the_end_of_a_text_is_held),
+        cmocka_unit_test(test_grammars_that_llama_cpp_takes_are_taken),
+        cmocka_unit_test(test_bad_grammars_are_refused_with_their_line),
+        cmocka_unit_test(test_grammars_end_at_their_limits),
+        cmocka_unit_test(test_a_sum_sees_every_bit_and_the_length),
+        cmocka_unit_test(test_the_sum_of_a_state_is_over_its_head_and_all_behind_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
