@@ -211,8 +211,21 @@ static void commit_undo(commit *c, bool queued)
     wi_detail_restore(&kept);
 }
 
-/* Nanoseconds: nobody tells of a page that the driver did not take back. */
+/* Nanoseconds. Other pages may be pending for longer, and nobody tells of those that the driver did not take back. */
 enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
+
+/* Waits for a page in that state, or for a pause. */
+static void commit_pause(commit *c, uint64_t index, wi_elastic_state state)
+{
+    wi_resource *base = c->range->base;
+    uint64_t until = wi_min(c->deadline, wi_now() + LONGEST_PAUSE);
+    if (state == WI_PAGE_PENDING && wi_pending_wait(&c->runtime->pending, base, NULL, until))
+        return;
+    wi_resource_lock(base);
+    if (wi_elastic_look(c->range, index, c) == state)
+        (void)wi_elastic_wait(base, until);
+    wi_resource_unlock(base);
+}
 
 /* Waits once for a page that is another thread's or pending. Who waits has only made lower pages, so that no two wait for
  * each other: a lower one may have gone again since it was passed. A pressure callback waits for nobody, as the one that it
@@ -220,22 +233,19 @@ enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
 static weir_status commit_wait(commit *c, uint64_t index)
 {
     wi_resource *base = c->range->base;
-    wi_pending *pending = &c->runtime->pending;
     commit_drop(c, index, false);
     if (c->deadline == 0)
         c->deadline = wi_now() + wi_option_wait();
-    (void)wi_pending_reap(pending, base);
+    bool late = wi_pressures_inside() || wi_now() >= c->deadline;
+    (void)wi_pending_reap(&c->runtime->pending, base);
     (void)base->table->release_kept(base);
-    bool waits = !wi_pressures_inside() && wi_now() < c->deadline;
-    wi_resource_lock(base);
-    wi_elastic_state state = wi_elastic_look(c->range, index, c);
-    if (state == WI_PAGE_BUSY && waits)
-        (void)wi_elastic_wait(base, wi_min(c->deadline, wi_now() + LONGEST_PAUSE));
-    wi_resource_unlock(base);
-    if (state == WI_PAGE_PENDING && waits)
-        waits = wi_pending_wait(pending, base, NULL, c->deadline);
-    return !waits && commit_look(c, index) == state && state >= WI_PAGE_PENDING ? commit_waited(c, index, state)
-                                                                                : WEIR_OK;
+    wi_elastic_state state = commit_look(c, index);
+    if (state != WI_PAGE_PENDING && state != WI_PAGE_BUSY)
+        return WEIR_OK;
+    if (late)
+        return commit_waited(c, index, state);
+    commit_pause(c, index, state);
+    return WEIR_OK;
 }
 
 /* Makes the page, or waits once for what stands in the way. What has become unused since the count is not claimed yet. */
