@@ -431,6 +431,34 @@ static void a_commit_waits_for_pages_that_are_pending(void **state)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
 }
 
+/* … and not for others, which may be pending for longer. */
+static void a_commit_does_not_wait_for_other_pages(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 4, false), *before = create(f, 4, false);
+    weir_stream second;
+    gate later = GATE;
+    pthread_t opener;
+    ok(weir_stream_acquire(f->runtime, &second));
+    commit(f, before, 0, 1);
+    commit(f, e, 0, 1);
+    hold_stream(f);
+    release(f, before, 0, 1, f->stream);
+    ok(weir_call(f->runtime, pass_gate, &later, second));
+    release(f, e, 0, 1, second);
+    ok(weir_option_set("wait", "20s"));
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &later), 0);
+    commit(f, e, 0, 1);
+    pages_are(f, e, 1, 0);
+    pages_are(f, before, 0, 1);
+    assert_int_equal(pthread_join(opener, NULL), 0);
+    ok(weir_option_set("wait", NULL));
+    let_go(f);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_elastic_destroy(before, WEIR_STREAM_HOST));
+    ok(weir_stream_release(second));
+}
+
 /* Reports ---------------------------------------------------------------------------------------------------------- */
 
 static void count_bytes(const weir_segment *segment, const weir_span *span, void *user)
@@ -606,6 +634,7 @@ int main(void)
         CASE(a_commit_takes_back_what_was_released_on_its_stream),
         CASE(a_page_in_use_on_another_stream_is_not_taken_back),
         CASE(a_commit_waits_for_pages_that_are_pending),
+        CASE(a_commit_does_not_wait_for_other_pages),
         CASE(reports_name_pages),
         CASE(traces_tell_of_every_page),
         CASE(pages_are_not_for_weir_free_and_weir_resize),
