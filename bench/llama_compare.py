@@ -20,6 +20,9 @@ MIB = 1 << 20
 def run(program, model, through, words, limit):
     """What a process says; None when it failed."""
     command = [program, model, "--through", through, *words]
+    if through.startswith("engine"):  # engine:whole says how its cache's memory comes
+        command = [program.replace("llama-plain", "llama-engine"), model, "speed", *words]
+        command += ["--cache", through.partition(":")[2]] if ":" in through else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
         answer = json.loads(done.stdout) if done.returncode == 0 else None

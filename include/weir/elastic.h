@@ -89,8 +89,8 @@ typedef struct weir_elastic_stats {
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_info(weir_elastic *elastic, weir_elastic_stats *out);
 
 /* Looks whether somebody has written to an unused page of the runtime: WEIR_ERR_CORRUPT with what it holds instead of
- * zeros. (Zeros may be written there: clearing the whole block is no mistake.) That no work is queued on the device is
- * the caller's promise. Blocks, and is for tests: it copies 2 MiB or more to the host. An elastic block without unused
+ * zeros. (Zeros may be written there: clearing the whole block is no mistake.) That no work is queued on the device, and
+ * that no thread commits or releases pages, is the caller's promise. Blocks, and is for tests: it copies 2 MiB or more to the host. An elastic block without unused
  * pages sees nothing. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_check(weir_elastic *elastic);
 

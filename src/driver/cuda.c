@@ -156,8 +156,9 @@ static void cuda_close(wi_device *device)
     if (device->own_stream)
         wi_cuda_stream_destroy(device, device->own_stream);
     wi_cuda_pool_close(device);
-    if (device->shared)
-        cuda_destroy(device, device->granule, 1, &(wi_handle){device->shared});
+    wi_handle shared = device->shared;
+    if (shared)
+        cuda_destroy(device, device->granule, 1, &shared);
     wi_cuda_streams_clear(device);
     if (device->context && wi_cuda_begin(device, &guard) == WEIR_OK) {
         wi_cuda_end(&guard);
@@ -347,7 +348,7 @@ static weir_status cuda_unmap(wi_device *device, void *address, uint64_t bytes, 
 
 /* Covered addresses: one handle of a granule, mapped at all of them. */
 
-/* Makes the handle and fills it with zeros, through an address that is about to be covered and is free until then. */
+/* Makes the handle, maps it at an address that is to be covered, and fills it with zeros there. */
 static weir_status make_shared(wi_device *device, void *address)
 {
     wi_handle made;
@@ -357,8 +358,8 @@ static weir_status make_shared(wi_device *device, void *address)
     status = cuda_map(device, address, device->granule, 1, &made);
     if (status == WEIR_OK) {
         status = wi_cuda_fill(device, address, 0, device->granule, NULL);
-        weir_status unmapped = cuda_unmap(device, address, device->granule, 1, &made);
-        status = status == WEIR_OK ? unmapped : status;
+        if (status != WEIR_OK)
+            (void)cuda_unmap(device, address, device->granule, 1, &made);
     }
     if (status == WEIR_OK)
         device->shared = made;
@@ -367,24 +368,34 @@ static weir_status make_shared(wi_device *device, void *address)
     return status;
 }
 
-static weir_status cuda_cover(wi_device *device, void *address, uint64_t bytes)
+static weir_status cover_with_shared(wi_device *device, void *address, uint64_t bytes)
 {
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&device->shared_lock);
-    if (!device->shared)
-        status = make_shared(device, address);
-    pthread_mutex_unlock(&device->shared_lock);
-    if (status != WEIR_OK)
-        return status;
     size_t count = bytes / device->granule;
-    wi_handle *handles = malloc(count * sizeof *handles);
+    wi_handle *handles = malloc((count + !count) * sizeof *handles);
     if (!handles)
         return weir_fail(WEIR_ERR_SYSTEM, "cuda:%d: no host memory to cover %llu bytes", device->ordinal,
                          (unsigned long long)bytes);
     for (size_t i = 0; i < count; i++)
         handles[i] = device->shared;
-    status = cuda_map(device, address, device->granule, count, handles);
+    weir_status status = count ? cuda_map(device, address, device->granule, count, handles) : WEIR_OK;
     free(handles);
+    return status;
+}
+
+static weir_status cuda_cover(wi_device *device, void *address, uint64_t bytes)
+{
+    weir_status status = WEIR_OK;
+    uint64_t done = 0;
+    pthread_mutex_lock(&device->shared_lock);
+    if (!device->shared) {
+        status = make_shared(device, address);
+        done = status == WEIR_OK ? device->granule : 0;
+    }
+    pthread_mutex_unlock(&device->shared_lock);
+    if (status == WEIR_OK)
+        status = cover_with_shared(device, (char *)address + done, bytes - done);
+    if (status != WEIR_OK && done)
+        (void)cuda_unmap(device, address, done, 1, NULL);
     return status;
 }
 

@@ -83,7 +83,7 @@ weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *l
     return WEIR_OK;
 }
 
-/* Takes the range out of the index, so that its addresses are nobody's. The lock is held. */
+/* Takes the range out of the index, so that no base has its addresses. The lock is held. */
 static void range_leave(elastic *s, wi_elastic_range *range)
 {
     pthread_mutex_lock(&s->addresses);
@@ -330,7 +330,7 @@ static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream s
 }
 
 /* The bytes of a pending page are promised again, and set aside in the same step as they are no longer held; or they
- * are anybody's. */
+ * are free for all. */
 static void elastic_reap(elastic *s, wi_elastic_page *page)
 {
     wi_ledger *ledger = s->resource.ledger;
@@ -534,7 +534,7 @@ static void elastic_each(wi_resource *resource, void (*fn)(wi_block *block, void
     wi_index_each(&elastic_of(resource)->index, elastic_visit_range, &(visit){elastic_visit_block, &blocks});
 }
 
-/* A page that a thread is making, or that the driver did not take back, is in nobody's hand but a thread's: it is left
+/* A page that a thread is making, or that the driver did not take back, is in one thread's hand: it is left
  * out, as it counts as spare. */
 static void elastic_walk_page(wi_elastic_page *page, void *user)
 {

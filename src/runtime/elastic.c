@@ -2,6 +2,8 @@
  * in the runtime's ledger; elastic_pages.c commits and releases them. */
 #include "runtime/elastic.h"
 #include "base/intern.h"
+#include "base/options.h"
+#include "base/system.h"
 
 /* The stack -------------------------------------------------------------------------------------------------------- */
 
@@ -133,21 +135,35 @@ static uint64_t elastic_page_bytes(const wi_resource *base, uint64_t wanted)
     return page;
 }
 
+/* Lets go what stands between a promise and the device's bytes: what is cached, or freed and not passed yet. False: there
+ * is nothing to wait for, or no time. */
+static bool elastic_clear_the_way(weir_runtime *runtime, wi_resource *stack, unsigned tries, uint64_t deadline)
+{
+    enum { LOOKS_AT_ONCE = 2 };
+    uint64_t ignored;
+    (void)wi_tcaches_empty(runtime);
+    (void)wi_runtime_reap(runtime);
+    (void)wi_release_kept(stack);
+    (void)wi_members_pass(&runtime->ledger, &ignored);
+    if (tries < LOOKS_AT_ONCE)
+        return true;
+    return wi_now() < deadline &&
+           (wi_members_wait(&runtime->ledger, deadline) || wi_members_await(&runtime->ledger, deadline));
+}
+
 /* Keeps as much room from being held by others as was promised; cached memory makes way for it. */
 static weir_status elastic_set_aside(weir_runtime *runtime, wi_resource *stack, wi_elastic_range *like)
 {
     wi_ledger *ledger = &runtime->ledger;
-    uint64_t bytes = like->promise.total;
+    uint64_t bytes = like->promise.total, deadline = wi_now() + wi_option_wait();
     wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag};
     wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION};
-    for (unsigned tries = 0; tries < 3; tries++) {
+    unsigned tries = 0;
+    do {
         wi_host_trim_make_room(runtime, bytes);
         if (wi_ledger_set_aside(ledger, bytes))
             return WEIR_OK;
-        (void)wi_tcaches_empty(runtime);
-        (void)wi_runtime_reap(runtime);
-        (void)wi_release_kept(stack);
-    }
+    } while (elastic_clear_the_way(runtime, stack, tries++, deadline));
     stack->base->table->look(stack->base, like->memory_class, bytes, WI_UNIT, &shortage);
     return wi_ledger_refuse(ledger, like->account, &request, &shortage);
 }

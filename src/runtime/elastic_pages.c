@@ -330,7 +330,7 @@ static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_blo
                      range->tag);
 }
 
-/* The point on the stream behind which the pages are nobody's. */
+/* The point on the stream behind which the pages can be given back. */
 static weir_status release_fence(weir_runtime *runtime, weir_stream stream, wi_stream_facts *at, wi_event *event)
 {
     *event = (wi_event){0};

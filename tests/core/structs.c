@@ -3,6 +3,7 @@
 #include "info.h"
 #include "core.h"
 #include <weir/trace.h>
+#include <weir/elastic.h>
 #include <weir/workspace.h>
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -57,6 +58,11 @@ static void structures_that_are_filled(void **state)
                   runtime, &(weir_trim_options){.struct_size = sizeof(weir_trim_options), .keep = UINT64_MAX}, out));
     ALL_SIZES(weir_block_details, weir_block_info(p, out));
     ALL_SIZES(weir_refusal, weir_refusal_last(out));
+    weir_elastic_options pages = {.struct_size = sizeof pages, .bytes = 1};
+    weir_elastic *elastic;
+    ok(weir_elastic_create(client, &pages, &elastic));
+    ALL_SIZES(weir_elastic_stats, weir_elastic_info(elastic, out));
+    ok(weir_elastic_destroy(elastic, WEIR_STREAM_HOST));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));

@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     int answer = choose_device(argc, argv);
     if (answer != 0)
         return answer;
-    int failed = run_memory_tests() + run_handle_tests();
+    int failed = run_memory_tests() + run_handle_tests() + run_cover_tests();
     if (device_kind_now != ON_SIM)
         failed += run_stream_tests() + run_single_tests() + run_foreign_tests();
     if (device_kind_now == ON_STUB)

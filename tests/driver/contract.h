@@ -58,6 +58,7 @@ void expect_granule(const char *address, uint8_t value);
 
 int run_memory_tests(void);
 int run_handle_tests(void);
+int run_cover_tests(void);
 int run_stream_tests(void);
 int run_single_tests(void);
 int run_foreign_tests(void);

@@ -101,6 +101,56 @@ static void four_threads_commit_and_release_at_once(void **state)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
 }
 
+/* Ahead ------------------------------------------------------------------------------------------------------------ */
+
+enum { AHEAD = 12 };
+
+typedef struct grower {
+    fixture *f;
+    weir_elastic *e;
+    atomic_size_t there; /* pages */
+} grower;
+
+static void *grow(void *user)
+{
+    grower *g = user;
+    for (size_t i = 1; i < AHEAD; i++) {
+        commit(g->f, g->e, i, 1);
+        atomic_store(&g->there, i + 1);
+    }
+    return NULL;
+}
+
+/* One thread commits ahead of the stream. Each page is filled from the one before, so that every copy is of what the stream did last. */
+static void a_block_grows_while_its_stream_works(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 100, false);
+    char *base = stats_of(e).base;
+    grower g = {.f = f, .e = e, .there = 1};
+    pthread_t thread;
+    commit(f, e, 0, 1);
+    assert_int_equal(pthread_create(&thread, NULL, grow, &g), 0);
+    for (size_t done = 1; done < AHEAD;) {
+        ok(weir_fill(f->runtime, base, (uint8_t)done, f->page, f->stream));
+        if (atomic_load(&g.there) == done)
+            continue;
+        ok(weir_copy(f->runtime, base + done * f->page, base + (done - 1) * f->page, f->page, f->stream));
+        ok(weir_fill(f->runtime, base + done * f->page, (uint8_t)(40 + done), 1, f->stream));
+        done++;
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    ok(weir_stream_synchronize(f->stream));
+    for (size_t i = 0; i < AHEAD; i++) {
+        ok(weir_copy(f->runtime, f->bytes, base + i * f->page, f->page, WEIR_STREAM_HOST));
+        assert_int_equal(f->bytes[0], i == 0 ? AHEAD - 1 : 40 + i);
+        assert_int_equal(f->bytes[f->page - 1], i == 0 ? AHEAD - 1 : 1);
+    }
+    ok(weir_elastic_check(e));
+    ok(weir_elastic_destroy(e, f->stream));
+    ok(weir_stream_synchronize(f->stream));
+}
+
 /* Pressure --------------------------------------------------------------------------------------------------------- */
 
 typedef struct giver {
@@ -228,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(four_threads_commit_and_release_at_once),
+        CASE(a_block_grows_while_its_stream_works),
         CASE(a_pressure_callback_releases_pages_of_another_block),
         CASE(a_pressure_callback_releases_pages_of_the_same_block),
         CASE(what_a_callback_takes_from_under_a_commit_is_committed_again),

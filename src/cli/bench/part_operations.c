@@ -3,6 +3,7 @@
 #include "allocators.h"
 #include "bench.h"
 
+#include <weir/elastic.h>
 #include <weir/weir.h>
 
 #include <math.h>
@@ -29,6 +30,7 @@ static const char small[] = "allocate and free 4 KiB on a stream", large[] = "al
 static const char host[] = "allocate and free 4 KiB, no stream";
 static const char launch_one[] = "begin and end a launch, 1 block", launch_many[] = "begin and end a launch, 16 blocks";
 static const char order[] = "order one stream behind another";
+static const char page[] = "commit and release a page", page_in_order[] = "commit and release a page on a stream";
 
 typedef struct operations {
     row rows[ROWS];
@@ -241,6 +243,43 @@ static const char *add_launches(operations *o, const char *device)
     return NULL;
 }
 
+/* Elastic blocks --------------------------------------------------------------------------------------------------- */
+
+static weir_elastic *cache; /* in the runtime of the launches */
+
+static bool run_page(const row *r)
+{
+    const weir_stream stream = {r->stream};
+    return weir_elastic_commit(cache, 0, 1, stream) == WEIR_OK &&
+           weir_elastic_release(cache, 0, r->bytes, stream) == WEIR_OK;
+}
+
+/* Where the driver has none, there is nothing to be timed. */
+static const char *add_pages(operations *o)
+{
+    weir_elastic_options options = WEIR_INIT(weir_elastic_options);
+    weir_elastic_stats stats = WEIR_INIT(weir_elastic_stats);
+    options.bytes = UINT64_C(64) << 20;
+    weir_status status = weir_elastic_create(launches.client, &options, &cache);
+    if (status == WEIR_ERR_UNSUPPORTED)
+        return NULL;
+    if (status == WEIR_OK)
+        status = weir_elastic_info(cache, &stats);
+    if (status != WEIR_OK)
+        return weir_detail();
+    add_row(o, page, "weir: zeros, no stream", run_page)->bytes = stats.page;
+    row *added = add_row(o, page_in_order, "weir: the stream is waited for", run_page);
+    added->bytes = stats.page;
+    added->stream = launches.streams[0].id;
+    return NULL;
+}
+
+static void end_pages(void)
+{
+    if (cache && weir_elastic_destroy(cache, WEIR_STREAM_HOST) == WEIR_OK)
+        cache = NULL;
+}
+
 /* Timing ----------------------------------------------------------------------------------------------------------- */
 
 static bool time_row(row *r, uint64_t laps, uint64_t cost, uint64_t *samples)
@@ -343,11 +382,14 @@ int bench_part_operations(const bench_args *args, json_t *answer)
     const char *failure = add_weir(o, args->device);
     if (!failure)
         failure = add_launches(o, args->device);
+    if (!failure)
+        failure = add_pages(o);
     int status = failure ? cli_fail("%s", failure) : time_all(o, args);
     if (status == CLI_OK && answer)
         fill_json(o, answer);
     else if (status == CLI_OK)
         print_table(o);
+    end_pages();
     end_launches();
     if (o->events)
         bench_cuda_events_end();

@@ -37,7 +37,7 @@ weir_status wg_batch_make(weir_engine_model *model)
     if (!it)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of runs");
     it->last = &it->first;
-    it->tokens = lib->llama_batch_init((int32_t)model->pack, 0, 1);
+    it->tokens = lib->llama_batch_init((int32_t)model->step, 0, 1);
     it->candidates = calloc((size_t)lib->llama_vocab_n_tokens(model->vocab), sizeof *it->candidates);
     return it->candidates ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for the candidates of a token");
 }
@@ -250,7 +250,7 @@ static void fill(weir_engine_model *model)
         for (size_t i = 0; i < batch->seated_count; i++) {
             wg_generation *it = batch->seated[i];
             if (it->ready && !it->finished && (pending(it) > 1) == prompts)
-                add_run(batch, it, model->pack - (size_t)batch->tokens.n_tokens);
+                add_run(batch, it, model->step - (size_t)batch->tokens.n_tokens);
         }
 }
 

@@ -33,6 +33,8 @@ static weir_status choose_use(weir_engine_model *model, const char *path)
     return WEIR_OK;
 }
 
+enum { STEPS_QUEUED = 4 }; /* as upstream: n_batch over n_ubatch */
+
 static weir_status choose_sizes(weir_engine_model *model, const char *path)
 {
     uint32_t trained = model->facts.context, usual = model->embeds ? 512 : 4096;
@@ -46,6 +48,8 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     /* One token of every sequence has to fit into a step. */
     if (!model->embeds && model->pack < model->load.sequences)
         model->pack = (uint32_t)model->load.sequences;
+    model->step = model->places.devices > 0 && model->pack * STEPS_QUEUED <= model->longest ? model->pack * STEPS_QUEUED
+                                                                                            : model->pack;
     return wg_context_check(&model->load, path);
 }
 
@@ -109,7 +113,8 @@ static void make_context(void *user)
     weir_engine_model *model = it->model;
     struct llama_context_params params = model->library->llama_context_default_params();
     int threads = threads_of(model);
-    params.n_batch = params.n_ubatch = model->pack;
+    params.n_batch = model->step;
+    params.n_ubatch = model->pack;
     params.n_threads = params.n_threads_batch = threads;
     params.no_perf = true;
     params.abort_callback = wg_stopped;

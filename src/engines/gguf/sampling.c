@@ -183,6 +183,7 @@ static void make(void *user)
         add(it, lib->llama_sampler_init_logit_bias(lib->llama_vocab_n_tokens(it->model->vocab), it->bias_count,
                                                    it->biases));
     bool looks_back = add_penalties(it);
+    it->out->likeliest = set->temperature <= 0 && it->bias_count == 0 && !looks_back && !it->out->grammar;
     if (set->temperature <= 0)
         add(it, lib->llama_sampler_init_greedy());
     else if (set->mirostat > 0)
@@ -235,6 +236,16 @@ static const llama_token_data *chosen(const llama_token_data_array *from)
     return from->selected >= 0 && from->selected < (int64_t)from->size ? &from->data[from->selected] : NULL;
 }
 
+/* As llama.cpp's greedy sampler: the first of equals. */
+static int32_t likeliest(const float *logits, int32_t width)
+{
+    int32_t best = 0;
+    for (int32_t token = 1; token < width; token++)
+        if (logits[token] > logits[best])
+            best = token;
+    return best;
+}
+
 /* Few tokens are wrong by the grammar, and to ask it about one is quick. Only if the one chosen without it is wrong, it
  * is asked about all, and the choice is made again. */
 int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sampler, const float *logits,
@@ -242,6 +253,8 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 {
     const wg_library *lib = model->library;
     int32_t width = lib->llama_vocab_n_tokens(model->vocab);
+    if (sampler->likeliest)
+        return likeliest(logits, width);
     llama_token_data_array list = all_candidates(logits, width, room);
     lib->llama_sampler_apply(sampler->chain, &list);
     const llama_token_data *one = chosen(&list);

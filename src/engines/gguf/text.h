@@ -25,6 +25,7 @@ void wg_prompt_drop(wg_prompt *prompt);
 typedef struct wg_sampler {
     struct llama_sampler *chain;
     struct llama_sampler *grammar; /* NULL: none */
+    bool likeliest;                /* the likeliest token, whatever came before: no sampler is needed for that */
 } wg_sampler;
 
 weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_settings *settings, const wg_prompt *prompt,

@@ -156,7 +156,8 @@ struct weir_engine_model {
     wg_run_settings defaults;
     bool embeds;
     uint32_t longest; /* tokens of one text, or of prompt and answer together */
-    uint32_t pack;    /* tokens in one call of llama.cpp's */
+    uint32_t pack;    /* tokens that are computed in one go */
+    uint32_t step;    /* tokens in one call of llama.cpp's: on a device several such, queued behind one another */
     uint32_t width;   /* of an embedding */
 
     pthread_mutex_t lock; /* guards what follows */

@@ -601,6 +601,7 @@ static void ledger_release(wi_ledger *ledger, uint64_t bytes)
 {
     ledger->held -= bytes;
     ledger->spare -= bytes;
+    ledger_freed(ledger, bytes);
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
         ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
@@ -609,7 +610,6 @@ static void ledger_release(wi_ledger *ledger, uint64_t bytes)
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)
 {
     ledger_enter(ledger);
-    ledger_freed(ledger, bytes);
     ledger_release(ledger, bytes);
     ledger_leave(ledger);
 }

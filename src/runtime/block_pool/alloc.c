@@ -1,6 +1,6 @@
 /* Block pools, allocation of one block, a run or many: waits for pending blocks, refuses with numbers, and clears
  * blocks that had another owner. */
-#include "runtime/block_pool/block_pool.h"
+#include "runtime/block_pool/prefix_index.h"
 #include <weir/block_pool.h>
 #include "base/options.h"
 #include "base/system.h"
@@ -34,6 +34,8 @@ static inline void block_pool_hold(weir_block_pool_member *member, uint32_t firs
         pool->owners[first + i] = member->slot;
     for (uint32_t i = 0; wi_unlikely(pool->generations != NULL) && i < count; i++)
         pool->generations[first + i]++;
+    for (uint32_t i = 0; wi_unlikely(pool->shares != NULL) && i < count; i++)
+        pool->shares[first + i].references = 1;
 }
 
 /* The same in a pool that clears: the blocks are held once they are clear. The runs that had another owner go into
@@ -157,7 +159,17 @@ static weir_status block_pool_refuse(const request *w, const numbers *n)
                      n->top_name[0] ? n->top_name : "nobody", n->top);
 }
 
-/* The slow path: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
+/* Again after each time that prefix caches have given blocks up for it. Both locks are held, where there are two. */
+static bool block_pool_try_evicting(const request *w, wi_prefix_node **gone)
+{
+    bool taken = block_pool_try_once(w);
+    uint32_t later = 0;
+    while (!taken && w->member->pool->shares && wi_prefix_make_room(w->member, w->count, &later, gone))
+        taken = block_pool_try_once(w);
+    return taken;
+}
+
+/* The slow path: reaps, evicts from prefix caches, waits for the oldest pending blocks until the deadline, and refuses. */
 static weir_status block_pool_alloc_slowly(const request *w)
 {
     weir_block_pool *pool = w->member->pool;
@@ -165,18 +177,22 @@ static weir_status block_pool_alloc_slowly(const request *w)
     uint64_t deadline = 0;
     for (;;) {
         wi_waiting *done = NULL;
+        wi_prefix_node *gone = NULL;
         wi_event event = {NULL, 0};
         numbers n = {0};
+        wi_prefix_lock(pool);
         wi_blocks_lock(pool);
         (void)wi_blocks_reap(pool, &done);
-        bool taken = block_pool_try_once(w),
+        bool taken = block_pool_try_evicting(w, &gone),
              wait = !taken && block_pool_could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
         if (wait)
             event = wi_blocks_oldest(pool)->event;
         if (!taken)
             n = block_pool_look(w);
         wi_blocks_unlock(pool);
+        wi_prefix_unlock(pool);
         wi_waiting_free(done);
+        wi_prefix_free(gone);
         if (taken)
             return WEIR_OK;
         if (deadline == 0)
@@ -235,8 +251,12 @@ static weir_status block_pool_alloc_cleared(request *w)
         return status;
     }
     wi_blocks_lock(pool);
-    for (uint32_t k = 0; status == WEIR_OK && k < w->count; k++)
-        wi_blocks_hold(pool, (wi_block_run){block_pool_index_of(w, k), 1});
+    for (uint32_t k = 0; status == WEIR_OK && k < w->count; k++) {
+        uint32_t index = block_pool_index_of(w, k);
+        wi_blocks_hold(pool, (wi_block_run){index, 1});
+        if (pool->shares)
+            pool->shares[index].references = 1;
+    }
     wi_blocks_unlock(pool);
     wi_waiting_free(w->clearing);
     return status;

@@ -1,5 +1,5 @@
 /* Block pools: making, ending and inspecting pools and members; the check of the invariants. */
-#include "runtime/block_pool/block_pool.h"
+#include "runtime/block_pool/prefix_index.h"
 #include <weir/block_pool.h>
 #include "base/intern.h"
 
@@ -24,7 +24,7 @@ void wi_blocks_check(weir_block_pool *pool)
     wi_assert(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
     if (++pool->changes % (1 + pool->count / 64) != 0)
         return;
-    uint64_t used = 0, pending = 0, held = 0, waiting = 0;
+    uint64_t used = 0, pending = 0, held = 0, waiting = 0, leaving = 0, unreferenced = 0;
     for (const weir_block_pool_member *m = pool->first; m; m = m->next) {
         wi_assert(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
         used += m->used;
@@ -33,6 +33,14 @@ void wi_blocks_check(weir_block_pool *pool)
     for (uint32_t i = 0; i < pool->count; i++) {
         held += wi_blocks_is_held(pool, i);
         wi_assert(!wi_blocks_is_held(pool, i) || (!wi_bitmap_is_free(&pool->free, i) && wi_blocks_owner(pool, i)));
+        if (!pool->shares)
+            continue;
+        const wi_block_share *share = &pool->shares[i];
+        wi_assert(wi_blocks_is_held(pool, i) == (share->references > 0));
+        wi_assert(!wi_bitmap_is_free(&pool->free, i) || share->leaving == 0);
+        leaving += share->leaving;
+        unreferenced += share->leaving > 0 && share->references == 0;
+        wi_prefix_check(pool, i);
     }
     for (const wi_waiting *head = pool->heads; head; head = head->next_head)
         for (const wi_waiting *w = head; w; w = w->next)
@@ -40,7 +48,8 @@ void wi_blocks_check(weir_block_pool *pool)
                 waiting += w->runs[r].count;
     wi_assert(used == pool->count - pool->free.free && held <= used - pending);
     wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* other blocks are being cleared */
-    wi_assert(pending == pool->pending && waiting == pending);
+    wi_assert(pending == pool->pending && waiting == (pool->shares ? leaving : pending));
+    wi_assert(!pool->shares || unreferenced == pending);
 #else
     (void)pool;
 #endif
@@ -50,7 +59,7 @@ void wi_blocks_check(weir_block_pool *pool)
 
 static weir_status block_pool_check_options(weir_block_pool_options *o, uint64_t *total)
 {
-    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED;
+    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED | WEIR_BLOCK_POOL_SHARED;
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
     o->memory_class = o->memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_KV : o->memory_class;
     o->tag = o->tag && *o->tag ? o->tag : "blocks";
@@ -80,6 +89,8 @@ static void block_pool_free_record(weir_block_pool *pool)
     free(pool->held);
     free(pool->owners);
     free(pool->generations);
+    free(pool->shares);
+    pthread_mutex_destroy(&pool->caches_lock);
     free(pool);
 }
 
@@ -97,8 +108,11 @@ static weir_block_pool *block_pool_make_pool(weir_client *client, const weir_blo
     pool->held = wi_table_make((o->count + 63) / 64, sizeof *pool->held);
     pool->owners = wi_table_make(o->count, sizeof *pool->owners);
     pool->generations = o->flags & WEIR_BLOCK_POOL_NAMED ? wi_table_make(o->count, sizeof *pool->generations) : NULL;
+    pool->shares = o->flags & WEIR_BLOCK_POOL_SHARED ? wi_table_make(o->count, sizeof *pool->shares) : NULL;
+    pthread_mutex_init(&pool->caches_lock, NULL);
     if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCK_POOL_NAMED && !pool->generations) ||
-        !wi_bitmap_init(&pool->slots, UINT16_MAX) || !wi_bitmap_init(&pool->free, o->count)) {
+        (o->flags & WEIR_BLOCK_POOL_SHARED && !pool->shares) || !wi_bitmap_init(&pool->slots, UINT16_MAX) ||
+        !wi_bitmap_init(&pool->free, o->count)) {
         block_pool_free_record(pool);
         return NULL;
     }
@@ -159,7 +173,10 @@ weir_status weir_block_pool_destroy(weir_block_pool *pool)
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
     const weir_block_pool_member *top = block_pool_top_member(pool);
     const char *name = top ? top->name : "";
+    bool caches = pool->caches != NULL;
     wi_blocks_unlock(pool);
+    if (caches)
+        return weir_fail(WEIR_ERR_BUSY, "the pool %s has prefix caches; destroy those before it", pool->tag);
     if (held + pending > 0)
         return weir_fail(WEIR_ERR_BUSY,
                          "of the %u blocks of the pool %s %u are held and %u pending, most of them %s's; free them "
@@ -253,13 +270,17 @@ weir_status weir_block_pool_member_destroy(weir_block_pool_member *member)
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;
-    if (held + pending == 0) {
+    bool caches = wi_prefix_any(member);
+    if (held + pending == 0 && !caches) {
         *(member->previous ? &member->previous->next : &pool->first) = member->next;
         *(member->next ? &member->next->previous : &pool->last) = member->previous;
         pool->members--;
         pool->taken += member->taken;
     }
     wi_blocks_unlock(pool);
+    if (caches)
+        return weir_fail(WEIR_ERR_BUSY, "%s has prefix caches in the pool %s; destroy those before leaving",
+                         member->name, pool->tag);
     if (held + pending > 0)
         return weir_fail(WEIR_ERR_BUSY,
                          "%s holds %u blocks of the pool %s and %u are pending; free them before leaving", member->name,
@@ -323,6 +344,8 @@ weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, we
         details.state = wi_blocks_is_held(pool, index) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         details.member = owner;
         block_pool_copy_name(details.name, sizeof details.name, owner ? owner->name : "");
+        details.references = pool->shares ? pool->shares[index].references : wi_blocks_is_held(pool, index);
+        details.cached = pool->shares && pool->shares[index].node != NULL;
     }
     wi_blocks_unlock(pool);
     wi_copy_out(out, out->struct_size, &details, sizeof details);

@@ -7,6 +7,8 @@
  *   for each member   used = held + pending <= min(peak, cap)
  *   over the members  used adds up to count - free.free, and pending to the pool's pending
  *   the runs of the waiting entries are exactly the pending blocks
+ *   with WEIR_BLOCK_POOL_SHARED instead: a block is held while it has references, and pending while it has none and is
+ *     leaving; the runs of the waiting entries name each block as often as it is leaving
  *   a stream's entries pass in their order, or an earlier one is freed late
  *
  * With the lock held, of drivers only `passed` is called, which never blocks, and no host memory is allocated. */
@@ -17,6 +19,7 @@
 #include "runtime/runtime.h"
 
 #include <weir/block_pool.h>
+#include <weir/prefix_cache.h>
 
 /* A spin lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield, so that
  * an owner that was preempted gets a processor. */
@@ -53,6 +56,13 @@ typedef struct wi_waiting {
     wi_block_run runs[];
 } wi_waiting;
 
+/* What a pool with WEIR_BLOCK_POOL_SHARED knows of each block besides. */
+typedef struct wi_block_share {
+    uint32_t references;         /* a prefix cache's counted in */
+    uint32_t leaving;            /* references that were dropped on streams which are not past that yet */
+    struct wi_prefix_node *node; /* of the prefix cache that has a reference; NULL: none has */
+} wi_block_share;
+
 struct weir_block_pool_member {
     weir_block_pool *pool;
     weir_client *client;
@@ -70,7 +80,8 @@ struct weir_block_pool {
     uint64_t *held;
     uint16_t
         *owners; /* the slot of the block's last owner, which decides whether the next one gets it cleared; 0: none */
-    uint32_t *generations; /* how often each block was allocated; NULL without WEIR_BLOCK_POOL_NAMED */
+    uint32_t *generations;  /* how often each block was allocated; NULL without WEIR_BLOCK_POOL_NAMED */
+    wi_block_share *shares; /* NULL without WEIR_BLOCK_POOL_SHARED */
     wi_bitmap free;
     uint64_t taken; /* by members that have left */
     atomic_uint_fast64_t refused;
@@ -87,6 +98,10 @@ struct weir_block_pool {
     wi_waiting *heads;
     uint64_t last_order;
     uint64_t changes; /* for the invariant checker */
+
+    pthread_mutex_t caches_lock; /* what prefix caches find blocks by; taken before `lock` */
+    weir_prefix_cache *caches;   /* changed under both locks */
+    uint64_t tick;               /* of the last use of a prefix cache */
 };
 
 /* Executes the invariant, with the lock held; nothing in builds without WEIR_INVARIANTS. */
@@ -129,6 +144,36 @@ static inline void wi_blocks_hold(weir_block_pool *pool, wi_block_run run)
         pool->held[run.first / 64] |= wi_bits(run.first % 64, part);
     }
 }
+
+/* Of shared pools: takes a reference away. Without any the block is free, or pending while it is leaving. */
+void wi_blocks_unreference(weir_block_pool_member *member, uint32_t index);
+/* The points that streams have to pass until the dropped references of a block are gone, the latest of each stream.
+ * False: there are more than WI_BLOCK_POINTS. */
+enum { WI_BLOCK_POINTS = 32 };
+typedef struct wi_block_points {
+    uint32_t count;
+    wi_event events[WI_BLOCK_POINTS];
+} wi_block_points;
+bool wi_blocks_add_point(wi_block_points *points, wi_event event);
+bool wi_blocks_leaving(const weir_block_pool *pool, uint32_t index, wi_block_points *points);
+
+/* The locks are not held. */
+
+/* Later work on the stream comes behind the points; on the host's stream (NULL) it waits for them. */
+weir_status wi_blocks_order(const weir_block_pool *pool, void *native, const wi_block_points *points);
+/* What is wrong with a list of blocks, whoever has them: NULL, none, or out of range. */
+weir_status wi_blocks_check_list(const weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
+                                 const char *call);
+/* Whether the member's caller has a reference to the block, other than a prefix cache's. With the lock held. */
+bool wi_blocks_has(const weir_block_pool_member *member, uint32_t index);
+/* Why it has none. With the lock held; reported when it is not. */
+typedef struct wi_block_fault {
+    weir_status status;
+    uint32_t index;
+    const char *owner; /* "": nobody */
+} wi_block_fault;
+wi_block_fault wi_blocks_fault(const weir_block_pool_member *member, uint32_t index);
+weir_status wi_blocks_report(const weir_block_pool_member *member, const wi_block_fault *fault, const char *call);
 
 /* NULL when there is no host memory. */
 wi_waiting *wi_waiting_make(weir_block_pool_member *member, uint32_t runs);

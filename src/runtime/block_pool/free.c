@@ -1,6 +1,6 @@
 /* Block pools, free: a request is checked as a whole; its blocks are free at once, or deferred until an event has
  * passed. */
-#include "runtime/block_pool/block_pool.h"
+#include "runtime/block_pool/prefix_index.h"
 #include <weir/block_pool.h>
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
@@ -56,10 +56,26 @@ const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool)
     return oldest;
 }
 
+/* The stream is past references that were dropped; blocks without any other are free. Returns their number. */
+static uint32_t block_pool_free_left(weir_block_pool *pool, wi_block_run run)
+{
+    uint32_t blocks = 0;
+    for (uint32_t i = run.first; i < run.first + run.count; i++)
+        if (--pool->shares[i].leaving == 0 && pool->shares[i].references == 0) {
+            wi_bitmap_give_one(&pool->free, i);
+            blocks++;
+        }
+    return blocks;
+}
+
 static uint32_t block_pool_free_entry(weir_block_pool *pool, const wi_waiting *waiting)
 {
     uint32_t blocks = 0;
     for (uint32_t r = 0; r < waiting->run_count; r++) {
+        if (pool->shares) {
+            blocks += block_pool_free_left(pool, waiting->runs[r]);
+            continue;
+        }
         wi_bitmap_give(&pool->free, waiting->runs[r].first, waiting->runs[r].count);
         blocks += waiting->runs[r].count;
     }
@@ -108,6 +124,8 @@ void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uin
     for (uint32_t r = 0; r < count; r++) {
         if (!waiting)
             wi_bitmap_give(&pool->free, runs[r].first, runs[r].count);
+        for (uint32_t i = 0; waiting && pool->shares && i < runs[r].count; i++)
+            pool->shares[runs[r].first + i].leaving++;
         blocks += runs[r].count;
     }
     if (!waiting) {
@@ -297,7 +315,7 @@ static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_
 /* The fast path: one block, on the host's stream. False: the caller goes the slow way, which also reports mistakes. */
 static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t index, weir_stream stream)
 {
-    if (stream.id != 0 || !member || index >= member->pool->count ||
+    if (stream.id != 0 || !member || index >= member->pool->count || member->pool->shares ||
         atomic_load_explicit(&wi_forked, memory_order_relaxed))
         return false;
     weir_block_pool *pool = member->pool;
@@ -351,9 +369,6 @@ static weir_status block_pool_free_each(weir_block_pool_member *member, const ui
                                         const uint32_t *generations, uint32_t count, weir_stream stream)
 {
     weir_block_pool *pool = member->pool;
-    for (uint32_t i = 0; i < count; i++)
-        if (indices[i] >= pool->count)
-            return block_pool_out_of_range(pool, "weir_block_pool_free", indices[i], 1);
     wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
     if (!room)
@@ -378,6 +393,82 @@ static weir_status block_pool_free_each(weir_block_pool_member *member, const ui
     wi_waiting_free(done);
     wi_waiting_free(waiting);
     return good ? WEIR_OK : block_pool_report(member, &wrong);
+}
+
+/* Shared blocks ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t block_pool_named(const uint32_t *indices, uint32_t flags, uint32_t k)
+{
+    return flags ? indices[0] + k : indices[k];
+}
+
+/* Whether the member's caller has as many references to the blocks as are named. Nothing is changed. */
+static bool block_pool_may_drop(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                uint32_t count, uint32_t flags, complaint *wrong)
+{
+    weir_block_pool *pool = member->pool;
+    uint32_t k = 0, index = 0;
+    bool meant = true;
+    for (; k < count; k++) { /* what is named twice is dropped twice */
+        index = block_pool_named(indices, flags, k);
+        meant = !generations || block_pool_meant(member, index, generations[k]);
+        if (!meant || !wi_blocks_has(member, index))
+            break;
+        pool->shares[index].references--;
+    }
+    for (uint32_t undo = k; undo-- > 0;)
+        pool->shares[block_pool_named(indices, flags, undo)].references++;
+    if (k == count)
+        return true;
+    *wrong = meant ? block_pool_complain(member, index) : block_pool_stale(member, index);
+    if (meant && block_pool_may_free(member, index)) {
+        wrong->status = WEIR_ERR_DOUBLE_FREE;
+        wrong->state = wi_blocks_has(member, index) ? "named in the same call" : "a prefix cache's alone";
+    }
+    return false;
+}
+
+/* Drops them. Blocks without any reference are free or pending then, and those that a prefix cache alone has can be
+ * evicted. The lock is held. */
+static void block_pool_drop(weir_block_pool_member *member, const uint32_t *indices, uint32_t count, uint32_t flags,
+                            wi_waiting *waiting)
+{
+    weir_block_pool *pool = member->pool;
+    pool->tick++;
+    for (uint32_t k = 0; waiting && k < count; k++) {
+        uint32_t index = block_pool_named(indices, flags, k);
+        waiting->runs[waiting->run_count++] = (wi_block_run){index, 1};
+        pool->shares[index].leaving++;
+    }
+    if (waiting)
+        block_pool_hang(pool, waiting);
+    for (uint32_t k = 0; k < count; k++)
+        wi_blocks_unreference(member, block_pool_named(indices, flags, k));
+}
+
+static weir_status block_pool_free_shared(weir_block_pool_member *member, const uint32_t *indices,
+                                          const uint32_t *generations, uint32_t count, uint32_t flags,
+                                          weir_stream stream)
+{
+    weir_block_pool *pool = member->pool;
+    wi_waiting *waiting, *done = NULL;
+    complaint wrong = {WEIR_OK, 0, 0, "", ""};
+    weir_status status = block_pool_fence(member, stream, count, &waiting);
+    if (status != WEIR_OK)
+        return status;
+    wi_blocks_lock(pool);
+    bool good = block_pool_may_drop(member, indices, generations, count, flags, &wrong);
+    if (good) {
+        block_pool_drop(member, indices, count, flags, waiting);
+        if (waiting)
+            (void)wi_blocks_reap(pool, &done);
+    }
+    wi_blocks_unlock(pool);
+    wi_waiting_free(done);
+    if (good)
+        return WEIR_OK;
+    wi_waiting_free(waiting);
+    return block_pool_report(member, &wrong);
 }
 
 /* What is wrong with a free, whatever the blocks are. */
@@ -407,10 +498,16 @@ weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t 
     weir_status status = block_pool_check_free(member, indices, generations != NULL, count, flags);
     if (status != WEIR_OK)
         return status;
-    if (count > 1 && !flags)
-        return block_pool_free_each(member, indices, generations, count, stream);
     uint32_t first = indices[0];
-    if (first >= member->pool->count || count > member->pool->count - first)
+    bool listed = count > 1 && !flags;
+    if (!listed && (first >= member->pool->count || count > member->pool->count - first))
         return block_pool_out_of_range(member->pool, "weir_block_pool_free", first, count);
+    for (uint32_t k = 0; listed && k < count; k++)
+        if (indices[k] >= member->pool->count)
+            return block_pool_out_of_range(member->pool, "weir_block_pool_free", indices[k], 1);
+    if (member->pool->shares)
+        return block_pool_free_shared(member, indices, generations, count, flags, stream);
+    if (listed)
+        return block_pool_free_each(member, indices, generations, count, stream);
     return block_pool_free_run(member, (wi_block_run){first, count}, generations, stream);
 }

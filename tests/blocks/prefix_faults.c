@@ -1,0 +1,237 @@
+/* A fault at every driver call and at every malloc of a sequence's life with shared blocks: a clean status, references
+ * and contents as they were, and everything free at the end. Runs of blocks are one copy of the driver's each. */
+#include "blocks/shared.h"
+#include "core/faulty.h"
+
+#include "runtime/runtime.h"
+
+static long mallocs, malloc_fails_at = -1, driver_fails_at = -1, calls_made;
+static bool malloc_armed;
+static unsigned failures;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+static bool refuse_malloc(void)
+{
+    return malloc_armed && mallocs++ == malloc_fails_at;
+}
+void *__wrap_malloc(size_t size)
+{
+    return refuse_malloc() ? NULL : __real_malloc(size);
+}
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuse_malloc() ? NULL : __real_calloc(count, size);
+}
+
+static void arm(bool armed)
+{
+    static long at;
+    if (!armed)
+        at = fault.calls;
+    else
+        fault.calls = at;
+    malloc_armed = armed;
+    fault.fail_at = armed ? driver_fails_at : -1;
+}
+
+/* True if it went well; else it failed as planned, and is tried again without a fault by the caller. */
+static bool went(weir_status status)
+{
+    failures += status != WEIR_OK;
+    assert_true(status == WEIR_OK || status == WEIR_ERR_DRIVER || status == WEIR_ERR_SYSTEM);
+    return status == WEIR_OK;
+}
+
+#define until_it_works(call)                                                                                           \
+    do {                                                                                                               \
+        if (!went(call))                                                                                               \
+            ok(call);                                                                                                  \
+    } while (0)
+
+typedef struct world {
+    weir_runtime *runtime;
+    weir_client *client;
+    weir_stream stream, other;
+    weir_block_pool *pool;
+    weir_block_pool_member *m;
+    weir_prefix_cache *cache;
+} world;
+
+/* Nobody else is there: each block's references are known after each step, whatever failed. */
+static void check_references(const world *w, const uint32_t *blocks, const uint32_t *wanted, uint32_t count)
+{
+    arm(false);
+    for (uint32_t k = 0; k < count; k++)
+        assert_int_equal(references(w->pool, blocks[k]), wanted[k]);
+    arm(true);
+}
+
+static void copy_on_write(const world *w, uint32_t index)
+{
+    uint32_t fresh;
+    unsigned char bytes[BLOCK];
+    if (!went(weir_block_pool_make_writable(w->m, index, w->stream, &fresh))) {
+        assert_int_equal(fresh, WEIR_BLOCK_POOL_NONE);
+        arm(false);
+        ok(weir_stream_synchronize(w->stream));
+        arm(true);
+        check_references(w, &index, (const uint32_t[]){2}, 1);
+        ok(weir_block_pool_make_writable(w->m, index, w->stream, &fresh));
+    }
+    check_references(w, (const uint32_t[]){index, fresh}, (const uint32_t[]){1, 1}, 2);
+    arm(false);
+    ok(weir_stream_synchronize(w->stream));
+    ok(weir_block_pool_download(w->m, &fresh, 1, bytes, WEIR_STREAM_HOST));
+    assert_int_equal(bytes[BLOCK - 1], 0x33);
+    ok(drop(w->m, fresh, WEIR_STREAM_HOST));
+    arm(true);
+}
+
+static void live_sequence(const world *w)
+{
+    static unsigned char bytes[4 * BLOCK];
+    uint32_t tokens[16], blocks[4], found[4], n;
+    const uint32_t order[] = {2, 0, 1, 3};
+    weir_prefix p = prompt(tokens, "abcdefghijklmnop");
+    memset(bytes, 0x33, sizeof bytes);
+    until_it_works(weir_block_pool_alloc(w->m, 4, 0, w->stream, blocks));
+    until_it_works(weir_block_pool_upload(w->m, order, 4, bytes, w->stream));
+    check_references(w, blocks, (const uint32_t[]){1, 1, 1, 1}, 4);
+    gate g = GATE; /* the writes are not done when they are looked up */
+    arm(false);
+    ok(weir_call(w->runtime, pass_gate, &g, w->stream));
+    arm(true);
+    if (!went(weir_prefix_cache_insert(w->cache, &p, blocks, 4, w->stream, &n))) {
+        check_references(w, blocks, (const uint32_t[]){1, 1, 1, 1}, 4);
+        ok(weir_prefix_cache_insert(w->cache, &p, blocks, 4, w->stream, &n));
+    }
+    assert_int_equal(n, 4);
+    if (!went(weir_prefix_cache_acquire(w->cache, &p, w->other, found, 4, &n))) {
+        assert_int_equal(n, 0);
+        check_references(w, blocks, (const uint32_t[]){2, 2, 2, 2}, 4);
+        ok(weir_prefix_cache_acquire(w->cache, &p, w->other, found, 4, &n));
+    }
+    open_gate(&g);
+    assert_int_equal(n, 4);
+    check_references(w, blocks, (const uint32_t[]){3, 3, 3, 3}, 4);
+    until_it_works(weir_block_pool_free(w->m, found, NULL, 4, 0, w->other));
+    check_references(w, blocks, (const uint32_t[]){2, 2, 2, 2}, 4);
+    arm(false);
+    ok(weir_prefix_cache_destroy(w->cache));
+    ok(weir_block_pool_share(w->m, blocks, 1));
+    arm(true);
+    copy_on_write(w, blocks[0]);
+    until_it_works(weir_block_pool_download(w->m, blocks, 4, bytes, w->stream));
+    check_references(w, blocks, (const uint32_t[]){1, 1, 1, 1}, 4);
+    until_it_works(weir_block_pool_free(w->m, blocks, NULL, 4, 0, w->stream));
+}
+
+static void live(void)
+{
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
+    weir_prefix_cache_options cached = {.struct_size = sizeof cached, .tokens = TOKENS};
+    world w;
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &w.runtime));
+    w.client = open_client(w.runtime, "one", 0, 0);
+    ok(weir_stream_acquire(w.runtime, &w.stream));
+    ok(weir_stream_acquire(w.runtime, &w.other));
+    w.pool = make_shared(w.client, 8, 0);
+    w.m = join(w.pool, w.client, 0);
+    fault.calls = 0;
+    arm(false);
+    arm(true);
+    until_it_works(weir_prefix_cache_create(w.m, &cached, &w.cache));
+    live_sequence(&w);
+    arm(false);
+    calls_made = fault.calls;
+    ok(weir_stream_synchronize(w.stream));
+    ok(weir_stream_synchronize(w.other));
+    assert_int_equal(pool_stats(w.pool).free, 8);
+    ok(weir_block_pool_destroy(w.pool));
+    ok(weir_stream_release(w.stream));
+    ok(weir_stream_release(w.other));
+    check_empty(w.runtime);
+    ok(weir_client_destroy(w.client));
+    ok(weir_runtime_destroy(w.runtime));
+    assert_true(faults_nothing_left());
+}
+
+static void each_driver_call_fails_once(void **state)
+{
+    (void)state;
+    long calls = 0;
+    for (long at = -1; at <= calls; at++) {
+        faults_reset(-1);
+        failures = 0;
+        malloc_fails_at = -1;
+        driver_fails_at = at;
+        live();
+        calls = at < 0 ? calls_made : calls;
+        assert_true(at < 0 ? failures == 0 : at == calls || failures <= 1);
+    }
+    assert_true(calls > 8);
+}
+
+static void each_malloc_fails_once(void **state)
+{
+    (void)state;
+    unsigned seen = 0;
+    long most = 0;
+    for (long at = -1; at <= most; at++) {
+        faults_reset(-1);
+        failures = 0;
+        driver_fails_at = -1;
+        mallocs = 0;
+        malloc_fails_at = at;
+        live();
+        most = at < 0 ? mallocs : most;
+        seen += failures > 0;
+    }
+    assert_true(most > 10 && seen > 8);
+}
+
+static void blocks_in_a_row_are_one_copy(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
+    static unsigned char bytes[8 * BLOCK];
+    uint32_t all[8];
+    weir_runtime *runtime;
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    weir_block_pool *pool = make_shared(client, 8, 0);
+    weir_block_pool_member *m = join(pool, client, 0);
+    ok(weir_block_pool_alloc(m, 8, 0, WEIR_STREAM_HOST, all));
+    const uint32_t rows[] = {0, 1, 2, 7, 4, 5}, up[] = {1, 2, 3}, far[] = {5, 6, 7}, near[] = {0, 1, 2};
+    fault.calls = 0;
+    ok(weir_block_pool_upload(m, rows, 6, bytes, WEIR_STREAM_HOST));
+    assert_int_equal(fault.calls, 3);
+    fault.calls = 0;
+    ok(weir_block_pool_copy(m, far, m, near, 3, WEIR_STREAM_HOST));
+    assert_int_equal(fault.calls, 1);
+    fault.calls = 0;
+    ok(weir_block_pool_copy(m, up, m, near, 3, WEIR_STREAM_HOST)); /* each is read after it was written */
+    assert_int_equal(fault.calls, 3);
+    fault.calls = 0;
+    ok(weir_block_pool_copy(m, near, m, near, 3, WEIR_STREAM_HOST));
+    assert_int_equal(fault.calls, 0);
+    ok(weir_block_pool_free(m, all, NULL, 8, 0, WEIR_STREAM_HOST));
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_driver_call_fails_once),
+        cmocka_unit_test(each_malloc_fails_once),
+        cmocka_unit_test(blocks_in_a_row_are_one_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

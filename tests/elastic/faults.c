@@ -1,0 +1,335 @@
+/* A fault at every driver call and at every allocation of host memory in the life of elastic blocks: a clean status, nothing
+ * changed, exact counts. And devices with less memory than their budget. */
+#include "elastic/elastic.h"
+#include "core/faulty.h"
+
+#include "runtime/runtime.h"
+
+static long mallocs, malloc_fails_at = -1;
+static bool malloc_armed;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+static bool refuse_malloc(void)
+{
+    return malloc_armed && mallocs++ == malloc_fails_at;
+}
+void *__wrap_malloc(size_t size)
+{
+    return refuse_malloc() ? NULL : __real_malloc(size);
+}
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuse_malloc() ? NULL : __real_calloc(count, size);
+}
+
+static unsigned failures;
+static long driver_fails_at = -1, calls_made;
+static fixture faulted;
+
+static void arm(bool on)
+{
+    malloc_armed = on;
+    fault.fail_at = on ? driver_fails_at : -1;
+}
+
+/* True if it went well; else it failed as planned. */
+static bool went(weir_status status)
+{
+    failures += status != WEIR_OK;
+    assert_true(status == WEIR_OK || status == fault.status || status == WEIR_ERR_SYSTEM);
+    return status == WEIR_OK;
+}
+
+/* A live page holds `value` in every byte; the look is not what is tried. */
+static void expect(weir_elastic *e, size_t index, uint8_t value)
+{
+    arm(false);
+    page_holds(&faulted, e, index, value);
+    arm(true);
+}
+
+/* What was to be committed is there or, where it failed, everything is as before, and the next try does it. */
+static void commit_or_not(weir_elastic *e, size_t first, size_t count, size_t missing, weir_stream stream)
+{
+    arm(false);
+    uint64_t before = stats_of(e).committed, promised = stats_of(e).promised, page = faulted.page;
+    snapshot was = take_snapshot(faulted.runtime);
+    arm(true);
+    if (went(weir_elastic_commit(e, first * page, count * page, stream)))
+        return;
+    arm(false);
+    assert_int_equal(stats_of(e).committed, before);
+    assert_int_equal(stats_of(e).promised, promised);
+    snapshot now = take_snapshot(faulted.runtime);
+    check_sums(&now);
+    assert_int_equal(now.device.live, was.device.live);
+    assert_int_equal(now.device.promised, was.device.promised);
+    assert_int_equal(now.device.allocations, was.device.allocations);
+    if (fault.stay)
+        return;
+    ok(weir_elastic_commit(e, first * page, count * page, stream));
+    assert_int_equal(stats_of(e).committed, before + missing * page);
+    arm(true);
+}
+
+static void release_or_not(weir_elastic *e, size_t first, size_t count, weir_stream stream)
+{
+    uint64_t page = faulted.page;
+    if (went(weir_elastic_release(e, first * page, count * page, stream)))
+        return;
+    arm(false);
+    ok(weir_elastic_release(e, first * page, count * page, stream));
+    arm(true);
+}
+
+static void live_with(weir_elastic *e, weir_stream stream)
+{
+    commit_or_not(e, 1, 3, 3, WEIR_STREAM_HOST);
+    expect(e, 1, 0);
+    arm(false);
+    write_page(&faulted, e, 2, 5);
+    arm(true);
+    commit_or_not(e, 0, 6, 3, stream);
+    expect(e, 2, 5);
+    release_or_not(e, 3, 2, stream);
+    (void)went(weir_stream_synchronize(stream));
+    commit_or_not(e, 3, 1, 1, stream);
+    (void)went(weir_elastic_check(e));
+    if (!went(weir_elastic_destroy(e, stream))) {
+        arm(false);
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+        arm(true);
+    }
+}
+
+static void live(bool promised)
+{
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_runtime *runtime;
+    weir_elastic *e = NULL;
+    faulted = (fixture){.page = GRANULE, .bytes = __real_malloc(GRANULE)};
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    faulted.runtime = runtime;
+    faulted.client = open_client(runtime, "one", 0, 0);
+    ok(weir_stream_acquire(runtime, &faulted.stream));
+    ok(weir_stream_synchronize(faulted.stream));
+    fault.calls = 0;
+    mallocs = 0;
+    arm(true);
+    if (!went(try_create(faulted.client, 8 * GRANULE, promised, &e))) {
+        arm(false);
+        assert_null(e);
+        check_empty(runtime);
+        ok(try_create(faulted.client, 8 * GRANULE, promised, &e));
+        arm(true);
+    }
+    live_with(e, faulted.stream);
+    arm(false);
+    calls_made = fault.calls;
+    ok(weir_stream_synchronize(faulted.stream));
+    ok(weir_runtime_trim(runtime, NULL, NULL)); /* tries again what the driver did not take back */
+    check_empty(runtime);
+    assert_int_equal(take_snapshot(runtime).device.held, 0);
+    void *all;
+    ok(weir_alloc(faulted.client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &all)); /* nothing is set aside */
+    ok(weir_free(faulted.client, all, WEIR_STREAM_HOST));
+    ok(weir_stream_release(faulted.stream));
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(runtime));
+    assert_true(faults_nothing_left());
+    free(faulted.bytes);
+}
+
+static void each_driver_call_fails_once(void **state)
+{
+    static const weir_status with[] = {WEIR_ERR_DRIVER, WEIR_ERR_OUT_OF_MEMORY};
+    (void)state;
+    for (int promised = 0; promised < 2; promised++)
+        for (int kind = 0; kind < 2; kind++) {
+            failures = 0;
+            calls_made = 0;
+            for (long at = -1; at <= calls_made; at++) {
+                faults_reset(-1);
+                fault.status = with[kind];
+                driver_fails_at = at;
+                live(promised);
+            }
+            assert_true(failures > (kind == 0 ? 10 : 0));
+        }
+    driver_fails_at = -1;
+}
+
+static void each_allocation_of_host_memory_fails_once(void **state)
+{
+    (void)state;
+    faults_reset(-1);
+    failures = 0;
+    long there = 1;
+    for (malloc_fails_at = 0; malloc_fails_at < there; malloc_fails_at++) {
+        live(malloc_fails_at % 2);
+        there = mallocs + 1;
+    }
+    malloc_fails_at = -1;
+    assert_true(failures > 10);
+}
+
+/* All later calls fail, too, until the end. */
+static void a_driver_that_fails_for_good(void **state)
+{
+    (void)state;
+    for (long at = 0; at < 25; at++) {
+        faults_reset(-1);
+        weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+        weir_elastic *e;
+        faulted = (fixture){.page = GRANULE};
+        ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+        faulted.client = open_client(faulted.runtime, "one", 0, 0);
+        ok(try_create(faulted.client, 8 * GRANULE, true, &e));
+        fault.calls = 0;
+        fault.stay = true;
+        fault.fail_at = at;
+        weir_status status = weir_elastic_commit(e, 0, 4 * GRANULE, WEIR_STREAM_HOST);
+        assert_int_equal(stats_of(e).committed, status == WEIR_OK ? 4 * GRANULE : 0);
+        if (status == WEIR_OK)
+            ok(weir_elastic_release(e, 0, 2 * GRANULE, WEIR_STREAM_HOST));
+        fault.fail_at = -1;
+        ok(weir_elastic_commit(e, 0, 6 * GRANULE, WEIR_STREAM_HOST)); /* tries again first */
+        assert_int_equal(stats_of(e).committed, 6 * GRANULE);
+        assert_int_equal(stats_of(e).promised, 2 * GRANULE);
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+        check_empty(faulted.runtime);
+        ok(weir_client_destroy(faulted.client));
+        ok(weir_runtime_destroy(faulted.runtime));
+        assert_true(faults_nothing_left());
+    }
+}
+
+/* Of two fills the second fails while the stream is held up: the pages go when it is past the first. */
+static void what_was_queued_is_waited_for(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    faults_reset(-1);
+    faulted = (fixture){.page = GRANULE, .gate = GATE};
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(weir_stream_acquire(faulted.runtime, &faulted.stream));
+    ok(try_create(faulted.client, 8 * GRANULE, false, &e));
+    commit(&faulted, e, 1, 1);
+    hold_stream(&faulted);
+    fault.calls = 0;
+    fault.fail_at = 2 * 3 + 1; /* two pages of three calls each */
+    fails(WEIR_ERR_DRIVER, try_commit(&faulted, e, 0, 3, faulted.stream));
+    fault.fail_at = -1;
+    assert_int_equal(stats_of(e).committed, GRANULE);
+    snapshot s = take_snapshot(faulted.runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.live, GRANULE);
+    assert_int_equal(s.device.held, 3 * GRANULE);
+    let_go(&faulted);
+    ok(weir_runtime_trim(faulted.runtime, NULL, NULL));
+    assert_int_equal(take_snapshot(faulted.runtime).device.held, GRANULE);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_stream_release(faulted.stream));
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+}
+
+/* Devices with less memory than their budget --------------------------------------------------------------------------- */
+
+typedef struct meddler {
+    weir_elastic *e;
+    weir_status status;
+    unsigned calls;
+} meddler;
+
+/* Asks for a page that the commit which calls it is making, and gives one up. */
+static void meddle(const weir_pressure *pressure, void *user)
+{
+    meddler *m = user;
+    (void)pressure;
+    if (m->calls++ > 0)
+        return;
+    m->status = weir_elastic_commit(m->e, 2 * GRANULE, GRANULE, WEIR_STREAM_HOST);
+    ok(weir_elastic_release(m->e, 0, GRANULE, WEIR_STREAM_HOST));
+}
+
+static void a_device_with_less_than_the_budget(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 100 * GRANULE};
+    weir_elastic *e;
+    uint64_t id;
+    faults_reset(-1);
+    fault.limit = 6;
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(try_create(faulted.client, 50 * GRANULE, true, &e));
+    void *p = allocate(faulted.client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    ok(weir_free(faulted.client, p, WEIR_STREAM_HOST)); /* cached, and given back where the device has no more */
+    commit(&faulted, e, 0, 4);
+    assert_int_equal(stats_of(e).committed, 4 * GRANULE);
+    ok(weir_option_set("wait", "1ms"));
+    fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(&faulted, e, 0, 7, WEIR_STREAM_HOST));
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_OTHER_PROCESS);
+    assert_int_equal(stats_of(e).committed, 4 * GRANULE);
+    assert_int_equal(stats_of(e).promised, 46 * GRANULE);
+    release(&faulted, e, 1, 3, WEIR_STREAM_HOST);
+    ok(weir_free(faulted.client, allocate(faulted.client, 5 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS),
+                 WEIR_STREAM_HOST));
+    commit(&faulted, e, 10, 5); /* the device is full now */
+    meddler m = {.e = e};
+    release(&faulted, e, 14, 1, WEIR_STREAM_HOST);
+    ok(weir_pressure_register(faulted.runtime, 0, meddle, &m, &id));
+    commit(&faulted, e, 2, 2);
+    assert_true(m.calls > 0);
+    assert_int_equal(m.status, WEIR_ERR_BUSY);
+    assert_int_equal(stats_of(e).committed, 6 * GRANULE);
+    ok(weir_pressure_unregister(faulted.runtime, id));
+    ok(weir_option_set("wait", NULL));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    check_empty(faulted.runtime);
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+}
+
+/* Drivers without virtual memory, or without cover. */
+static void a_driver_that_cannot_is_unsupported(void **state)
+{
+    (void)state;
+    static wi_driver lacking;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    weir_runtime *runtime;
+    faults_reset(-1);
+    lacking = faulty_driver;
+    lacking.cover = NULL;
+    lacking.uncover = NULL;
+    ok(wi_runtime_create_over(&lacking, 0, &options, &runtime));
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    fails(WEIR_ERR_UNSUPPORTED, try_create(client, GRANULE, false, &e));
+    assert_null(e);
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_driver_call_fails_once),
+        cmocka_unit_test(each_allocation_of_host_memory_fails_once),
+        cmocka_unit_test(a_driver_that_fails_for_good),
+        cmocka_unit_test(what_was_queued_is_waited_for),
+        cmocka_unit_test(a_device_with_less_than_the_budget),
+        cmocka_unit_test(a_driver_that_cannot_is_unsupported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
