@@ -197,31 +197,41 @@ static void free_on_host(ggml_backend_buffer_t buffer)
         }
 }
 
-ggml_backend_buffer_t wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes)
+/* A piece with its memory. WEIR_ERR_UNSUPPORTED where the device cannot map memory: the cache is whole there. */
+static weir_status make_piece(weir_engine_model *model, weir_client *client, size_t bytes, piece **out)
 {
-    piece *it = new_piece(model, model->places.host);
-    if (!it) {
-        (void)weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of a KV cache");
-        return NULL;
-    }
-    if (make_memory(it, bytes) != WEIR_OK) {
+    piece *it = *out = new_piece(model, client);
+    if (!it)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of a KV cache");
+    weir_status status = make_memory(it, bytes);
+    if (status != WEIR_OK)
         forget_piece(it);
-        return NULL;
-    }
+    return status;
+}
+
+weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
+                             ggml_backend_buffer_t *out)
+{
+    piece *it;
+    weir_status status = make_piece(model, model->places.host, bytes, &it);
+    if (status != WEIR_OK)
+        return status;
     it->buffer = model->library->ggml_backend_cpu_buffer_from_ptr(it->base, bytes);
     it->buffer->buft = type;
     it->buffer->iface.free_buffer = free_on_host;
     it->buffer->iface.init_tensor = note_tensor;
     it->buffer->iface.clear = clear_on_host;
-    return it->buffer;
+    *out = it->buffer;
+    return WEIR_OK;
 }
 
 static weir_status take_on_device(void *user, size_t bytes, void **pointer)
 {
     piece *it = user;
-    weir_status status = make_memory(it, bytes);
+    if (bytes > it->bytes)
+        return weir_fail(WEIR_ERR_ENGINE, "a KV cache of %zu bytes asks for %zu", it->bytes, bytes);
     *pointer = it->base;
-    return status;
+    return WEIR_OK;
 }
 
 static void give_back_on_device(void *user, void *pointer)
@@ -230,23 +240,23 @@ static void give_back_on_device(void *user, void *pointer)
     forget_piece(user);
 }
 
-const wi_cuda_place *wg_cache_on_device(weir_engine_model *model, weir_client *client)
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out)
 {
-    piece *it = new_piece(model, client);
-    if (!it)
-        return NULL;
+    piece *it;
+    weir_status status = make_piece(model, client, bytes, &it);
+    if (status != WEIR_OK)
+        return status;
     it->place = (wi_cuda_place){take_on_device, give_back_on_device, it};
-    return &it->place;
+    *out = &it->place;
+    return WEIR_OK;
 }
 
+/* The memory of a buffer that could not be made goes with the model. */
 void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
 {
     piece *it = place->user;
-    if (!buffer) {
-        if (!it->memory)
-            forget_piece(it); /* else it went with cudaFree */
+    if (!buffer)
         return;
-    }
     it->buffer = buffer;
     it->init_tensor = buffer->iface.init_tensor;
     buffer->iface.init_tensor = note_tensor;
