@@ -107,6 +107,14 @@ static weir_status make_memory(piece *it, size_t bytes)
     return status;
 }
 
+static void end_piece(piece *it)
+{
+    if (it->memory && weir_elastic_destroy(it->memory, WEIR_STREAM_HOST) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "gguf: a KV cache could not be given back: %s", weir_detail());
+    free(it->tensors);
+    free(it);
+}
+
 static void forget_piece(piece *it)
 {
     piece **at = &it->cache->pieces;
@@ -114,10 +122,7 @@ static void forget_piece(piece *it)
         at = &(*at)->next;
     if (*at)
         *at = it->next;
-    if (it->memory && weir_elastic_destroy(it->memory, WEIR_STREAM_HOST) != WEIR_OK)
-        weir_log(WEIR_LOG_ERROR, "gguf: a KV cache could not be given back: %s", weir_detail());
-    free(it->tensors);
-    free(it);
+    end_piece(it);
 }
 
 static piece *new_piece(weir_engine_model *model, weir_client *client)
@@ -426,8 +431,10 @@ void wg_cache_drop(weir_engine_model *model)
     struct wg_cache *cache = model->cache;
     if (!cache)
         return;
-    while (cache->pieces)
-        forget_piece(cache->pieces);
+    for (piece *it = cache->pieces, *next; it; it = next) {
+        next = it->next;
+        end_piece(it);
+    }
     pthread_cond_destroy(&cache->quiet);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
