@@ -552,19 +552,33 @@ void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells)
     pthread_mutex_unlock(&cache->lock);
 }
 
+static uint64_t committed(const struct wg_cache *cache)
+{
+    uint64_t bytes = 0;
+    for (const piece *it = cache->pieces; it; it = it->next) {
+        weir_elastic_stats now = WEIR_INIT(weir_elastic_stats);
+        bytes += weir_elastic_info(it->memory, &now) == WEIR_OK ? now.committed : 0;
+    }
+    return bytes;
+}
+
 /* The next run has the first sequence, and finds its first page there. */
-void wg_cache_rest(weir_engine_model *model, bool all)
+uint64_t wg_cache_rest(weir_engine_model *model, bool all)
 {
     struct wg_cache *cache = model->cache;
+    uint64_t before = 0, after = 0;
     if (!cache)
-        return;
+        return 0;
     pthread_mutex_lock(&cache->lock);
     if (!cache->computing) {
         uint32_t first = cache->cells[0];
+        before = committed(cache);
         cache->cells[0] = first || all ? first : 1;
         release_unused(cache);
         cache->covered[0] = first || all ? cache->covered[0] : covered_of(cache, 0, 0);
         cache->cells[0] = first;
+        after = committed(cache);
     }
     pthread_mutex_unlock(&cache->lock);
+    return before - after;
 }

@@ -282,7 +282,7 @@ void wg_cache_end(weir_engine_model *model);
 /* Cells of a sequence were given up, `cells` are still in use. */
 void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells);
 /* The model has nothing to do: pages that no sequence uses go, but for the first of sequence 0; that, too, with `all`.
- * Any thread. */
-void wg_cache_rest(weir_engine_model *model, bool all);
+ * Returns the bytes. During a decode nothing is done. Any thread. */
+uint64_t wg_cache_rest(weir_engine_model *model, bool all);
 
 #endif
