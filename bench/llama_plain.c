@@ -3,7 +3,7 @@
  * pinned memory, goes to a client of weir through a redirect; without it nothing of weir's is called.
  *
  *   bench-llama-plain MODEL [--device cuda|cpu] [--through plain|weir] [--rounds N] [--prompts 512,2048] [--after 512]
- *                     [--tokens 128] [--threads N] [--budget BYTES] [--llama FOLDER] [--module FOLDER]
+ *                     [--tokens 128] [--threads N] [--context N] [--budget BYTES] [--llama FOLDER] [--module FOLDER]
  *
  * Answers with one JSON object. bench/llama_compare.py runs it by turns, in a process each: a process decides once which
  * way the module takes its memory. */
@@ -20,7 +20,7 @@ enum { MOST_PROMPTS = 8, MOST_ROUNDS = 64, MOST_TOKENS = 4096, FIRST_WORD = 259,
 
 typedef struct options {
     const char *model, *device, *through, *llama, *module;
-    int rounds, prompts[MOST_PROMPTS], prompt_count, after, tokens, threads;
+    int rounds, prompts[MOST_PROMPTS], prompt_count, after, tokens, threads, context;
     uint64_t budget;
 } options;
 
@@ -133,7 +133,7 @@ static void make_context(bench *b)
 {
     struct llama_context_params params = b->lib.llama_context_default_params();
     double start = now_ms();
-    params.n_ctx = (uint32_t)longest(b);
+    params.n_ctx = (uint32_t)(b->o.context ? b->o.context : longest(b));
     if (b->o.threads)
         params.n_threads = params.n_threads_batch = b->o.threads;
     cuda_llama_is_for(&b->lib, b->redirect, WEIR_CLASS_SCRATCH);
@@ -305,7 +305,8 @@ static void misused(const char *why)
 {
     fprintf(stderr,
             "bench-llama-plain: %s\nusage: bench-llama-plain MODEL [--device cuda|cpu] [--through plain|weir] "
-            "[--rounds N] [--prompts N,…] [--after N] [--tokens N] [--threads N] [--budget BYTES] [--llama FOLDER] "
+            "[--rounds N] [--prompts N,…] [--after N] [--tokens N] [--threads N] [--context N] [--budget BYTES] "
+            "[--llama FOLDER] "
             "[--module FOLDER]\n",
             why);
     exit(USAGE);
@@ -350,6 +351,7 @@ static void read_option(options *o, const char *name, char *value)
         {"--after", NULL, &o->after, 1, 1 << 20},
         {"--tokens", NULL, &o->tokens, 1, MOST_TOKENS},
         {"--threads", NULL, &o->threads, 0, 1024},
+        {"--context", NULL, &o->context, 0, 1 << 24},
     };
     if (!value)
         misused(name);

@@ -299,7 +299,7 @@ static void test_a_cache_gives_the_same_answers_however_its_memory_comes(void **
 {
     static const char *const memories[] = {"whole", "elastic", "promised"};
     static const variant some[] = {
-        {"-1", "auto", "f16", "f16"}, {"2", "on", "q8_0", "q8_0"}, {"3", "off", "f16", "f16"}};
+        {"-1", "auto", "f16", "f16"}, {"2", "on", "q8_0", "q8_0"}, {"3", "auto", "f16", "f16"}};
     (void)state;
     for (int i = 0; i < 3; i++) {
         char alone[1024], ours[1024];

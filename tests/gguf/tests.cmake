@@ -26,7 +26,7 @@ if(TARGET weir-engine-gguf)
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
   # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-llama.
-  foreach(part gpu gpu-failing)
+  foreach(part gpu gpu-failing two)
     string(REPLACE - _ source ${part})
     add_executable(test-gguf-${part} ${CMAKE_CURRENT_LIST_DIR}/${source}.c ${CMAKE_CURRENT_LIST_DIR}/writer.c)
     target_compile_definitions(test-gguf-${part} PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
@@ -80,5 +80,8 @@ if(TARGET weir-engine-gguf)
     add_test(NAME gguf-hostile-cuda COMMAND test-gguf-hostile)
     set_tests_properties(gguf-hostile-cuda PROPERTIES LABELS gguf TIMEOUT 600 ENVIRONMENT
       "${gguf_cuda};WEIR_TEST_DEVICE=cuda:0;WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
+    add_test(NAME gguf-two-stub COMMAND test-gguf-two)
+    set_tests_properties(gguf-two-stub PROPERTIES LABELS gguf TIMEOUT 300 ENVIRONMENT
+      "${gguf_cuda};STUB_CUDA_DEVICES=2;WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
   endif()
 endif()
