@@ -6,7 +6,7 @@
  * MODEL is FILE.onnx:FIRSTxREST (open extents of its inputs) or FILE.gguf:PROMPT+TOKENS.
  *
  * `together`: each model is loaded, asked and unloaded by itself, which warms up CUDA and its libraries; what the driver
- * has free then is what later readings are compared with. Then all are loaded, asked one after another, and at once on a
+ * says is taken then is left out of later readings. Then all are loaded, asked one after another, and at once on a
  * thread each until everyone has had `rounds` runs. bench/three_models.py puts beside it what they take without weir.
  *
  * `stress`: the same under a budget that all models' peaks together do not fit: what all hold at rest, with the largest
@@ -17,7 +17,6 @@
  * engine is not here. --answers any: for a device whose kernels compute nothing. */
 #include "served.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +26,8 @@
 #include <unistd.h>
 
 #include <weir/pressure.h>
+
+#include "cli/run/measure.h"
 
 enum { MODELS = 8, SAMPLE_US = 2000, LONGEST_S = 240, BACKOFF_US = 1000 };
 
@@ -44,9 +45,9 @@ typedef struct bench {
     served models[MODELS];
     need needs[MODELS];
     size_t count;
-    uint64_t base; /* what the driver has free before the models that count */
+    uint64_t base; /* what the driver says is taken before the models that count */
     atomic_bool stop;
-    _Atomic uint64_t least_free; /* since it was set */
+    _Atomic uint64_t most_taken;
     pthread_barrier_t start;
 } bench;
 
@@ -71,33 +72,20 @@ static bool on_host(const bench *b)
     return b->runtime == b->host;
 }
 
-/* What the driver has free, as every program sees it. The host has no driver that is asked: there it is the ledger's. */
-static uint64_t device_free(const bench *b)
+/* What the driver says is taken, by whomever. The host has no driver that is asked: there it is what weir holds. */
+static uint64_t taken(const bench *b)
 {
-    static int (*look)(size_t * free, size_t * total);
-    size_t there = 0, total = 0;
+    uint64_t bytes = 0;
     if (on_host(b))
-        return (UINT64_C(1) << 62) - stats_of(b).held;
-    if (!look) {
-        void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-        *(void **)&look = driver ? dlsym(driver, "cuMemGetInfo_v2") : NULL;
-        check(look != NULL, "libcuda.so.1 is not here");
-    }
-    WEIR(weir_runtime_enter(b->runtime));
-    check(look(&there, &total) == 0, "cuMemGetInfo");
-    weir_runtime_leave(b->runtime);
-    return there;
-}
-
-static uint64_t above_base(const bench *b, uint64_t now_free)
-{
-    return now_free < b->base ? b->base - now_free : 0;
+        return stats_of(b).held;
+    check(measure_device_taken(b->runtime, &bytes), "the driver does not tell its free memory");
+    return bytes;
 }
 
 static void sample(bench *b)
 {
-    uint64_t now = device_free(b), least = atomic_load(&b->least_free);
-    while (now < least && !atomic_compare_exchange_weak(&b->least_free, &least, now))
+    uint64_t now = taken(b), most = atomic_load(&b->most_taken);
+    while (now > most && !atomic_compare_exchange_weak(&b->most_taken, &most, now))
         ;
 }
 
@@ -126,11 +114,11 @@ static void ask_alone(bench *b, size_t which)
     for (int round = 0; round < 2; round++) {
         WEIR(weir_runtime_trim(b->runtime, NULL, NULL));
         WEIR(weir_stats_reset(b->runtime, WEIR_RESET_PEAKS));
-        uint64_t before = device_free(b);
+        uint64_t before = taken(b);
         must(served_load(it, b->runtime), it->name);
         for (int i = 0; i < 3; i++)
             must(served_run(it), it->name);
-        uint64_t after = device_free(b);
+        uint64_t after = taken(b);
         weir_client_stats account = served_account(it);
         *its = (need){.weights = account.live_class[WEIR_CLASS_WEIGHTS],
                       .kv = account.peak_class[WEIR_CLASS_KV],
@@ -138,7 +126,7 @@ static void ask_alone(bench *b, size_t which)
                       .rest = with_promised(&account, account.live),
                       .peak = with_promised(&account, account.peak),
                       .held = stats_of(b).peak_held,
-                      .taken = before > after ? before - after : 0};
+                      .taken = after > before ? after - before : 0};
         served_unload(it);
     }
     WEIR(weir_runtime_trim(b->runtime, NULL, NULL));
@@ -196,8 +184,8 @@ static void ask_at_once(bench *b)
 static void load_all(bench *b)
 {
     WEIR(weir_stats_reset(b->runtime, WEIR_RESET_PEAKS));
-    b->base = device_free(b);
-    atomic_store(&b->least_free, b->base);
+    b->base = taken(b);
+    atomic_store(&b->most_taken, b->base);
     for (size_t i = 0; i < b->count; i++) {
         must(served_load(&b->models[i], b->runtime), b->models[i].name);
         sample(b);
@@ -238,7 +226,7 @@ static void print_reading(const bench *b, const char *name)
     printf("\"%s\": {", name);
     number("in_use", stats.peak);
     number("held", stats.peak_held);
-    printf("\"taken\": %llu}, ", (unsigned long long)above_base(b, atomic_load(&b->least_free)));
+    printf("\"taken\": %llu}, ", (unsigned long long)(atomic_load(&b->most_taken) - b->base));
 }
 
 static void print_ladder(const bench *b)
