@@ -11,7 +11,7 @@
  *
  * `stress`: the same under a budget that all models' peaks together do not fit: what all hold at rest, with the largest
  * that one takes beyond for a run, and `share` of the way from there to the sum of their peaks. A run that is refused is
- * tried again. For --seconds, or until everyone has had `rounds` runs.
+ * tried again; after eight in a row, by itself. For --seconds, or until everyone has had `rounds` runs.
  *
  * Prints a line of JSON. Exit status 1: an answer was another one than the first, or memory is left behind; 77: an
  * engine is not here. --answers any: for a device whose kernels compute nothing. */
@@ -29,7 +29,7 @@
 
 #include "cli/run/measure.h"
 
-enum { MODELS = 8, SAMPLE_US = 2000, LONGEST_S = 240, BACKOFF_US = 1000 };
+enum { MODELS = 8, SAMPLE_US = 2000, LONGEST_S = 240, BACKOFF_US = 1000, PATIENCE = 8 };
 
 /* What a model takes by itself. `rest`: after a run, when nobody asks it. `held`: of the device, at its peak. */
 typedef struct need {
@@ -49,6 +49,8 @@ typedef struct bench {
     atomic_bool stop;
     _Atomic uint64_t most_taken;
     pthread_barrier_t start;
+    pthread_rwlock_t runs; /* one run that nobody else's is beside has it for writing */
+    _Atomic uint64_t by_themselves;
 } bench;
 
 /* ---- readings ---------------------------------------------------------------------------------------------------- */
@@ -148,6 +150,23 @@ typedef struct thread {
     pthread_t id;
 } thread;
 
+/* A model that is refused again and again, because the others are quicker, gets a run by itself, which the budget allows. */
+static void run_by_itself(bench *b, served *it)
+{
+    pthread_rwlock_wrlock(&b->runs);
+    atomic_fetch_add(&b->by_themselves, 1);
+    must(served_run(it), "a run that no other is beside");
+    pthread_rwlock_unlock(&b->runs);
+}
+
+static bool run_beside_others(bench *b, served *it)
+{
+    pthread_rwlock_rdlock(&b->runs);
+    bool good = served_run(it) == WEIR_OK;
+    pthread_rwlock_unlock(&b->runs);
+    return good;
+}
+
 static void *work(void *user)
 {
     thread *its = user;
@@ -155,9 +174,16 @@ static void *work(void *user)
     served *it = &b->models[its->which];
     (void)pthread_barrier_wait(&b->start);
     double begin = seconds_now(), longest = b->seconds > 0 ? b->seconds : LONGEST_S;
-    while (seconds_now() - begin < longest && (b->seconds > 0 || !everyone_has_had_enough(b)))
-        if (served_run(it) != WEIR_OK)
-            usleep((useconds_t)(BACKOFF_US * (1 + (it->refused + its->which) % 7)));
+    int refused = 0;
+    while (seconds_now() - begin < longest && (b->seconds > 0 || !everyone_has_had_enough(b))) {
+        bool beside = refused < PATIENCE;
+        if (!beside)
+            run_by_itself(b, it);
+        if (!beside || run_beside_others(b, it))
+            refused = 0;
+        else
+            usleep((useconds_t)(BACKOFF_US << refused++));
+    }
     return NULL;
 }
 
@@ -235,6 +261,7 @@ static void print_ladder(const bench *b)
     number("refusals", stats.refusals);
     number("waits", stats.ladder[WEIR_RUNG_WAIT]);
     number("ordered", stats.ladder[WEIR_RUNG_ORDER]);
+    number("by_themselves", atomic_load(&b->by_themselves));
     number("callbacks", stats.ladder[WEIR_RUNG_PRESSURE]);
     number("moved", stats.moved);
     number("lent_clients", stats.lent_clients);
@@ -316,6 +343,10 @@ static int stress(bench *b)
 
 static void open_runtime(bench *b)
 {
+    pthread_rwlockattr_t kind;
+    pthread_rwlockattr_init(&kind);
+    pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&b->runs, &kind);
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
     bool host = strcmp(b->device, "host") == 0;
     options.budget = host ? b->budget : 0;
