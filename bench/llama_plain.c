@@ -3,10 +3,9 @@
  * pinned memory, goes to a client of weir through a redirect; without it nothing of weir's is called.
  *
  *   bench-llama-plain MODEL [--device cuda|cpu] [--through plain|weir] [--rounds N] [--prompts 512,2048] [--after 512]
- *                     [--tokens 128] [--threads N] [--budget BYTES] [--llama FOLDER] [--module FOLDER]
- *                     [--context N] [--again 1]
+ *                     [--tokens 128] [--threads N] [--context N] [--again 1] [--budget BYTES] [--llama FOLDER] [--module FOLDER]
  *
- * The context has as many cells as the longest of these wants, or N. With --again 1 model and context are made twice, and `taken`
+ * The context has N cells, or as many as the longest of these wants. With --again 1 model and context are made twice, and `taken`
  * is of the second time: without what CUDA and its libraries keep from the first.
  *
  * Answers with one JSON object. bench/llama_compare.py runs it by turns, in a process each: a process decides once which
@@ -128,7 +127,6 @@ static void load(bench *b)
 static int longest(const bench *b)
 {
     int most = b->o.after + b->o.tokens;
-    most = b->o.context > most ? b->o.context : most;
     for (int i = 0; i < b->o.prompt_count; i++)
         most = b->o.prompts[i] > most ? b->o.prompts[i] : most;
     return most;
@@ -138,7 +136,7 @@ static void make_context(bench *b)
 {
     struct llama_context_params params = b->lib.llama_context_default_params();
     double start = now_ms();
-    params.n_ctx = (uint32_t)longest(b);
+    params.n_ctx = (uint32_t)(b->o.context ? b->o.context : longest(b));
     if (b->o.threads)
         params.n_threads = params.n_threads_batch = b->o.threads;
     cuda_llama_is_for(&b->lib, b->redirect, WEIR_CLASS_SCRATCH);
@@ -329,8 +327,8 @@ static void misused(const char *why)
 {
     fprintf(stderr,
             "bench-llama-plain: %s\nusage: bench-llama-plain MODEL [--device cuda|cpu] [--through plain|weir] "
-            "[--rounds N] [--prompts N,…] [--after N] [--tokens N] [--threads N] [--budget BYTES] [--llama FOLDER] "
-            "[--module FOLDER] [--context N] [--again 1]\n",
+            "[--rounds N] [--prompts N,…] [--after N] [--tokens N] [--threads N] [--context N] [--again 1] "
+            "[--budget BYTES] [--llama FOLDER] [--module FOLDER]\n",
             why);
     exit(USAGE);
 }
@@ -374,7 +372,7 @@ static void read_option(options *o, const char *name, char *value)
         {"--after", NULL, &o->after, 1, 1 << 20},
         {"--tokens", NULL, &o->tokens, 1, MOST_TOKENS},
         {"--threads", NULL, &o->threads, 0, 1024},
-        {"--context", NULL, &o->context, 0, 1 << 20},
+        {"--context", NULL, &o->context, 0, 1 << 24},
         {"--again", NULL, &o->again, 0, 1},
     };
     if (!value)

@@ -52,8 +52,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_elastic_create(weir_client *client, con
  *
  * A refusal is one of weir_alloc's, for the sum of the missing pages: the ladder is climbed, pressure callbacks are
  * called, WEIR_ERR_OUT_OF_MEMORY has its numbers in weir_refusal_last. A pressure callback may release pages of this or
- * any elastic block. A page that was released, and that the device is not past, is waited for up to the option `wait`;
- * then the cause is WEIR_CAUSE_PENDING. WEIR_ERR_BUSY: another thread has been committing one of the pages for so long,
+ * any elastic block. A page that was released on the same stream is taken back where it is, and zeroed in that order. One
+ * that was released elsewhere, and that the device is not past, is waited for up to the option `wait`; then the cause is
+ * WEIR_CAUSE_PENDING. WEIR_ERR_BUSY: another thread has been committing one of the pages for so long,
  * or, in a pressure callback, is doing so now. Errors also: WEIR_ERR_INVALID (a range beyond the end),
  * WEIR_ERR_STREAM_MISUSE (also on a stream that is being captured), WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Any thread,
  * several at once. Of a commit and a release of one page at the same time, either comes first. */

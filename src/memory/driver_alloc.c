@@ -196,7 +196,8 @@ static void driver_alloc_come_back(driver_alloc *s)
 static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
-    uint64_t room = (now.budget - now.held - now.aside + s->kept) & ~(uint64_t)(WI_UNIT - 1), lost = alignment - WI_UNIT;
+    uint64_t room = (now.budget - now.held - now.aside + s->kept) & ~(uint64_t)(WI_UNIT - 1),
+             lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
     shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough for it */
     shortage->held = now.held + now.aside - wi_min(s->kept, bytes + lost) + bytes + lost;

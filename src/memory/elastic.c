@@ -304,6 +304,7 @@ static void elastic_publish(wi_resource *resource, wi_block *block)
     elastic *s = elastic_of(resource);
     wi_elastic_range *range = page_of(block)->range;
     wi_resource_lock(resource);
+    range->pending -= wi_block_phase_of(block) == WI_PENDING; /* it was taken back */
     wi_ledger_commit(resource->ledger, block);
     page_of(block)->maker = NULL;
     range->live++;
@@ -433,8 +434,8 @@ wi_elastic_state wi_elastic_look(const wi_elastic_range *range, uint64_t index, 
     const wi_elastic_page *page = range->pages[index];
     if (!page)
         return WI_PAGE_UNUSED;
-    if (page->maker == maker && maker)
-        return WI_PAGE_THERE;
+    if (page->maker)
+        return page->maker == maker ? WI_PAGE_THERE : WI_PAGE_BUSY;
     switch (wi_block_phase_of(&page->block)) {
     case WI_LIVE:
         return WI_PAGE_THERE;
@@ -449,6 +450,26 @@ wi_block *wi_elastic_live(const wi_elastic_range *range, uint64_t index)
 {
     wi_elastic_page *page = range->pages[index];
     return page && wi_block_phase_of(&page->block) == WI_LIVE ? &page->block : NULL;
+}
+
+wi_block *wi_elastic_pending(const wi_elastic_range *range, uint64_t index)
+{
+    wi_elastic_page *page = range->pages[index];
+    bool pending = page && wi_block_phase_of(&page->block) == WI_PENDING && !page->maker;
+    /* what is in no list another thread is giving back, and changes */
+    return pending && page->block.listed && page->mapped ? &page->block : NULL;
+}
+
+void wi_elastic_renew(wi_block *block, weir_stream stream, const void *maker)
+{
+    page_of(block)->maker = maker;
+    wi_stream_uses_free(block->stream_uses); /* the stream is behind them */
+    block->stream_uses = NULL;
+    block->rung = WEIR_RUNG_FIT;
+    block->previous = wi_account_owner(block->account);
+    wi_store(block->stream.id, stream.id);
+    atomic_store_explicit(&block->word, wi_new_generation() << WI_GENERATION_SHIFT | WI_PENDING, memory_order_release);
+    pthread_cond_broadcast(&elastic_of(page_of(block)->range->base)->changed);
 }
 
 bool wi_elastic_wait(wi_resource *base, uint64_t deadline)

@@ -59,6 +59,12 @@ typedef enum wi_elastic_state {
 wi_elastic_state wi_elastic_look(const wi_elastic_range *range, uint64_t index, const void *maker);
 /* The block of a page that is live and not claimed, or NULL; with the base's lock held. */
 wi_block *wi_elastic_live(const wi_elastic_range *range, uint64_t index);
+/* The block of a page that is pending in the list of deferred frees, with its memory where it was, or NULL; with the locks
+ * of the list and of the base held. */
+wi_block *wi_elastic_pending(const wi_elastic_range *range, uint64_t index);
+/* Makes a pending block, which is in no list, a new one of `stream` and the maker's; maker NULL: it is pending like any
+ * other again. It stays pending until it is published. With the base's lock held. */
+void wi_elastic_renew(wi_block *block, weir_stream stream, const void *maker);
 static inline char *wi_elastic_at(const wi_elastic_range *range, uint64_t index)
 {
     return (char *)range->range.start + index * range->page;

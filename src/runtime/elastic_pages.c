@@ -21,7 +21,8 @@ static weir_status pages_check(const weir_elastic *e, size_t offset, size_t byte
 
 /* Commit ----------------------------------------------------------------------------------------------------------- */
 
-/* One call. The pages that it has made are blank, and linked by pending_next, the lowest first. */
+/* One call. The pages that it has made are blank, those that it has taken back pending; they are linked by pending_next, most
+ * often the lowest first. */
 typedef struct commit {
     weir_elastic *elastic;
     wi_elastic_range *range;
@@ -98,6 +99,13 @@ static wi_placement commit_placement(commit *c, const wi_elastic_place *place)
                           .page = place};
 }
 
+static void commit_keep(commit *c, wi_block *block)
+{
+    block->pending_next = NULL;
+    *(c->last ? &c->last->pending_next : &c->first) = block;
+    c->last = block;
+}
+
 static weir_status commit_make(commit *c, uint64_t index)
 {
     wi_elastic_place place = {c->range, index, c};
@@ -106,12 +114,9 @@ static weir_status commit_make(commit *c, uint64_t index)
     wi_shortage ignored;
     wi_measure(c->stack, &placement);
     weir_status status = wi_allocate(c->stack, &placement, &block, &ignored);
-    if (status != WEIR_OK)
-        return status;
-    block->pending_next = NULL;
-    *(c->last ? &c->last->pending_next : &c->first) = block;
-    c->last = block;
-    return WEIR_OK;
+    if (status == WEIR_OK)
+        commit_keep(c, block);
+    return status;
 }
 
 static weir_status commit_waited(const commit *c, uint64_t index, wi_elastic_state state)
@@ -124,6 +129,51 @@ static weir_status commit_waited(const commit *c, uint64_t index, wi_elastic_sta
                      "weir_elastic_commit: page %llu of \"%s\" is being committed or released by another "
                      "thread",
                      (unsigned long long)index, c->range->tag);
+}
+
+/* Whether all that the pending page waits for is before what comes next on the commit's stream. */
+static bool commit_follows(const commit *c, const wi_block *block)
+{
+    const weir_runtime *runtime = c->runtime;
+    wi_event event = block->freed;
+    bool follows = event.stream == c->at.native;
+    for (uint32_t i = 0; follows && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, i, &event); i++)
+        follows = event.stream == c->at.native || runtime->driver->passed(runtime->device, event);
+    return follows;
+}
+
+/* Takes a page back that was released on the commit's own stream, as it is. It is zeroed behind the work before the release,
+ * so that nothing is waited for. */
+static bool commit_take_back(commit *c, uint64_t index)
+{
+    wi_pending *pending = &c->runtime->pending;
+    if (!c->at.native)
+        return false;
+    pthread_mutex_lock(&pending->lock);
+    wi_resource_lock(c->range->base);
+    wi_block *block = wi_elastic_pending(c->range, index);
+    bool taken = block && commit_follows(c, block) && wi_pending_take(pending, block);
+    if (taken)
+        wi_elastic_renew(block, c->stream, c);
+    wi_resource_unlock(c->range->base);
+    pthread_mutex_unlock(&pending->lock);
+    if (taken)
+        commit_keep(c, block);
+    return taken;
+}
+
+/* Such a page is pending again, behind what is on the stream by now. */
+static void commit_put_back(commit *c, wi_block *block)
+{
+    const weir_runtime *runtime = c->runtime;
+    wi_event event;
+    bool recorded = runtime->driver->record(runtime->device, c->at.native, &event) == WEIR_OK;
+    if (!recorded)
+        (void)runtime->driver->stream_synchronize(runtime->device, c->at.native);
+    wi_resource_lock(c->range->base);
+    wi_elastic_renew(block, c->stream, NULL);
+    wi_resource_unlock(c->range->base);
+    wi_pending_add(&c->runtime->pending, c->stack, block, recorded ? &event : NULL);
 }
 
 /* Gives up the new pages from `from` on. `queued`: zeros may be on their way, which the driver has to be past first. */
@@ -139,6 +189,10 @@ static void commit_drop(commit *c, uint64_t from, bool queued)
             block->pending_next = NULL;
             *(kept_last ? &kept_last->pending_next : &kept_first) = block;
             kept_last = block;
+            continue;
+        }
+        if (wi_block_phase_of(block) == WI_PENDING) {
+            commit_put_back(c, block);
             continue;
         }
         placement.charged = block->charged;
@@ -157,8 +211,21 @@ static void commit_undo(commit *c, bool queued)
     wi_detail_restore(&kept);
 }
 
-/* Nanoseconds: nobody tells of a page that the driver did not take back. */
+/* Nanoseconds. Other pages may be pending for longer, and nobody tells of those that the driver did not take back. */
 enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
+
+/* Waits for a page in that state, or for a pause. */
+static void commit_pause(commit *c, uint64_t index, wi_elastic_state state)
+{
+    wi_resource *base = c->range->base;
+    uint64_t until = wi_min(c->deadline, wi_now() + LONGEST_PAUSE);
+    if (state == WI_PAGE_PENDING && wi_pending_wait(&c->runtime->pending, base, NULL, until))
+        return;
+    wi_resource_lock(base);
+    if (wi_elastic_look(c->range, index, c) == state)
+        (void)wi_elastic_wait(base, until);
+    wi_resource_unlock(base);
+}
 
 /* Waits once for a page that is another thread's or pending. Who waits has only made lower pages, so that no two wait for
  * each other: a lower one may have gone again since it was passed. A pressure callback waits for nobody, as the one that it
@@ -166,29 +233,26 @@ enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
 static weir_status commit_wait(commit *c, uint64_t index)
 {
     wi_resource *base = c->range->base;
-    wi_pending *pending = &c->runtime->pending;
     commit_drop(c, index, false);
     if (c->deadline == 0)
         c->deadline = wi_now() + wi_option_wait();
-    (void)wi_pending_reap(pending, base);
+    bool late = wi_pressures_inside() || wi_now() >= c->deadline;
+    (void)wi_pending_reap(&c->runtime->pending, base);
     (void)base->table->release_kept(base);
-    bool waits = !wi_pressures_inside() && wi_now() < c->deadline;
-    wi_resource_lock(base);
-    wi_elastic_state state = wi_elastic_look(c->range, index, c);
-    if (state == WI_PAGE_BUSY && waits)
-        (void)wi_elastic_wait(base, wi_min(c->deadline, wi_now() + LONGEST_PAUSE));
-    wi_resource_unlock(base);
-    if (state == WI_PAGE_PENDING && waits)
-        waits = wi_pending_wait(pending, base, NULL, c->deadline);
-    return !waits && commit_look(c, index) == state && state >= WI_PAGE_PENDING ? commit_waited(c, index, state)
-                                                                                : WEIR_OK;
+    wi_elastic_state state = commit_look(c, index);
+    if (state != WI_PAGE_PENDING && state != WI_PAGE_BUSY)
+        return WEIR_OK;
+    if (late)
+        return commit_waited(c, index, state);
+    commit_pause(c, index, state);
+    return WEIR_OK;
 }
 
 /* Makes the page, or waits once for what stands in the way. What has become unused since the count is not claimed yet. */
 static weir_status commit_get(commit *c, uint64_t index)
 {
     wi_elastic_state state = commit_look(c, index);
-    if (state == WI_PAGE_THERE)
+    if (state == WI_PAGE_THERE || (state == WI_PAGE_PENDING && commit_take_back(c, index)))
         return WEIR_OK;
     if (state != WI_PAGE_UNUSED)
         return commit_wait(c, index);

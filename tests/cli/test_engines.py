@@ -100,11 +100,21 @@ class Engines(harness.Case):
 
     def test_the_exact_budget_of_a_generating_model(self):
         model = MODELS / "tiny-llama.gguf"
-        line = self.refused("run", model, "--budget", "20MiB", status=1)
-        self.assertRegex(line, r"with --budget \d+ \(.*\) all of it fits\n$")
-        budget = int(line.split("--budget ")[1].split()[0])
-        self.weir("run", model, "--budget", budget, "--tokens", "3")
-        self.weir("run", model, "--budget", budget - 2 * 65536, "--tokens", "3", status=1)
+        for cache in "promised", "whole":
+            with self.subTest(cache=cache):
+                words = ("run", model, "--tokens", "3", "--set", f"cache_memory={cache}", "--budget")
+                line = self.refused(*words, "20MiB", status=1)
+                self.assertRegex(line, r"with --budget \d+ \(.*\) all of it fits\n$")
+                budget = int(line.split("--budget ")[1].split()[0])
+                self.weir(*words, budget)
+                self.weir(*words, budget - 2 * 65536, status=1)
+
+    def test_a_cache_that_grows_needs_what_its_tokens_need(self):
+        words = ("run", MODELS / "tiny-llama.gguf", "--tokens", "3", "--json")
+        elastic = self.weir_json(*words[:-1])["clients"][0]
+        whole = self.weir_json(*words[:-1], "--set", "cache_memory=whole")["clients"][0]
+        self.assertLess(elastic["peak"] + 7 * MIB, whole["peak"])
+        self.assertEqual(elastic["outputs"], whole["outputs"])
 
     def test_generation(self):
         words = ("run", MODELS / "tiny-llama.gguf", "--prompt", "Once upon a time", "--tokens", "5",

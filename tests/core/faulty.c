@@ -13,10 +13,11 @@ void faults_reset(long fail_at)
 
 bool faults_nothing_left(void)
 {
-    bool nothing =
-        !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.covered && !fault.streams && !fault.pieces;
+    bool nothing = !fault.devices && !fault.ranges && !fault.handles && !fault.mapped && !fault.covered &&
+                   !fault.streams && !fault.pieces;
     if (!nothing)
-        fprintf(stderr, "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld covered, %ld streams, %ld pieces\n",
+        fprintf(stderr,
+                "left: %ld devices, %ld ranges, %ld handles, %ld mapped, %ld covered, %ld streams, %ld pieces\n",
                 fault.devices, fault.ranges, fault.handles, fault.mapped, fault.covered, fault.streams, fault.pieces);
     return nothing;
 }

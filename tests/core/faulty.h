@@ -8,15 +8,15 @@
 extern const wi_driver faulty_driver;
 
 typedef struct faults {
-    atomic_long calls;                                             /* that can fail, since the last reset */
-    atomic_long fail_at;                                           /* the call that fails, from 0; -1: none */
-    weir_status status;                                            /* what it answers */
-    atomic_bool stay;                                              /* every later call fails too */
-    atomic_long limit;                                             /* handles that the device has; 0: no limit */
+    atomic_long calls;   /* that can fail, since the last reset */
+    atomic_long fail_at; /* the call that fails, from 0; -1: none */
+    weir_status status;  /* what it answers */
+    atomic_bool stay;    /* every later call fails too */
+    atomic_long limit;   /* handles that the device has; 0: no limit */
     atomic_long devices, ranges, handles, mapped, covered, streams, pieces; /* given out and not given back */
-    atomic_long refused_releases;                                  /* so many pieces more are not taken back */
-    void (*in_destroy)(void *);                                    /* called while handles are being destroyed */
-    void (*in_release)(void *);                                    /* ... and while a piece is being given back */
+    atomic_long refused_releases;                                           /* so many pieces more are not taken back */
+    void (*in_destroy)(void *); /* called while handles are being destroyed */
+    void (*in_release)(void *); /* ... and while a piece is being given back */
     void *user;
 } faults;
 

@@ -241,6 +241,42 @@ static void what_was_queued_is_waited_for(void **state)
     assert_true(faults_nothing_left());
 }
 
+/* A page that was taken back is pending again when the commit fails. */
+static void what_was_taken_back_is_put_back(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    for (long at = 0; at < 2; at++) { /* the zeros, the point behind them */
+        faults_reset(-1);
+        faulted = (fixture){.page = GRANULE, .gate = GATE};
+        ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+        faulted.client = open_client(faulted.runtime, "one", 0, 0);
+        ok(weir_stream_acquire(faulted.runtime, &faulted.stream));
+        ok(try_create(faulted.client, 8 * GRANULE, true, &e));
+        commit(&faulted, e, 0, 3);
+        hold_stream(&faulted);
+        release(&faulted, e, 1, 2, faulted.stream);
+        fault.calls = 0;
+        fault.fail_at = at;
+        fails(WEIR_ERR_DRIVER, try_commit(&faulted, e, 0, 3, faulted.stream));
+        fault.fail_at = -1;
+        pages_are(&faulted, e, 1, 2);
+        snapshot s = take_snapshot(faulted.runtime);
+        check_sums(&s);
+        assert_int_equal(s.device.held, 3 * GRANULE);
+        let_go(&faulted);
+        pages_are(&faulted, e, 1, 0);
+        assert_int_equal(stats_of(e).promised, 7 * GRANULE);
+        assert_int_equal(take_snapshot(faulted.runtime).device.held, GRANULE);
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+        ok(weir_stream_release(faulted.stream));
+        ok(weir_client_destroy(faulted.client));
+        ok(weir_runtime_destroy(faulted.runtime));
+        assert_true(faults_nothing_left());
+    }
+}
+
 /* Devices with less memory than their budget --------------------------------------------------------------------------- */
 
 typedef struct meddler {
@@ -328,6 +364,7 @@ int main(void)
         cmocka_unit_test(each_allocation_of_host_memory_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(what_was_queued_is_waited_for),
+        cmocka_unit_test(what_was_taken_back_is_put_back),
         cmocka_unit_test(a_device_with_less_than_the_budget),
         cmocka_unit_test(a_driver_that_cannot_is_unsupported),
     };

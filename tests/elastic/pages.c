@@ -341,6 +341,73 @@ static void a_promise_waits_for_what_is_freed_and_not_passed(void **state)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
 }
 
+/* Released and committed again on one stream: the memory stays where it is, and nothing is waited for. */
+static void a_commit_takes_back_what_was_released_on_its_stream(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 8, true);
+    void *rest = allocate(f->other, (BUDGET_PAGES - 8) * f->page, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    commit(f, e, 0, 4);
+    write_page(f, e, 1, 3);
+    write_page(f, e, 2, 4);
+    write_page(f, e, 3, 5);
+    ok(weir_option_set("wait", "1ms"));
+    hold_stream(f);
+    ok(weir_copy(f->runtime, page_at(f, e, 0), page_at(f, e, 1), f->page, f->stream));
+    release(f, e, 1, 2, f->stream);
+    pages_are(f, e, 2, 2);
+    uint64_t created = take_snapshot(f->runtime).device.created;
+    fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(f, e, 0, 6, WEIR_STREAM_HOST)); /* not in that order */
+    pages_are(f, e, 2, 2);
+    ok(try_commit(f, e, 0, 3, f->stream));
+    pages_are(f, e, 4, 0);
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.pending, 0);
+    assert_int_equal(s.device.created - created, 0);
+    assert_int_equal(stats_of(e).promised, 4 * f->page);
+    ok(weir_copy(f->runtime, page_at(f, e, 3), page_at(f, e, 2), f->page, f->stream));
+    let_go(f);
+    page_holds(f, e, 0, 3);
+    page_holds(f, e, 1, 0);
+    page_holds(f, e, 3, 0);
+    ok(weir_option_set("wait", NULL));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_free(f->other, rest, WEIR_STREAM_HOST));
+}
+
+static void a_page_in_use_on_another_stream_is_not_taken_back(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 4, false);
+    weir_stream second;
+    ok(weir_stream_acquire(f->runtime, &second));
+    commit(f, e, 0, 2);
+    ok(weir_option_set("wait", "1ms"));
+    hold_stream(f);
+    for (size_t i = 0; i < 2; i++) /* of the first page on the stream that is held, too */
+        ok(weir_use_record(f->runtime, (weir_block){.pointer = page_at(f, e, 0)}, i == 0 ? f->stream : second));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = page_at(f, e, 1)}, f->stream));
+    release(f, e, 0, 2, second);
+    fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(f, e, 1, 1, second));
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
+    pages_are(f, e, 0, 2);
+    let_go(f);
+    pages_are(f, e, 0, 0);
+    commit(f, e, 0, 2);
+    hold_stream(f);
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = page_at(f, e, 0)}, f->stream));
+    release(f, e, 0, 2, f->stream);
+    ok(try_commit(f, e, 0, 2, f->stream)); /* its own uses come first */
+    release(f, e, 0, 1, WEIR_STREAM_HOST);
+    pages_are(f, e, 1, 1); /* behind the zeros */
+    let_go(f);
+    pages_are(f, e, 1, 0);
+    ok(weir_option_set("wait", NULL));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_stream_release(second));
+}
+
 static void a_commit_waits_for_pages_that_are_pending(void **state)
 {
     fixture *f = *state;
@@ -362,6 +429,34 @@ static void a_commit_waits_for_pages_that_are_pending(void **state)
     assert_int_equal(pthread_join(opener, NULL), 0);
     ok(weir_option_set("wait", NULL));
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
+/* … and not for others, which may be pending for longer. */
+static void a_commit_does_not_wait_for_other_pages(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 4, false), *before = create(f, 4, false);
+    weir_stream second;
+    gate later = GATE;
+    pthread_t opener;
+    ok(weir_stream_acquire(f->runtime, &second));
+    commit(f, before, 0, 1);
+    commit(f, e, 0, 1);
+    hold_stream(f);
+    release(f, before, 0, 1, f->stream);
+    ok(weir_call(f->runtime, pass_gate, &later, second));
+    release(f, e, 0, 1, second);
+    ok(weir_option_set("wait", "20s"));
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &later), 0);
+    commit(f, e, 0, 1);
+    pages_are(f, e, 1, 0);
+    pages_are(f, before, 0, 1);
+    assert_int_equal(pthread_join(opener, NULL), 0);
+    ok(weir_option_set("wait", NULL));
+    let_go(f);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_elastic_destroy(before, WEIR_STREAM_HOST));
+    ok(weir_stream_release(second));
 }
 
 /* Reports ---------------------------------------------------------------------------------------------------------- */
@@ -536,7 +631,10 @@ int main(void)
         CASE(a_declared_use_holds_a_page),
         CASE(a_page_in_a_launch_is_not_released),
         CASE(a_promise_waits_for_what_is_freed_and_not_passed),
+        CASE(a_commit_takes_back_what_was_released_on_its_stream),
+        CASE(a_page_in_use_on_another_stream_is_not_taken_back),
         CASE(a_commit_waits_for_pages_that_are_pending),
+        CASE(a_commit_does_not_wait_for_other_pages),
         CASE(reports_name_pages),
         CASE(traces_tell_of_every_page),
         CASE(pages_are_not_for_weir_free_and_weir_resize),

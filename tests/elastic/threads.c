@@ -12,6 +12,7 @@ typedef struct worker {
     fixture *f;
     weir_elastic *e;
     unsigned char *base, *bytes;
+    weir_stream stream; /* of its own, for the shared pages */
     size_t number;
     uint64_t commits; /* of its own pages; the shared ones are anybody's */
     bool there[OWN];
@@ -56,10 +57,11 @@ static void *work(void *user)
     for (int round = 0; round < ROUNDS; round++) {
         turn_own(w, next_random(&random) % OWN, &random);
         size_t first = next_random(&random) % SHARED, count = 1 + next_random(&random) % (SHARED - first);
-        commit(w->f, w->e, first, count);
+        ok(try_commit(w->f, w->e, first, count, w->stream));
         first = next_random(&random) % SHARED;
-        release(w->f, w->e, first, 1, WEIR_STREAM_HOST);
+        release(w->f, w->e, first, 1, next_random(&random) % 2 ? w->stream : WEIR_STREAM_HOST);
     }
+    ok(weir_stream_synchronize(w->stream));
     return NULL;
 }
 
@@ -73,12 +75,17 @@ static void four_threads_commit_and_release_at_once(void **state)
     assert_int_equal(ALL, BUDGET_PAGES);
     for (size_t i = 0; i < THREADS; i++) {
         workers[i] = (worker){.f = f, .e = e, .base = stats_of(e).base, .bytes = malloc(f->page), .number = i};
-        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+        ok(weir_stream_acquire(f->runtime, &workers[i].stream));
     }
+    ok(weir_option_set("wait", "20s"));
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
     for (size_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
+    ok(weir_option_set("wait", NULL));
     release(f, e, 0, SHARED, WEIR_STREAM_HOST);
     for (size_t i = 0; i < THREADS; i++) {
+        ok(weir_stream_release(workers[i].stream));
         commits += workers[i].commits;
         for (size_t k = 0; k < OWN; k++)
             if (workers[i].there[k]) {

@@ -94,8 +94,13 @@ static void test_a_context_costs_what_its_tokens_cost(void **state)
     /* With few cells to go, the next page of each tensor comes, one with each token. */
     assert_int_equal(most_of_a_run(&its, 244, 4), (TENSORS - 1) * PAGE + TENSORS * PAGE);
     assert_int_equal(most_of_a_run(&its, 244, 8), TENSORS * 2 * PAGE);
-    /* At rest one page of each tensor stays for the next run. */
+    /* At rest one page of each tensor stays for the next run, and goes when the model is trimmed. */
     assert_int_equal(kv_of(&its.it), TENSORS * PAGE);
+    uint64_t released = 0;
+    OK(its.it.engine->trim(its.model, UINT64_MAX, &released));
+    assert_int_equal(released, TENSORS * PAGE);
+    assert_int_equal(kv_of(&its.it), 0);
+    assert_int_equal(most_of_a_run(&its, 40, 4), TENSORS * PAGE);
     assert_int_equal(stats_of(&its.it).pending, 0);
     fixture_close(&its);
 }

@@ -234,8 +234,8 @@ static void test_log_probabilities_are_the_models_before_any_sampler(void **stat
     int width = other.llama_vocab_n_tokens(other.vocab);
     for (int i = 0; i < 10; i++) {
         const float *logits = other.llama_get_logits_ith(other.context, -1);
-        double sum = 0;
-        for (int k = 0; k < width; k++)
+        double sum = exp((double)logits[0]);
+        for (int k = 1; k < width; k++)
             sum += exp((double)logits[k]);
         assert_true(fabs(own[i] - (logits[tokens[i]] - log(sum))) < 1e-4);
         for (int k = 0; k < 5; k++) {
@@ -274,7 +274,7 @@ static const way ways[] = {
       {"repeat_penalty", "1.3"},
       {"repeat_last_n", "20"},
       {"frequency_penalty", "0.4"},
-      {"presence_penalty", "0.3"}},
+      {"presence_penalty", "3"}},
      5},
     {"dry",
      {{"temperature", "0"},
@@ -320,7 +320,7 @@ static struct llama_sampler *plain_chain(const plain *it, const char *name)
     bool biased = strcmp(name, "bias") == 0;
     ADD(llama_sampler_init_logit_bias(width, biased ? 4 : 1, biased ? all : &end));
     if (strcmp(name, "penalties") == 0)
-        ADD(llama_sampler_init_penalties(width, 20, 1.3f, 0.4f, 0.3f));
+        ADD(llama_sampler_init_penalties(width, 20, 1.3f, 0.4f, 3));
     if (strcmp(name, "dry") == 0)
         ADD(llama_sampler_init_dry(it->vocab, 0.8f, 1.75f, 1, 256, breakers, 2));
     for (int i = 0; i < PROMPT; i++)
@@ -369,6 +369,19 @@ static void test_every_sampler_chooses_as_llama_cpp_does_alone(void **state)
         assert_true(memcmp(got.tokens, likeliest.tokens, sizeof expected) != 0);
     }
     plain_close(&other);
+    fixture_close(&its);
+}
+
+static void test_penalties_see_the_prompt(void **state)
+{
+    (void)state;
+    const weir_setting wanted[] = {{"tokens", "1"}, {"temperature", "0"}, {"logit_bias", "267:20"}};
+    const weir_setting seen[] = {
+        {"tokens", "1"}, {"temperature", "0"}, {"logit_bias", "267:20"}, {"presence_penalty", "50"}};
+    fixture its = fixture_open(path, load, 2);
+    assert_int_equal(prompt[1], 267);
+    assert_int_equal(ask(&its, wanted, 3).tokens[0], 267);
+    assert_int_not_equal(ask(&its, seen, 4).tokens[0], 267);
     fixture_close(&its);
 }
 
@@ -667,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_wrong_stop_words_are_refused),
         cmocka_unit_test(test_log_probabilities_are_the_models_before_any_sampler),
         cmocka_unit_test(test_every_sampler_chooses_as_llama_cpp_does_alone),
+        cmocka_unit_test(test_penalties_see_the_prompt),
         cmocka_unit_test(test_wrong_samplers_are_refused),
         cmocka_unit_test(test_a_grammar_leaves_only_its_texts),
         cmocka_unit_test(test_bad_grammars_are_refused_in_words),

@@ -222,6 +222,35 @@ static void test_four_runs_are_under_way_at_once(void **state)
     fixture_close(&its);
 }
 
+/* One run has a token in every step in which the other's prompt of 150 is read: five, of 31 tokens each. */
+static void test_a_long_prompt_does_not_hold_up_who_generates(void **state)
+{
+    (void)state;
+    static const weir_setting one_token[] = {{"tokens", "1"}, {"ignore_eos", "1"}, {"temperature", "0"}};
+    fixture its = fixture_open(path, four, 4);
+    meeting end = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 2, false};
+    runner generates = runner_of(&its, 0), reads = runner_of(&its, 3);
+    generates.streams = true;
+    generates.meeting = &end;
+    generates.meets_at = 1;
+    reads.settings = one_token;
+    start(&generates);
+    while (come(&end) == 0)
+        usleep(1000);
+    /* Its thread is with its reader, so that only the other one's computes, and nobody behind it. */
+    start(&reads);
+    pthread_join(reads.thread, NULL);
+    has_what_llama_says(&reads, 1);
+    OK(its.it.engine->cancel(its.model, generates.id));
+    meet(&end);
+    pthread_join(generates.thread, NULL);
+    assert_int_equal(generates.status, WEIR_ERR_CANCELLED);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    OK(its.it.engine->metrics(its.model, &metrics));
+    assert_int_equal(metrics.tokens_out, 1 + 1 + 5);
+    fixture_close(&its);
+}
+
 /* A reader that does not come back holds up nobody: the others are computed by one another's threads. */
 static void test_a_slow_reader_holds_up_nobody(void **state)
 {
@@ -412,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_four_runs_at_once_make_the_tokens_of_each_alone),
         cmocka_unit_test(test_four_runs_are_under_way_at_once),
+        cmocka_unit_test(test_a_long_prompt_does_not_hold_up_who_generates),
         cmocka_unit_test(test_a_slow_reader_holds_up_nobody),
         cmocka_unit_test(test_a_cancel_in_the_middle_leaves_the_others_alone),
         cmocka_unit_test(test_a_reader_that_wants_no_more_ends_its_run_alone),

@@ -29,13 +29,17 @@ ROOMS = {
     "onnx_file": (),
     "onnx_shapes": ("onnx_file", "base"),
     "engines/onnx": ("onnx_file", "onnxruntime/api.h"),
-    "engines/gguf": (),
+    "engines/gguf": ("interpose",),
     # around it
     "sim": ("runtime", "memory", "driver", "base"),
     "cli": ("sim", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 ELSEWHERE = re.compile(r"(\.\./[\w./]*\.c(?:pp)?)\b")
+
+
+# Built alone against an installed weir, which has these as sources and not as a library.
+STANDALONE = {("engines/gguf/CMakeLists.txt", "../../base/pointer_map.c")}
 
 
 def room_of(path):
@@ -70,7 +74,7 @@ def complaints(files):
                     found.append(f"{path} includes {name}: no arrow goes from {room} to {to}")
         else:
             found += [f"{path} compiles {name}, another room's file: link that room's library"
-                      for name in ELSEWHERE.findall(text)]
+                      for name in ELSEWHERE.findall(text) if (path, name) not in STANDALONE]
     return found
 
 

@@ -489,7 +489,7 @@ static void step(weir_engine_model *model)
     unseat(batch);
     batch->computing = false;
     if (batch->seated_count == 0 && !batch->first)
-        wg_cache_rest(model, false);
+        (void)wg_cache_rest(model, false);
 }
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */

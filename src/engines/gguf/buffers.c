@@ -167,27 +167,55 @@ static weir_client *client_of(const weir_engine_model *model, ggml_backend_buffe
     return model->places.clients[0];
 }
 
-/* The original function's cudaMalloc is the model's, of this class, and may be refused. */
-static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of, size_t size)
+static ggml_backend_buffer_t make_on_device(wg_phase *phase, const hook *of, size_t size)
 {
     wi_cuda_redirect_stats before, after;
     wi_cuda_redirect *redirect = wg_devices_redirect();
+    wi_cuda_redirect_info(redirect, &before);
+    ggml_backend_buffer_t buffer = of->alloc(of->type, size);
+    wi_cuda_redirect_info(redirect, &after);
+    if (!buffer && after.refused > before.refused)
+        keep_refusal(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", after.refusal));
+    return buffer;
+}
+
+static bool is_elastic(const wg_phase *phase)
+{
+    return class_of(phase) == WEIR_CLASS_KV && wg_cache_wanted(phase->model);
+}
+
+/* The original function's cudaMalloc is the model's, of this class, and may be refused. */
+static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of, size_t size)
+{
+    ggml_backend_buffer_t buffer = NULL;
     phase->scope.memory_class = class_of(phase);
     phase->scope.tag = tag_of(phase->scope.memory_class);
     phase->scope.overruns = false;
-    bool elastic = phase->scope.memory_class == WEIR_CLASS_KV && !of->of_host && wg_cache_wanted(phase->model);
-    phase->scope.place = elastic ? wg_cache_on_device(phase->model, client_of(phase->model, of->type)) : NULL;
-    wi_cuda_redirect_info(redirect, &before);
-    ggml_backend_buffer_t buffer = of->alloc(of->type, size);
+    phase->scope.place = NULL;
+    weir_status status = WEIR_OK;
+    if (is_elastic(phase) && !of->of_host)
+        status = wg_cache_on_device(phase->model, client_of(phase->model, of->type), size, &phase->scope.place);
+    if (status == WEIR_OK || status == WEIR_ERR_UNSUPPORTED)
+        buffer = make_on_device(phase, of, size);
+    else
+        keep_refusal(phase, status);
     if (phase->scope.place)
         wg_cache_made(phase->scope.place, buffer);
     phase->scope.place = NULL;
     scope_for_scratch(phase);
-    if (!buffer) {
-        wi_cuda_redirect_info(redirect, &after);
-        if (after.refused > before.refused)
-            keep_refusal(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", after.refusal));
-    }
+    return buffer;
+}
+
+static ggml_backend_buffer_t allocate_on_host(wg_phase *phase, ggml_backend_buffer_type_t buft, size_t size)
+{
+    ggml_backend_buffer_t buffer = NULL;
+    if (!is_elastic(phase) || phase->model->places.kind != WEIR_KIND_DEVICE)
+        return allocate(phase, buft, size);
+    weir_status status = wg_cache_on_host(phase->model, buft, size, &buffer);
+    if (status == WEIR_ERR_UNSUPPORTED)
+        return allocate(phase, buft, size);
+    if (status != WEIR_OK)
+        keep_refusal(phase, status);
     return buffer;
 }
 
@@ -207,13 +235,8 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_
         if (!phase->saw_tensor)
             phase->planned_output += (size + 255) & ~(uint64_t)255;
         buffer = of->alloc(buft, size);
-    } else if (is_cpu(of) && class_of(phase) == WEIR_CLASS_KV && phase->model->places.kind == WEIR_KIND_DEVICE &&
-               wg_cache_wanted(phase->model)) {
-        buffer = wg_cache_on_host(phase->model, buft, size);
-        if (!buffer)
-            keep_refusal(phase, WEIR_ERR_OUT_OF_MEMORY);
     } else if (is_cpu(of)) {
-        buffer = allocate(phase, buft, size);
+        buffer = allocate_on_host(phase, buft, size);
     } else if (phase->scoped) {
         buffer = allocate_on_device(phase, of, size);
     } else {

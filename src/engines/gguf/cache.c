@@ -10,8 +10,8 @@
  * the start: V where it is transposed (without flash attention), windows with fewer cells than the context, states of
  * recurrent layers.
  *
- * Pages are exchanged while the device is idle, between two decodes: a kernel may look at any cell of the cache. Pages
- * of sequences that are gone stay until somebody needs memory, or until the model has nothing to do. */
+ * Pages that a kernel may look at are exchanged while the device is idle, between two decodes. Pages of sequences that
+ * are gone stay until somebody needs memory, or until the model has nothing to do. */
 #include "wg.h"
 
 #include <weir/elastic.h>
@@ -107,6 +107,14 @@ static weir_status make_memory(piece *it, size_t bytes)
     return status;
 }
 
+static void end_piece(piece *it)
+{
+    if (it->memory && weir_elastic_destroy(it->memory, WEIR_STREAM_HOST) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "gguf: a KV cache could not be given back: %s", weir_detail());
+    free(it->tensors);
+    free(it);
+}
+
 static void forget_piece(piece *it)
 {
     piece **at = &it->cache->pieces;
@@ -114,10 +122,7 @@ static void forget_piece(piece *it)
         at = &(*at)->next;
     if (*at)
         *at = it->next;
-    if (it->memory && weir_elastic_destroy(it->memory, WEIR_STREAM_HOST) != WEIR_OK)
-        weir_log(WEIR_LOG_ERROR, "gguf: a KV cache could not be given back: %s", weir_detail());
-    free(it->tensors);
-    free(it);
+    end_piece(it);
 }
 
 static piece *new_piece(weir_engine_model *model, weir_client *client)
@@ -197,31 +202,41 @@ static void free_on_host(ggml_backend_buffer_t buffer)
         }
 }
 
-ggml_backend_buffer_t wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes)
+/* A piece with its memory. WEIR_ERR_UNSUPPORTED where the device cannot map memory: the cache is whole there. */
+static weir_status make_piece(weir_engine_model *model, weir_client *client, size_t bytes, piece **out)
 {
-    piece *it = new_piece(model, model->places.host);
-    if (!it) {
-        (void)weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of a KV cache");
-        return NULL;
-    }
-    if (make_memory(it, bytes) != WEIR_OK) {
+    piece *it = *out = new_piece(model, client);
+    if (!it)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of a KV cache");
+    weir_status status = make_memory(it, bytes);
+    if (status != WEIR_OK)
         forget_piece(it);
-        return NULL;
-    }
+    return status;
+}
+
+weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
+                             ggml_backend_buffer_t *out)
+{
+    piece *it;
+    weir_status status = make_piece(model, model->places.host, bytes, &it);
+    if (status != WEIR_OK)
+        return status;
     it->buffer = model->library->ggml_backend_cpu_buffer_from_ptr(it->base, bytes);
     it->buffer->buft = type;
     it->buffer->iface.free_buffer = free_on_host;
     it->buffer->iface.init_tensor = note_tensor;
     it->buffer->iface.clear = clear_on_host;
-    return it->buffer;
+    *out = it->buffer;
+    return WEIR_OK;
 }
 
 static weir_status take_on_device(void *user, size_t bytes, void **pointer)
 {
     piece *it = user;
-    weir_status status = make_memory(it, bytes);
+    if (bytes > it->bytes)
+        return weir_fail(WEIR_ERR_ENGINE, "a KV cache of %zu bytes asks for %zu", it->bytes, bytes);
     *pointer = it->base;
-    return status;
+    return WEIR_OK;
 }
 
 static void give_back_on_device(void *user, void *pointer)
@@ -230,23 +245,23 @@ static void give_back_on_device(void *user, void *pointer)
     forget_piece(user);
 }
 
-const wi_cuda_place *wg_cache_on_device(weir_engine_model *model, weir_client *client)
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out)
 {
-    piece *it = new_piece(model, client);
-    if (!it)
-        return NULL;
+    piece *it;
+    weir_status status = make_piece(model, client, bytes, &it);
+    if (status != WEIR_OK)
+        return status;
     it->place = (wi_cuda_place){take_on_device, give_back_on_device, it};
-    return &it->place;
+    *out = &it->place;
+    return WEIR_OK;
 }
 
+/* The memory of a buffer that could not be made goes with the model. */
 void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
 {
     piece *it = place->user;
-    if (!buffer) {
-        if (!it->memory)
-            forget_piece(it); /* else it went with cudaFree */
+    if (!buffer)
         return;
-    }
     it->buffer = buffer;
     it->init_tensor = buffer->iface.init_tensor;
     buffer->iface.init_tensor = note_tensor;
@@ -416,8 +431,10 @@ void wg_cache_drop(weir_engine_model *model)
     struct wg_cache *cache = model->cache;
     if (!cache)
         return;
-    while (cache->pieces)
-        forget_piece(cache->pieces);
+    for (piece *it = cache->pieces, *next; it; it = next) {
+        next = it->next;
+        end_piece(it);
+    }
     pthread_cond_destroy(&cache->quiet);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
@@ -482,6 +499,20 @@ static bool is_near_its_end(const struct wg_cache *cache, int32_t sequence)
     return cells > 0 && covered < cache->model->longest && cells + steps >= covered;
 }
 
+/* Attention looks at as many cells of every sequence as the longest has, rounded up. Pages behind those are exchanged
+ * while the device still computes, which hides what that takes; the others when it is done. */
+static void look_ahead_of(struct wg_cache *cache, bool computing)
+{
+    enum { CELLS_AT_ONCE = 256 };
+    uint32_t longest = 0;
+    for (int32_t s = 0; s < WG_MOST_SEQUENCES; s++)
+        longest = cache->cells[s] > longest ? cache->cells[s] : longest;
+    uint32_t looked_at = (longest + CELLS_AT_ONCE - 1) / CELLS_AT_ONCE * CELLS_AT_ONCE;
+    for (int32_t s = 0; s < WG_MOST_SEQUENCES && !cache->broken; s++)
+        if (is_near_its_end(cache, s) && computing == (cache->covered[s] >= looked_at))
+            look_ahead(cache, s);
+}
+
 void wg_cache_begin(weir_engine_model *model)
 {
     struct wg_cache *cache = model->cache;
@@ -513,11 +544,10 @@ void wg_cache_end(weir_engine_model *model)
     struct wg_cache *cache = model->cache;
     if (!cache)
         return;
+    look_ahead_of(cache, true);
     model->library->llama_synchronize(model->context);
     check(cache);
-    for (int32_t s = 0; s < WG_MOST_SEQUENCES && !cache->broken; s++)
-        if (is_near_its_end(cache, s))
-            look_ahead(cache, s);
+    look_ahead_of(cache, false);
     pthread_mutex_lock(&cache->lock);
     cache->computing = false;
     pthread_cond_broadcast(&cache->quiet);
@@ -535,19 +565,33 @@ void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells)
     pthread_mutex_unlock(&cache->lock);
 }
 
+static uint64_t committed(const struct wg_cache *cache)
+{
+    uint64_t bytes = 0;
+    for (const piece *it = cache->pieces; it; it = it->next) {
+        weir_elastic_stats now = WEIR_INIT(weir_elastic_stats);
+        bytes += weir_elastic_info(it->memory, &now) == WEIR_OK ? now.committed : 0;
+    }
+    return bytes;
+}
+
 /* The next run has the first sequence, and finds its first page there. */
-void wg_cache_rest(weir_engine_model *model, bool all)
+uint64_t wg_cache_rest(weir_engine_model *model, bool all)
 {
     struct wg_cache *cache = model->cache;
+    uint64_t before = 0, after = 0;
     if (!cache)
-        return;
+        return 0;
     pthread_mutex_lock(&cache->lock);
     if (!cache->computing) {
         uint32_t first = cache->cells[0];
+        before = committed(cache);
         cache->cells[0] = first || all ? first : 1;
         release_unused(cache);
         cache->covered[0] = first || all ? cache->covered[0] : covered_of(cache, 0, 0);
         cache->cells[0] = first;
+        after = committed(cache);
     }
     pthread_mutex_unlock(&cache->lock);
+    return before - after;
 }

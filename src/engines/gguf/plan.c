@@ -10,7 +10,21 @@
 
 #include "cores.h"
 
-enum { CELLS = 256 };
+/* Of an elastic cache, what the first run has to have: cells come by 256. A promise is of whole pages. */
+static void plan_cache(const weir_engine_model *model, uint64_t *bytes, bool *exact)
+{
+    enum { CELLS = 256, HOST_PAGE = 64 << 10, DEVICE_PAGE = 2 << 20 };
+    uint64_t cells = (uint64_t)model->longest * (uint64_t)model->load.sequences;
+    uint64_t page = model->places.devices > 0 ? DEVICE_PAGE : HOST_PAGE;
+    if (!wg_cache_wanted(model))
+        return;
+    if (wg_cache_grows(model)) {
+        *bytes = cells > CELLS ? *bytes / cells * CELLS : *bytes;
+        *exact = false;
+    } else {
+        *bytes = (*bytes + page - 1) / page * page;
+    }
+}
 
 static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir_engine_plan *out)
 {
@@ -29,12 +43,7 @@ static weir_status measure(weir_engine_model *model, const wg_phase *phase, weir
      * and CUDA's libraries ask for. */
     exact[WEIR_CLASS_ACTIVATIONS] = !model->embeds;
     exact[WEIR_CLASS_SCRATCH] = !on_device;
-    /* What the first run has to have: cells come by 256. */
-    if (wg_cache_grows(model)) {
-        uint64_t cells = (uint64_t)model->longest * (uint64_t)model->load.sequences;
-        bytes[WEIR_CLASS_KV] = cells > CELLS ? bytes[WEIR_CLASS_KV] / cells * CELLS : bytes[WEIR_CLASS_KV];
-        exact[WEIR_CLASS_KV] = false;
-    }
+    plan_cache(model, &bytes[WEIR_CLASS_KV], &exact[WEIR_CLASS_KV]);
     if (model->load.mmap && !on_device) {
         bytes[WEIR_CLASS_WEIGHTS] = 0;
         exact[WEIR_CLASS_WEIGHTS] = false;

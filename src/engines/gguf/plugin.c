@@ -120,6 +120,14 @@ static weir_status warm_up(weir_engine_model *model)
     return status;
 }
 
+/* What sequences have left behind; of a model under way that is between two decodes, too. */
+static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
+{
+    (void)wanted;
+    *released = wg_cache_rest(model, true);
+    return WEIR_OK;
+}
+
 static weir_status health(weir_engine_model *model)
 {
     if (atomic_load(&model->broken))
@@ -173,6 +181,7 @@ static const weir_engine table = {
     .release_outputs = wg_release_outputs,
     .cancel = wg_cancel,
     .warm_up = warm_up,
+    .trim = trim,
     .health = health,
     .metrics = metrics,
     .info = info,

@@ -261,11 +261,11 @@ struct wg_cache;
 bool wg_cache_wanted(const weir_engine_model *model);
 /* And without a promise, so that it takes what it uses. */
 bool wg_cache_grows(const weir_engine_model *model);
-/* A buffer of the cache on the host; NULL: the detail says why. */
-ggml_backend_buffer_t wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes);
-/* Memory for one on the client's device, for the scope in which ggml makes it, and then what came of it. NULL: no host
- * memory. */
-const wi_cuda_place *wg_cache_on_device(weir_engine_model *model, weir_client *client);
+/* A buffer of the cache on the host. WEIR_ERR_UNSUPPORTED: memory cannot be mapped there. */
+weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
+                             ggml_backend_buffer_t *out);
+/* Memory for one on the client's device, for the scope in which ggml makes it; the same errors. Then what came of it. */
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out);
 void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
 /* The context is made: what is not elastic is committed, and others' need for memory is listened to from now on. */
 weir_status wg_cache_settle(weir_engine_model *model);
@@ -282,7 +282,7 @@ void wg_cache_end(weir_engine_model *model);
 /* Cells of a sequence were given up, `cells` are still in use. */
 void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells);
 /* The model has nothing to do: pages that no sequence uses go, but for the first of sequence 0; that, too, with `all`.
- * Any thread. */
-void wg_cache_rest(weir_engine_model *model, bool all);
+ * Returns the bytes. During a decode nothing is done. Any thread. */
+uint64_t wg_cache_rest(weir_engine_model *model, bool all);
 
 #endif

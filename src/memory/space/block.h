@@ -79,6 +79,7 @@ typedef struct wi_block {
     wi_event freed;
     struct wi_block *pending_previous;
     bool refused; /* the driver refused to take it back */
+    bool listed;  /* in the list of deferred frees */
 } wi_block;
 
 /* Whether other streams must be ordered behind a point on the block's stream before they use or free it. */

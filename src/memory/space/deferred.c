@@ -26,12 +26,14 @@ static void pending_append(wi_pending *pending, wi_block *block)
 {
     block->pending_previous = pending->last;
     block->pending_next = NULL;
+    block->listed = true;
     *(pending->last ? &pending->last->pending_next : &pending->first) = block;
     pending->last = block;
 }
 
 static void pending_take_out(wi_pending *pending, wi_block *block)
 {
+    block->listed = false;
     *(block->pending_previous ? &block->pending_previous->pending_next : &pending->first) = block->pending_next;
     *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
 }
@@ -175,6 +177,14 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
         bytes = pending_release_list(pending, done);
     pthread_mutex_unlock(&pending->lock);
     return bytes;
+}
+
+bool wi_pending_take(wi_pending *pending, wi_block *block)
+{
+    bool listed = block->listed;
+    if (listed)
+        pending_take_out(pending, block);
+    return listed;
 }
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */

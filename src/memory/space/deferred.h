@@ -4,7 +4,8 @@
  * A runtime has one list for all its stacks, whose blocks may count in different ledgers (members.h).
  *
  * Invariants, while the lock is free: the list holds exactly the pending blocks of the runtime, except those that a
- * capture pool keeps (runtime/capture_pool.h) and those that a thread is releasing, which `working` counts. So a
+ * capture pool keeps (runtime/capture_pool.h), pages that a commit has taken back for a moment (runtime/elastic_pages.c),
+ * and those that a thread is releasing, which `working` counts. So a
  * thread that sees pending bytes in the ledger, beyond the kept ones, finds a block here or a thread to wait for.
  *
  * The lock comes before those of resources and of the ledger. */
@@ -38,6 +39,10 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
                      const wi_event *event);
 /* The same for a block that the resource has retired already: the tail of a block that was shrunk. */
 void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);
+
+/* With the lock held: takes a pending block out, which is the caller's then, and pending still. False: a thread is releasing
+ * it. wi_pending_add puts it back. */
+bool wi_pending_take(wi_pending *pending, wi_block *block);
 
 /* Reaps: releases the blocks of the base (NULL: of all) that the device is past. Returns their bytes. */
 uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
