@@ -176,17 +176,17 @@ CUresult stub_cuCtxRecordEvent(CUcontext context, CUevent event)
 }
 
 /* What the event stands for now. */
+/* Events are asked about, and waited for, whichever context is current, as the real driver has it. */
 static CUresult read_event(CUevent event, stub_line **line, uint64_t *sequence)
 {
-    CUresult result = stub_check_event(event);
-    if (result != CUDA_SUCCESS)
-        return result;
     pthread_mutex_lock(&stub.lock);
-    *line = event->line;
-    *sequence = event->sequence;
-    bool captured = event->captured;
+    bool alive = event && event->alive, captured = alive && event->captured;
+    if (alive) {
+        *line = event->line;
+        *sequence = event->sequence;
+    }
     pthread_mutex_unlock(&stub.lock);
-    return captured ? STUB_CAPTURED_EVENT : CUDA_SUCCESS;
+    return !alive ? STUB_INVALID_HANDLE : captured ? STUB_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
 CUresult stub_cuEventQuery(CUevent event)

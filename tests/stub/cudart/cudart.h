@@ -24,6 +24,11 @@ typedef struct cudart_driver {
 const cudart_driver *cudart_enter(void);
 /* What a caller calls NULL is the legacy stream. */
 CUstream cudart_stream(CUstream stream);
+/* Makes the context of the stream current; to be left. */
+const cudart_driver *cudart_enter_stream(CUstream stream, bool *entered);
+int cudart_leave_stream(const cudart_driver *d, bool entered, CUresult result);
+/* The primary context of a device; NULL: there are fewer. */
+CUcontext cudart_primary(int ordinal);
 /* Keeps an error for cudaGetLastError, and answers it. */
 int cudart_keep(CUresult result);
 /* The size of a kernel's launch is of no matter: it is work of some time on the stream. */

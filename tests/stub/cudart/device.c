@@ -35,7 +35,7 @@ static void load(void)
 }
 
 /* Retained once in the process, and for good. */
-static CUcontext primary_of(int ordinal)
+CUcontext cudart_primary(int ordinal)
 {
     enum { MOST = 80 };
     static CUcontext primaries[MOST];
@@ -56,7 +56,7 @@ const cudart_driver *cudart_enter(void)
     pthread_once(&once, load);
     driver.cuCtxGetCurrent(&context);
     if (!context)
-        driver.cuCtxSetCurrent(primary_of(device));
+        driver.cuCtxSetCurrent(cudart_primary(device));
     return &driver;
 }
 
@@ -119,7 +119,7 @@ CUDART_FUNCTION(int, cudaSetDevice, (int ordinal))
     if (ordinal < 0 || ordinal >= count)
         return cudart_keep(101);
     device = ordinal;
-    return cudart_keep(driver.cuCtxSetCurrent(primary_of(ordinal)));
+    return cudart_keep(driver.cuCtxSetCurrent(cudart_primary(ordinal)));
 }
 
 CUDART_FUNCTION(int, cudaDriverGetVersion, (int *version))

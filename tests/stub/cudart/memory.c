@@ -169,16 +169,12 @@ static int copy(void *to, const void *from, size_t bytes, int direction, CUstrea
 /* The one work that may be put on a stream of another device than the current one. */
 CUDART_FUNCTION(int, cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int direction, CUstream stream))
 {
-    const cudart_driver *d = cudart_enter();
-    CUcontext context = NULL;
-    stream = cudart_stream(stream);
+    bool entered;
     if (bytes == 0)
         return 0;
-    bool entered = stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
-                   d->cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && d->cuCtxPushCurrent(context) == CUDA_SUCCESS;
-    int result = copy(to, from, bytes, direction, stream);
-    if (entered)
-        d->cuCtxPopCurrent(&context);
+    const cudart_driver *d = cudart_enter_stream(stream, &entered);
+    int result = copy(to, from, bytes, direction, cudart_stream(stream));
+    (void)cudart_leave_stream(d, entered, CUDA_SUCCESS);
     return result;
 }
 

@@ -6,6 +6,25 @@ CUstream cudart_stream(CUstream stream)
     return stream ? stream : CU_STREAM_LEGACY;
 }
 
+/* Waiting for a stream, ordering it and ending it work from any device, as the real library has it; launches, and records
+ * of events, do not. */
+const cudart_driver *cudart_enter_stream(CUstream stream, bool *entered)
+{
+    const cudart_driver *d = cudart_enter();
+    CUcontext context = NULL;
+    *entered = stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+               d->cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && d->cuCtxPushCurrent(context) == CUDA_SUCCESS;
+    return d;
+}
+
+int cudart_leave_stream(const cudart_driver *d, bool entered, CUresult result)
+{
+    CUcontext context;
+    if (entered)
+        d->cuCtxPopCurrent(&context);
+    return cudart_keep(result);
+}
+
 /* Blocking or not: nothing here works on the legacy stream without waiting for it. */
 CUDART_FUNCTION(int, cudaStreamCreateWithFlags, (CUstream * stream, unsigned flags))
 {
@@ -26,17 +45,23 @@ CUDART_FUNCTION(int, cudaStreamCreateWithPriority, (CUstream * stream, unsigned 
 
 CUDART_FUNCTION(int, cudaStreamDestroy, (CUstream stream))
 {
-    return cudart_keep(cudart_enter()->cuStreamDestroy(stream));
+    bool entered;
+    const cudart_driver *d = cudart_enter_stream(stream, &entered);
+    return cudart_leave_stream(d, entered, d->cuStreamDestroy(stream));
 }
 
 CUDART_FUNCTION(int, cudaStreamSynchronize, (CUstream stream))
 {
-    return cudart_keep(cudart_enter()->cuStreamSynchronize(cudart_stream(stream)));
+    bool entered;
+    const cudart_driver *d = cudart_enter_stream(stream, &entered);
+    return cudart_leave_stream(d, entered, d->cuStreamSynchronize(cudart_stream(stream)));
 }
 
 CUDART_FUNCTION(int, cudaStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))
 {
-    return cudart_keep(cudart_enter()->cuStreamWaitEvent(cudart_stream(stream), event, flags));
+    bool entered;
+    const cudart_driver *d = cudart_enter_stream(stream, &entered);
+    return cudart_leave_stream(d, entered, d->cuStreamWaitEvent(cudart_stream(stream), event, flags));
 }
 
 CUDART_FUNCTION(int, cudaLaunchHostFunc, (CUstream stream, void (*fn)(void *), void *user))
@@ -45,6 +70,25 @@ CUDART_FUNCTION(int, cudaLaunchHostFunc, (CUstream stream, void (*fn)(void *), v
 }
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
+
+enum { INVALID_HANDLE = 400 };
+
+/* Waiting for an event and ending it work from any device, too; an event does not say of which it is. */
+static int on_any_device(CUresult (*call)(CUevent event), CUevent event)
+{
+    const cudart_driver *d = cudart_enter();
+    CUresult result = call(event);
+    int count = 0;
+    d->cuDeviceGetCount(&count);
+    for (int i = 0; i < count && result == INVALID_HANDLE; i++) {
+        CUcontext context;
+        if (d->cuCtxPushCurrent(cudart_primary(i)) != CUDA_SUCCESS)
+            continue;
+        result = call(event);
+        d->cuCtxPopCurrent(&context);
+    }
+    return cudart_keep(result);
+}
 
 CUDART_FUNCTION(int, cudaEventCreateWithFlags, (CUevent * event, unsigned flags))
 {
@@ -59,7 +103,7 @@ CUDART_FUNCTION(int, cudaEventCreate, (CUevent * event))
 
 CUDART_FUNCTION(int, cudaEventDestroy, (CUevent event))
 {
-    return cudart_keep(cudart_enter()->cuEventDestroy(event));
+    return on_any_device(cudart_enter()->cuEventDestroy, event);
 }
 
 CUDART_FUNCTION(int, cudaEventRecord, (CUevent event, CUstream stream))
@@ -75,7 +119,7 @@ CUDART_FUNCTION(int, cudaEventRecordWithFlags, (CUevent event, CUstream stream, 
 
 CUDART_FUNCTION(int, cudaEventSynchronize, (CUevent event))
 {
-    return cudart_keep(cudart_enter()->cuEventSynchronize(event));
+    return on_any_device(cudart_enter()->cuEventSynchronize, event);
 }
 
 CUDART_FUNCTION(int, cudaEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))
