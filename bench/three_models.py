@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What models of both engines take of a device together in one process of weir's, beside what each takes with its own allocator in
-a process of its own.
+"""What models of both engines take of a device together in one process of weir's, beside what each takes with its own
+allocator in a process of its own.
 
     bench/three_models.py FOLDER --onnx FILE:FIRSTxREST… --llama NAME=FILE:PROMPT+TOKENS… [--context N] [--json FILE]
 
-FOLDER has bench-three-models, bench-llama-plain and test-onnx-gpu, in bench/ and tests/. The ONNX models are all beside each of the
-llamas, one after the other. Every reading is what the driver says is taken, less what it was before the models; by then each process
-has had its model once before, so that CUDA's context and code, and the libraries' first handles, are in none. A row is a llama; weights
-are those that weir has in its account, which both sides have. Exit status 1: a process failed."""
+FOLDER has bench-three-models, bench-llama-plain and test-onnx-gpu, in bench/ and tests/. The ONNX models are all beside
+each of the llamas, one after the other. Every reading is what the driver says is taken, less what it was before the
+models; by then each process has had its model once before, so that CUDA's context and code, and the libraries' first
+handles, are in none. A row is a llama; weights are those that weir has in its account, which both sides have. Exit
+status 1: a process failed."""
 
 import argparse
 import json
@@ -48,8 +49,8 @@ def plain_onnx(given, word):
 
 def plain_llama(given, word):
     path, prompt, tokens = split(word)
-    answer = run([given.folder / "bench/bench-llama-plain", path, "--context", given.context, "--again", "1", "--rounds", "1",
-                  "--prompts", prompt, "--after", prompt, "--tokens", tokens], 60)
+    answer = run([given.folder / "bench/bench-llama-plain", path, "--context", given.context, "--again", "1",
+                  "--rounds", "1", "--prompts", prompt, "--after", prompt, "--tokens", tokens], 60)
     return answer and answer["memory"]["taken"]
 
 

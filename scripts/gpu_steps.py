@@ -1,5 +1,5 @@
-"""What scripts/gpu-check and the others of its kind share: steps with a time limit each and one for all, a pack that is carried to a
-machine with a GPU, and the answers that come back from there."""
+"""What scripts/gpu-check and the others of its kind share: steps with a time limit each and one for all, a pack that is
+carried to a machine with a GPU, and the answers that come back from there."""
 
 import concurrent.futures
 import contextlib
