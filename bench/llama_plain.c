@@ -3,7 +3,10 @@
  * pinned memory, goes to a client of weir through a redirect; without it nothing of weir's is called.
  *
  *   bench-llama-plain MODEL [--device cuda|cpu] [--through plain|weir] [--rounds N] [--prompts 512,2048] [--after 512]
- *                     [--tokens 128] [--threads N] [--context N] [--budget BYTES] [--llama FOLDER] [--module FOLDER]
+ *                     [--tokens 128] [--threads N] [--context N] [--again 1] [--budget BYTES] [--llama FOLDER] [--module FOLDER]
+ *
+ * The context has N cells, or as many as the longest of these wants. With --again 1 model and context are made twice, and `taken`
+ * is of the second time: without what CUDA and its libraries keep from the first.
  *
  * Answers with one JSON object. bench/llama_compare.py runs it by turns, in a process each: a process decides once which
  * way the module takes its memory. */
@@ -20,7 +23,7 @@ enum { MOST_PROMPTS = 8, MOST_ROUNDS = 64, MOST_TOKENS = 4096, FIRST_WORD = 259,
 
 typedef struct options {
     const char *model, *device, *through, *llama, *module;
-    int rounds, prompts[MOST_PROMPTS], prompt_count, after, tokens, threads, context;
+    int rounds, prompts[MOST_PROMPTS], prompt_count, after, tokens, threads, context, again;
     uint64_t budget;
 } options;
 
@@ -281,12 +284,31 @@ static void print_all(bench *b)
     print_memory(b);
 }
 
-/* The end of it all: of weir's memory nothing is left, or it says so. */
-static void close_all(bench *b)
+static void close_model(bench *b)
 {
     b->lib.llama_free(b->context);
     b->lib.llama_model_free(b->model);
     free(b->prompt);
+}
+
+/* What is measured afterwards finds libraries read and handles made. */
+static void once_before(bench *b)
+{
+    int rounds = b->o.rounds;
+    load(b);
+    make_context(b);
+    b->o.rounds = 0;
+    measure(b);
+    b->o.rounds = rounds;
+    close_model(b);
+    if (on_cuda(b))
+        b->lib.ggml_backend_dev_memory(b->lib.device, &b->free_first, &b->total);
+}
+
+/* The end of it all: of weir's memory nothing is left, or it says so. */
+static void close_all(bench *b)
+{
+    close_model(b);
     cuda_llama_is_for(&b->lib, NULL, WEIR_CLASS_OTHER);
     if (!b->client)
         return;
@@ -305,9 +327,8 @@ static void misused(const char *why)
 {
     fprintf(stderr,
             "bench-llama-plain: %s\nusage: bench-llama-plain MODEL [--device cuda|cpu] [--through plain|weir] "
-            "[--rounds N] [--prompts N,…] [--after N] [--tokens N] [--threads N] [--context N] [--budget BYTES] "
-            "[--llama FOLDER] "
-            "[--module FOLDER]\n",
+            "[--rounds N] [--prompts N,…] [--after N] [--tokens N] [--threads N] [--context N] [--again 1] "
+            "[--budget BYTES] [--llama FOLDER] [--module FOLDER]\n",
             why);
     exit(USAGE);
 }
@@ -352,6 +373,7 @@ static void read_option(options *o, const char *name, char *value)
         {"--tokens", NULL, &o->tokens, 1, MOST_TOKENS},
         {"--threads", NULL, &o->threads, 0, 1024},
         {"--context", NULL, &o->context, 0, 1 << 24},
+        {"--again", NULL, &o->again, 0, 1},
     };
     if (!value)
         misused(name);
@@ -411,6 +433,8 @@ int main(int argc, char **argv)
     static bench b;
     b.o = read_options(argc, argv);
     open_libraries(&b);
+    if (b.o.again)
+        once_before(&b);
     load(&b);
     make_context(&b);
     look(&b, &b.ready);

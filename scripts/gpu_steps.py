@@ -1,5 +1,5 @@
-"""What scripts/gpu-check and scripts/gpu-onnx share: steps with a time limit each and one for all, a pack that is carried to a
-machine with a GPU, and the answers that come back from there."""
+"""What scripts/gpu-check and the others of its kind share: steps with a time limit each and one for all, a pack that is
+carried to a machine with a GPU, and the answers that come back from there."""
 
 import concurrent.futures
 import contextlib
@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import traceback
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -370,6 +371,37 @@ def sanitized(tool, what, command, env=None, most=60):
         note("failed", what, f"too long: {seconds:.0f} s" if status == TOO_LONG else
              f"{errors[-1] if errors else 'no summary'}, exit status {status}", telling_lines(output, 60))
     return status
+
+
+@dataclass
+class Step:
+    """A program on the GPU. In its words {in} is where the pack was unpacked, {logs} the folder of logs, {seconds} what is left for
+    it; who runs it knows others. `tool`: of compute-sanitizer. `show`: lines of what it says that are told. `stub`: its words in a
+    rehearsal, where others are wanted."""
+    name: str
+    words: str
+    seconds: int = 60
+    environment: dict = field(default_factory=dict)
+    tool: str = ""
+    show: str = ""
+    stub: str = ""
+
+
+def run_step(step, values, stub):
+    limit = min(step.seconds, max(0, int(place.left()) - 5))
+    known = {"in": place.folder, "logs": place.logs, "seconds": max(1, limit - 15), **values}
+    command = [word.format(**known) for word in (step.stub if stub and step.stub else step.words).split()]
+    what = step.name
+    if step.tool and not place.sanitizer:
+        note("skipped", what, "compute-sanitizer is not here")
+        return
+    if step.tool:
+        sanitized(step.tool, what, command, step.environment, step.seconds)
+        what = f"{what} under {step.tool}"
+    else:
+        suite(what, command, step.environment, step.seconds)
+    if step.show and log_of(what).exists():
+        show_log(what, step.show)
 
 
 def at_once(tasks, most=AT_ONCE):

@@ -89,27 +89,6 @@ class OnADevice(harness.Case):
         return self.write(name, json.dumps({"framework": "onnx", "model_file": "m.onnx", "name": "m", "version": "1",
                                             "hardware_requirements": needs}))
 
-    def accepted(self, *words, status=0, **environment):
-        """What would be tried, in order."""
-        answer = self.weir_json("explain", *words, status=status, **environment)
-        return [c for c in answer["candidates"] if c["verdict"] == "ACCEPTED"], answer
-
-    def explained_and_run(self, *words, budget="1GiB", run=(), **environment):
-        """Runs what is explained: the attempts are the accepted candidates, up to the one that serves. Answers its client."""
-        accepted, _ = self.accepted(*words, WEIR_BUDGET=budget, **environment)
-        answer = self.weir_json("run", *words, *run, WEIR_BUDGET=budget, **environment)
-        client = self.client(answer, words[0])
-        tried = [(a["engine"], a["provider"], a["device"]) for a in client["attempts"]]
-        self.assertEqual(tried, [(c["engine"], c["provider"], c["device"]) for c in accepted][:len(tried)])
-        self.assertEqual([a["code"] == "WEIR_OK" for a in client["attempts"]], [False] * (len(tried) - 1) + [True])
-        last = accepted[len(tried) - 1]
-        self.assertEqual((client["engine"], client["provider"], client["device"]), (last["engine"], last["provider"], last["runtime"]))
-        self.assertEqual(answer["live_at_end"], 0)
-        self.assertEqual({d["live_at_end"] for d in answer["devices"]}, {0})
-        if last.get("bytes"):  # it has what was predicted, and more
-            self.assertGreaterEqual(client["attempts"][-1]["bytes"], last["bytes"]["weights"])
-        return client
-
     def cuda_of(self, answer):
         return next(c for c in answer["candidates"] if c["engine"] == "onnx" and c["provider"] == "cuda")
 

@@ -18,3 +18,12 @@ if(TARGET weir-engine-onnx AND NOT WEIR_SANITIZE)
     ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_run_device.py)
   set_tests_properties(cli-run-device PROPERTIES TIMEOUT 300 LABELS "cli;engine")
 endif()
+# The same with llama.cpp, whose library for CUDA is made by its name alone (scripts/engines --cuda llama-cuda): skipped without it.
+if(TARGET weir-engine-gguf AND TARGET weir-engine-onnx AND NOT WEIR_SANITIZE AND
+   EXISTS ${WEIR_STORE_PATH}/engines/llama-cuda/current/lib/libggml-cuda.so)
+  include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+  add_test(NAME cli-run-gguf COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_STORE=${WEIR_STORE_PATH} LD_LIBRARY_PATH=${WEIR_STUB}/cuda STUB_CUDA_TOTAL=0x40000000
+    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_run_gguf.py)
+  set_tests_properties(cli-run-gguf PROPERTIES TIMEOUT 300 LABELS "cli;engine")
+endif()

@@ -113,6 +113,24 @@ weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
                      directory);
 }
 
+weir_status wg_devices_needs(char *missing, size_t capacity)
+{
+    static const char *const needed[] = {"libcuda.so.1", "libcudart.so.13", "libcublas.so.13"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        void *library = dlopen(needed[i], RTLD_LAZY | RTLD_LOCAL);
+        if (!library) {
+            snprintf(
+                missing, capacity,
+                "llama.cpp's library for CUDA needs %s: install NVIDIA's driver, and put CUDA 13 where the dynamic "
+                "linker finds it (LD_LIBRARY_PATH)",
+                needed[i]);
+            return WEIR_ERR_NOT_FOUND;
+        }
+        dlclose(library);
+    }
+    return WEIR_OK;
+}
+
 static weir_status open_library(const char *directory)
 {
     char path[600];

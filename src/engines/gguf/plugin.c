@@ -20,13 +20,17 @@ static weir_status probe(weir_engine_probe *out)
     return WEIR_OK;
 }
 
-/* That the library is here says nothing about a device: which ones there are, weir/select.h tells. */
+/* That the libraries are here says nothing about a device: which ones there are, weir/select.h tells. */
 static void describe_cuda(weir_engine_provider *out)
 {
     if (out->state != WEIR_PROVIDER_HERE)
         return;
-    if (wg_devices_find("", out->library, sizeof out->library) == WEIR_OK)
+    weir_status status = wg_devices_find("", out->library, sizeof out->library);
+    if (status == WEIR_OK) {
+        status = wg_devices_needs(out->missing, sizeof out->missing);
+        out->state = status == WEIR_OK ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NOT_LOADABLE;
         return;
+    }
     out->state = WEIR_PROVIDER_NOT_BUILT;
     out->library[0] = '\0';
     snprintf(out->missing, sizeof out->missing, "%s", weir_detail());

@@ -101,6 +101,8 @@ void wg_devices_close(wg_places *places);
 void wg_devices_settle(const wg_places *places);
 /* The file of that library; WEIR_ERR_NOT_FOUND says how to get it. Opens nothing. */
 weir_status wg_devices_find(const char *directory, char *path, size_t capacity);
+/* Whether what that library needs of CUDA can be opened; if not, `missing` says what is missing. */
+weir_status wg_devices_needs(char *missing, size_t capacity);
 /* The redirect while there are models on devices; NULL: none. */
 wi_cuda_redirect *wg_devices_redirect(void);
 /* Bytes that the redirect's scratch takes now on the places' devices, one after the other. */

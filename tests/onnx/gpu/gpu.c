@@ -277,11 +277,11 @@ double percentile(double *list, size_t count, double share)
 static const struct {
     const char *name;
     int (*part)(const bed *b, int argc, char **argv);
-} parts[] = {{"speed", part_speed},       {"hold", part_hold},       {"serve", part_serve},
-             {"shortage", part_shortage}, {"cycles", part_cycles},   {"refusals", part_refusals},
-             {"threads", part_threads},   {"graph", part_graph},     {"where", part_where},
-             {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
-             {"buckets", part_buckets},   {"handles", part_handles}, {"lanes", part_lanes}};
+} parts[] = {
+    {"speed", part_speed},     {"hold", part_hold},         {"serve", part_serve},     {"shortage", part_shortage},
+    {"cycles", part_cycles},   {"refusals", part_refusals}, {"threads", part_threads}, {"graph", part_graph},
+    {"where", part_where},     {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
+    {"buckets", part_buckets}, {"handles", part_handles},   {"lanes", part_lanes},     {"again", part_again}};
 
 int main(int argc, char **argv)
 {

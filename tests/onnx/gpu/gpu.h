@@ -94,6 +94,7 @@ double looked_report(unsigned long rounds);
 /* The parts: each prints its line. Words that follow the models are its own. */
 int part_speed(const bed *b, int argc, char **argv);
 int part_hold(const bed *b, int argc, char **argv);
+int part_again(const bed *b, int argc, char **argv);
 int part_serve(const bed *b, int argc, char **argv);
 int part_shortage(const bed *b, int argc, char **argv);
 int part_cycles(const bed *b, int argc, char **argv);

@@ -132,3 +132,28 @@ int part_hold(const bed *b, int argc, char **argv)
     check(live(b) == 0, "the ledger is not back at zero");
     return 0;
 }
+
+/* again MODEL BATCH REST RUNS: what a session takes of the device when the process has had it once before: without what CUDA and
+ * its libraries keep from the first time. */
+int part_again(const bed *b, int argc, char **argv)
+{
+    check(argc == 4, "again MODEL BATCH REST RUNS");
+    uint64_t taken_by_it = 0;
+    char name[256] = "";
+    for (int time = 0; time < 2; time++) {
+        question q;
+        must(weir_runtime_trim(b->runtime, NULL, NULL), "trim");
+        uint64_t before = taken(b);
+        served s = serve(b, argv[0]);
+        ask(&s, read_shape(argv[1], argv[2]), &q);
+        for (unsigned long i = strtoul(argv[3], NULL, 10); i > 0; i--)
+            run(&s, &q, NULL);
+        taken_by_it = taken(b) - before;
+        snprintf(name, sizeof name, "%s", s.name);
+        ask_end(&q);
+        serve_end(&s);
+    }
+    printf("{\"part\": \"again\", \"plain\": %s, \"model\": \"%s\", \"taken\": %llu}\n", b->alone ? "true" : "false",
+           name, (unsigned long long)taken_by_it);
+    return 0;
+}
