@@ -21,6 +21,7 @@ sys.path.insert(0, str(SOURCE / "scripts"))
 sys.path.insert(0, str(SOURCE / "bench"))
 sys.dont_write_bytecode = True
 
+import gpu_llama_pack as packs  # noqa: E402
 import gpu_steps as steps  # noqa: E402
 import llama_compare as compare  # noqa: E402
 import store as st  # noqa: E402
@@ -129,24 +130,24 @@ class Packs(InFolder):
             (place.parent / "current").symlink_to(variant)
         (home / "engines/llama/c0ffee/lib/libllama.so").symlink_to("libllama.so.0.5.0")
         with mock.patch.dict(os.environ, WEIR_HOME=str(home)):
-            llama, module = gpu_llama.of_store("llama", ""), gpu_llama.of_store("llama-cuda", "")
-        self.assertEqual(gpu_llama.commit_of(llama), gpu_llama.commit_of(module))
-        gpu_llama.pack_llama(llama, inside)
-        gpu_llama.pack_module(module, self.folder / gpu_llama.MODULE)
-        before = (self.folder / gpu_llama.MODULE).stat().st_mtime_ns
-        gpu_llama.pack_module(module, self.folder / gpu_llama.MODULE)  # it is there
-        self.assertEqual((self.folder / gpu_llama.MODULE).stat().st_mtime_ns, before)
-        gpu_llama.unpack_module(self.folder, inside)
+            llama, module = packs.of_store("llama", ""), packs.of_store("llama-cuda", "")
+        self.assertEqual(packs.commit_of(llama), packs.commit_of(module))
+        packs.pack_llama(llama, inside)
+        packs.pack_module(module, self.folder / packs.MODULE)
+        before = (self.folder / packs.MODULE).stat().st_mtime_ns
+        packs.pack_module(module, self.folder / packs.MODULE)  # it is there
+        self.assertEqual((self.folder / packs.MODULE).stat().st_mtime_ns, before)
+        packs.unpack_module(self.folder, inside)
         engines = inside / "store/engines"
         self.assertEqual((engines / "llama/current/lib/libllama.so").read_text(), "llama")
         self.assertEqual((engines / "llama-cuda/current/lib/libggml-cuda.so").read_text(), "llama-cuda")
         self.assertTrue((engines / "llama-cuda/current/lib/../../../llama/c0ffee/lib/libllama.so").exists())
-        with tarfile.open(self.folder / gpu_llama.MODULE) as archive:
+        with tarfile.open(self.folder / packs.MODULE) as archive:
             self.assertEqual(len(archive.getmembers()), 2)
 
     def test_what_the_store_lacks_is_said(self):
         with mock.patch.dict(os.environ, WEIR_HOME=str(self.folder / "none")), self.assertRaises(SystemExit):
-            gpu_llama.of_store("llama-cuda", "--cuda --arch 90 llama-cuda")
+            packs.of_store("llama-cuda", "--cuda --arch 90 llama-cuda")
         self.assertIn("run scripts/engines --cuda --arch 90 llama-cuda", self.shown.getvalue())
 
 

@@ -520,9 +520,11 @@ static void look_ahead(struct wg_cache *cache, int32_t sequence)
 static bool is_near_its_end(const struct wg_cache *cache, int32_t sequence)
 {
     uint32_t cells = cache->cells[sequence], covered = cache->covered[sequence], steps = SPARE_STEPS;
+    if (cells == 0 || covered >= cache->model->longest)
+        return false;
     for (const piece *it = cache->pieces; it; it = it->next)
         steps += (uint32_t)it->count;
-    return cells > 0 && covered < cache->model->longest && cells + steps >= covered;
+    return cells + steps >= covered;
 }
 
 /* Attention looks at as many cells of every sequence as the longest has, rounded up. Pages behind those are exchanged
