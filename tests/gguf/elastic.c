@@ -178,6 +178,22 @@ static void test_a_context_that_cannot_grow_fails_its_run_alone(void **state)
     fixture_close(&its);
 }
 
+/* A page that nobody needs yet is asked for once, where there is no room, and not with every token. */
+static void test_looking_ahead_asks_once(void **state)
+{
+    (void)state;
+    char text[4096];
+    fixture its = fixture_open(llama_path, elastic, 3);
+    OK(ask(&its, 200, 4, text, sizeof text));
+    OK(weir_client_set_limits(its.it.client, 0, stats_of(&its.it).live + 16384));
+    uint64_t before = stats_of(&its.it).refusals;
+    OK(ask(&its, 244, 10, text, sizeof text));
+    assert_int_equal(stats_of(&its.it).refusals, before + 1);
+    OK(weir_client_set_limits(its.it.client, 0, 0));
+    assert_int_equal(most_of_a_run(&its, 244, 8), TENSORS * 2 * PAGE);
+    fixture_close(&its);
+}
+
 static void test_what_sequences_have_left_goes_to_who_needs_it(void **state)
 {
     (void)state;
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_answers_do_not_depend_on_how_memory_comes),
         cmocka_unit_test(test_transposed_values_stay_whole),
         cmocka_unit_test(test_a_context_that_cannot_grow_fails_its_run_alone),
+        cmocka_unit_test(test_looking_ahead_asks_once),
         cmocka_unit_test(test_what_sequences_have_left_goes_to_who_needs_it),
         cmocka_unit_test(test_sequences_on_threads_beside_a_neighbour_answer_as_alone),
     };

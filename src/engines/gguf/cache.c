@@ -56,8 +56,10 @@ struct wg_cache {
     piece *pieces;
     bool computing;
     uint64_t decodes;
-    bool broken; /* no host memory for a tensor's record: all is committed */
+    bool broken;        /* no host memory for a tensor's record: all is committed */
+    pthread_t computer; /* while it computes */
     uint32_t cells[WG_MOST_SEQUENCES], covered[WG_MOST_SEQUENCES], ahead[WG_MOST_SEQUENCES];
+    uint32_t barred[WG_MOST_SEQUENCES];     /* pages behind so many cells were refused when nobody needed them yet */
     weir_runtime *runtimes[WG_DEVICES + 1]; /* in which pressure callbacks are registered */
     uint64_t callbacks[WG_DEVICES + 1];
     size_t callback_count;
@@ -367,7 +369,7 @@ static void release_unused(struct wg_cache *cache)
     }
     for (int32_t s = 0; s < WG_MOST_SEQUENCES; s++) {
         cache->covered[s] = covered_of(cache, s, cache->cells[s]);
-        cache->ahead[s] = 0;
+        cache->ahead[s] = cache->barred[s] = 0;
     }
 }
 
@@ -392,7 +394,7 @@ static void give_up(const weir_pressure *pressure, void *user)
     int waited = 0;
     (void)pressure;
     pthread_mutex_lock(&cache->lock);
-    while (cache->computing && wg_phase_model() != cache->model && waited != ETIMEDOUT)
+    while (cache->computing && !pthread_equal(cache->computer, pthread_self()) && waited != ETIMEDOUT)
         waited = pthread_cond_timedwait(&cache->quiet, &cache->lock, &until);
     if (!cache->computing)
         release_unused(cache);
@@ -495,7 +497,7 @@ weir_status wg_cache_grow(weir_engine_model *model, int32_t sequence, uint32_t c
     pthread_mutex_lock(&cache->lock);
     cache->cells[sequence] = status == WEIR_OK ? cache->cells[sequence] : before;
     cache->covered[sequence] = covered_of(cache, sequence, cache->cells[sequence]);
-    cache->ahead[sequence] = 0;
+    cache->ahead[sequence] = cache->barred[sequence] = 0;
     pthread_mutex_unlock(&cache->lock);
     return status;
 }
@@ -510,6 +512,8 @@ static void look_ahead(struct wg_cache *cache, int32_t sequence)
                 continue;
             if (commit(it, &it->tensors[i], sequence, cells) == WEIR_OK)
                 cache->ahead[sequence]++;
+            else
+                cache->barred[sequence] = cache->covered[sequence];
             return;
         }
     cache->covered[sequence] = covered_of(cache, sequence, cells);
@@ -520,7 +524,7 @@ static void look_ahead(struct wg_cache *cache, int32_t sequence)
 static bool is_near_its_end(const struct wg_cache *cache, int32_t sequence)
 {
     uint32_t cells = cache->cells[sequence], covered = cache->covered[sequence], steps = SPARE_STEPS;
-    if (cells == 0 || covered >= cache->model->longest)
+    if (cells == 0 || covered >= cache->model->longest || covered == cache->barred[sequence])
         return false;
     for (const piece *it = cache->pieces; it; it = it->next)
         steps += (uint32_t)it->count;
@@ -548,6 +552,7 @@ void wg_cache_begin(weir_engine_model *model)
         return;
     pthread_mutex_lock(&cache->lock);
     cache->computing = true;
+    cache->computer = pthread_self();
     pthread_mutex_unlock(&cache->lock);
 }
 
