@@ -6,7 +6,7 @@
 
 /* Four threads --------------------------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, OWN = 3, SHARED = 4, ALL = THREADS * OWN + SHARED, ROUNDS = UNDER_TSAN ? 60 : 200 };
+enum { THREADS = 4, OWN = 3, SHARED = 4, ALL = THREADS * OWN + SHARED, ROUNDS = UNDER_TSAN ? 20 : 200 };
 
 typedef struct worker {
     fixture *f;

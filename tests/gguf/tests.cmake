@@ -78,7 +78,7 @@ if(TARGET weir-engine-gguf)
     endforeach()
     set_property(TEST gguf-gpu-stub APPEND PROPERTY LABELS long)
     add_test(NAME gguf-hostile-cuda COMMAND test-gguf-hostile)
-    set_tests_properties(gguf-hostile-cuda PROPERTIES LABELS gguf TIMEOUT 600 ENVIRONMENT
+    set_tests_properties(gguf-hostile-cuda PROPERTIES LABELS "gguf;long" TIMEOUT 600 ENVIRONMENT
       "${gguf_cuda};WEIR_TEST_DEVICE=cuda:0;WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
     add_test(NAME gguf-two-stub COMMAND test-gguf-two)
     set_tests_properties(gguf-two-stub PROPERTIES LABELS gguf TIMEOUT 300 ENVIRONMENT
