@@ -49,8 +49,8 @@ weir_status wg_library_get(const char *directory, const wg_library **out);
 /* "0c1e57098bba": what this plug-in was compiled for. */
 const char *wg_library_commit(void);
 
-/* The folder `below` of the store ("engines/llama/…"). */
-void wg_store_directory(const char *below, char *out, size_t capacity);
+/* Where that folder of the store ("engines/llama/…") is. */
+void wg_store_directory(const char *folder, char *out, size_t capacity);
 /* Whether the file `commit` in the directory, where there is one, names that commit. */
 weir_status wg_check_mark(const char *directory);
 
