@@ -11,8 +11,7 @@
  *   cudaStreamBeginCapture, …EndCapture     go on to CUDA; weir learns when a stream is captured
  *   cudaGetLastError, cudaPeekAtLastError   know refusals as the runtime's own errors
  *   cuDeviceGetAttribute                    answers 0 for virtual-memory management of every device, as a module that
- *                                           finds it takes
- *                                           memory past cudaMalloc
+ *                                           finds it takes memory past cudaMalloc
  *
  * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device
  * of which there is no client everything goes on to CUDA, and so does what the module had before.

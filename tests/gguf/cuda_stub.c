@@ -401,8 +401,9 @@ int main(int argc, char **argv)
 {
     const char *missing = find_all();
     if (missing) {
+        const char *required = getenv("WEIR_REQUIRE_CUDA");
         printf("skipped: %s\n", missing);
-        return SKIPPED;
+        return required && strcmp(required, "1") == 0 ? EXIT_FAILURE : SKIPPED;
     }
     lib.llama_log_set(quiet, NULL);
     snprintf(written, sizeof written, "/tmp/weir-cuda-stub-%d.gguf", (int)getpid());

@@ -445,36 +445,17 @@ static void repeat(char *to, const char *what, int times)
         strcpy(to, what);
 }
 
+/* What is refused, and why, tests/gguf/words.c asks of the reader itself. Here: a run is refused with its words. */
 static void test_bad_grammars_are_refused_in_words(void **state)
 {
     (void)state;
     static const struct {
         const char *grammar, *words;
     } bad[] = {
-        {"root", "'::='"},
-        {"root ::= \"a", "too early"},
-        {"root ::= (\"a\"", "')'"},
-        {"root ::= a", "missing"},
-        {"a ::= \"b\"", "'root'"},
-        {"root ::= *", "nothing to repeat"},
-        {"root ::= \"\"*", "nothing to repeat"},
-        {"root ::= \"a\"{", "number"},
-        {"root ::= \"a\"{2", "'}'"},
-        {"root ::= \"a\"{5,2}", "fewer"},
-        {"root ::= \"a\"{3000}", "2000"},
-        {"root ::= \"a\"{99999999999999999999999}", "2000"},
-        {"root ::= \"\\q\"", "escape"},
-        {"root ::= \"\\x4\"", "hexadecimal"},
-        {"root ::= [a", "too early"},
-        {"root ::= <[286]>", "no such token"},
-        {"root ::= <nothing>", "not one token"},
-        {"root ::= !a", "<>"},
-        {"root ::= \"a\" $", "end of the line"},
         {"root ::= \"a\"\n\n::= b", "line 3"},
         {"root ::= root \"a\" | \"b\"", "left recursion"},
-        {"root ::= a\na ::= b \"x\"\nb ::= root | \"y\"", "left recursion"},
-        {"root ::= e root \"z\" | \"x\"\ne ::= f\nf ::= \"\" | \"y\"", "left recursion"},
-        {"root ::= (\"\" | \"a\") (\"b\"? root)* \"c\"", "left recursion"},
+        {"root ::= <[286]>", "no such token"},
+        {"root ::= <nothing>", "not one token"},
     };
     fixture its = fixture_open(path, load, 2);
     weir_tensor input = token_input(prompt, 0, PROMPT);

@@ -10,8 +10,8 @@
  * the start: V where it is transposed (without flash attention), windows with fewer cells than the context, states of
  * recurrent layers.
  *
- * Pages that a kernel may look at are exchanged while the device is idle, between two decodes. Pages of sequences that
- * are gone stay until somebody needs memory, or until the model has nothing to do. */
+ * Pages are exchanged while the device is idle, between two decodes: a kernel may look at any cell of the cache. Pages
+ * of sequences that are gone stay until somebody needs memory, or until the model has nothing to do. */
 #include "wg.h"
 
 #include <weir/elastic.h>
@@ -531,20 +531,6 @@ static bool is_near_its_end(const struct wg_cache *cache, int32_t sequence)
     return cells + steps >= covered;
 }
 
-/* Attention looks at as many cells of every sequence as the longest has, rounded up. Pages behind those are exchanged
- * while the device still computes, which hides what that takes; the others when it is done. */
-static void look_ahead_of(struct wg_cache *cache, bool computing)
-{
-    enum { CELLS_AT_ONCE = 256 };
-    uint32_t longest = 0;
-    for (int32_t s = 0; s < WG_MOST_SEQUENCES; s++)
-        longest = cache->cells[s] > longest ? cache->cells[s] : longest;
-    uint32_t looked_at = (longest + CELLS_AT_ONCE - 1) / CELLS_AT_ONCE * CELLS_AT_ONCE;
-    for (int32_t s = 0; s < WG_MOST_SEQUENCES && !cache->broken; s++)
-        if (is_near_its_end(cache, s) && computing == (cache->covered[s] >= looked_at))
-            look_ahead(cache, s);
-}
-
 void wg_cache_begin(weir_engine_model *model)
 {
     struct wg_cache *cache = model->cache;
@@ -577,10 +563,11 @@ void wg_cache_end(weir_engine_model *model)
     struct wg_cache *cache = model->cache;
     if (!cache)
         return;
-    look_ahead_of(cache, true);
     model->library->llama_synchronize(model->context);
     check(cache);
-    look_ahead_of(cache, false);
+    for (int32_t s = 0; s < WG_MOST_SEQUENCES && !cache->broken; s++)
+        if (is_near_its_end(cache, s))
+            look_ahead(cache, s);
     pthread_mutex_lock(&cache->lock);
     cache->computing = false;
     pthread_cond_broadcast(&cache->quiet);

@@ -1,5 +1,5 @@
-/* state.c: a sequence saved and put back. llama.cpp's own bytes trust whoever brings them, so a head of ours stands in
- * front: for which model they are, how many, what they stand for, and a sum over all of it. */
+/* state.c: a sequence saved and put back. llama.cpp's own bytes trust whoever brings them, so a header of ours comes
+ * before them: for which model they are, how many, what they stand for, and a sum over all of it. */
 #include "text.h"
 
 #include <stdio.h>
@@ -155,18 +155,19 @@ weir_status wg_state_save(wg_generation *it)
                           .fingerprint = it->model->fingerprint,
                           .bytes = bytes};
     memcpy(head.magic, magic, sizeof magic);
-    size_t front = sizeof head + count * sizeof(int32_t);
-    it->saved = malloc(front + bytes);
+    size_t begins = sizeof head + count * sizeof(int32_t);
+    it->saved = malloc(begins + bytes);
     if (!it->saved)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a state of %zu bytes", bytes);
     for (size_t i = 0; i < count; i++) {
         int32_t token = wg_token_at(it, i);
         memcpy(it->saved + sizeof head + i * sizeof token, &token, sizeof token);
     }
-    if (bytes > 0 && lib->llama_state_seq_get_data(it->model->context, it->saved + front, bytes, it->sequence) != bytes)
+    if (bytes > 0 &&
+        lib->llama_state_seq_get_data(it->model->context, it->saved + begins, bytes, it->sequence) != bytes)
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not give the state of a sequence");
     head.sum = wg_state_sum(&head, it->saved + sizeof head);
     memcpy(it->saved, &head, sizeof head);
-    it->saved_bytes = front + bytes;
+    it->saved_bytes = begins + bytes;
     return WEIR_OK;
 }

@@ -1,4 +1,4 @@
-/* state.h: what stands in front of a saved sequence: behind it come the tokens, i32, and llama.cpp's bytes. */
+/* state.h: the header of a saved sequence: behind it come the tokens, i32, and llama.cpp's bytes. */
 #ifndef WG_STATE_H
 #define WG_STATE_H
 
