@@ -129,8 +129,12 @@ static void try(const char *path, const char *what, uint64_t at, int bit, tally 
         count->by_status[WEXITSTATUS(how) >> 2]++;
     count->answered += outcome == ANSWERED;
     count->refused += outcome == REFUSED;
-    if (outcome == NO_ENGINE)
+    if (outcome == NO_ENGINE) {
+        const char *required = getenv("WEIR_REQUIRE_ENGINES");
+        if (required && strcmp(required, "1") == 0)
+            fail_msg("there is no engine, and WEIR_REQUIRE_ENGINES is set");
         skip();
+    }
     if (outcome != ANSWERED && outcome != REFUSED) {
         count->crashed++;
         print_error("%s %llu bit %d: %s %d\n", what, (unsigned long long)at, bit,
