@@ -37,6 +37,7 @@ enum { ORT_LOG_WARNING = 2, ORT_LOG_ERROR = 3, ORT_LOG_FATAL = 4 };
 enum { ORT_DEVICE_ALLOCATOR = 0, ORT_MEMORY_PINNED = -1, ORT_MEMORY_DEFAULT = 0, ORT_KIND_TENSOR = 1 };
 /* Status codes that are told apart. */
 enum {
+    ORT_FAIL_CODE = 1,
     ORT_INVALID_ARGUMENT_CODE = 2,
     ORT_INVALID_PROTOBUF_CODE = 7,
     ORT_NOT_IMPLEMENTED_CODE = 9,
@@ -61,7 +62,7 @@ typedef void (*ort_log_fn)(void *user, int severity, const char *category, const
 #define ORT_SKIP(from, to) void *skip_##from[(to) - (from) + 1]
 
 typedef struct ort_api {
-    ORT_SKIP(0, 0);
+    ort_status *(*CreateStatus)(int code, const char *message);
     int (*GetErrorCode)(const ort_status *status);
     const char *(*GetErrorMessage)(const ort_status *status);
     ort_status *(*CreateEnv)(int severity, const char *log_id, ort_env **out);
@@ -138,7 +139,8 @@ typedef struct ort_api {
     ort_status *(*ReleaseAvailableProviders)(char **list, int count);
     ORT_SKIP(127, 129);
     ort_status *(*AddSessionConfigEntry)(ort_session_options *options, const char *key, const char *value);
-    ORT_SKIP(131, 132);
+    ort_status *(*CreateAllocator)(const ort_session *session, const ort_memory_info *info, ort_allocator **out);
+    void (*ReleaseAllocator)(ort_allocator *allocator);
     ort_status *(*RunWithBinding)(ort_session *session, const ort_run_options *options, const ort_binding *binding);
     ort_status *(*CreateIoBinding)(ort_session *session, ort_binding **out);
     void (*ReleaseIoBinding)(ort_binding *binding);
@@ -148,7 +150,9 @@ typedef struct ort_api {
     ORT_SKIP(139, 139);
     ort_status *(*GetBoundOutputValues)(const ort_binding *binding, ort_allocator *allocator, ort_value ***out,
                                         size_t *count);
-    ORT_SKIP(141, 149);
+    ORT_SKIP(141, 143);
+    ort_status *(*CreateAndRegisterAllocator)(ort_env *env, const ort_memory_info *info, const void *arena);
+    ORT_SKIP(145, 149);
     ort_status *(*AddInitializer)(ort_session_options *options, const char *name, const ort_value *value);
     ORT_SKIP(151, 152);
     ort_status *(*SessionOptionsAppendExecutionProvider_ROCM)(ort_session_options *options,
@@ -225,6 +229,7 @@ typedef struct ort_base {
 /* Every slot that is called, with its number; the test against the real header reads this list too. */
 /* clang-format off */
 #define ORT_SLOTS(slot)                                                                                                \
+    slot(CreateStatus, 0)                                                                                              \
     slot(GetErrorCode, 1)                                                                                              \
     slot(GetErrorMessage, 2)                                                                                           \
     slot(CreateEnv, 3)                                                                                                 \
@@ -274,6 +279,8 @@ typedef struct ort_base {
     slot(GetAvailableProviders, 125)                                                                                   \
     slot(ReleaseAvailableProviders, 126)                                                                               \
     slot(AddSessionConfigEntry, 130)                                                                                   \
+    slot(CreateAllocator, 131)                                                                                         \
+    slot(ReleaseAllocator, 132)                                                                                        \
     slot(RunWithBinding, 133)                                                                                          \
     slot(CreateIoBinding, 134)                                                                                         \
     slot(ReleaseIoBinding, 135)                                                                                        \
@@ -281,6 +288,7 @@ typedef struct ort_base {
     slot(BindOutput, 137)                                                                                              \
     slot(BindOutputToDevice, 138)                                                                                      \
     slot(GetBoundOutputValues, 140)                                                                                    \
+    slot(CreateAndRegisterAllocator, 144)                                                                              \
     slot(AddInitializer, 150)                                                                                          \
     slot(SessionOptionsAppendExecutionProvider_ROCM, 153)                                                              \
     slot(AddRunConfigEntry, 165)                                                                                       \

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "onnx_file/check.h"
-#include "engines/onnx/graph.h"
+#include "onnx_file/main_graph.h"
 #include "engines/onnx/strip.h"
 
 static const char *const good[] = {"mlp",  "typed", "beside",   "types",  "scalar",  "empty",  "loop",

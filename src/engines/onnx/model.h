@@ -10,7 +10,7 @@
 #include <weir/engine.h>
 
 #include "device.h"
-#include "graph.h"
+#include "onnx_file/main_graph.h"
 #include "strip.h"
 
 /* A run under way, so that it can be cancelled. */

@@ -2,7 +2,7 @@
 #ifndef WEIR_ONNX_PACKED_H
 #define WEIR_ONNX_PACKED_H
 
-#include "graph.h"
+#include "onnx_file/main_graph.h"
 
 /* Marks packed[i] for each of graph->weights that is certain to be repacked when prepacking is on: a matrix of floats
  * that is the right-hand side of one MatMul or Gemm and of nothing else. The packed copy is made in the client's memory

@@ -3,7 +3,7 @@
 #ifndef WEIR_ONNX_STRIP_H
 #define WEIR_ONNX_STRIP_H
 
-#include "graph.h"
+#include "onnx_file/main_graph.h"
 
 /* Is this one taken out and kept in weir's memory? The small ones stay: ONNX Runtime's optimizer reads shapes and
  * constants out of them, and they are no load. */

@@ -2,7 +2,7 @@
 #ifndef WEIR_ONNX_USES_H
 #define WEIR_ONNX_USES_H
 
-#include "graph.h"
+#include "onnx_file/main_graph.h"
 
 /* By whom a weight is read, as bits. */
 enum {

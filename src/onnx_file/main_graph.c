@@ -1,5 +1,5 @@
-/* See graph.h. */
-#include "graph.h"
+/* See main_graph.h. */
+#include "onnx_file/main_graph.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The main graph of a checked ONNX file: what weir needs to know before and beside ONNX Runtime. */
-#ifndef WEIR_ONNX_GRAPH_H
-#define WEIR_ONNX_GRAPH_H
+#ifndef WI_ONNX_FILE_MAIN_GRAPH_H
+#define WI_ONNX_FILE_MAIN_GRAPH_H
 
 #include "onnx_file/tensor.h"
 

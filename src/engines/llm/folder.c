@@ -1,0 +1,340 @@
+/* folder.c: GenAI and the tokenizer below it take a model's files as they are: numbers that are no sizes, names of files
+ * elsewhere, libraries to be loaded. What is read here is what decides how much memory there has to be, and what would be
+ * run that is no model. */
+#include "folder.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "onnx_file/check.h"
+#include "onnx_file/main_graph.h"
+
+enum { MOST_CONFIG = 4 << 20, MOST_TOKENIZER = 256 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536 };
+enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24, MOST_DEPTH = 64 };
+
+static const char config_name[] = "genai_config.json";
+
+/* ---- files of JSON ----------------------------------------------------------------------------------------------- */
+
+static weir_status read_json(const wl_folder *folder, const char *name, off_t most, json_t **out)
+{
+    char path[1024];
+    struct stat about;
+    json_error_t error;
+    *out = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    if (stat(path, &about) != 0)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there", path);
+    if (!S_ISREG(about.st_mode) || about.st_size > most)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s is no file of at most %lld bytes", path, (long long)most);
+    *out = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!*out)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    if (json_is_object(*out))
+        return WEIR_OK;
+    json_decref(*out);
+    *out = NULL;
+    return weir_fail(WEIR_ERR_CORRUPT, "%s holds no JSON object", path);
+}
+
+static weir_status wrong(const wl_folder *folder, const char *where, const char *what)
+{
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: %s %s", folder->path, config_name, where, what);
+}
+
+/* A number of the object, from `least` to `most`; where it is not there, `standard`, unless that is below `least`. */
+static weir_status number(const wl_folder *folder, const json_t *object, const char *key, int64_t least, int64_t most,
+                          int64_t standard, int64_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    *out = standard;
+    if (!value && standard >= least)
+        return WEIR_OK;
+    if (json_is_integer(value))
+        *out = json_integer_value(value);
+    if (json_is_integer(value) && *out >= least && *out <= most)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is %s, from %lld to %lld", folder->path, config_name, key,
+                     value ? "no whole number" : "missing, a whole number", (long long)least, (long long)most);
+}
+
+/* A name in the folder, that leads nowhere else. */
+static weir_status file_name(const wl_folder *folder, const json_t *object, const char *key, const char *standard,
+                             char *out, size_t capacity)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *name = value ? json_string_value(value) : standard;
+    size_t length = name ? strlen(name) : 0;
+    if (length == 0 || length >= capacity || name[0] == '/' || strstr(name, "..") || strchr(name, '\\'))
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no name of a file in the folder", folder->path,
+                         config_name, key);
+    memcpy(out, name, length + 1);
+    return WEIR_OK;
+}
+
+/* ---- genai_config.json ------------------------------------------------------------------------------------------- */
+
+static weir_status refuse_parts(const wl_folder *folder, const json_t *model)
+{
+    static const char *const parts[] = {"encoder", "vision", "speech",  "embedding", "draft",
+                                        "mtp",     "joiner", "encoder_decoder_init"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (json_object_get(model, parts[i]))
+            return weir_fail(WEIR_ERR_UNSUPPORTED,
+                             "%s: a '%s' with a part \"%s\", which this engine does not run; it runs decoders alone",
+                             folder->path, folder->type, parts[i]);
+    return WEIR_OK;
+}
+
+/* Libraries are the caller's to load, and devices the caller's to choose. */
+static weir_status check_session(const wl_folder *folder, const json_t *decoder)
+{
+    const json_t *session = json_object_get(decoder, "session_options");
+    if (session && !json_is_object(session))
+        return wrong(folder, "\"session_options\"", "is no object");
+    if (json_object_get(session, "custom_ops_library"))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: names a library to be loaded (\"custom_ops_library\"), which this engine does not do",
+                         folder->path);
+    if (json_object_get(session, "enable_profiling"))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: names a file to be written (\"enable_profiling\"), which this engine does not do",
+                         folder->path);
+    return WEIR_OK;
+}
+
+static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
+{
+    weir_status status = WEIR_OK;
+    if (!json_is_object(decoder))
+        return wrong(folder, "\"decoder\"", "is missing, an object");
+    if (json_object_get(decoder, "pipeline"))
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a decoder of several graphs, which this engine does not run",
+                         folder->path);
+    status = check_session(folder, decoder);
+    if (status == WEIR_OK)
+        status = file_name(folder, decoder, "filename", "model.onnx", folder->model, sizeof folder->model);
+    if (status == WEIR_OK)
+        status = number(folder, decoder, "num_hidden_layers", 1, MOST_LAYERS, 0, &folder->layers);
+    if (status == WEIR_OK)
+        status = number(folder, decoder, "num_key_value_heads", 1, MOST_HEADS, 0, &folder->kv_heads);
+    if (status == WEIR_OK)
+        status = number(folder, decoder, "head_size", 1, MOST_HEAD, 0, &folder->head_size);
+    return status;
+}
+
+static weir_status check_token(const wl_folder *folder, const json_t *value, const char *key)
+{
+    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < folder->vocabulary)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no token; the vocabulary has 0 to %lld", folder->path,
+                     config_name, key, (long long)folder->vocabulary - 1);
+}
+
+static weir_status check_tokens(const wl_folder *folder, const json_t *model)
+{
+    static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && status == WEIR_OK; i++) {
+        const json_t *value = json_object_get(model, keys[i]);
+        for (size_t k = 0; json_is_array(value) && k < json_array_size(value) && status == WEIR_OK; k++)
+            status = check_token(folder, json_array_get(value, k), keys[i]);
+        if (value && !json_is_array(value) && status == WEIR_OK)
+            status = check_token(folder, value, keys[i]);
+    }
+    return status;
+}
+
+static weir_status read_model(wl_folder *folder, const json_t *model)
+{
+    const json_t *type = json_object_get(model, "type");
+    weir_status status = WEIR_OK;
+    if (!json_is_object(model))
+        return wrong(folder, "\"model\"", "is missing, an object");
+    if (!json_is_string(type) || strlen(json_string_value(type)) >= sizeof folder->type)
+        return wrong(folder, "\"type\"", "is missing, the kind of model");
+    snprintf(folder->type, sizeof folder->type, "%s", json_string_value(type));
+    status = number(folder, model, "context_length", 1, MOST_CONTEXT, 0, &folder->context);
+    if (status == WEIR_OK)
+        status = number(folder, model, "vocab_size", 1, MOST_VOCABULARY, 0, &folder->vocabulary);
+    if (status == WEIR_OK)
+        status = refuse_parts(folder, model);
+    if (status == WEIR_OK)
+        status = read_decoder(folder, json_object_get(model, "decoder"));
+    return status == WEIR_OK ? check_tokens(folder, model) : status;
+}
+
+static weir_status read_config(wl_folder *folder)
+{
+    json_t *root;
+    weir_status status = read_json(folder, config_name, MOST_CONFIG, &root);
+    if (status != WEIR_OK)
+        return status;
+    const json_t *search = json_object_get(root, "search");
+    status = read_model(folder, json_object_get(root, "model"));
+    if (status == WEIR_OK && search && !json_is_object(search))
+        status = wrong(folder, "\"search\"", "is no object");
+    if (status == WEIR_OK && json_object_get(root, "speculative"))
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
+    if (status == WEIR_OK)
+        status = number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
+    folder->shares_cache = json_is_true(json_object_get(search, "past_present_share_buffer"));
+    folder->paged = json_object_get(json_object_get(root, "engine"), "dynamic_batching") != NULL;
+    json_decref(root);
+    return status;
+}
+
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
+
+static bool named(onnx_text text, const char *word)
+{
+    return text.size == strlen(word) && memcmp(text.text, word, text.size) == 0;
+}
+
+/* Four extents: sequences, heads, tokens, numbers of a head. Those that the graph gives are held against the config's. */
+static weir_status check_cache(wl_folder *folder, const onnx_value *value)
+{
+    unsigned bits = onnx_type_bits(value->type);
+    bool fits = value->kind == ONNX_VALUE_TENSOR && bits >= 8;
+    if (fits && value->shaped && !folder->paged)
+        fits = value->rank == 4 && (value->shape[1] < 0 || value->shape[1] == folder->kv_heads) &&
+               (value->shape[3] < 0 || value->shape[3] == folder->head_size);
+    if (!fits)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the input \"%.*s\" is not as %s has it: %lld heads of %lld",
+                         folder->path, folder->model, ONNX_SHOW(value->name), config_name, (long long)folder->kv_heads,
+                         (long long)folder->head_size);
+    folder->cache_width = bits / 8;
+    return WEIR_OK;
+}
+
+static weir_status check_logits(const wl_folder *folder, const onnx_graph *graph)
+{
+    for (size_t i = 0; i < graph->output_count; i++) {
+        const onnx_value *value = &graph->outputs[i];
+        int64_t width = value->rank > 0 && value->rank <= ONNX_MAX_RANK ? value->shape[value->rank - 1] : -1;
+        if (!named(value->name, "logits"))
+            continue;
+        if (width < 0 || width == folder->vocabulary)
+            return WEIR_OK;
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the output \"logits\" has %lld numbers, and the vocabulary %lld tokens",
+                         folder->path, folder->model, (long long)width, (long long)folder->vocabulary);
+    }
+    return WEIR_OK; /* by another name: GenAI looks for it */
+}
+
+static weir_status read_graph(wl_folder *folder, onnx_file *file)
+{
+    onnx_graph graph;
+    weir_status status = onnx_graph_read(file, &graph);
+    if (status != WEIR_OK)
+        return status;
+    folder->nodes = graph.nodes;
+    for (size_t i = 0; i < graph.weight_count; i++)
+        folder->weight_bytes += graph.weights[i].bytes;
+    for (size_t i = 0; i < graph.input_count && status == WEIR_OK; i++)
+        if (graph.inputs[i].name.size > 5 && memcmp(graph.inputs[i].name.text, "past_", 5) == 0)
+            status = check_cache(folder, &graph.inputs[i]);
+    if (status == WEIR_OK)
+        status = check_logits(folder, &graph);
+    onnx_graph_free(&graph);
+    return status;
+}
+
+static weir_status check_graph(wl_folder *folder)
+{
+    char path[1024];
+    onnx_file file;
+    snprintf(path, sizeof path, "%s/%s", folder->path, folder->model);
+    weir_status status = onnx_file_open(path, &file);
+    if (status != WEIR_OK)
+        return status;
+    status = onnx_check(&file);
+    if (status == WEIR_OK)
+        status = read_graph(folder, &file);
+    onnx_file_close(&file);
+    return status;
+}
+
+/* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
+
+static bool is_shallow(const json_t *value, int depth)
+{
+    const char *key;
+    const json_t *inner;
+    size_t index;
+    if (depth == 0)
+        return false;
+    if (json_is_object(value))
+        json_object_foreach((json_t *)value, key, inner)
+            if (!is_shallow(inner, depth - 1))
+                return false;
+    if (json_is_array(value))
+        json_array_foreach(value, index, inner)
+            if (!is_shallow(inner, depth - 1))
+                return false;
+    return true;
+}
+
+/* GenAI reads them; here only that they are JSON of a sensible depth. */
+static weir_status check_tokenizer(const wl_folder *folder)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == WEIR_OK; i++) {
+        json_t *root;
+        status = read_json(folder, names[i], MOST_TOKENIZER, &root);
+        if (status == WEIR_ERR_NOT_FOUND && i == 0)
+            continue; /* a vocabulary in another file */
+        if (status == WEIR_OK && !is_shallow(root, MOST_DEPTH))
+            status = weir_fail(WEIR_ERR_CORRUPT, "%s/%s is nested too deeply", folder->path, names[i]);
+        json_decref(root);
+    }
+    return status == WEIR_ERR_NOT_FOUND ? weir_fail(WEIR_ERR_CORRUPT, "%s", weir_detail()) : status;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static weir_status note_path(const char *path, wl_folder *out)
+{
+    struct stat about;
+    size_t length = path ? strlen(path) : 0;
+    if (length == 0 || length >= sizeof out->path)
+        return weir_fail(WEIR_ERR_INVALID, "the engine llm needs the path of a folder, of less than %zu bytes",
+                         sizeof out->path);
+    memcpy(out->path, path, length + 1);
+    if (stat(path, &about) != 0)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there", path);
+    if (!S_ISDIR(about.st_mode)) {
+        char *slash = strrchr(out->path, '/');
+        if (slash)
+            *slash = '\0';
+        else
+            memcpy(out->path, ".", 2);
+    }
+    return WEIR_OK;
+}
+
+weir_status wl_folder_read(const char *path, wl_folder *out)
+{
+    *out = (wl_folder){0};
+    weir_status status = note_path(path, out);
+    if (status == WEIR_OK)
+        status = read_config(out);
+    if (status == WEIR_OK)
+        status = check_tokenizer(out);
+    return status == WEIR_OK ? check_graph(out) : status;
+}
+
+uint64_t wl_folder_cache(const wl_folder *folder, uint64_t tokens)
+{
+    /* Each is within bounds: 4096 × 2 × 4096 × 65536 × 8 × 2^24 stays below 2^64 only with sizes that no model has. */
+    uint64_t token = 0;
+    if (__builtin_mul_overflow((uint64_t)folder->layers * 2 * (uint64_t)folder->kv_heads * folder->cache_width,
+                               (uint64_t)folder->head_size, &token) ||
+        __builtin_mul_overflow(token, tokens, &token))
+        return UINT64_MAX;
+    return token;
+}

@@ -1,0 +1,33 @@
+/* folder.h: a model's folder: genai_config.json, the graph it names and the tokenizer beside them, read and checked before
+ * GenAI sees them. */
+#ifndef WL_FOLDER_H
+#define WL_FOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weir/base.h>
+
+typedef struct wl_folder {
+    char path[512];
+    char type[64];         /* "llama", "phi3" */
+    char model[256];       /* the graph's file, in the folder */
+    int64_t context;       /* tokens that the model has positions for */
+    int64_t vocabulary;    /* tokens */
+    int64_t layers, kv_heads, head_size;
+    int64_t top_k;         /* of the search section, that GenAI begins with */
+    bool shares_cache;     /* keys and values lie in one buffer for the whole context */
+    bool paged;            /* "dynamic_batching": its graph takes a table of blocks */
+    uint64_t weight_bytes; /* in the graph and beside it */
+    uint32_t cache_width;  /* bytes of one number in the cache; 0: unknown */
+    uint64_t nodes;
+} wl_folder;
+
+/* Reads `path`, the folder or its genai_config.json. WEIR_ERR_CORRUPT for what is not well-formed, WEIR_ERR_UNSUPPORTED
+ * for what this engine does not run, each with the file and the place. */
+weir_status wl_folder_read(const char *path, wl_folder *out);
+
+/* Bytes of the cache of one sequence of so many tokens. */
+uint64_t wl_folder_cache(const wl_folder *folder, uint64_t tokens);
+
+#endif

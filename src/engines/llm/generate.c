@@ -1,0 +1,223 @@
+/* generate.c: one run that goes on with a text, alone: GenAI's generator, from its prompt to its end. Its keys and values
+ * live as long as the run. */
+#include "wl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is made ------------------------------------------------------------------------------------------------ */
+
+static weir_status no_memory(void)
+{
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory for the answer");
+}
+
+weir_status wl_generation_add(wl_generation *it, int32_t token, const float *logits)
+{
+    const wl_library *lib = it->model->library;
+    const char *text = "";
+    char words[1024] = "";
+    wl_phase phase;
+    wl_phase_begin(&phase, WL_RUNNING, it->model->account);
+    bool failed = wl_failed(lib, lib->OgaTokenizerStreamDecode(it->stream, token, &text), words, sizeof words);
+    wl_phase_end(&phase);
+    if (failed)
+        return wl_explain(it->model, &phase, words, "make text of a token");
+    return wt_answer_add(&it->answer, token, text, strlen(text), logits, (int32_t)it->model->folder.vocabulary)
+               ? WEIR_OK
+               : no_memory();
+}
+
+void wl_generation_deliver(wl_generation *it)
+{
+    while (it->piece && !it->quit && it->delivered < it->answer.released) {
+        size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
+        weir_piece piece = {sizeof piece, it->answer.text ? it->answer.text + begins : "",
+                            it->answer.ends[index] - begins, it->answer.tokens[index], index};
+        it->quit = !it->piece(&piece, it->user);
+        it->delivered++;
+    }
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+static bool set_number(const wl_library *lib, oga_generator_params *params, const char *name, double value, char *text,
+                       size_t capacity)
+{
+    return !wl_failed(lib, lib->OgaGeneratorParamsSetSearchNumber(params, name, value), text, capacity);
+}
+
+static bool set_guidance(const wl_library *lib, oga_generator_params *params, const wl_run_settings *settings,
+                         char *text, size_t capacity)
+{
+    const char *kinds[] = {"json_schema", "regex", "lark_grammar"};
+    const char *data[] = {settings->json_schema, settings->regex, settings->lark};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (data[i] &&
+            wl_failed(lib, lib->OgaGeneratorParamsSetGuidance(params, kinds[i], data[i], false), text, capacity))
+            return false;
+    return true;
+}
+
+/* Where nothing is drawn GenAI looks for the likeliest token, which it does for top_k of 1. */
+static bool set_search(const wl_generation *it, oga_generator_params *params, char *text, size_t capacity)
+{
+    const wl_library *lib = it->model->library;
+    const wl_run_settings *s = it->settings;
+    double length = (double)(it->prompt.count + (size_t)s->tokens);
+    bool draws = s->temperature > 0;
+    int64_t wide = s->top_k > 0 && s->top_k < it->model->folder.vocabulary ? s->top_k : it->model->folder.vocabulary;
+    length = length > it->model->longest ? it->model->longest : length;
+    return set_number(lib, params, "max_length", length, text, capacity) &&
+           set_number(lib, params, "min_length", s->ignore_eos ? length : 0, text, capacity) &&
+           set_number(lib, params, "temperature", draws ? s->temperature : 1, text, capacity) &&
+           set_number(lib, params, "top_k", draws ? (double)wide : 1, text, capacity) &&
+           set_number(lib, params, "top_p", draws ? s->top_p : 1, text, capacity) &&
+           set_number(lib, params, "repetition_penalty", s->repeat_penalty, text, capacity) &&
+           set_number(lib, params, "no_repeat_ngram_size", (double)s->no_repeat_ngram, text, capacity) &&
+           set_number(lib, params, "random_seed", (double)s->seed, text, capacity) &&
+           !wl_failed(lib, lib->OgaGeneratorParamsSetSearchBool(params, "do_sample", draws), text, capacity) &&
+           set_guidance(lib, params, s, text, capacity);
+}
+
+static oga_generator *make_generator(wl_generation *it, char *text, size_t capacity)
+{
+    const wl_library *lib = it->model->library;
+    oga_generator_params *params = NULL;
+    oga_generator *made = NULL;
+    if (!wl_failed(lib, lib->OgaCreateGeneratorParams(it->model->model, &params), text, capacity) &&
+        set_search(it, params, text, capacity) &&
+        wl_failed(lib, lib->OgaCreateGenerator(it->model->model, params, &made), text, capacity))
+        made = NULL;
+    if (params)
+        lib->OgaDestroyGeneratorParams(params);
+    return made;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
+
+/* The logits that the next token is chosen by: of one token, in f32. */
+static weir_status read_logits(wl_generation *it, const wl_phase *phase, oga_generator *generator, oga_tensor **tensor,
+                               const float **out)
+{
+    const wl_library *lib = it->model->library;
+    char text[1024] = "";
+    size_t rank = 0;
+    int64_t shape[8] = {0};
+    int32_t type = 0;
+    void *data = NULL;
+    *out = NULL;
+    bool failed = wl_failed(lib, lib->OgaGenerator_GetLogits(generator, tensor), text, sizeof text) ||
+                  wl_failed(lib, lib->OgaTensorGetType(*tensor, &type), text, sizeof text) ||
+                  wl_failed(lib, lib->OgaTensorGetShapeRank(*tensor, &rank), text, sizeof text) || rank == 0 ||
+                  rank > 8 || wl_failed(lib, lib->OgaTensorGetShape(*tensor, shape, rank), text, sizeof text) ||
+                  wl_failed(lib, lib->OgaTensorGetData(*tensor, &data), text, sizeof text);
+    if (failed)
+        return wl_explain(it->model, phase, text, "give its logits");
+    if (type != OGA_FLOAT32 || shape[rank - 1] != it->model->folder.vocabulary)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: its logits are not %lld numbers of f32", it->model->folder.path,
+                         (long long)it->model->folder.vocabulary);
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < rank; i++)
+        rows *= shape[i];
+    *out = (const float *)data + (rows - 1) * it->model->folder.vocabulary;
+    return WEIR_OK;
+}
+
+static bool is_end(const wl_generation *it, int32_t token)
+{
+    const int32_t *ends = NULL;
+    size_t count = 0;
+    char text[64];
+    if (wl_failed(it->model->library,
+                  it->model->library->OgaTokenizerGetEosTokenIds(it->model->tokenizer, &ends, &count), text,
+                  sizeof text))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (ends[i] == token)
+            return true;
+    return false;
+}
+
+/* The next token; where none is asked for, the logits alone. */
+static weir_status step(wl_generation *it, const wl_phase *phase, oga_generator *generator)
+{
+    const wl_library *lib = it->model->library;
+    oga_tensor *tensor = NULL;
+    const float *logits = NULL;
+    char text[1024] = "";
+    weir_status status = WEIR_OK;
+    if (it->settings->logprobs > 0 || it->logits)
+        status = read_logits(it, phase, generator, &tensor, &logits);
+    if (status == WEIR_OK && it->logits && logits)
+        memcpy(it->logits, logits, (size_t)it->model->folder.vocabulary * sizeof *logits);
+    if (status == WEIR_OK && it->answer.most == 0)
+        wt_answer_end(&it->answer, "length");
+    else if (status == WEIR_OK && wl_failed(lib, lib->OgaGenerator_GenerateNextToken(generator), text, sizeof text))
+        status = wl_explain(it->model, phase, text, "go on with the text");
+    if (status == WEIR_OK && !it->answer.finish) {
+        size_t count = lib->OgaGenerator_GetSequenceCount(generator, 0);
+        int32_t token = count > 0 ? lib->OgaGenerator_GetSequenceData(generator, 0)[count - 1] : -1;
+        if (count <= it->prompt.count + it->answer.count || (is_end(it, token) && !it->settings->ignore_eos))
+            wt_answer_end(&it->answer, "stop");
+        else
+            status = wl_generation_add(it, token, logits);
+    }
+    if (tensor)
+        lib->OgaDestroyTensor(tensor);
+    return status;
+}
+
+static weir_status cancelled(void)
+{
+    return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
+}
+
+static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generator *generator)
+{
+    const wl_library *lib = it->model->library;
+    char text[1024] = "";
+    if (wl_failed(lib, lib->OgaGenerator_AppendTokens(generator, it->prompt.tokens, it->prompt.count), text,
+                  sizeof text))
+        return wl_explain(it->model, phase, text, "read the prompt");
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && !it->answer.finish && !it->quit) {
+        if (atomic_load(&it->run->stop))
+            return cancelled();
+        status = step(it, phase, generator);
+        if (status == WEIR_OK)
+            wl_generation_deliver(it);
+    }
+    return status;
+}
+
+static void watch(wl_generation *it, oga_generator *generator)
+{
+    pthread_mutex_lock(&it->model->lock);
+    it->run->generator = generator;
+    pthread_mutex_unlock(&it->model->lock);
+}
+
+weir_status wl_generate_alone(wl_generation *it)
+{
+    const wl_library *lib = it->model->library;
+    wl_phase phase;
+    char text[1024] = "";
+    if (it->answer.most == 0 && !it->logits) {
+        wt_answer_end(&it->answer, "length");
+        return WEIR_OK;
+    }
+    wl_phase_begin(&phase, WL_RUNNING, it->model->account);
+    oga_generator *generator = make_generator(it, text, sizeof text);
+    weir_status status = WEIR_OK;
+    if (generator) {
+        watch(it, generator);
+        status = decode(it, &phase, generator);
+        watch(it, NULL);
+        lib->OgaDestroyGenerator(generator);
+    } else {
+        status = wl_explain(it->model, &phase, text, "begin a run");
+    }
+    wl_phase_end(&phase);
+    return status != WEIR_OK && atomic_load(&it->run->stop) ? cancelled() : status;
+}

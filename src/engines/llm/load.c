@@ -1,0 +1,229 @@
+/* load.c: a model is read, loaded with its sessions' memory from the client, described, and given back. */
+#include "wl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where it lies ----------------------------------------------------------------------------------------------- */
+
+static weir_status check_place(const weir_engine_load *load, bool planning, bool *cuda)
+{
+    weir_runtime_details runtime = WEIR_INIT(weir_runtime_details);
+    *cuda = load->provider && strcmp(load->provider, "cuda") == 0;
+    if (!load->path || (!planning && load->place_count == 0) || (load->place_count > 0 && !load->places))
+        return weir_fail(WEIR_ERR_INVALID, "the engine llm needs a path and a place with a client");
+    if (load->provider && !*cuda && strcmp(load->provider, "cpu") != 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine llm has no provider '%.32s'; it has cuda and cpu",
+                         load->path, load->provider);
+    if (load->place_count == 0)
+        return WEIR_OK;
+    if (!load->places[0].client)
+        return weir_fail(WEIR_ERR_INVALID, "%s: place 0 has no client", load->path);
+    weir_status status = weir_runtime_info(weir_client_runtime(load->places[0].client), &runtime);
+    if (status != WEIR_OK)
+        return status;
+    bool on_cuda = strncmp(runtime.device, "cuda:", 5) == 0;
+    if (!on_cuda && strcmp(runtime.device, "host") != 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine llm runs on host and cuda, not on %s", load->path,
+                         runtime.device);
+    if (load->provider && on_cuda != *cuda)
+        return weir_fail(WEIR_ERR_INVALID, "%s: the provider '%s' does not run on %s", load->path, load->provider,
+                         runtime.device);
+    *cuda = on_cuda;
+    return WEIR_OK;
+}
+
+static weir_status read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
+{
+    weir_status status = check_place(load, planning, &model->cuda);
+    if (status == WEIR_OK)
+        status = wl_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
+    if (status == WEIR_OK)
+        status = wl_folder_read(load->path, &model->folder);
+    if (status != WEIR_OK)
+        return status;
+    int64_t usual = model->folder.context < 4096 ? model->folder.context : 4096;
+    int64_t wanted = model->load.context ? model->load.context : usual;
+    if (wanted > model->folder.context)
+        return weir_fail(WEIR_ERR_INVALID, "%s: the setting 'context' is %lld, and the model has positions for %lld",
+                         model->folder.path, (long long)wanted, (long long)model->folder.context);
+    model->longest = (uint32_t)wanted;
+    return WEIR_OK;
+}
+
+/* ---- GenAI's model ----------------------------------------------------------------------------------------------- */
+
+weir_status wl_explain(weir_engine_model *model, const wl_phase *phase, const char *text, const char *doing)
+{
+    char refusal[1024];
+    snprintf(refusal, sizeof refusal, "%s", text);
+    if (wl_phase_refused(phase, refusal, sizeof refusal))
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", refusal);
+    if (strstr(text, "bad_alloc"))
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s: there is no host memory: %s", model->folder.path, doing, text);
+    return weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI cannot %s: %s", model->folder.path, doing, text);
+}
+
+/* What the folder says, but for what weir decides. */
+static void write_overlay(const weir_engine_model *model, char *out, size_t capacity)
+{
+    const wl_load_settings *load = &model->load;
+    char threads[64] = "", chunk[48] = "", together[160] = "";
+    if (load->threads)
+        snprintf(threads, sizeof threads, "\"intra_op_num_threads\":%lld", (long long)load->threads);
+    if (load->batch)
+        snprintf(chunk, sizeof chunk, ",\"chunk_size\":%lld", (long long)load->batch);
+    if (load->sequences > 1)
+        snprintf(together, sizeof together, ",\"engine\":{\"%s\":{\"max_batch_size\":%lld}}",
+                 model->folder.paged ? "dynamic_batching" : "static_batching", (long long)load->sequences);
+    snprintf(out, capacity,
+             "{\"model\":{\"decoder\":{\"session_options\":{%s}}},\"search\":{\"max_length\":%u,\"min_length\":0,"
+             "\"num_beams\":1,\"num_return_sequences\":1,\"batch_size\":1%s}%s}",
+             threads, model->longest, chunk, together);
+}
+
+static weir_status configure(weir_engine_model *model, oga_config *config, char *text, size_t capacity)
+{
+    const wl_library *lib = model->library;
+    char overlay[512];
+    write_overlay(model, overlay, sizeof overlay);
+    bool failed = wl_failed(lib, lib->OgaConfigClearProviders(config), text, capacity) ||
+                  wl_failed(lib, lib->OgaConfigOverlay(config, overlay), text, capacity);
+    if (!failed && model->cuda)
+        failed = wl_failed(lib, lib->OgaConfigAppendProvider(config, "cuda"), text, capacity) ||
+                 wl_failed(lib,
+                           lib->OgaConfigSetProviderOption(config, "cuda", "enable_cuda_graph",
+                                                           model->load.cuda_graph ? "1" : "0"),
+                           text, capacity);
+    return failed ? WEIR_ERR_ENGINE : WEIR_OK;
+}
+
+static weir_status make_model(weir_engine_model *model)
+{
+    const wl_library *lib = model->library;
+    oga_config *config = NULL;
+    wl_phase phase;
+    char text[1024] = "";
+    wl_phase_begin(&phase, WL_LOADING, model->account);
+    bool made = !wl_failed(lib, lib->OgaCreateConfig(model->folder.path, &config), text, sizeof text) &&
+                configure(model, config, text, sizeof text) == WEIR_OK &&
+                !wl_failed(lib, lib->OgaCreateModelFromConfig(config, &model->model), text, sizeof text) &&
+                !wl_failed(lib, lib->OgaCreateTokenizer(model->model, &model->tokenizer), text, sizeof text);
+    if (config)
+        lib->OgaDestroyConfig(config);
+    wl_phase_end(&phase);
+    return made ? WEIR_OK : wl_explain(model, &phase, text, "load it");
+}
+
+/* ---- and back ---------------------------------------------------------------------------------------------------- */
+
+void wl_unload(weir_engine_model *model)
+{
+    const wl_library *lib = model->library;
+    wl_phase phase;
+    wl_batch_drop(model);
+    if (model->account)
+        wl_phase_begin(&phase, WL_RUNNING, model->account);
+    if (model->tokenizer)
+        lib->OgaDestroyTokenizer(model->tokenizer);
+    if (model->model)
+        lib->OgaDestroyModel(model->model);
+    if (model->account)
+        wl_phase_end(&phase);
+    wl_account_drop(model->account);
+    wl_settings_drop(&model->defaults);
+    pthread_cond_destroy(&model->turn);
+    pthread_mutex_destroy(&model->words);
+    pthread_mutex_destroy(&model->lock);
+    free(model);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t second, bool optional)
+{
+    return (weir_port){.name = name, .type = type, .rank = rank, .shape = {-1, second}, .optional = optional};
+}
+
+static void describe(weir_engine_model *model)
+{
+    const wl_folder *folder = &model->folder;
+    weir_port *in = model->inputs, *out = model->outputs;
+    *in++ = port("text", WEIR_TYPE_TEXT, 1, 0, true);
+    *in++ = port("tokens", WEIR_TYPE_I32, 1, 0, true);
+    *in++ = port("messages", WEIR_TYPE_TEXT, 1, 0, true);
+    *out++ = port("tokens", WEIR_TYPE_I32, 1, 0, false);
+    *out++ = port("text", WEIR_TYPE_TEXT, 1, 0, false);
+    *out++ = port("finish_reason", WEIR_TYPE_TEXT, 1, 0, false);
+    *out++ = port("stop_word", WEIR_TYPE_TEXT, 1, 0, true);
+    *out++ = port("logprobs", WEIR_TYPE_F32, 1, 0, true);
+    *out++ = port("top_tokens", WEIR_TYPE_I32, 2, -1, true);
+    *out++ = port("top_logprobs", WEIR_TYPE_F32, 2, -1, true);
+    *out++ = port("logits", WEIR_TYPE_F32, 1, 0, true);
+    model->outputs[WL_OUTPUTS - 1].shape[0] = folder->vocabulary;
+    model->share = (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers,
+                                         (uint64_t)folder->layers};
+    snprintf(model->architecture, sizeof model->architecture, "%s, %lld layers, %llu nodes", folder->type,
+             (long long)folder->layers, (unsigned long long)folder->nodes);
+    snprintf(model->remarks, sizeof model->remarks,
+             "outside the account stay the tokenizer, ONNX Runtime's graph and what GenAI keeps on the heap%s",
+             model->cuda ? ", and its CUDA library's scratch" : "");
+}
+
+static weir_status load_into(const weir_engine_load *load, weir_engine_model *model)
+{
+    weir_status status = read_request(load, false, model);
+    if (status == WEIR_OK)
+        status = wl_settings_keep(&model->defaults);
+    if (status == WEIR_OK)
+        status = wl_library_get(&model->library);
+    if (status == WEIR_OK && model->cuda && !model->library->cuda)
+        status = weir_fail(WEIR_ERR_UNSUPPORTED,
+                           "%s: %s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
+                           model->folder.path, model->library->file);
+    if (status == WEIR_OK)
+        status = wl_account_make(model->library->api, model->library->env, ORT_API_WANTED, load->places[0].client,
+                                 &model->account);
+    if (status == WEIR_OK)
+        status = make_model(model);
+    if (status == WEIR_OK && model->load.sequences > 1)
+        status = wl_batch_make(model);
+    return status;
+}
+
+weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    *out = NULL;
+    weir_engine_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
+    pthread_mutex_init(&model->lock, NULL);
+    pthread_mutex_init(&model->words, NULL);
+    pthread_cond_init(&model->turn, NULL);
+    weir_status status = load_into(load, model);
+    if (status != WEIR_OK) {
+        wl_unload(model);
+        return status;
+    }
+    describe(model);
+    if (load->progress)
+        load->progress(1.0, load->progress_user);
+    *out = model;
+    return WEIR_OK;
+}
+
+weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out)
+{
+    enum { TOKENS = 256 };
+    weir_engine_model model = {0};
+    weir_status status = read_request(load, true, &model);
+    if (status != WEIR_OK)
+        return status;
+    uint64_t tokens = model.longest < TOKENS ? model.longest : TOKENS;
+    memset(out->bytes, 0, sizeof out->bytes);
+    memset(out->exact, 0, sizeof out->exact);
+    out->bytes[WEIR_CLASS_WEIGHTS] = model.folder.weight_bytes;
+    out->bytes[WEIR_CLASS_KV] = wl_folder_cache(&model.folder, tokens);
+    return WEIR_OK;
+}

@@ -1,0 +1,179 @@
+/* prompt.c: what a run begins with: tokens as they are, a text, the messages of a chat. */
+#include "wl.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/text/messages.h"
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
+
+typedef struct inputs {
+    const weir_tensor *text, *tokens, *messages;
+} inputs;
+
+static const weir_tensor **place_of(const char *name, inputs *in)
+{
+    return strcmp(name, "text") == 0       ? &in->text
+           : strcmp(name, "tokens") == 0   ? &in->tokens
+           : strcmp(name, "messages") == 0 ? &in->messages
+                                           : NULL;
+}
+
+static weir_status find_inputs(const weir_inference *inference, inputs *out)
+{
+    *out = (inputs){0};
+    if (inference->input_count > 0 && !inference->inputs)
+        return weir_fail(WEIR_ERR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
+    const char *at = (const char *)inference->inputs;
+    for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
+        const weir_tensor *input = (const weir_tensor *)(const void *)at;
+        const char *name = input->name ? input->name : "";
+        const weir_tensor **place = place_of(name, out);
+        if (!place)
+            return weir_fail(WEIR_ERR_INVALID,
+                             "this model has no input '%.60s'; it takes 'text' or 'tokens' or 'messages'", name);
+        if (*place)
+            return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
+        *place = input;
+    }
+    int count = (out->text != NULL) + (out->tokens != NULL) + (out->messages != NULL);
+    return count == 1 ? WEIR_OK
+                      : weir_fail(WEIR_ERR_INVALID,
+                                  "one input is taken, 'text' or 'tokens' or 'messages', and there are %d", count);
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static weir_status copy_tokens(const int32_t *from, size_t count, wl_prompt *out)
+{
+    out->tokens = malloc(count * sizeof *from + 1);
+    if (!out->tokens)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a prompt of %zu tokens", count);
+    if (count > 0)
+        memcpy(out->tokens, from, count * sizeof *from);
+    out->count = count;
+    return WEIR_OK;
+}
+
+static weir_status encode(weir_engine_model *model, const char *text, wl_prompt *out)
+{
+    const wl_library *lib = model->library;
+    oga_sequences *sequences = NULL;
+    wl_phase phase;
+    char words[1024] = "";
+    wl_phase_begin(&phase, WL_RUNNING, model->account);
+    pthread_mutex_lock(&model->words);
+    bool done = !wl_failed(lib, lib->OgaCreateSequences(&sequences), words, sizeof words) &&
+                !wl_failed(lib, lib->OgaTokenizerEncode(model->tokenizer, text, sequences), words, sizeof words);
+    pthread_mutex_unlock(&model->words);
+    weir_status status = done ? copy_tokens(lib->OgaSequencesGetSequenceData(sequences, 0),
+                                            lib->OgaSequencesGetSequenceCount(sequences, 0), out)
+                              : wl_explain(model, &phase, words, "make tokens of the text");
+    if (sequences)
+        lib->OgaDestroySequences(sequences);
+    wl_phase_end(&phase);
+    return status;
+}
+
+/* The text with its end; a byte 0 inside would cut it. */
+static weir_status copy_text(const weir_tensor *input, char **out)
+{
+    *out = NULL;
+    if (memchr(input->data, '\0', input->bytes))
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' has a byte 0 in its text", input->name);
+    *out = strndup(input->data, input->bytes);
+    return *out ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of text", input->bytes);
+}
+
+/* ---- chats ------------------------------------------------------------------------------------------------------- */
+
+static weir_status apply_template(weir_engine_model *model, const char *jinja, const char *messages, wl_prompt *out)
+{
+    const wl_library *lib = model->library;
+    const char *text = NULL;
+    wl_phase phase;
+    char words[1024] = "";
+    jinja = jinja && jinja[0] ? jinja : NULL;
+    wl_phase_begin(&phase, WL_RUNNING, model->account);
+    pthread_mutex_lock(&model->words);
+    bool done = !wl_failed(
+        lib, lib->OgaTokenizerApplyChatTemplate(model->tokenizer, jinja, messages, NULL, true, &text), words,
+        sizeof words);
+    pthread_mutex_unlock(&model->words);
+    wl_phase_end(&phase);
+    weir_status status = done ? encode(model, text, out)
+                              : wl_explain(model, &phase, words,
+                                           jinja ? "apply the setting 'chat_template'" : "apply its chat template");
+    if (text)
+        lib->OgaDestroyString(text);
+    return status;
+}
+
+static weir_status from_messages(weir_engine_model *model, const wl_run_settings *settings, const wt_message *list,
+                                 size_t count, wl_prompt *out)
+{
+    json_t *all = json_array();
+    bool whole = all != NULL;
+    for (size_t i = 0; i < count && whole; i++) {
+        json_t *text = json_string(list[i].text);
+        if (!text) {
+            json_decref(all);
+            return weir_fail(WEIR_ERR_INVALID, "the text of message %zu is no UTF-8", i + 1);
+        }
+        json_t *message = json_pack("{s:s, s:o}", "role", list[i].role, "content", text);
+        whole = message && json_array_append_new(all, message) == 0;
+    }
+    char *written = whole ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    if (!written)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat of %zu messages", count);
+    weir_status status = apply_template(model, settings->chat_template, written, out);
+    free(written);
+    return status;
+}
+
+static weir_status from_text(weir_engine_model *model, const wl_run_settings *settings, const weir_tensor *input,
+                             wl_prompt *out)
+{
+    char *text;
+    weir_status status = copy_text(input, &text);
+    if (status == WEIR_OK && settings->chat)
+        status = from_messages(model, settings, &(wt_message){"user", text}, 1, out);
+    else if (status == WEIR_OK)
+        status = encode(model, text, out);
+    free(text);
+    return status;
+}
+
+static weir_status from_chat(weir_engine_model *model, const wl_run_settings *settings, const weir_tensor *input,
+                             wl_prompt *out)
+{
+    wt_messages messages;
+    weir_status status = wt_messages_read(input, &messages);
+    if (status == WEIR_OK)
+        status = from_messages(model, settings, messages.list, messages.count, out);
+    wt_messages_drop(&messages);
+    return status;
+}
+
+weir_status wl_prompt_read(weir_engine_model *model, const weir_inference *inference, const wl_run_settings *settings,
+                           wl_prompt *out)
+{
+    inputs in;
+    *out = (wl_prompt){0};
+    weir_status status = find_inputs(inference, &in);
+    if (status != WEIR_OK)
+        return status;
+    if (in.tokens) {
+        status = wt_check_tokens(in.tokens, 1, (int32_t)model->folder.vocabulary, false);
+        return status == WEIR_OK ? copy_tokens(in.tokens->data, in.tokens->bytes / sizeof(int32_t), out) : status;
+    }
+    status = wt_check_bytes(in.text ? in.text : in.messages, WEIR_TYPE_TEXT);
+    if (status == WEIR_OK)
+        status = in.text ? from_text(model, settings, in.text, out) : from_chat(model, settings, in.messages, out);
+    if (status == WEIR_OK && out->count == 0)
+        status = weir_fail(WEIR_ERR_INVALID, "the input '%s' has no tokens", in.text ? "text" : "messages");
+    return status;
+}

@@ -1,0 +1,156 @@
+/* wl.h: what the files of this plug-in share. */
+#ifndef WL_WL_H
+#define WL_WL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
+#include <weir/weir.h>
+
+#include "engines/text/answer.h"
+#include "engines/text/ports.h"
+#include "folder.h"
+#include "memory.h"
+#include "oga.h"
+#include "onnxruntime/api.h"
+
+/* ---- library.c: ONNX Runtime GenAI, and the ONNX Runtime below it ------------------------------------------------ */
+
+typedef struct wl_library {
+    char file[512];    /* of libonnxruntime-genai.so */
+    char version[96];  /* "ONNX Runtime 1.31.1, GenAI 0.18.0" */
+    bool cuda;         /* both have it */
+    const ort_api *api; /* ONNX Runtime's own */
+    ort_env *env;
+#define WL_MEMBER(name) __typeof__(&name) name;
+    OGA_FUNCTIONS(WL_MEMBER)
+#undef WL_MEMBER
+} wl_library;
+
+/* Opens both, once in a process; they stay open. WEIR_ERR_NOT_FOUND says how to get them. */
+weir_status wl_library_get(const wl_library **out);
+/* The same for who only wants to know: nothing is opened. `cuda`: whether the build that would be opened has it. */
+weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda);
+/* A call of GenAI's has failed: takes its words, on one line, and releases it. false: it has not. */
+bool wl_failed(const wl_library *library, oga_result *result, char *text, size_t capacity);
+
+/* ---- settings.c -------------------------------------------------------------------------------------------------- */
+
+typedef struct wl_load_settings {
+    int64_t threads;   /* 0: the physical cores this process may use */
+    int64_t context;   /* tokens of prompt and answer together; 0: the model's, at most 4096 */
+    int64_t batch;     /* tokens of a prompt that are computed in one go; 0: all */
+    int64_t sequences; /* that are decoded together */
+    bool cuda_graph;
+} wl_load_settings;
+
+typedef struct wl_run_settings {
+    int64_t tokens, top_k, seed, logprobs, no_repeat_ngram;
+    double temperature, top_p, repeat_penalty;
+    bool ignore_eos, chat, logits;
+    const char *stop, *chat_template, *json_schema, *regex, *lark;
+    char *kept;
+} wl_run_settings;
+
+weir_status wl_settings_of_load(const weir_setting *settings, size_t count, wl_load_settings *load,
+                                wl_run_settings *run);
+weir_status wl_settings_of_run(const weir_setting *settings, size_t count, wl_run_settings *run);
+weir_status wl_settings_keep(wl_run_settings *run);
+void wl_settings_drop(wl_run_settings *run);
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+typedef struct wl_run {
+    uint64_t id;
+    atomic_bool stop;
+    oga_generator *generator; /* while it computes, with the model's lock: what a cancel ends */
+    pthread_cond_t wake;
+    struct wl_run *next;
+} wl_run;
+
+struct wl_batch;
+
+enum { WL_INPUTS = 3, WL_OUTPUTS = 8, WL_MOST_SEQUENCES = 256 };
+
+struct weir_engine_model {
+    const wl_library *library;
+    wl_folder folder;
+    wl_account *account; /* what its memory is charged to */
+    oga_model *model;
+    oga_tokenizer *tokenizer;
+    wl_load_settings load;
+    wl_run_settings defaults;
+    uint32_t longest; /* tokens of prompt and answer together */
+    bool cuda;
+
+    pthread_mutex_t words; /* held while the tokenizer is at work */
+    pthread_mutex_t lock;  /* guards what follows */
+    pthread_cond_t turn;
+    wl_run *runs; /* under way or waiting */
+    wl_run *active;
+    weir_engine_metrics metrics;
+
+    struct wl_batch *batch; /* NULL: runs take turns */
+    weir_port inputs[WL_INPUTS], outputs[WL_OUTPUTS];
+    weir_provider_share share;
+    char architecture[128], remarks[256];
+};
+
+/* ---- load.c ------------------------------------------------------------------------------------------------------ */
+
+weir_status wl_load(const weir_engine_load *load, weir_engine_model **out);
+weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out);
+void wl_unload(weir_engine_model *model);
+
+/* ---- run.c: what every run does ---------------------------------------------------------------------------------- */
+
+weir_status wl_run_model(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
+                         weir_outputs *out);
+weir_status wl_cancel(weir_engine_model *model, uint64_t id);
+double wl_seconds_now(void);
+
+/* ---- prompt.c ---------------------------------------------------------------------------------------------------- */
+
+typedef struct wl_prompt {
+    int32_t *tokens; /* malloc memory */
+    size_t count;
+} wl_prompt;
+
+weir_status wl_prompt_read(weir_engine_model *model, const weir_inference *inference, const wl_run_settings *settings,
+                           wl_prompt *out);
+/* GenAI has failed in `doing`: the refusal, if there was one, or its words. */
+weir_status wl_explain(weir_engine_model *model, const wl_phase *phase, const char *text, const char *doing);
+
+/* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
+
+/* One run that goes on with a text. */
+typedef struct wl_generation {
+    weir_engine_model *model;
+    const wl_run_settings *settings;
+    wl_run *run;
+    weir_piece_fn piece;
+    void *user;
+    wl_prompt prompt;
+    wt_answer answer;
+    oga_tokenizer_stream *stream;
+    float *logits; /* of the last token; NULL: not asked for */
+    size_t delivered;
+    bool quit; /* its reader wants no more */
+    struct wl_seat *seat; /* batch.c's */
+} wl_generation;
+
+/* Adds a token that the model has made; false: no memory. */
+weir_status wl_generation_add(wl_generation *it, int32_t token, const float *logits);
+/* Hands what is decided to the reader, on the run's own thread. */
+void wl_generation_deliver(wl_generation *it);
+/* Decodes it alone; the model's turn is this thread's. */
+weir_status wl_generate_alone(wl_generation *it);
+
+weir_status wl_batch_make(weir_engine_model *model);
+void wl_batch_drop(weir_engine_model *model);
+/* Decodes it together with the others; the calling thread waits. */
+weir_status wl_batch_run(wl_generation *it);
+
+#endif
