@@ -8,7 +8,7 @@ weir_status wg_answer_make(const wg_run_settings *settings, wg_answer *out)
 {
     size_t most = (size_t)settings->tokens, wide = (size_t)settings->logprobs;
     *out = (wg_answer){.most = most, .alternatives = wide};
-    weir_status status = wg_words_read("stop", settings->stop, &out->stops);
+    weir_status status = wt_words_read("stop", settings->stop, &out->stops);
     if (status != WEIR_OK)
         return status;
     out->tokens = calloc(most + 1, sizeof *out->tokens);
@@ -28,7 +28,7 @@ weir_status wg_answer_make(const wg_run_settings *settings, wg_answer *out)
 
 void wg_answer_drop(wg_answer *answer)
 {
-    wg_words_drop(&answer->stops);
+    wt_words_drop(&answer->stops);
     free(answer->tokens);
     free(answer->ends);
     free(answer->text);
@@ -73,7 +73,7 @@ static bool add_piece(const weir_engine_model *model, wg_answer *it, int32_t tok
 
 static void release(wg_answer *it)
 {
-    size_t decided = it->bytes - wg_words_held(&it->stops, it->text, it->bytes);
+    size_t decided = it->bytes - wt_words_held(&it->stops, it->text, it->bytes);
     while (it->released < it->count && it->ends[it->released] <= decided)
         it->released++;
 }
@@ -99,7 +99,7 @@ bool wg_answer_add(const weir_engine_model *model, wg_answer *it, int32_t token,
     it->ends[at] = it->bytes;
     it->count++;
     size_t reach = it->stops.longest > 0 ? it->stops.longest - 1 : 0;
-    it->stop = wg_words_find(&it->stops, it->text, it->bytes, before > reach ? before - reach : 0, &place);
+    it->stop = wt_words_find(&it->stops, it->text, it->bytes, before > reach ? before - reach : 0, &place);
     if (it->stop) {
         clip(it, place);
         wg_answer_end(it, "stop");

@@ -2,8 +2,8 @@
 #ifndef WG_TEXT_H
 #define WG_TEXT_H
 
+#include "engines/text/words.h"
 #include "grammar.h"
-#include "stop.h"
 #include "wg.h"
 
 /* ---- prompt.c: what a run begins with ---------------------------------------------------------------------------- */
@@ -41,14 +41,14 @@ float wg_log_probabilities(const float *logits, int32_t width, int32_t token, si
 /* ---- answer.c: what a run has made ------------------------------------------------------------------------------- */
 
 typedef struct wg_answer {
-    wg_words stops;
+    wt_words stops;
     int32_t *tokens;
     size_t *ends; /* of each token's text in `text` */
     size_t count, most;
     char *text;
     size_t bytes, room;
     size_t released;     /* tokens whose text is decided: no stop word begins in it that may still end */
-    const wg_word *stop; /* the stop word that ended it */
+    const wt_word *stop; /* the stop word that ended it */
     const char *finish;  /* why it ended: "stop", "length", "cancelled"; NULL: it goes on */
     size_t alternatives; /* for each token */
     float *logprobs, *top_logprobs;
