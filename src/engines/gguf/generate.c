@@ -54,7 +54,7 @@ static void add_rows(parts *to, const char *name, weir_type type, const void *da
 
 static weir_status hand_out(wg_generation *it, weir_outputs *out)
 {
-    const wg_answer *made = &it->answer;
+    const wt_answer *made = &it->answer;
     parts all = {.count = 0};
     add(&all, "tokens", WEIR_TYPE_I32, made->tokens, made->count);
     add(&all, "text", WEIR_TYPE_TEXT, made->text, made->bytes);
@@ -91,7 +91,7 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     if (status == WEIR_OK)
         status = check_room(it);
     if (status == WEIR_OK)
-        status = wg_answer_make(settings, &it->answer);
+        status = wt_answer_make(settings->stop, (size_t)settings->tokens, (size_t)settings->logprobs, &it->answer);
     if (status == WEIR_OK)
         status = make_logits(it);
     if (status == WEIR_OK)
@@ -104,7 +104,7 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     *tokens_out = it->answer.count;
     wg_sampler_drop(model, &it->sampler);
     wg_prompt_drop(&it->prompt);
-    wg_answer_drop(&it->answer);
+    wt_answer_drop(&it->answer);
     free(it->logits);
     free(it->saved);
     free(it);

@@ -279,28 +279,3 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
     lib->llama_sampler_accept(sampler->chain, token);
     return token;
 }
-
-float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
-                           float *top_values)
-{
-    double highest = -INFINITY, sum = 0;
-    size_t kept = 0;
-    for (int32_t i = 0; i < width; i++) {
-        highest = logits[i] > highest ? logits[i] : highest;
-        if (kept == most && !(logits[i] > top_values[most - 1]))
-            continue;
-        size_t place = kept < most ? kept++ : most - 1;
-        for (; place > 0 && logits[i] > top_values[place - 1]; place--) {
-            top_values[place] = top_values[place - 1];
-            top_tokens[place] = top_tokens[place - 1];
-        }
-        top_values[place] = logits[i];
-        top_tokens[place] = i;
-    }
-    for (int32_t i = 0; i < width; i++)
-        sum += exp((double)logits[i] - highest);
-    double whole = highest + log(sum);
-    for (size_t i = 0; i < kept; i++)
-        top_values[i] = (float)(top_values[i] - whole);
-    return (float)(logits[token] - whole);
-}
