@@ -78,7 +78,7 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     wg_run_settings settings = model->defaults;
     wg_run here;
     uint64_t in = 0, made = 0;
-    weir_status status = wg_settings_of_run(inference->settings, inference->setting_count, &settings);
+    weir_status status = wt_choices_take(&wg_choices, inference->settings, inference->setting_count, NULL, &settings);
     if (status == WEIR_OK)
         status = wg_run_begin(model, &here, inference->id);
     if (status != WEIR_OK)

@@ -9,6 +9,7 @@
 #include <weir/engine.h>
 
 #include "check.h"
+#include "engines/text/choices.h"
 #include "interpose/cuda_redirect.h"
 #include "library.h"
 
@@ -42,15 +43,11 @@ typedef struct wg_run_settings {
     char *kept;
 } wg_run_settings;
 
-/* Fill in the defaults, then what the caller says. At load both kinds are taken: those of a run become its defaults. */
+extern const wt_choices wg_choices;
+
+/* Fills in the defaults, then what the caller says. */
 weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_load_settings *load,
                                 wg_run_settings *run);
-weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run);
-/* Copies the texts, so that the settings may outlive the caller's. On failure they hold no text. */
-weir_status wg_settings_keep(wg_run_settings *run);
-void wg_settings_drop(wg_run_settings *run);
-/* All that the settings of a load say, in words: equal for equal settings. Answers whether it fits. */
-bool wg_settings_words(const wg_load_settings *load, char *out, size_t capacity);
 
 /* ---- buffers.c: ggml's buffers out of the client ----------------------------------------------------------------- */
 
