@@ -50,8 +50,10 @@ file(GLOB store_files ${PROJECT_SOURCE_DIR}/scripts/*.py ${PROJECT_SOURCE_DIR}/s
 install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
 # What scripts/engines compiles against the llama.cpp that it has put into the store.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/engines/gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
-file(GLOB interpose_files ${PROJECT_SOURCE_DIR}/src/interpose/*.[ch])
-install(FILES ${interpose_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/interpose)
+foreach(room engines/text interpose)
+  file(GLOB sources ${PROJECT_SOURCE_DIR}/src/${room}/*.[ch])
+  install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/${room})
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/base/pointer_map.c ${PROJECT_SOURCE_DIR}/src/base/pointer_map.h
   ${PROJECT_SOURCE_DIR}/src/base/internal.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
 

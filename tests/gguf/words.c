@@ -14,15 +14,15 @@
 
 #include "engines/gguf/grammar.h"
 #include "engines/gguf/state.h"
-#include "engines/gguf/stop.h"
+#include "engines/text/words.h"
 
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 
 static void has_words(const char *value, const char *const *words, size_t count)
 {
-    wg_words read;
+    wt_words read;
     size_t longest = 0;
-    assert_int_equal(wg_words_read("stop", value, &read), WEIR_OK);
+    assert_int_equal(wt_words_read("stop", value, &read), WEIR_OK);
     assert_int_equal(read.count, count);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(read.list[i].bytes, strlen(words[i]));
@@ -30,7 +30,7 @@ static void has_words(const char *value, const char *const *words, size_t count)
         longest = strlen(words[i]) > longest ? strlen(words[i]) : longest;
     }
     assert_int_equal(read.longest, longest);
-    wg_words_drop(&read);
+    wt_words_drop(&read);
     assert_null(read.list);
 }
 
@@ -49,27 +49,27 @@ static void test_words_are_read_line_by_line(void **state)
 static void test_wrong_words_are_refused(void **state)
 {
     (void)state;
-    wg_words read;
+    wt_words read;
     char many[200] = "";
-    assert_int_equal(wg_words_read("stop", "a\nb\\r", &read), WEIR_ERR_INVALID);
+    assert_int_equal(wt_words_read("stop", "a\nb\\r", &read), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "'stop'"));
-    assert_int_equal(wg_words_read("stop", "a\\\nb", &read), WEIR_ERR_INVALID);
+    assert_int_equal(wt_words_read("stop", "a\\\nb", &read), WEIR_ERR_INVALID);
     for (int i = 0; i < 64; i++)
         strcat(many, "a\n");
-    assert_int_equal(wg_words_read("stop", many, &read), WEIR_OK);
+    assert_int_equal(wt_words_read("stop", many, &read), WEIR_OK);
     assert_int_equal(read.count, 64);
-    wg_words_drop(&read);
+    wt_words_drop(&read);
     strcat(many, "a\n");
-    assert_int_equal(wg_words_read("stop", many, &read), WEIR_ERR_INVALID);
+    assert_int_equal(wt_words_read("stop", many, &read), WEIR_ERR_INVALID);
     assert_null(read.list);
 }
 
 static void finds(const char *value, const char *text, size_t from, const char *word, size_t at)
 {
-    wg_words read;
+    wt_words read;
     size_t place = 999;
-    assert_int_equal(wg_words_read("stop", value, &read), WEIR_OK);
-    const wg_word *found = wg_words_find(&read, text, strlen(text), from, &place);
+    assert_int_equal(wt_words_read("stop", value, &read), WEIR_OK);
+    const wt_word *found = wt_words_find(&read, text, strlen(text), from, &place);
     if (word) {
         assert_non_null(found);
         assert_string_equal(found->text, word);
@@ -77,7 +77,7 @@ static void finds(const char *value, const char *text, size_t from, const char *
     } else {
         assert_null(found);
     }
-    wg_words_drop(&read);
+    wt_words_drop(&read);
 }
 
 static void test_the_word_that_begins_first_is_found(void **state)
@@ -96,10 +96,10 @@ static void test_the_word_that_begins_first_is_found(void **state)
 
 static void held(const char *value, const char *text, size_t most)
 {
-    wg_words read;
-    assert_int_equal(wg_words_read("stop", value, &read), WEIR_OK);
-    assert_int_equal(wg_words_held(&read, text, strlen(text)), most);
-    wg_words_drop(&read);
+    wt_words read;
+    assert_int_equal(wt_words_read("stop", value, &read), WEIR_OK);
+    assert_int_equal(wt_words_held(&read, text, strlen(text)), most);
+    wt_words_drop(&read);
 }
 
 static void test_the_longest_beginning_at_the_end_of_a_text_is_held(void **state)

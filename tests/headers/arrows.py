@@ -29,7 +29,8 @@ ROOMS = {
     "onnx_file": (),
     "onnx_shapes": ("onnx_file", "base"),
     "engines/onnx": ("onnx_file", "onnxruntime/api.h"),
-    "engines/gguf": ("interpose",),
+    "engines/text": (),
+    "engines/gguf": ("engines/text", "interpose"),
     # around it
     "sim": ("runtime", "memory", "driver", "base"),
     "cli": ("sim", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base"),

@@ -182,8 +182,8 @@ static void begin(wg_generation *it)
 static void cut_where_its_reader_stopped(wg_generation *it)
 {
     pthread_mutex_lock(&it->model->lock);
-    wg_answer_cut(&it->answer, it->delivered);
-    wg_answer_end(&it->answer, "cancelled");
+    wt_answer_cut(&it->answer, it->delivered);
+    wt_answer_end(&it->answer, "cancelled");
     pthread_mutex_unlock(&it->model->lock);
 }
 
@@ -306,15 +306,36 @@ static void choose(void *user)
                            it->answer.count));
 }
 
+/* The token with its piece of text; a vocabulary may hold longer ones than any guess, so the size answered is
+ * believed. */
+static bool add_piece(wg_generation *it)
+{
+    const weir_engine_model *model = it->model;
+    const wg_library *lib = model->library;
+    char small[256], *text = small;
+    int32_t bytes = lib->llama_token_to_piece(model->vocab, it->token, small, sizeof small, 0, false);
+    if (bytes < 0) {
+        int32_t room = -bytes;
+        text = malloc((size_t)room);
+        bytes = text ? lib->llama_token_to_piece(model->vocab, it->token, text, room, 0, false) : -1;
+    }
+    bool kept = bytes >= 0 && wt_answer_add(&it->answer, it->token, text, (size_t)bytes,
+                                            lib->llama_get_logits_ith(model->context, it->row),
+                                            lib->llama_vocab_n_tokens(model->vocab));
+    if (text != small)
+        free(text);
+    return kept;
+}
+
 static void note(void *user)
 {
     wg_generation *it = user;
     const wg_library *lib = it->model->library;
     if (it->answer.most == 0)
-        wg_answer_end(&it->answer, "length");
+        wt_answer_end(&it->answer, "length");
     else if (!it->settings->ignore_eos && lib->llama_vocab_is_eog(it->model->vocab, it->token))
-        wg_answer_end(&it->answer, "stop");
-    else if (!wg_answer_add(it->model, &it->answer, it->token, lib->llama_get_logits_ith(it->model->context, it->row)))
+        wt_answer_end(&it->answer, "stop");
+    else if (!add_piece(it))
         fail(it, weir_fail(WEIR_ERR_SYSTEM, "no memory for the text made so far"));
 }
 
@@ -499,7 +520,7 @@ static void step(weir_engine_model *model)
 static void deliver(wg_generation *it)
 {
     weir_engine_model *model = it->model;
-    size_t index = it->delivered, begins = wg_answer_begin_of(&it->answer, index);
+    size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
     size_t bytes = it->answer.ends[index] - begins;
     char small[256], *text = bytes <= sizeof small ? small : malloc(bytes);
     if (!text) {
@@ -556,8 +577,8 @@ weir_status wg_batch_run(wg_generation *it)
     hand_over(model);
     pthread_mutex_unlock(&model->lock);
     if (it->status == WEIR_OK && atomic_load(&it->quit) && it->delivered < it->answer.count) {
-        wg_answer_cut(&it->answer, it->delivered);
-        wg_answer_end(&it->answer, "cancelled");
+        wt_answer_cut(&it->answer, it->delivered);
+        wt_answer_end(&it->answer, "cancelled");
     }
     return it->status == WEIR_OK ? WEIR_OK : weir_fail(it->status, "%s", it->detail);
 }

@@ -207,9 +207,10 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
     weir_status status = call_all(model, all, vectors, run);
     for (size_t i = 0; status == WEIR_OK && settings->normalize && i < all->count; i++)
         normalize(vectors + i * model->width, model->width);
-    wg_part part = {"embeddings", WEIR_TYPE_F32, 2, {(int64_t)all->count, model->width}, vectors, bytes};
+    wt_parts parts = {.count = 0};
+    wt_parts_add_rows(&parts, "embeddings", WEIR_TYPE_F32, vectors, all->count, model->width);
     if (status == WEIR_OK)
-        status = wg_hand_out(model, &part, 1, out);
+        status = wt_hand_out(model->places.host, model->places.kind, &parts, out);
     free(vectors);
     return status;
 }

@@ -32,50 +32,30 @@ static weir_status make_logits(wg_generation *it)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-typedef struct parts {
-    wg_part list[WG_OUTPUTS];
-    size_t count;
-} parts;
-
-static void add(parts *to, const char *name, weir_type type, const void *data, size_t count)
-{
-    size_t width = type == WEIR_TYPE_TEXT || type == WEIR_TYPE_U8 ? 1 : 4;
-    to->list[to->count++] = (wg_part){name, type, 1, {(int64_t)count}, data, count * width};
-}
-
-static void add_rows(parts *to, const char *name, weir_type type, const void *data, size_t rows, size_t columns)
-{
-    add(to, name, type, data, rows * columns);
-    wg_part *it = &to->list[to->count - 1];
-    it->rank = 2;
-    it->shape[0] = (int64_t)rows;
-    it->shape[1] = (int64_t)columns;
-}
-
 static weir_status hand_out(wg_generation *it, weir_outputs *out)
 {
-    const wg_answer *made = &it->answer;
-    parts all = {.count = 0};
-    add(&all, "tokens", WEIR_TYPE_I32, made->tokens, made->count);
-    add(&all, "text", WEIR_TYPE_TEXT, made->text, made->bytes);
-    add(&all, "finish_reason", WEIR_TYPE_TEXT, made->finish, strlen(made->finish));
+    const wt_answer *made = &it->answer;
+    wt_parts all = {.count = 0};
+    wt_parts_add(&all, "tokens", WEIR_TYPE_I32, made->tokens, made->count);
+    wt_parts_add(&all, "text", WEIR_TYPE_TEXT, made->text, made->bytes);
+    wt_parts_add(&all, "finish_reason", WEIR_TYPE_TEXT, made->finish, strlen(made->finish));
     if (made->stop)
-        add(&all, "stop_word", WEIR_TYPE_TEXT, made->stop->text, made->stop->bytes);
+        wt_parts_add(&all, "stop_word", WEIR_TYPE_TEXT, made->stop->text, made->stop->bytes);
     if (made->alternatives > 0) {
-        add(&all, "logprobs", WEIR_TYPE_F32, made->logprobs, made->count);
-        add_rows(&all, "top_tokens", WEIR_TYPE_I32, made->top_tokens, made->count, made->alternatives);
-        add_rows(&all, "top_logprobs", WEIR_TYPE_F32, made->top_logprobs, made->count, made->alternatives);
+        wt_parts_add(&all, "logprobs", WEIR_TYPE_F32, made->logprobs, made->count);
+        wt_parts_add_rows(&all, "top_tokens", WEIR_TYPE_I32, made->top_tokens, made->count, made->alternatives);
+        wt_parts_add_rows(&all, "top_logprobs", WEIR_TYPE_F32, made->top_logprobs, made->count, made->alternatives);
     }
     if (it->logits)
-        add(&all, "logits", WEIR_TYPE_F32, it->logits,
-            (size_t)it->model->library->llama_vocab_n_tokens(it->model->vocab));
+        wt_parts_add(&all, "logits", WEIR_TYPE_F32, it->logits,
+                     (size_t)it->model->library->llama_vocab_n_tokens(it->model->vocab));
     if (it->saved) {
         size_t count = 0;
         const int32_t *tokens = wg_state_tokens(it->saved, &count);
-        add(&all, "state", WEIR_TYPE_U8, it->saved, it->saved_bytes);
-        add(&all, "state_tokens", WEIR_TYPE_I32, tokens, count);
+        wt_parts_add(&all, "state", WEIR_TYPE_U8, it->saved, it->saved_bytes);
+        wt_parts_add(&all, "state_tokens", WEIR_TYPE_I32, tokens, count);
     }
-    return wg_hand_out(it->model, all.list, all.count, out);
+    return wt_hand_out(it->model->places.host, it->model->places.kind, &all, out);
 }
 
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
@@ -91,7 +71,7 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     if (status == WEIR_OK)
         status = check_room(it);
     if (status == WEIR_OK)
-        status = wg_answer_make(settings, &it->answer);
+        status = wt_answer_make(settings->stop, (size_t)settings->tokens, (size_t)settings->logprobs, &it->answer);
     if (status == WEIR_OK)
         status = make_logits(it);
     if (status == WEIR_OK)
@@ -104,7 +84,7 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     *tokens_out = it->answer.count;
     wg_sampler_drop(model, &it->sampler);
     wg_prompt_drop(&it->prompt);
-    wg_answer_drop(&it->answer);
+    wt_answer_drop(&it->answer);
     free(it->logits);
     free(it->saved);
     free(it);

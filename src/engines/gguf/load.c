@@ -239,7 +239,7 @@ void wg_unload(weir_engine_model *model)
 {
     wg_batch_drop(model);
     wg_drop(model);
-    wg_settings_drop(&model->defaults);
+    free(model->defaults.kept);
     pthread_cond_destroy(&model->turn);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -325,7 +325,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     pthread_cond_init(&model->turn, NULL);
     weir_status status = wg_read_request(load, false, model);
     if (status == WEIR_OK)
-        status = wg_settings_keep(&model->defaults);
+        status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.kept);
     if (status == WEIR_OK)
         status = wg_prepare(load, model);
     if (status == WEIR_OK)

@@ -83,8 +83,10 @@ static bool make_key(const weir_engine_load *load, const weir_engine_model *mode
                           (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size,
                           (intmax_t)about.st_mtim.tv_sec, about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec,
                           about.st_ctim.tv_nsec, library->file, wg_cores(), model->places.devices);
+    /* The library is told by its file. */
     return length > 0 && (size_t)length < sizeof key->text &&
-           wg_settings_words(settings, key->text + length, sizeof key->text - (size_t)length);
+           wt_choices_words(&wg_choices, settings, offsetof(wg_load_settings, llama), key->text + length,
+                            sizeof key->text - (size_t)length);
 }
 
 static bool recall(const plan_key *key, weir_engine_plan *out)

@@ -78,7 +78,7 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
     wg_run_settings settings = model->defaults;
     wg_run here;
     uint64_t in = 0, made = 0;
-    weir_status status = wg_settings_of_run(inference->settings, inference->setting_count, &settings);
+    weir_status status = wt_choices_take(&wg_choices, inference->settings, inference->setting_count, NULL, &settings);
     if (status == WEIR_OK)
         status = wg_run_begin(model, &here, inference->id);
     if (status != WEIR_OK)
@@ -102,6 +102,12 @@ static weir_status infer_stream(weir_engine_model *model, const weir_inference *
     return run(model, inference, piece, user, out);
 }
 
+static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
+{
+    if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
+}
+
 /* One short run, so that graphs, work buffers and page tables are there. */
 static weir_status warm_up(weir_engine_model *model)
 {
@@ -120,7 +126,7 @@ static weir_status warm_up(weir_engine_model *model)
     input.data = &token;
     weir_status status = run(model, &inference, NULL, NULL, &outputs);
     if (status == WEIR_OK)
-        wg_release_outputs(model, &outputs);
+        release_outputs(model, &outputs);
     return status;
 }
 
@@ -182,7 +188,7 @@ static const weir_engine table = {
     .load = wg_load,
     .infer = infer,
     .infer_stream = infer_stream,
-    .release_outputs = wg_release_outputs,
+    .release_outputs = release_outputs,
     .cancel = wg_cancel,
     .warm_up = warm_up,
     .trim = trim,

@@ -2,11 +2,13 @@
 #include "text.h"
 #include <weir/engine.h>
 
+#include "engines/text/messages.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MESSAGES = 4096, MOST_TEMPLATES = 256 };
+enum { MOST_TEMPLATES = 256 };
 
 void wg_prompt_drop(wg_prompt *prompt)
 {
@@ -83,83 +85,19 @@ static weir_status in_chat(const weir_engine_model *model, const char *template,
     return status;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-typedef struct messages {
-    struct llama_chat_message *list;
-    size_t count;
-    char *kept; /* the contents, each with its end */
-} messages;
-
-static const char *role_of(const char *word, size_t bytes)
+static weir_status tokens_of_chat(const weir_engine_model *model, const char *template, const wt_message *list,
+                                  size_t count, size_t bytes, wg_prompt *out)
 {
-    static const char *const roles[] = {"system", "user", "assistant", "tool"};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (strlen(roles[i]) == bytes && memcmp(roles[i], word, bytes) == 0)
-            return roles[i];
-    return NULL;
-}
-
-/* `ROLE BYTES` and the end of the line; answers what is behind it. */
-static const char *read_head(const char *at, const char *end, const char **role, size_t *bytes)
-{
-    const char *line = memchr(at, '\n', (size_t)(end - at)), *space = memchr(at, ' ', (size_t)(end - at));
-    if (!line || !space || space > line || space + 1 == line || line - space > 11)
-        return NULL;
-    *role = role_of(at, (size_t)(space - at));
-    *bytes = 0;
-    for (const char *digit = space + 1; digit < line; digit++) {
-        if (*digit < '0' || *digit > '9')
-            return NULL;
-        *bytes = *bytes * 10 + (size_t)(*digit - '0');
-    }
-    return *role && *bytes <= (size_t)(end - line - 1) ? line + 1 : NULL;
-}
-
-static weir_status wrong_message(size_t number, const char *why)
-{
-    return weir_fail(WEIR_ERR_INVALID,
-                     "the input 'messages': message %zu %s; each is a line 'ROLE BYTES' (role: system, user, assistant "
-                     "or tool), so many bytes of text, and a newline",
-                     number, why);
-}
-
-static weir_status read_messages(const weir_tensor *input, messages *out)
-{
-    const char *at = input->data, *end = at + input->bytes;
-    out->list = calloc(MOST_MESSAGES, sizeof *out->list);
-    out->kept = malloc(input->bytes + 1);
-    if (!out->list || !out->kept)
-        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of messages", input->bytes);
-    char *to = out->kept;
-    while (at < end) {
-        const char *role = NULL;
-        size_t bytes = 0, number = out->count + 1;
-        if (number > MOST_MESSAGES)
-            return weir_fail(WEIR_ERR_INVALID, "the input 'messages' has more than %d messages", MOST_MESSAGES);
-        const char *text = read_head(at, end, &role, &bytes);
-        if (!text)
-            return wrong_message(number, "has no such head, or is cut off");
-        if (memchr(text, '\0', bytes))
-            return wrong_message(number, "has a byte 0 in its text");
-        memcpy(to, text, bytes);
-        to[bytes] = '\0';
-        out->list[out->count++] = (struct llama_chat_message){role, to};
-        to += bytes + 1;
-        at = text + bytes;
-        if (at < end && *at++ != '\n')
-            return wrong_message(number, "does not end with a newline where it says");
-    }
-    return WEIR_OK;
-}
-
-static weir_status tokens_of_chat(const weir_engine_model *model, const char *template,
-                                  const struct llama_chat_message *list, size_t count, size_t bytes, wg_prompt *out)
-{
-    templating it = {.library = model->library, .messages = list, .count = count};
+    struct llama_chat_message *messages = calloc(count, sizeof *messages);
+    if (!messages)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
+    for (size_t i = 0; i < count; i++)
+        messages[i] = (struct llama_chat_message){list[i].role, list[i].text};
+    templating it = {.library = model->library, .messages = messages, .count = count};
     weir_status status = in_chat(model, template, &it, bytes);
     if (status == WEIR_OK)
         status = wg_tokenize(model, it.out, (size_t)it.got, true, true, &out->tokens, &out->count);
+    free(messages);
     free(it.out);
     return status;
 }
@@ -167,12 +105,12 @@ static weir_status tokens_of_chat(const weir_engine_model *model, const char *te
 static weir_status from_messages(const weir_engine_model *model, const wg_run_settings *settings,
                                  const weir_tensor *input, wg_prompt *out)
 {
-    messages read = {0};
-    weir_status status = read_messages(input, &read);
-    if (status == WEIR_OK)
-        status = tokens_of_chat(model, settings->chat_template, read.list, read.count, input->bytes, out);
-    free(read.list);
-    free(read.kept);
+    wt_messages read;
+    weir_status status = wt_messages_read(input, &read);
+    if (status != WEIR_OK)
+        return status;
+    status = tokens_of_chat(model, settings->chat_template, read.list, read.count, input->bytes, out);
+    wt_messages_drop(&read);
     return status;
 }
 
@@ -186,7 +124,7 @@ static weir_status from_text(const weir_engine_model *model, const wg_run_settin
     char *content = strndup(input->data, input->bytes);
     if (!content)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
-    struct llama_chat_message message = {"user", content};
+    wt_message message = {"user", content};
     weir_status status = tokens_of_chat(model, settings->chat_template, &message, 1, input->bytes, out);
     free(content);
     return status;

@@ -1,4 +1,4 @@
-/* run.c: what every run does: finding its input, handing its results out, being cancelled.
+/* run.c: what every run does: finding its input, being cancelled.
  *
  * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing
  * at a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
@@ -129,58 +129,6 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-/* A row of bytes: the inputs `text`, `messages` and `state`. */
-static weir_status check_bytes(const weir_tensor *input, weir_type type)
-{
-    size_t bytes = 0;
-    if (input->type != type)
-        return weir_fail(WEIR_ERR_INVALID, "the input '%s' is of type %s and must be %s", input->name,
-                         weir_name_of(WEIR_NAMES_TYPE, input->type), weir_name_of(WEIR_NAMES_TYPE, type));
-    if (input->rank != 1)
-        return weir_fail(WEIR_ERR_INVALID, "the input '%s' has rank %u and must have 1, its bytes", input->name,
-                         input->rank);
-    weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
-    if (status != WEIR_OK)
-        return status;
-    bool too_many = type == WEIR_TYPE_TEXT && bytes > INT32_MAX;
-    if (bytes != input->bytes || too_many || (bytes > 0 && !input->data))
-        return weir_fail(WEIR_ERR_INVALID,
-                         "the input '%s' says %zu bytes by its shape and %zu by itself, at most %d are "
-                         "taken",
-                         input->name, bytes, input->bytes, INT32_MAX);
-    if (bytes == 0)
-        return weir_fail(WEIR_ERR_INVALID, "the input '%s' is empty", input->name);
-    return WEIR_OK;
-}
-
-static weir_status check_tokens(const weir_engine_model *model, const weir_tensor *input)
-{
-    size_t bytes = 0;
-    const weir_port *port = &model->inputs[1];
-    if (input->type != WEIR_TYPE_I32)
-        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is of type %s and must be i32",
-                         weir_name_of(WEIR_NAMES_TYPE, input->type));
-    if (input->rank == 0 || input->rank > port->rank)
-        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,
-                         port->rank == 2 ? "1 or 2" : "1");
-    weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
-    if (status != WEIR_OK)
-        return status;
-    if (bytes != input->bytes || (bytes > 0 && !input->data))
-        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' says %zu bytes by its shape and %zu by itself", bytes,
-                         input->bytes);
-    if (bytes == 0)
-        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is empty");
-    int32_t most = model->library->llama_vocab_n_tokens(model->vocab);
-    const int32_t *tokens = input->data;
-    bool padded = model->embeds && input->rank == 2;
-    for (size_t i = 0; i < bytes / sizeof *tokens; i++)
-        if (tokens[i] >= most || (tokens[i] < 0 && !(padded && tokens[i] == -1)))
-            return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' holds %d at place %zu; the vocabulary has 0 to %d%s",
-                             tokens[i], i, most - 1, padded ? ", and -1 fills a row up" : "");
-    return WEIR_OK;
-}
-
 static const weir_tensor **place_of(const weir_engine_model *model, const char *name, wg_inputs *in)
 {
     const char *const names[] = {"text", "tokens", "messages", "state"};
@@ -202,12 +150,15 @@ static weir_status check_inputs(const weir_engine_model *model, const wg_inputs 
         return weir_fail(WEIR_ERR_INVALID, "an input is missing: 'text' or 'tokens'%s",
                          model->embeds ? "" : " or 'messages' or 'state'");
     if (in->text)
-        status = check_bytes(in->text, WEIR_TYPE_TEXT);
+        status = wt_check_bytes(in->text, WEIR_TYPE_TEXT);
     if (status == WEIR_OK && in->messages)
-        status = check_bytes(in->messages, WEIR_TYPE_TEXT);
+        status = wt_check_bytes(in->messages, WEIR_TYPE_TEXT);
     if (status == WEIR_OK && in->state)
-        status = check_bytes(in->state, WEIR_TYPE_U8);
-    return status == WEIR_OK && in->tokens ? check_tokens(model, in->tokens) : status;
+        status = wt_check_bytes(in->state, WEIR_TYPE_U8);
+    if (status != WEIR_OK || !in->tokens)
+        return status;
+    return wt_check_tokens(in->tokens, model->inputs[1].rank, model->library->llama_vocab_n_tokens(model->vocab),
+                           model->embeds);
 }
 
 weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out)
@@ -272,67 +223,4 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
     *tokens = it.tokens;
     *count = (size_t)it.got;
     return WEIR_OK;
-}
-
-/* ---- outputs ----------------------------------------------------------------------------------------------------- */
-
-/* What engine_data points at: the tensors, and the client's block behind their data. */
-typedef struct handed {
-    weir_block block;
-    weir_tensor tensors[WG_OUTPUTS];
-} handed;
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 63) & ~(size_t)63;
-}
-
-weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t count, weir_outputs *out)
-{
-    size_t total = 0;
-    handed *it = calloc(1, sizeof *it);
-    if (!it)
-        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of results");
-    for (size_t i = 0; i < count; i++)
-        total += padded(parts[i].bytes);
-    weir_request request = WEIR_INIT(weir_request);
-    request.bytes = total;
-    request.memory_class = WEIR_CLASS_ACTIVATIONS;
-    request.tag = "results";
-    request.kind = model->places.kind;
-    weir_status status = weir_alloc_with(model->places.host, &request, &it->block);
-    if (status != WEIR_OK) {
-        free(it);
-        return status;
-    }
-    char *data = it->block.pointer;
-    for (size_t i = 0; i < count; i++) {
-        const wg_part *part = &parts[i];
-        weir_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = part->name,
-                              .type = part->type,
-                              .rank = part->rank,
-                              .data = part->bytes ? data : NULL,
-                              .bytes = part->bytes};
-        memcpy(tensor.shape, part->shape, sizeof part->shape);
-        if (part->bytes && data && part->data)
-            memcpy(data, part->data, part->bytes);
-        data = data ? data + padded(part->bytes) : NULL;
-        it->tensors[i] = tensor;
-    }
-    out->tensors = it->tensors;
-    out->count = count;
-    out->engine_data = it;
-    return WEIR_OK;
-}
-
-void wg_release_outputs(weir_engine_model *model, weir_outputs *outputs)
-{
-    handed *it = outputs->engine_data;
-    if (it && weir_free_block(model->places.host, it->block, WEIR_STREAM_HOST) != WEIR_OK)
-        weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
-    free(it);
-    outputs->tensors = NULL;
-    outputs->count = 0;
-    outputs->engine_data = NULL;
 }

@@ -13,7 +13,7 @@ typedef struct making {
     wg_sampler *out;
     struct llama_logit_bias *biases;
     int32_t bias_count;
-    wg_words breakers;
+    wt_words breakers;
 } making;
 
 /* ---- what needs reading ------------------------------------------------------------------------------------------ */
@@ -92,7 +92,7 @@ static weir_status read_settings(making *it)
     weir_status status = read_biases(it);
     forbid_ends(it);
     if (status == WEIR_OK)
-        status = wg_words_read("dry_sequence_breakers", it->settings->dry_sequence_breakers, &it->breakers);
+        status = wt_words_read("dry_sequence_breakers", it->settings->dry_sequence_breakers, &it->breakers);
     if (status != WEIR_OK || !grammar || !grammar[0])
         return status;
     if (it->settings->ignore_eos)
@@ -126,7 +126,7 @@ static bool add_penalties(const making *it)
                                                   reach(it->model, set->repeat_last_n), (float)set->repeat_penalty,
                                                   (float)set->frequency_penalty, (float)set->presence_penalty));
     if (dry) {
-        const char *words[WG_MOST_WORDS];
+        const char *words[WT_MOST_WORDS];
         for (size_t i = 0; i < it->breakers.count; i++)
             words[i] = it->breakers.list[i].text;
         add(it, lib->llama_sampler_init_dry(it->model->vocab, (float)set->dry_multiplier, (float)set->dry_base,
@@ -209,7 +209,7 @@ weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_setting
         status = weir_fail(WEIR_ERR_INVALID, "the setting 'grammar': llama.cpp refuses it: %s",
                            wg_log_last_error()[0] ? wg_log_last_error() : "no reason given");
     free(it.biases);
-    wg_words_drop(&it.breakers);
+    wt_words_drop(&it.breakers);
     return status;
 }
 
@@ -278,29 +278,4 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
     }
     lib->llama_sampler_accept(sampler->chain, token);
     return token;
-}
-
-float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
-                           float *top_values)
-{
-    double highest = -INFINITY, sum = 0;
-    size_t kept = 0;
-    for (int32_t i = 0; i < width; i++) {
-        highest = logits[i] > highest ? logits[i] : highest;
-        if (kept == most && !(logits[i] > top_values[most - 1]))
-            continue;
-        size_t place = kept < most ? kept++ : most - 1;
-        for (; place > 0 && logits[i] > top_values[place - 1]; place--) {
-            top_values[place] = top_values[place - 1];
-            top_tokens[place] = top_tokens[place - 1];
-        }
-        top_values[place] = logits[i];
-        top_tokens[place] = i;
-    }
-    for (int32_t i = 0; i < width; i++)
-        sum += exp((double)logits[i] - highest);
-    double whole = highest + log(sum);
-    for (size_t i = 0; i < kept; i++)
-        top_values[i] = (float)(top_values[i] - whole);
-    return (float)(logits[token] - whole);
 }

@@ -2,8 +2,8 @@
 #ifndef WG_TEXT_H
 #define WG_TEXT_H
 
+#include "engines/text/answer.h"
 #include "grammar.h"
-#include "stop.h"
 #include "wg.h"
 
 /* ---- prompt.c: what a run begins with ---------------------------------------------------------------------------- */
@@ -34,36 +34,6 @@ void wg_sampler_drop(const weir_engine_model *model, wg_sampler *sampler);
 /* The next token by its logits; `room` is for as many candidates as the vocabulary has. May throw: to be guarded. */
 int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sampler, const float *logits,
                         llama_token_data *room);
-/* What the model gives a token, before any sampler, and the `most` likeliest ones with theirs. */
-float wg_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
-                           float *top_values);
-
-/* ---- answer.c: what a run has made ------------------------------------------------------------------------------- */
-
-typedef struct wg_answer {
-    wg_words stops;
-    int32_t *tokens;
-    size_t *ends; /* of each token's text in `text` */
-    size_t count, most;
-    char *text;
-    size_t bytes, room;
-    size_t released;     /* tokens whose text is decided: no stop word begins in it that may still end */
-    const wg_word *stop; /* the stop word that ended it */
-    const char *finish;  /* why it ended: "stop", "length", "cancelled"; NULL: it goes on */
-    size_t alternatives; /* for each token */
-    float *logprobs, *top_logprobs;
-    int32_t *top_tokens;
-} wg_answer;
-
-weir_status wg_answer_make(const wg_run_settings *settings, wg_answer *out);
-void wg_answer_drop(wg_answer *answer);
-/* Adds a token; false: no memory. The answer may be at its end then. */
-bool wg_answer_add(const weir_engine_model *model, wg_answer *it, int32_t token, const float *logits);
-/* Nothing comes any more: what was held back is decided. */
-void wg_answer_end(wg_answer *it, const char *finish);
-/* Leaves the first `count` tokens of it. */
-void wg_answer_cut(wg_answer *it, size_t count);
-size_t wg_answer_begin_of(const wg_answer *it, size_t token);
 
 /* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
 
@@ -90,7 +60,7 @@ typedef struct wg_generation {
     size_t saved_bytes;
 
     /* Of whoever has the model's lock. What is in the answer is written by the thread that computes, with the lock. */
-    wg_answer answer;
+    wt_answer answer;
     size_t delivered; /* tokens */
     bool done, lost;  /* lost: there was no memory for a piece */
     weir_status status;

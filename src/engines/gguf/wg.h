@@ -9,6 +9,8 @@
 #include <weir/engine.h>
 
 #include "check.h"
+#include "engines/text/choices.h"
+#include "engines/text/ports.h"
 #include "interpose/cuda_redirect.h"
 #include "library.h"
 
@@ -42,15 +44,11 @@ typedef struct wg_run_settings {
     char *kept;
 } wg_run_settings;
 
-/* Fill in the defaults, then what the caller says. At load both kinds are taken: those of a run become its defaults. */
+extern const wt_choices wg_choices;
+
+/* Fills in the defaults, then what the caller says. */
 weir_status wg_settings_of_load(const weir_setting *settings, size_t count, wg_load_settings *load,
                                 wg_run_settings *run);
-weir_status wg_settings_of_run(const weir_setting *settings, size_t count, wg_run_settings *run);
-/* Copies the texts, so that the settings may outlive the caller's. On failure they hold no text. */
-weir_status wg_settings_keep(wg_run_settings *run);
-void wg_settings_drop(wg_run_settings *run);
-/* All that the settings of a load say, in words: equal for equal settings. Answers whether it fits. */
-bool wg_settings_words(const wg_load_settings *load, char *out, size_t capacity);
 
 /* ---- buffers.c: ggml's buffers out of the client ----------------------------------------------------------------- */
 
@@ -196,7 +194,7 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
 weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
 void wg_drop(weir_engine_model *model);
 
-/* ---- run.c: turns, inputs, outputs ------------------------------------------------------------------------------- */
+/* ---- run.c: turns, inputs ---------------------------------------------------------------------------------------- */
 
 /* Puts a run into the model's list, where a cancel finds it; WEIR_ERR_ENGINE when the model is broken. wg_run_end takes
  * it out and counts it by `status`. */
@@ -223,18 +221,6 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
                         int32_t **tokens, size_t *count);
 /* Why llama_decode or llama_encode answered `code`. */
 weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code);
-
-/* Outputs are put together in one block of the client's. */
-typedef struct wg_part {
-    const char *name;
-    weir_type type;
-    uint32_t rank;
-    int64_t shape[2];
-    const void *data;
-    size_t bytes;
-} wg_part;
-weir_status wg_hand_out(weir_engine_model *model, const wg_part *parts, size_t count, weir_outputs *out);
-void wg_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 
 /* ---- embed.c, generate.c ----------------------------------------------------------------------------------------- */
 

@@ -27,9 +27,11 @@ typedef struct wt_parts {
 } wt_parts;
 
 void wt_parts_add(wt_parts *parts, const char *name, weir_type type, const void *data, size_t count);
-void wt_parts_add_rows(wt_parts *parts, const char *name, weir_type type, const void *data, size_t rows, size_t columns);
+void wt_parts_add_rows(wt_parts *parts, const char *name, weir_type type, const void *data, size_t rows,
+                       size_t columns);
 /* Copies the parts into host memory of the client: of its device, or of the kind `kind`. */
 weir_status wt_hand_out(weir_client *client, weir_kind kind, const wt_parts *parts, weir_outputs *out);
-void wt_release_outputs(weir_client *client, weir_outputs *outputs);
+/* On failure the block stays with the client, and is the results' no more. */
+weir_status wt_release_outputs(weir_client *client, weir_outputs *outputs);
 
 #endif

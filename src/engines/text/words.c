@@ -1,5 +1,5 @@
-/* stop.c: words that end a text: read from a setting, found in a text, and known by their beginnings. */
-#include "stop.h"
+/* words.c: words that end a text: read from a setting, found in a text, and known by their beginnings. */
+#include "words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,33 +21,33 @@ static char *unescape(const char *line, size_t bytes, char *to)
     return to;
 }
 
-static weir_status add_word(const char *key, const char *line, size_t bytes, char **to, wg_words *out)
+static weir_status add_word(const char *key, const char *line, size_t bytes, char **to, wt_words *out)
 {
     if (bytes == 0)
         return WEIR_OK;
-    if (out->count == WG_MOST_WORDS)
-        return weir_fail(WEIR_ERR_INVALID, "the setting '%s' has more than %d words", key, WG_MOST_WORDS);
+    if (out->count == WT_MOST_WORDS)
+        return weir_fail(WEIR_ERR_INVALID, "the setting '%s' has more than %d words", key, WT_MOST_WORDS);
     char *end = unescape(line, bytes, *to);
     if (!end)
         return weir_fail(WEIR_ERR_INVALID,
                          "the setting '%s' has a backslash in '%.*s' that is none of \\n, \\t and \\\\", key,
                          bytes < 60 ? (int)bytes : 60, line);
     size_t length = (size_t)(end - *to);
-    out->list[out->count++] = (wg_word){*to, length};
+    out->list[out->count++] = (wt_word){*to, length};
     out->longest = length > out->longest ? length : out->longest;
     *to = end + 1;
     return WEIR_OK;
 }
 
-weir_status wg_words_read(const char *key, const char *value, wg_words *out)
+weir_status wt_words_read(const char *key, const char *value, wt_words *out)
 {
-    *out = (wg_words){0};
+    *out = (wt_words){0};
     if (!value || !value[0])
         return WEIR_OK;
     out->kept = malloc(strlen(value) + 2);
-    out->list = calloc(WG_MOST_WORDS, sizeof *out->list);
+    out->list = calloc(WT_MOST_WORDS, sizeof *out->list);
     if (!out->kept || !out->list) {
-        wg_words_drop(out);
+        wt_words_drop(out);
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the setting '%s'", key);
     }
     char *to = out->kept;
@@ -58,22 +58,22 @@ weir_status wg_words_read(const char *key, const char *value, wg_words *out)
         line += bytes + (line[bytes] == '\n');
     }
     if (status != WEIR_OK)
-        wg_words_drop(out);
+        wt_words_drop(out);
     return status;
 }
 
-void wg_words_drop(wg_words *words)
+void wt_words_drop(wt_words *words)
 {
     free(words->list);
     free(words->kept);
-    *words = (wg_words){0};
+    *words = (wt_words){0};
 }
 
-const wg_word *wg_words_find(const wg_words *words, const char *text, size_t bytes, size_t from, size_t *at)
+const wt_word *wt_words_find(const wt_words *words, const char *text, size_t bytes, size_t from, size_t *at)
 {
-    const wg_word *found = NULL;
+    const wt_word *found = NULL;
     for (size_t i = 0; i < words->count && from < bytes; i++) {
-        const wg_word *word = &words->list[i];
+        const wt_word *word = &words->list[i];
         const char *here = memmem(text + from, bytes - from, word->text, word->bytes);
         if (here && (!found || (size_t)(here - text) < *at)) {
             found = word;
@@ -83,11 +83,11 @@ const wg_word *wg_words_find(const wg_words *words, const char *text, size_t byt
     return found;
 }
 
-size_t wg_words_held(const wg_words *words, const char *text, size_t bytes)
+size_t wt_words_held(const wt_words *words, const char *text, size_t bytes)
 {
     size_t longest = 0;
     for (size_t i = 0; i < words->count; i++) {
-        const wg_word *word = &words->list[i];
+        const wt_word *word = &words->list[i];
         size_t most = word->bytes - 1 < bytes ? word->bytes - 1 : bytes;
         for (size_t held = most; held > longest; held--)
             if (memcmp(text + bytes - held, word->text, held) == 0)

@@ -1,0 +1,138 @@
+/* answer.c: the tokens and the text that a run has made, how much of them is decided, and why it ended. */
+#include "answer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+weir_status wt_answer_make(const char *stop, size_t tokens, size_t alternatives, wt_answer *out)
+{
+    *out = (wt_answer){.most = tokens, .alternatives = alternatives};
+    weir_status status = wt_words_read("stop", stop, &out->stops);
+    if (status != WEIR_OK)
+        return status;
+    out->tokens = calloc(tokens + 1, sizeof *out->tokens);
+    out->ends = calloc(tokens + 1, sizeof *out->ends);
+    bool whole = out->tokens && out->ends;
+    if (alternatives > 0) {
+        out->logprobs = calloc(tokens + 1, sizeof *out->logprobs);
+        out->top_tokens = calloc((tokens + 1) * alternatives, sizeof *out->top_tokens);
+        out->top_logprobs = calloc((tokens + 1) * alternatives, sizeof *out->top_logprobs);
+        whole = whole && out->logprobs && out->top_tokens && out->top_logprobs;
+    }
+    if (whole)
+        return WEIR_OK;
+    wt_answer_drop(out);
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu tokens", tokens);
+}
+
+void wt_answer_drop(wt_answer *answer)
+{
+    wt_words_drop(&answer->stops);
+    free(answer->tokens);
+    free(answer->ends);
+    free(answer->text);
+    free(answer->logprobs);
+    free(answer->top_tokens);
+    free(answer->top_logprobs);
+    *answer = (wt_answer){0};
+}
+
+static bool add_text(wt_answer *it, const char *text, size_t bytes)
+{
+    if (it->bytes + bytes > it->room) {
+        size_t room = (it->bytes + bytes) * 2 + 64;
+        char *grown = realloc(it->text, room);
+        if (!grown)
+            return false;
+        it->text = grown;
+        it->room = room;
+    }
+    if (bytes > 0)
+        memcpy(it->text + it->bytes, text, bytes);
+    it->bytes += bytes;
+    return true;
+}
+
+static void release(wt_answer *it)
+{
+    size_t decided = it->bytes - wt_words_held(&it->stops, it->text, it->bytes);
+    while (it->released < it->count && it->ends[it->released] <= decided)
+        it->released++;
+}
+
+/* The text ends before `bytes`, and so does that of every token. */
+static void clip(wt_answer *it, size_t bytes)
+{
+    it->bytes = bytes;
+    for (size_t i = it->count; i > 0 && it->ends[i - 1] > bytes; i--)
+        it->ends[i - 1] = bytes;
+}
+
+bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes, const float *logits, int32_t width)
+{
+    size_t at = it->count, before = it->bytes, place = 0;
+    if (it->alternatives > 0)
+        it->logprobs[at] =
+            wt_log_probabilities(logits, width, token, it->alternatives, it->top_tokens + at * it->alternatives,
+                                 it->top_logprobs + at * it->alternatives);
+    it->tokens[at] = token;
+    if (!add_text(it, text, bytes))
+        return false;
+    it->ends[at] = it->bytes;
+    it->count++;
+    size_t reach = it->stops.longest > 0 ? it->stops.longest - 1 : 0;
+    it->stop = wt_words_find(&it->stops, it->text, it->bytes, before > reach ? before - reach : 0, &place);
+    if (it->stop) {
+        clip(it, place);
+        wt_answer_end(it, "stop");
+    } else if (it->count == it->most) {
+        wt_answer_end(it, "length");
+    } else {
+        release(it);
+    }
+    return true;
+}
+
+void wt_answer_end(wt_answer *it, const char *finish)
+{
+    it->released = it->count;
+    it->finish = finish;
+}
+
+void wt_answer_cut(wt_answer *it, size_t count)
+{
+    it->bytes = wt_answer_begin_of(it, count);
+    it->count = it->released = count;
+    it->stop = NULL;
+}
+
+size_t wt_answer_begin_of(const wt_answer *it, size_t token)
+{
+    return token > 0 ? it->ends[token - 1] : 0;
+}
+
+float wt_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
+                           float *top_values)
+{
+    double highest = -INFINITY, sum = 0;
+    size_t kept = 0;
+    for (int32_t i = 0; i < width; i++) {
+        highest = logits[i] > highest ? logits[i] : highest;
+        if (kept == most && !(logits[i] > top_values[most - 1]))
+            continue;
+        size_t place = kept < most ? kept++ : most - 1;
+        for (; place > 0 && logits[i] > top_values[place - 1]; place--) {
+            top_values[place] = top_values[place - 1];
+            top_tokens[place] = top_tokens[place - 1];
+        }
+        top_values[place] = logits[i];
+        top_tokens[place] = i;
+    }
+    for (int32_t i = 0; i < width; i++)
+        sum += exp((double)logits[i] - highest);
+    double whole = highest + log(sum);
+    for (size_t i = 0; i < kept; i++)
+        top_values[i] = (float)(top_values[i] - whole);
+    return (float)(logits[token] - whole);
+}

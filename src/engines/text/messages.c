@@ -1,0 +1,85 @@
+/* messages.c: a chat is read message by message, and refused where it is not one. */
+#include "messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MESSAGES = 4096 };
+
+static const char *role_of(const char *word, size_t bytes)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strlen(roles[i]) == bytes && memcmp(roles[i], word, bytes) == 0)
+            return roles[i];
+    return NULL;
+}
+
+/* `ROLE BYTES` and the end of the line; answers what is behind it. */
+static const char *read_head(const char *at, const char *end, const char **role, size_t *bytes)
+{
+    const char *line = memchr(at, '\n', (size_t)(end - at)), *space = memchr(at, ' ', (size_t)(end - at));
+    if (!line || !space || space > line || space + 1 == line || line - space > 11)
+        return NULL;
+    *role = role_of(at, (size_t)(space - at));
+    *bytes = 0;
+    for (const char *digit = space + 1; digit < line; digit++) {
+        if (*digit < '0' || *digit > '9')
+            return NULL;
+        *bytes = *bytes * 10 + (size_t)(*digit - '0');
+    }
+    return *role && *bytes <= (size_t)(end - line - 1) ? line + 1 : NULL;
+}
+
+static weir_status wrong_message(size_t number, const char *why)
+{
+    return weir_fail(WEIR_ERR_INVALID,
+                     "the input 'messages': message %zu %s; each is a line 'ROLE BYTES' (role: system, user, assistant "
+                     "or tool), so many bytes of text, and a newline",
+                     number, why);
+}
+
+static weir_status read_all(const weir_tensor *input, wt_messages *out)
+{
+    const char *at = input->data, *end = at + input->bytes;
+    out->list = calloc(MOST_MESSAGES, sizeof *out->list);
+    out->kept = malloc(input->bytes + 1);
+    if (!out->list || !out->kept)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of messages", input->bytes);
+    char *to = out->kept;
+    while (at < end) {
+        const char *role = NULL;
+        size_t bytes = 0, number = out->count + 1;
+        if (number > MOST_MESSAGES)
+            return weir_fail(WEIR_ERR_INVALID, "the input 'messages' has more than %d messages", MOST_MESSAGES);
+        const char *text = read_head(at, end, &role, &bytes);
+        if (!text)
+            return wrong_message(number, "has no such head, or is cut off");
+        if (memchr(text, '\0', bytes))
+            return wrong_message(number, "has a byte 0 in its text");
+        memcpy(to, text, bytes);
+        to[bytes] = '\0';
+        out->list[out->count++] = (wt_message){role, to};
+        to += bytes + 1;
+        at = text + bytes;
+        if (at < end && *at++ != '\n')
+            return wrong_message(number, "does not end with a newline where it says");
+    }
+    return WEIR_OK;
+}
+
+weir_status wt_messages_read(const weir_tensor *input, wt_messages *out)
+{
+    *out = (wt_messages){0};
+    weir_status status = read_all(input, out);
+    if (status != WEIR_OK)
+        wt_messages_drop(out);
+    return status;
+}
+
+void wt_messages_drop(wt_messages *messages)
+{
+    free(messages->list);
+    free(messages->kept);
+    *messages = (wt_messages){0};
+}

@@ -1,0 +1,132 @@
+/* ports.c: what inputs must be, and how results are put together and handed out. */
+#include "ports.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weir_status wt_check_bytes(const weir_tensor *input, weir_type type)
+{
+    size_t bytes = 0;
+    if (input->type != type)
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' is of type %s and must be %s", input->name,
+                         weir_name_of(WEIR_NAMES_TYPE, input->type), weir_name_of(WEIR_NAMES_TYPE, type));
+    if (input->rank != 1)
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' has rank %u and must have 1, its bytes", input->name,
+                         input->rank);
+    weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
+    if (status != WEIR_OK)
+        return status;
+    bool too_many = type == WEIR_TYPE_TEXT && bytes > INT32_MAX;
+    if (bytes != input->bytes || too_many || (bytes > 0 && !input->data))
+        return weir_fail(WEIR_ERR_INVALID,
+                         "the input '%s' says %zu bytes by its shape and %zu by itself, at most %d are "
+                         "taken",
+                         input->name, bytes, input->bytes, INT32_MAX);
+    if (bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' is empty", input->name);
+    return WEIR_OK;
+}
+
+weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t vocabulary, bool padded)
+{
+    size_t bytes = 0;
+    if (input->type != WEIR_TYPE_I32)
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is of type %s and must be i32",
+                         weir_name_of(WEIR_NAMES_TYPE, input->type));
+    if (input->rank == 0 || input->rank > rank)
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,
+                         rank == 2 ? "1 or 2" : "1");
+    weir_status status = weir_tensor_bytes(input->type, input->rank, input->shape, &bytes);
+    if (status != WEIR_OK)
+        return status;
+    if (bytes != input->bytes || (bytes > 0 && !input->data))
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' says %zu bytes by its shape and %zu by itself", bytes,
+                         input->bytes);
+    if (bytes == 0)
+        return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is empty");
+    const int32_t *tokens = input->data;
+    bool fills = padded && input->rank == 2;
+    for (size_t i = 0; i < bytes / sizeof *tokens; i++)
+        if (tokens[i] >= vocabulary || (tokens[i] < 0 && !(fills && tokens[i] == -1)))
+            return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' holds %d at place %zu; the vocabulary has 0 to %d%s",
+                             tokens[i], i, vocabulary - 1, fills ? ", and -1 fills a row up" : "");
+    return WEIR_OK;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+void wt_parts_add(wt_parts *parts, const char *name, weir_type type, const void *data, size_t count)
+{
+    size_t width = type == WEIR_TYPE_TEXT || type == WEIR_TYPE_U8 ? 1 : 4;
+    parts->list[parts->count++] = (wt_part){name, type, 1, {(int64_t)count}, data, count * width};
+}
+
+void wt_parts_add_rows(wt_parts *parts, const char *name, weir_type type, const void *data, size_t rows, size_t columns)
+{
+    wt_parts_add(parts, name, type, data, rows * columns);
+    wt_part *it = &parts->list[parts->count - 1];
+    it->rank = 2;
+    it->shape[0] = (int64_t)rows;
+    it->shape[1] = (int64_t)columns;
+}
+
+/* What engine_data points at: the tensors, and the client's block behind their data. */
+typedef struct handed {
+    weir_block block;
+    weir_tensor tensors[WT_PARTS];
+} handed;
+
+static size_t room_of(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+weir_status wt_hand_out(weir_client *client, weir_kind kind, const wt_parts *parts, weir_outputs *out)
+{
+    size_t total = 0;
+    handed *it = calloc(1, sizeof *it);
+    if (!it)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the list of results");
+    for (size_t i = 0; i < parts->count; i++)
+        total += room_of(parts->list[i].bytes);
+    weir_request request = WEIR_INIT(weir_request);
+    request.bytes = total;
+    request.memory_class = WEIR_CLASS_ACTIVATIONS;
+    request.tag = "results";
+    request.kind = kind;
+    weir_status status = weir_alloc_with(client, &request, &it->block);
+    if (status != WEIR_OK) {
+        free(it);
+        return status;
+    }
+    char *data = it->block.pointer;
+    for (size_t i = 0; i < parts->count; i++) {
+        const wt_part *part = &parts->list[i];
+        weir_tensor tensor = {.struct_size = sizeof tensor,
+                              .name = part->name,
+                              .type = part->type,
+                              .rank = part->rank,
+                              .data = part->bytes ? data : NULL,
+                              .bytes = part->bytes};
+        memcpy(tensor.shape, part->shape, sizeof part->shape);
+        if (part->bytes && data && part->data)
+            memcpy(data, part->data, part->bytes);
+        data = data ? data + room_of(part->bytes) : NULL;
+        it->tensors[i] = tensor;
+    }
+    out->tensors = it->tensors;
+    out->count = parts->count;
+    out->engine_data = it;
+    return WEIR_OK;
+}
+
+weir_status wt_release_outputs(weir_client *client, weir_outputs *outputs)
+{
+    handed *it = outputs->engine_data;
+    weir_status status = it ? weir_free_block(client, it->block, WEIR_STREAM_HOST) : WEIR_OK;
+    free(it);
+    outputs->tensors = NULL;
+    outputs->count = 0;
+    outputs->engine_data = NULL;
+    return status;
+}
