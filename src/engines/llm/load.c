@@ -79,8 +79,8 @@ static void write_overlay(const weir_engine_model *model, char *out, size_t capa
                  model->folder.paged ? "dynamic_batching" : "static_batching", (long long)load->sequences);
     snprintf(out, capacity,
              "{\"model\":{\"decoder\":{\"session_options\":{%s}}},\"search\":{\"max_length\":%u,\"min_length\":0,"
-             "\"num_beams\":1,\"num_return_sequences\":1,\"batch_size\":1%s}%s}",
-             threads, model->longest, chunk, together);
+             "\"num_beams\":1,\"num_return_sequences\":1,\"batch_size\":1,\"random_seed\":%lld%s}%s}",
+             threads, model->longest, (long long)model->defaults.seed, chunk, together);
 }
 
 static weir_status configure(weir_engine_model *model, oga_config *config, char *text, size_t capacity)

@@ -113,8 +113,8 @@ static void *take(wl_phase *phase, size_t size, weir_kind kind, weir_stream stre
     if (weir_alloc_with(account->client, &request, &block) != WEIR_OK)
         refuse(phase, size);
     if (!note(block.pointer, account)) {
-        (void)weir_free_block(account->client, block, stream);
-        (void)weir_fail(WEIR_ERR_SYSTEM, "no memory to note a block of %zu bytes", size);
+        if (weir_free_block(account->client, block, stream) == WEIR_OK)
+            weir_fail(WEIR_ERR_SYSTEM, "no memory to note a block of %zu bytes", size);
         refuse(phase, size);
     }
     return block.pointer;

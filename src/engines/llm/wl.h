@@ -137,8 +137,8 @@ typedef struct wl_generation {
     oga_tokenizer_stream *stream;
     float *logits; /* of the last token; NULL: not asked for */
     size_t delivered;
-    bool quit; /* its reader wants no more */
-    struct wl_seat *seat; /* batch.c's */
+    bool quit;          /* its reader wants no more, */
+    atomic_bool leaves; /* and the thread that computes is to know */
 } wl_generation;
 
 /* Adds a token that the model has made; false: no memory. */
@@ -152,5 +152,7 @@ weir_status wl_batch_make(weir_engine_model *model);
 void wl_batch_drop(weir_engine_model *model);
 /* Decodes it together with the others; the calling thread waits. */
 weir_status wl_batch_run(wl_generation *it);
+/* A run was cancelled. Without a batch: nothing. */
+void wl_batch_wake(weir_engine_model *model);
 
 #endif

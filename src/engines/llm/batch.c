@@ -1,0 +1,416 @@
+/* batch.c: runs that are decoded together, by GenAI's engine. All calls of an engine come from the thread that has created
+ * it, so the model has a thread of its own; a run's own thread waits, and hands the pieces to its reader.
+ *
+ * How runs are put together is the model's: a graph that takes a table of blocks ("dynamic_batching") takes runs in and
+ * lets them out at every step; any other one computes a batch to its end before the next begins. */
+#include "wl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run in the engine. Its members are the model's thread's until `done`; what a reader needs is in the answer, which is
+ * written with the lock. */
+typedef struct wl_seat {
+    wl_generation *run;
+    oga_request *request;
+    uint64_t turn;
+    bool done;
+    weir_status status;
+    char detail[1024];
+    struct wl_seat *next;
+} wl_seat;
+
+struct wl_batch {
+    weir_engine_model *model;
+    pthread_t thread;
+    pthread_cond_t work;     /* for the thread */
+    wl_seat *line, *seated;  /* not yet begun; in the engine */
+    bool ends, ready, began; /* with the model's lock, like the lists */
+    weir_status status;      /* of making the engine */
+    char detail[1024];
+    oga_engine *engine; /* the thread's, and so are these */
+    oga_event_buffer *events;
+};
+
+/* ---- the engine: all on its own thread --------------------------------------------------------------------------- */
+
+static weir_status make_engine(struct wl_batch *batch)
+{
+    weir_engine_model *model = batch->model;
+    const wl_library *lib = model->library;
+    wl_phase phase;
+    char text[1024] = "";
+    wl_phase_begin(&phase, WL_RUNNING, model->account);
+    bool made = !wl_failed(lib, lib->OgaCreateEngine(model->model, &batch->engine), text, sizeof text) &&
+                !wl_failed(lib,
+                           lib->OgaCreateEngineEventBuffer(batch->engine, (size_t)model->load.sequences, &batch->events),
+                           text, sizeof text);
+    wl_phase_end(&phase);
+    return made ? WEIR_OK : wl_explain(model, &phase, text, "decode several sequences together");
+}
+
+static void drop_engine(struct wl_batch *batch)
+{
+    const wl_library *lib = batch->model->library;
+    wl_phase phase;
+    wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
+    if (batch->events)
+        lib->OgaDestroyEngineEventBuffer(batch->events);
+    if (batch->engine)
+        lib->OgaDestroyEngine(batch->engine);
+    batch->events = NULL;
+    batch->engine = NULL;
+    wl_phase_end(&phase);
+}
+
+/* ---- seats ------------------------------------------------------------------------------------------------------- */
+
+static void fail(wl_seat *seat, weir_status status)
+{
+    if (seat->status == WEIR_OK) {
+        seat->status = status;
+        snprintf(seat->detail, sizeof seat->detail, "%s", weir_detail());
+    }
+}
+
+/* With the lock. */
+static void finish(wl_seat *seat)
+{
+    seat->done = true;
+    pthread_cond_signal(&seat->run->run->wake);
+}
+
+static bool set_options(const wl_generation *it, oga_turn_options *options, char *text, size_t capacity)
+{
+    const wl_library *lib = it->model->library;
+    const wl_run_settings *s = it->settings;
+    const char *kinds[] = {"json_schema", "regex", "lark_grammar"};
+    const char *data[] = {s->json_schema, s->regex, s->lark};
+    bool draws = s->temperature > 0;
+    int64_t wide = s->top_k > 0 && s->top_k < it->model->folder.vocabulary ? s->top_k : it->model->folder.vocabulary;
+#define SET(what, value) wl_failed(lib, lib->OgaTurnOptionsSet##what(options, value), text, capacity)
+    if (SET(MaxGeneratedTokens, (uint64_t)s->tokens) || SET(DoSample, draws) ||
+        SET(MinGeneratedTokens, s->ignore_eos ? (uint64_t)s->tokens : 0) ||
+        SET(Temperature, draws ? (float)s->temperature : 1) || SET(TopK, draws ? (int32_t)wide : 1) ||
+        SET(TopP, draws ? (float)s->top_p : 1) || SET(RepetitionPenalty, (float)s->repeat_penalty) ||
+        SET(NoRepeatNgramSize, (int32_t)s->no_repeat_ngram))
+        return false;
+    if (draws && it->model->folder.paged && SET(Seed, (uint64_t)s->seed))
+        return false;
+#undef SET
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (data[i] && wl_failed(lib, lib->OgaTurnOptionsSetGuidance(options, kinds[i], data[i]), text, capacity))
+            return false;
+    return true;
+}
+
+static bool begin_request(struct wl_batch *batch, wl_seat *seat, char *text, size_t capacity)
+{
+    const wl_library *lib = batch->model->library;
+    wl_generation *it = seat->run;
+    oga_request_options *session = NULL;
+    oga_turn_options *options = NULL;
+    bool begun =
+        !wl_failed(lib, lib->OgaCreateRequestOptions(&session), text, capacity) &&
+        !wl_failed(lib,
+                   lib->OgaRequestOptionsSetMaxSessionTokens(session,
+                                                             it->prompt.count + (uint64_t)it->settings->tokens),
+                   text, capacity) &&
+        !wl_failed(lib, lib->OgaEngineCreateRequest(batch->engine, session, &seat->request), text, capacity) &&
+        !wl_failed(lib, lib->OgaRequestCreateTurnOptions(seat->request, &options), text, capacity) &&
+        set_options(it, options, text, capacity) &&
+        !wl_failed(lib,
+                   lib->OgaRequestBeginTurn(seat->request, options, it->prompt.tokens, it->prompt.count, &seat->turn),
+                   text, capacity);
+    if (options)
+        lib->OgaDestroyTurnOptions(options);
+    if (session)
+        lib->OgaDestroyRequestOptions(session);
+    return begun;
+}
+
+static void close_request(const struct wl_batch *batch, wl_seat *seat)
+{
+    const wl_library *lib = batch->model->library;
+    char text[256];
+    if (!seat->request)
+        return;
+    wl_failed(lib, lib->OgaRequestClose(seat->request), text, sizeof text);
+    lib->OgaDestroyRequest(seat->request);
+    seat->request = NULL;
+}
+
+static weir_status make_sure(struct wl_batch *batch)
+{
+    return batch->engine ? WEIR_OK : make_engine(batch);
+}
+
+static void begin(struct wl_batch *batch, wl_seat *seat)
+{
+    wl_phase phase;
+    char text[1024] = "";
+    weir_status status = make_sure(batch);
+    wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
+    if (status == WEIR_OK && !begin_request(batch, seat, text, sizeof text))
+        status = wl_explain(batch->model, &phase, text, "begin a run");
+    if (status != WEIR_OK) {
+        fail(seat, status);
+        close_request(batch, seat);
+    }
+    wl_phase_end(&phase);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static wl_seat *seat_of(const struct wl_batch *batch, const oga_request *request)
+{
+    wl_seat *seat = batch->seated;
+    while (seat && seat->request != request)
+        seat = seat->next;
+    return seat;
+}
+
+static void end_answer(wl_seat *seat, uint32_t reason, uint32_t error)
+{
+    wl_generation *it = seat->run;
+    if (reason == OGA_FINISH_FAILED)
+        fail(seat, weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI's engine has failed a run with code %u",
+                             it->model->folder.path, error));
+    if (!it->answer.finish)
+        wt_answer_end(&it->answer, reason == OGA_FINISH_EOS         ? "stop"
+                                   : reason == OGA_FINISH_CANCELLED ? "cancelled"
+                                                                    : "length");
+}
+
+/* With the lock, as readers look at the answer. */
+static void take_event(const struct wl_batch *batch, const oga_event *event)
+{
+    const wl_library *lib = batch->model->library;
+    const oga_request *request = NULL;
+    uint32_t flags = 0, reason = 0, error = 0;
+    int32_t token = 0;
+    char text[256];
+    wl_failed(lib, lib->OgaEngineEventGetFlags(event, &flags), text, sizeof text);
+    wl_failed(lib, lib->OgaEngineEventGetRequest(event, &request), text, sizeof text);
+    wl_seat *seat = request ? seat_of(batch, request) : NULL;
+    if (!seat || seat->done)
+        return;
+    if (flags & OGA_EVENT_TOKEN && !seat->run->answer.finish) {
+        wl_failed(lib, lib->OgaEngineEventGetToken(event, &token), text, sizeof text);
+        weir_status status = wl_generation_add(seat->run, token, NULL);
+        if (status != WEIR_OK)
+            fail(seat, status);
+    }
+    if (flags & OGA_EVENT_FINISHED) {
+        wl_failed(lib, lib->OgaEngineEventGetFinishReason(event, &reason), text, sizeof text);
+        wl_failed(lib, lib->OgaEngineEventGetErrorCode(event, &error), text, sizeof text);
+        end_answer(seat, reason, error);
+    }
+    pthread_cond_signal(&seat->run->run->wake);
+}
+
+/* One step of all. An engine that answers with an error is done for: its runs fail, and the next one gets a new one. */
+static void step(struct wl_batch *batch)
+{
+    weir_engine_model *model = batch->model;
+    const wl_library *lib = model->library;
+    wl_phase phase;
+    char text[1024] = "";
+    wl_phase_begin(&phase, WL_RUNNING, model->account);
+    bool failed = wl_failed(lib, lib->OgaEngineRun(batch->engine, batch->events), text, sizeof text);
+    weir_status status = failed ? wl_explain(model, &phase, text, "go on with the texts") : WEIR_OK;
+    pthread_mutex_lock(&model->lock);
+    for (size_t i = 0; !failed && i < lib->OgaEngineEventBufferGetCount(batch->events); i++)
+        take_event(batch, lib->OgaEngineEventBufferGet(batch->events, i));
+    for (wl_seat *seat = batch->seated; seat; seat = seat->next)
+        if (failed)
+            fail(seat, status);
+        else if (phase.refusal != WEIR_OK && seat->run->answer.finish && seat->status == WEIR_ERR_ENGINE)
+            snprintf(seat->detail, sizeof seat->detail, "%s", phase.detail), seat->status = phase.refusal;
+    pthread_mutex_unlock(&model->lock);
+    wl_phase_end(&phase);
+}
+
+/* Runs that are at their end, or are to be, leave the engine. */
+static void let_go(struct wl_batch *batch)
+{
+    weir_engine_model *model = batch->model;
+    wl_phase phase;
+    bool broken = false;
+    wl_phase_begin(&phase, WL_RUNNING, model->account);
+    for (wl_seat **at = &batch->seated; *at;) {
+        wl_seat *seat = *at;
+        if (atomic_load(&seat->run->run->stop))
+            fail(seat, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
+        if (seat->status == WEIR_OK && !seat->run->answer.finish && !atomic_load(&seat->run->leaves)) {
+            at = &seat->next;
+            continue;
+        }
+        broken = broken || seat->status == WEIR_ERR_ENGINE || seat->status == WEIR_ERR_OUT_OF_MEMORY;
+        close_request(batch, seat);
+        pthread_mutex_lock(&model->lock);
+        *at = seat->next;
+        finish(seat);
+        pthread_mutex_unlock(&model->lock);
+    }
+    wl_phase_end(&phase);
+    /* Rows of a batch that is over keep its memory until the next one; nobody may wait for it. */
+    if (!batch->seated && (broken || !model->folder.paged))
+        drop_engine(batch);
+}
+
+static void take_line(struct wl_batch *batch)
+{
+    while (batch->line) {
+        wl_seat *seat = batch->line;
+        batch->line = seat->next;
+        seat->next = NULL;
+        pthread_mutex_unlock(&batch->model->lock);
+        begin(batch, seat);
+        pthread_mutex_lock(&batch->model->lock);
+        wl_seat **at = &batch->seated;
+        while (*at)
+            at = &(*at)->next;
+        *at = seat;
+    }
+}
+
+static void *work(void *user)
+{
+    struct wl_batch *batch = user;
+    weir_engine_model *model = batch->model;
+    weir_status status = make_engine(batch);
+    pthread_mutex_lock(&model->lock);
+    batch->status = status;
+    snprintf(batch->detail, sizeof batch->detail, "%s", weir_detail());
+    batch->ready = true;
+    pthread_cond_broadcast(&model->turn);
+    while (status == WEIR_OK && !batch->ends) {
+        if (!batch->line && !batch->seated) {
+            pthread_cond_wait(&batch->work, &model->lock);
+            continue;
+        }
+        double from = wl_seconds_now();
+        take_line(batch);
+        pthread_mutex_unlock(&model->lock);
+        let_go(batch);
+        if (batch->seated)
+            step(batch);
+        let_go(batch);
+        pthread_mutex_lock(&model->lock);
+        model->metrics.busy_seconds += wl_seconds_now() - from;
+    }
+    pthread_mutex_unlock(&model->lock);
+    drop_engine(batch);
+    return NULL;
+}
+
+/* ---- a run's own thread ------------------------------------------------------------------------------------------ */
+
+/* Hands one piece to the reader, without the lock. The text may move meanwhile. */
+static void deliver(wl_generation *it)
+{
+    size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
+    size_t bytes = it->answer.ends[index] - begins;
+    char *text = malloc(bytes + 1);
+    if (text && bytes > 0)
+        memcpy(text, it->answer.text + begins, bytes);
+    weir_piece piece = {sizeof piece, text, text ? bytes : 0, it->answer.tokens[index], index};
+    pthread_mutex_unlock(&it->model->lock);
+    bool more = it->piece(&piece, it->user);
+    free(text);
+    pthread_mutex_lock(&it->model->lock);
+    it->delivered++;
+    if (!more) {
+        it->quit = true;
+        atomic_store(&it->leaves, true);
+    }
+}
+
+static weir_status check(const wl_generation *it)
+{
+    const wl_run_settings *s = it->settings;
+    if (s->logprobs > 0 || s->logits)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model that is "
+                         "loaded with sequences=1",
+                         it->model->folder.path);
+    if (s->temperature > 0 && !it->model->folder.paged && s->seed != it->model->defaults.seed)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: runs of this model that are decoded together take the seed of its load, %lld",
+                         it->model->folder.path, (long long)it->model->defaults.seed);
+    return WEIR_OK;
+}
+
+weir_status wl_batch_run(wl_generation *it)
+{
+    weir_engine_model *model = it->model;
+    wl_seat seat = {.run = it};
+    weir_status status = check(it);
+    if (status != WEIR_OK)
+        return status;
+    if (it->answer.most == 0) {
+        wt_answer_end(&it->answer, "length");
+        return WEIR_OK;
+    }
+    pthread_mutex_lock(&model->lock);
+    wl_seat **at = &model->batch->line;
+    while (*at)
+        at = &(*at)->next;
+    *at = &seat;
+    pthread_cond_signal(&model->batch->work);
+    while (!seat.done) {
+        if (it->piece && !it->quit && it->delivered < it->answer.released)
+            deliver(it);
+        else
+            pthread_cond_wait(&it->run->wake, &model->lock);
+    }
+    pthread_mutex_unlock(&model->lock);
+    return seat.status == WEIR_OK ? WEIR_OK : weir_fail(seat.status, "%s", seat.detail);
+}
+
+void wl_batch_wake(weir_engine_model *model)
+{
+    if (!model->batch)
+        return;
+    pthread_mutex_lock(&model->lock);
+    pthread_cond_signal(&model->batch->work);
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* ---- with the model ---------------------------------------------------------------------------------------------- */
+
+weir_status wl_batch_make(weir_engine_model *model)
+{
+    struct wl_batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for a batch", model->folder.path);
+    batch->model = model;
+    pthread_cond_init(&batch->work, NULL);
+    model->batch = batch;
+    batch->began = pthread_create(&batch->thread, NULL, work, batch) == 0;
+    if (!batch->began)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread to decode on", model->folder.path);
+    pthread_mutex_lock(&model->lock);
+    while (!batch->ready)
+        pthread_cond_wait(&model->turn, &model->lock);
+    pthread_mutex_unlock(&model->lock);
+    return batch->status == WEIR_OK ? WEIR_OK : weir_fail(batch->status, "%s", batch->detail);
+}
+
+void wl_batch_drop(weir_engine_model *model)
+{
+    struct wl_batch *batch = model->batch;
+    if (!batch)
+        return;
+    pthread_mutex_lock(&model->lock);
+    batch->ends = true;
+    pthread_cond_signal(&batch->work);
+    pthread_mutex_unlock(&model->lock);
+    if (batch->began)
+        pthread_join(batch->thread, NULL);
+    pthread_cond_destroy(&batch->work);
+    free(batch);
+    model->batch = NULL;
+}

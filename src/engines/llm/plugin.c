@@ -1,0 +1,137 @@
+/* plugin.c: the table by which weir knows this engine. */
+#include "wl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static weir_status probe(weir_engine_probe *out)
+{
+    weir_engine_probe found = {.struct_size = out->struct_size};
+    bool cuda = false;
+    found.available =
+        wl_library_look(found.library, sizeof found.library, found.version, sizeof found.version, &cuda) == WEIR_OK;
+    if (!found.available)
+        snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
+    return WEIR_OK;
+}
+
+static weir_status provider(size_t index, weir_engine_provider *out)
+{
+    static const char *const names[] = {"cuda", "cpu"};
+    weir_engine_provider found = {.struct_size = out->struct_size};
+    bool cuda = false;
+    if (index >= 2)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "the engine llm has two providers");
+    bool here =
+        wl_library_look(found.library, sizeof found.library, found.version, sizeof found.version, &cuda) == WEIR_OK;
+    snprintf(found.name, sizeof found.name, "%s", names[index]);
+    found.state = !here                ? WEIR_PROVIDER_NO_LIBRARY
+                  : index == 0 && !cuda ? WEIR_PROVIDER_NOT_BUILT
+                                        : WEIR_PROVIDER_HERE;
+    if (!here)
+        snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
+    else if (found.state == WEIR_PROVIDER_NOT_BUILT)
+        snprintf(found.missing, sizeof found.missing,
+                 "%.300s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda", found.library);
+    memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
+    return WEIR_OK;
+}
+
+static weir_status infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    return wl_run_model(model, inference, NULL, NULL, out);
+}
+
+static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
+{
+    if (wt_release_outputs(wl_account_client(model->account), outputs) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "llm: results could not be given back: %s", weir_detail());
+}
+
+/* One short run, so that kernels and page tables are there. */
+static weir_status warm_up(weir_engine_model *model)
+{
+    static const weir_setting one[] = {{"tokens", "1"}, {"temperature", "0"}, {"chat", "0"}};
+    int32_t token = 0;
+    weir_tensor input = {.struct_size = sizeof input,
+                         .name = "tokens",
+                         .type = WEIR_TYPE_I32,
+                         .rank = 1,
+                         .shape = {1},
+                         .data = &token,
+                         .bytes = sizeof token};
+    weir_inference inference = {
+        .struct_size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 3};
+    weir_outputs outputs = {.struct_size = sizeof outputs};
+    weir_status status = infer(model, &inference, &outputs);
+    if (status == WEIR_OK)
+        release_outputs(model, &outputs);
+    return status;
+}
+
+static weir_status health(weir_engine_model *model)
+{
+    (void)model;
+    return WEIR_OK;
+}
+
+static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
+{
+    size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
+    pthread_mutex_lock(&model->lock);
+    weir_engine_metrics now = model->metrics;
+    pthread_mutex_unlock(&model->lock);
+    now.struct_size = out->struct_size;
+    memcpy(out, &now, size);
+    return WEIR_OK;
+}
+
+static weir_status info(weir_engine_model *model, weir_model_details *out)
+{
+    weir_model_details about = {
+        .struct_size = out->struct_size,
+        .engine = "llm",
+        .version = model->library->version,
+        .provider = model->cuda ? "cuda" : "cpu",
+        .architecture = model->architecture,
+        .inputs = model->inputs,
+        .input_count = WL_INPUTS,
+        .outputs = model->outputs,
+        .output_count = WL_OUTPUTS,
+        .generates = true,
+        .remarks = model->remarks,
+        .shares = &model->share,
+        .share_count = 1,
+    };
+    memcpy(out, &about, out->struct_size < sizeof about ? out->struct_size : sizeof about);
+    return WEIR_OK;
+}
+
+static const weir_engine table = {
+    .abi = WEIR_ENGINE_ABI,
+    .struct_size = sizeof(weir_engine),
+    .name = "llm",
+    .summary = "language models in ONNX form through ONNX Runtime GenAI, on the host and on CUDA",
+    .suffixes = "genai_config.json",
+    .probe = probe,
+    .plan = wl_plan,
+    .load = wl_load,
+    .infer = infer,
+    .infer_stream = wl_run_model,
+    .release_outputs = release_outputs,
+    .cancel = wl_cancel,
+    .warm_up = warm_up,
+    .health = health,
+    .metrics = metrics,
+    .info = info,
+    .unload = wl_unload,
+    .provider = provider,
+};
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
+
+const weir_engine *weir_engine_entry(uint32_t abi)
+{
+    return abi >= WEIR_ENGINE_ABI ? &table : NULL;
+}
