@@ -445,7 +445,7 @@ def config_of(shape, cache, device):
                "inputs": inputs, "outputs": outputs}
     return {"model": {"type": "llama", "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD,
                       "vocab_size": shape.words, "context_length": shape.context, "decoder": decoder},
-            "search": {"max_length": shape.context, "do_sample": False, "num_beams": 1, "top_k": 1, "top_p": 1.0,
+            "search": {"max_length": shape.context, "do_sample": False, "num_beams": 1, "top_k": 50, "top_p": 1.0,
                        "temperature": 1.0, "past_present_share_buffer": cache == "shared"}}
 
 
