@@ -539,5 +539,5 @@ def command(it, args, items):
         for row in rows:
             if args.list or row["state"] == "ready":
                 why = f"  ({row['why']})" if row["state"] in ("damaged", "stale") else ""
-                print(f"{row['name']:<16} {row['version']:<14} {row['state']:<8} {row['path']}{why}")
+                print(f"{row['name']:<22} {row['version']:<14} {row['state']:<8} {row['path']}{why}")
     return 1 if failed else 0
