@@ -55,6 +55,7 @@ static void drop_engine(struct wl_batch *batch)
     const wl_library *lib = batch->model->library;
     wl_phase phase;
     wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
+    wl_account_settle(batch->model->account);
     if (batch->events)
         lib->OgaDestroyEngineEventBuffer(batch->events);
     if (batch->engine)
@@ -239,6 +240,7 @@ static void let_go(struct wl_batch *batch)
     wl_phase phase;
     bool broken = false;
     wl_phase_begin(&phase, WL_RUNNING, model->account);
+    wl_account_settle(model->account);
     for (wl_seat **at = &batch->seated; *at;) {
         wl_seat *seat = *at;
         if (atomic_load(&seat->run->run->stop))

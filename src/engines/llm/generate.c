@@ -214,6 +214,7 @@ weir_status wl_generate_alone(wl_generation *it)
         watch(it, generator);
         status = decode(it, &phase, generator);
         watch(it, NULL);
+        wl_account_settle(it->model->account);
         lib->OgaDestroyGenerator(generator);
     } else {
         status = wl_explain(it->model, &phase, text, "begin a run");

@@ -1,6 +1,8 @@
 /* load.c: a model is read, loaded with its sessions' memory from the client, described, and given back. */
 #include "wl.h"
 
+#include "devices.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +134,8 @@ void wl_unload(weir_engine_model *model)
     if (model->account)
         wl_phase_end(&phase);
     wl_account_drop(model->account);
+    if (model->on_device)
+        wl_devices_close();
     wl_settings_drop(&model->defaults);
     pthread_cond_destroy(&model->turn);
     pthread_mutex_destroy(&model->words);
@@ -182,6 +186,10 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
         status = weir_fail(WEIR_ERR_UNSUPPORTED,
                            "%s: %s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
                            model->folder.path, model->library->file);
+    if (status == WEIR_OK && model->cuda) {
+        status = wl_devices_open(model->library->file, load->places[0].client);
+        model->on_device = status == WEIR_OK;
+    }
     if (status == WEIR_OK)
         status = wl_account_make(model->library->api, model->library->env, ORT_API_WANTED, load->places[0].client,
                                  &model->account);

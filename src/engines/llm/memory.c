@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/pointer_map.h"
+#include "devices.h"
 #include "parts.h"
 
 struct wl_account {
@@ -62,10 +63,18 @@ void wl_phase_begin(wl_phase *phase, wl_stage stage, wl_account *account)
     *phase = (wl_phase){.account = account, .stage = stage, .outer = innermost};
     phase->refused_before = refused_by(account);
     innermost = phase;
+    if (!account->on_cuda)
+        return;
+    phase->client = account->client;
+    phase->scope = (wi_cuda_scope){
+        .clients = &phase->client, .client_count = 1, .memory_class = WEIR_CLASS_SCRATCH, .tag = "search"};
+    phase->scoped = wi_cuda_scope_enter(wl_devices_redirect(), &phase->scope) == WEIR_OK;
 }
 
 void wl_phase_end(wl_phase *phase)
 {
+    if (phase->scoped)
+        wi_cuda_scope_leave(&phase->scope);
     innermost = phase->outer;
 }
 
@@ -73,6 +82,10 @@ bool wl_phase_refused(const wl_phase *phase, char *text, size_t capacity)
 {
     if (phase->refusal != WEIR_OK) {
         snprintf(text, capacity, "%s", phase->detail);
+        return true;
+    }
+    if (phase->scoped && phase->scope.refused > 0) {
+        snprintf(text, capacity, "%s", phase->scope.refusal);
         return true;
     }
     return phase->account->bridge &&
@@ -297,6 +310,12 @@ weir_onnxruntime *wl_account_bridge(wl_account *account)
     options.client = account->client;
     options.stream = account->stream;
     return weir_onnxruntime_create(&options, &account->bridge) == WEIR_OK ? account->bridge : NULL;
+}
+
+void wl_account_settle(const wl_account *account)
+{
+    if (account->stream.id != WEIR_STREAM_HOST.id && weir_stream_synchronize(account->stream) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "llm: %s", weir_detail());
 }
 
 uint64_t wl_account_live(const wl_account *account)

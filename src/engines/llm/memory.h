@@ -6,6 +6,7 @@
 #include <weir/onnxruntime.h>
 #include <weir/weir.h>
 
+#include "interpose/cuda_redirect.h"
 #include "onnxruntime/api.h"
 
 /* Whose memory it is. */
@@ -21,6 +22,9 @@ typedef struct wl_phase {
     wl_account *account;
     wl_stage stage;
     uint64_t refused_before; /* by the bridge */
+    wi_cuda_scope scope;     /* of a model on CUDA */
+    weir_client *client;     /* the scope's */
+    bool scoped;
     weir_status refusal;     /* of a request of this thread's */
     char detail[1024];
     struct wl_phase *outer;
@@ -33,6 +37,8 @@ void wl_account_drop(wl_account *account);
 weir_client *wl_account_client(const wl_account *account);
 /* Made with the first call, of what is known then; NULL: weir_detail says why. */
 weir_onnxruntime *wl_account_bridge(wl_account *account);
+/* Waits for what GenAI has put on the device, before what that uses is freed. On the host: nothing. */
+void wl_account_settle(const wl_account *account);
 /* Blocks that GenAI holds now, beside those of its sessions. */
 uint64_t wl_account_live(const wl_account *account);
 

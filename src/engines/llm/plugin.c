@@ -1,6 +1,8 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wl.h"
 
+#include "devices.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -26,9 +28,12 @@ static weir_status provider(size_t index, weir_engine_provider *out)
     bool here =
         wl_library_look(found.library, sizeof found.library, found.version, sizeof found.version, &cuda) == WEIR_OK;
     snprintf(found.name, sizeof found.name, "%s", names[index]);
-    found.state = !here                ? WEIR_PROVIDER_NO_LIBRARY
+    found.state = !here                 ? WEIR_PROVIDER_NO_LIBRARY
                   : index == 0 && !cuda ? WEIR_PROVIDER_NOT_BUILT
                                         : WEIR_PROVIDER_HERE;
+    if (found.state == WEIR_PROVIDER_HERE && index == 0 &&
+        wl_devices_needs(found.missing, sizeof found.missing) != WEIR_OK)
+        found.state = WEIR_PROVIDER_NOT_LOADABLE;
     if (!here)
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     else if (found.state == WEIR_PROVIDER_NOT_BUILT)

@@ -23,14 +23,6 @@ static const ort_base *real_base;
 
 /* ---- what is another function ------------------------------------------------------------------------------------ */
 
-static ort_status *create_session_options(ort_session_options **out)
-{
-    ort_status *status = real->CreateSessionOptions(out);
-    if (status || !wl_memory_phase())
-        return status;
-    return real->AddSessionConfigEntry(*out, "session.use_env_allocators", "1");
-}
-
 static ort_status *create_session(const ort_env *env, const char *path, const ort_session_options *options,
                                   ort_session **out)
 {
@@ -38,12 +30,14 @@ static ort_status *create_session(const ort_env *env, const char *path, const or
     if (!phase || phase->stage != WL_LOADING)
         return real->CreateSession(env, path, options, out);
     weir_onnxruntime *bridge = wl_account_bridge(phase->account);
-    if (!bridge || weir_onnxruntime_enter(bridge) != WEIR_OK) {
-        snprintf(phase->detail, sizeof phase->detail, "%s", weir_detail());
-        phase->refusal = WEIR_ERR_CONFLICT;
-        return real->CreateStatus(ORT_FAIL_CODE, weir_detail());
-    }
-    ort_status *status = real->CreateSession(env, path, options, out);
+    /* GenAI's own, which it makes for each session. */
+    ort_status *status =
+        real->AddSessionConfigEntry((ort_session_options *)options, "session.use_env_allocators", "1");
+    if (!status && (!bridge || weir_onnxruntime_enter(bridge) != WEIR_OK))
+        status = real->CreateStatus(ORT_FAIL_CODE, weir_detail());
+    if (status)
+        return status;
+    status = real->CreateSession(env, path, options, out);
     weir_onnxruntime_leave(bridge);
     return status;
 }
@@ -147,7 +141,6 @@ weir_status wl_table_make(const ort_base *base, void *handle)
     if (count * sizeof(void *) < offsetof(ort_api, SyncStream_GetHandle))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "ONNX Runtime %s: its table of functions has %zu, and weir needs %zu",
                          base->GetVersionString(), count, offsetof(ort_api, SyncStream_GetHandle) / sizeof(void *));
-    table.api.CreateSessionOptions = create_session_options;
     table.api.CreateSession = create_session;
     table.api.CreateTensorAsOrtValue = create_tensor;
     table.api.GetAllocatorWithDefaultOptions = default_allocator;

@@ -84,6 +84,7 @@ struct weir_engine_model {
     wl_run_settings defaults;
     uint32_t longest; /* tokens of prompt and answer together */
     bool cuda;
+    bool on_device; /* wl_devices_open was called */
 
     pthread_mutex_t words; /* held while the tokenizer is at work */
     pthread_mutex_t lock;  /* guards what follows */
