@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -94,6 +95,7 @@ static weir_status start(onnx_library *it)
     char text[512];
     if (it->env)
         return WEIR_OK;
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0); /* it writes to the user's folders, and sends; a program may want that */
     if ((!it->host && onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &it->host),
                                   &code, text, sizeof text)) ||
         onnx_failed(api, api->GetAllocatorWithDefaultOptions(&it->plain), &code, text, sizeof text) ||
