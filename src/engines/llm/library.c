@@ -115,7 +115,7 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x", path, version,
                          OLDEST_MINOR);
     into->api = (*base)->GetApi(ORT_API_WANTED);
-    snprintf(into->version, sizeof into->version, "%s", version);
+    snprintf(into->version, sizeof into->version, "ONNX Runtime %s", version);
     return into->api ? WEIR_OK
                      : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
                                  path, version, ORT_API_WANTED);
@@ -162,7 +162,7 @@ static weir_status hold_environment(wl_library *it)
     ort_status *status = it->api->CreateEnv(ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
-    weir_fail(WEIR_ERR_ENGINE, "ONNX Runtime %s could not be started: %s", it->version,
+    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
               it->api->GetErrorMessage(status));
     it->api->ReleaseStatus(status);
     return WEIR_ERR_ENGINE;
