@@ -22,3 +22,4 @@ endfunction()
 
 weir_llm_test(answers llm/answers.c llm/answer.c)
 weir_llm_test(text llm/text.c llm/answer.c llm/folders.c)
+weir_llm_test(memory llm/memory.c llm/answer.c llm/folders.c)
