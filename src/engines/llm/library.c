@@ -156,10 +156,22 @@ static void *open_with_our_table(const char *path)
     return handle;
 }
 
+static void forward_log(void *user, int severity, const char *category, const char *log_id, const char *place,
+                        const char *message)
+{
+    (void)user;
+    (void)category;
+    (void)log_id;
+    weir_log(severity >= ORT_LOG_ERROR     ? WEIR_LOG_ERROR
+             : severity == ORT_LOG_WARNING ? WEIR_LOG_WARNING
+                                           : WEIR_LOG_DEBUG,
+             "onnxruntime: %s (%s)", message, place);
+}
+
 /* GenAI uses the environment that there is; as long as this one is held it is the same for all. */
 static weir_status hold_environment(wl_library *it)
 {
-    ort_status *status = it->api->CreateEnv(ORT_LOG_ERROR, "weir", &it->env);
+    ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
     weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
