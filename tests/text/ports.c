@@ -130,10 +130,23 @@ static void test_messages_are_read_one_by_one(void **state)
 static void test_wrong_messages_are_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"x",          "user",       "user 1",     "user\n1",
-                                        "user \nx",   "bot 1\nx",   "use 1\nx",   "user 2\nx",
-                                        "user -1\nx", "user 1x\nx", "\n",         "user 1\nx\n\n",
-                                        "User 1\nx",  "user  1\nx", " user 1\nx", "user 1\nx\nbot"};
+    static const char *const wrong[] = {"x",
+                                        "user",
+                                        "user 1",
+                                        "user\n1",
+                                        "user \nx",
+                                        "bot 1\nx",
+                                        "use 1\nx",
+                                        "user 2\nx",
+                                        "user -1\nx",
+                                        "user 1x\nx",
+                                        "\n",
+                                        "user 1\nx\n\n",
+                                        "User 1\nx",
+                                        "user  1\nx",
+                                        " user 1\nx",
+                                        "user :\n0123456789",
+                                        "user 1\nx\nbot"};
     wt_messages read;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weir_tensor it = text_of(wrong[i]);
