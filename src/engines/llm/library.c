@@ -186,8 +186,7 @@ static weir_status open_both(wl_library *it)
     void *runtime = NULL;
     const ort_base *base = NULL;
     weir_status status = find(&where);
-    /* Both write to the user's folders and send what they find, unless the program wants that. GenAI looks when it loads its
-     * first model. */
+    /* Both would report to their maker. Who wants that says 0. */
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
     if (status == WEIR_OK)
         status = open_runtime(where.runtime, it, &runtime, &base);

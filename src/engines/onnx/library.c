@@ -95,7 +95,6 @@ static weir_status start(onnx_library *it)
     char text[512];
     if (it->env)
         return WEIR_OK;
-    setenv("ORT_DISABLE_TELEMETRY", "1", 0); /* it writes to the user's folders, and sends; a program may want that */
     if ((!it->host && onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &it->host),
                                   &code, text, sizeof text)) ||
         onnx_failed(api, api->GetAllocatorWithDefaultOptions(&it->plain), &code, text, sizeof text) ||
@@ -152,6 +151,7 @@ static void note_path(void *handle, const char *asked, onnx_library *into)
 
 static weir_status open_at(const char *path, onnx_library *into)
 {
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0); /* it would report to its maker; who wants that says 0 */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s", dlerror());

@@ -1,0 +1,450 @@
+/* llm_speed.c: ONNX Runtime GenAI by itself and through weir's engine llm: how fast, and how much memory. One way in a process.
+ *
+ *   bench-llm FOLDER [--through plain|engine] [--device host|cuda] [--rounds N] [--prompts 512,2048] [--after 512] [--tokens 128]
+ *             [--cycles N] [--genai FILE] [--runtime FILE]
+ *
+ * `plain` calls nothing of weir's: GenAI with its own memory, and the search of the same settings (the likeliest token). A prompt is
+ * timed with its first token, from the making of the generator to its end; tokens are timed one by one behind a prompt. With --cycles
+ * the engine's model is loaded, run and unloaded so often. Answers with one JSON object; bench/llama_compare.py runs it by turns. */
+#include <weir/engine.h>
+#include <weir/stats.h>
+#include <weir/weir.h>
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engines/llm/oga.h"
+
+enum { MOST_ROUNDS = 64, PROMPTS = 4, MOST_TOKENS = 8192, FIRST_WORD = 300 };
+
+typedef struct bench {
+    const char *path, *through, *device;
+    char genai[600], runtime_file[600];
+    int rounds, after, tokens, prompts[PROMPTS], prompt_count, cycles, words;
+    bool cuda, plain;
+    int32_t prompt[MOST_TOKENS], chosen[MOST_TOKENS];
+    int made;
+    bool same;
+    double first_ms; /* when the first token came */
+    double load_ms, prompt_ms[PROMPTS][MOST_ROUNDS], decode_ms[MOST_ROUNDS];
+    int (*memory_info)(size_t *free, size_t *total);
+    size_t free_first, free_least, total;
+    /* plain */
+#define MEMBER(name) __typeof__(&name) name;
+    OGA_FUNCTIONS(MEMBER)
+#undef MEMBER
+    oga_model *model;
+    /* engine */
+    const weir_engine *engine;
+    weir_runtime *host, *runtime;
+    weir_client *client;
+    weir_engine_model *loaded;
+} bench;
+
+static void need(bool there, const char *what, const char *why)
+{
+    if (there)
+        return;
+    fprintf(stderr, "bench-llm: %s: %s\n", what, why);
+    exit(1);
+}
+#define WEIR(call) need((call) == WEIR_OK, #call, weir_detail())
+#define OGA(call)  check(b, call, #call)
+
+static void check(bench *b, oga_result *result, const char *what)
+{
+    need(!result, what, result ? b->OgaResultGetError(result) : "");
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int longest(const bench *b)
+{
+    int most = b->after + b->tokens;
+    for (int i = 0; i < b->prompt_count; i++)
+        most = b->prompts[i] + 1 > most ? b->prompts[i] + 1 : most;
+    return most;
+}
+
+static void look(bench *b)
+{
+    size_t here = 0;
+    if (b->memory_info && b->memory_info(&here, &b->total) == 0 && here < b->free_least)
+        b->free_least = here;
+}
+
+/* ---- GenAI by itself --------------------------------------------------------------------------------------------- */
+
+static void open_plain(bench *b)
+{
+    setenv("ORT_LIB_PATH", b->runtime_file, 1);
+    void *handle = dlopen(b->genai, RTLD_NOW | RTLD_LOCAL);
+    need(handle, b->genai, handle ? "" : dlerror());
+#define TAKE(name)                                                                                                     \
+    *(void **)&b->name = dlsym(handle, #name);                                                                         \
+    need(b->name, #name, "is not there");
+    OGA_FUNCTIONS(TAKE)
+#undef TAKE
+    b->OgaSetTelemetryEnabled(false);
+}
+
+static void load_plain(bench *b)
+{
+    oga_config *config;
+    char overlay[160];
+    snprintf(overlay, sizeof overlay, "{\"search\":{\"max_length\":%d,\"random_seed\":0}}", longest(b));
+    OGA(b->OgaCreateConfig(b->path, &config));
+    OGA(b->OgaConfigClearProviders(config));
+    OGA(b->OgaConfigOverlay(config, overlay));
+    if (b->cuda) {
+        OGA(b->OgaConfigAppendProvider(config, "cuda"));
+        OGA(b->OgaConfigSetProviderOption(config, "cuda", "enable_cuda_graph", "0"));
+    }
+    OGA(b->OgaCreateModelFromConfig(config, &b->model));
+    b->OgaDestroyConfig(config);
+}
+
+static void note(bench *b, int32_t token)
+{
+    if (b->made == 0)
+        b->first_ms = now_ms();
+    b->same = b->same && (b->chosen[b->made] == -1 || b->chosen[b->made] == token);
+    b->chosen[b->made++] = token;
+}
+
+static void run_plain(bench *b, int count, int tokens)
+{
+    oga_generator_params *params;
+    oga_generator *generator;
+    OGA(b->OgaCreateGeneratorParams(b->model, &params));
+    OGA(b->OgaGeneratorParamsSetSearchNumber(params, "max_length", count + tokens));
+    OGA(b->OgaGeneratorParamsSetSearchNumber(params, "min_length", count + tokens));
+    OGA(b->OgaGeneratorParamsSetSearchNumber(params, "top_k", 1));
+    OGA(b->OgaGeneratorParamsSetSearchBool(params, "do_sample", false));
+    OGA(b->OgaCreateGenerator(b->model, params, &generator));
+    OGA(b->OgaGenerator_AppendTokens(generator, b->prompt, (size_t)count));
+    for (int i = 0; i < tokens; i++) {
+        OGA(b->OgaGenerator_GenerateNextToken(generator));
+        note(b, b->OgaGenerator_GetSequenceData(generator, 0)[b->OgaGenerator_GetSequenceCount(generator, 0) - 1]);
+    }
+    look(b);
+    b->OgaDestroyGenerator(generator);
+    b->OgaDestroyGeneratorParams(params);
+}
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+static void open_engine(bench *b)
+{
+    weir_runtime_options options = WEIR_INIT(weir_runtime_options), of_device = WEIR_INIT(weir_runtime_options);
+    weir_client_options client = WEIR_INIT(weir_client_options);
+    client.name = "llm";
+    WEIR(weir_engine_get("llm", &b->engine));
+    WEIR(weir_runtime_create("host", &options, &b->host));
+    of_device.host = b->host;
+    if (b->cuda)
+        WEIR(weir_runtime_create("cuda:0", &of_device, &b->runtime));
+    WEIR(weir_client_create(b->cuda ? b->runtime : b->host, &client, &b->client));
+}
+
+static void load_engine(bench *b)
+{
+    char context[24];
+    weir_setting settings[] = {{"context", context}};
+    weir_engine_place place = {b->cuda ? b->runtime : b->host, b->client};
+    weir_engine_load load = WEIR_INIT(weir_engine_load);
+    snprintf(context, sizeof context, "%d", longest(b));
+    load.path = b->path;
+    load.places = &place;
+    load.place_count = 1;
+    load.settings = settings;
+    load.setting_count = b->cycles ? 0 : 1;
+    WEIR(b->engine->load(&load, &b->loaded));
+}
+
+static bool on_piece(const weir_piece *piece, void *user)
+{
+    bench *b = user;
+    note(b, piece->token);
+    return true;
+}
+
+static void run_engine(bench *b, int count, int tokens)
+{
+    char number[24];
+    weir_setting settings[] = {{"tokens", number}, {"ignore_eos", "1"}};
+    weir_tensor input = {.struct_size = sizeof input,
+                         .name = "tokens",
+                         .type = WEIR_TYPE_I32,
+                         .rank = 1,
+                         .shape = {count},
+                         .data = b->prompt,
+                         .bytes = (size_t)count * sizeof *b->prompt};
+    weir_inference inference = WEIR_INIT(weir_inference);
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    snprintf(number, sizeof number, "%d", tokens);
+    inference.inputs = &input;
+    inference.input_count = 1;
+    inference.settings = settings;
+    inference.setting_count = 2;
+    WEIR(b->engine->infer_stream(b->loaded, &inference, on_piece, b, &outputs));
+    look(b);
+    b->engine->release_outputs(b->loaded, &outputs);
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+static void run(bench *b, int count, int tokens)
+{
+    b->made = 0;
+    if (b->plain)
+        run_plain(b, count, tokens);
+    else
+        run_engine(b, count, tokens);
+    need(b->made == tokens, "tokens", "are missing");
+}
+
+static double prefill(bench *b, int count)
+{
+    int32_t first = b->chosen[0];
+    b->chosen[0] = -1;
+    double start = now_ms();
+    run(b, count, 1);
+    double took = now_ms() - start;
+    b->chosen[0] = first;
+    return took;
+}
+
+static double decode(bench *b)
+{
+    run(b, b->after, b->tokens);
+    return now_ms() - b->first_ms;
+}
+
+/* The first time of each is not counted: memory is taken, kernels are read. */
+static void measure(bench *b)
+{
+    b->same = true;
+    for (int i = 0; i < MOST_TOKENS; i++)
+        b->chosen[i] = -1;
+    for (int round = -1; round < b->rounds; round++) {
+        for (int i = 0; i < b->prompt_count; i++) {
+            double ms = prefill(b, b->prompts[i]);
+            if (round >= 0)
+                b->prompt_ms[i][round] = ms;
+        }
+        double ms = decode(b);
+        if (round >= 0)
+            b->decode_ms[round] = ms;
+    }
+}
+
+/* What the process has on its heap after the first and after the last cycle. */
+static void cycles(bench *b)
+{
+    size_t first = 0, free_first = 0;
+    weir_client_stats left = WEIR_INIT(weir_client_stats);
+    for (int i = 0; i < b->cycles; i++) {
+        load_engine(b);
+        for (int k = 0; k < MOST_TOKENS; k++)
+            b->chosen[k] = -1;
+        run(b, b->after, 4);
+        b->engine->unload(b->loaded);
+        WEIR(weir_client_info(b->client, &left));
+        need(left.live == 0, "memory", "a model has left some behind");
+        b->free_least = SIZE_MAX;
+        look(b);
+        if (i == 0) {
+            first = mallinfo2().uordblks;
+            free_first = b->free_least;
+        }
+    }
+    double per = b->cycles > 1 ? 1.0 / (b->cycles - 1) : 0;
+    printf("{\"cycles\": %d, \"heap_per_cycle\": %.1f, \"device_per_cycle\": %.1f, \"live\": %llu}\n", b->cycles,
+           ((double)mallinfo2().uordblks - (double)first) * per,
+           b->cuda ? ((double)free_first - (double)b->free_least) * per : 0.0, (unsigned long long)left.live);
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_times(const char *name, const double *ms, int count, int tokens)
+{
+    double sorted[MOST_ROUNDS];
+    memcpy(sorted, ms, (size_t)count * sizeof *ms);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_size);
+    double median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+    printf("\"%s\": {\"tokens\": %d, \"median_ms\": %.3f, \"tokens_per_s\": %.2f}, ", name, tokens, median,
+           tokens * 1e3 / median);
+}
+
+/* `peak` is what was live at the most, `held` what the driver had given for it. */
+static void print_memory(const bench *b)
+{
+    weir_client_stats own = WEIR_INIT(weir_client_stats);
+    weir_stats all = WEIR_INIT(weir_stats);
+    printf("\"memory\": {\"taken\": %zu", b->cuda ? b->free_first - b->free_least : 0);
+    if (!b->plain && weir_client_info(b->client, &own) == WEIR_OK &&
+        weir_snapshot(b->cuda ? b->runtime : b->host, &all, NULL, 0, NULL) == WEIR_OK)
+        printf(", \"weights\": %llu, \"activations\": %llu, \"kv\": %llu, \"scratch\": %llu, \"peak\": %llu, "
+               "\"peak_held\": %llu",
+               (unsigned long long)own.peak_class[WEIR_CLASS_WEIGHTS],
+               (unsigned long long)own.peak_class[WEIR_CLASS_ACTIVATIONS],
+               (unsigned long long)own.peak_class[WEIR_CLASS_KV], (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH],
+               (unsigned long long)all.peak, (unsigned long long)all.peak_held);
+    printf("}}\n");
+}
+
+static void print_all(const bench *b)
+{
+    char name[32];
+    printf("{\"device\": \"%s\", \"through\": \"%s\", \"load_ms\": %.1f, ", b->device, b->through, b->load_ms);
+    for (int i = 0; i < b->prompt_count; i++) {
+        snprintf(name, sizeof name, "prompt_%d", b->prompts[i]);
+        print_times(name, b->prompt_ms[i], b->rounds, b->prompts[i]);
+    }
+    snprintf(name, sizeof name, "decode_%d", b->tokens - 1);
+    print_times(name, b->decode_ms, b->rounds, b->tokens - 1);
+    printf("\"same\": %s, \"chosen\": [", b->same ? "true" : "false");
+    for (int i = 0; i < b->tokens; i++)
+        printf("%s%d", i ? ", " : "", b->chosen[i]);
+    printf("], ");
+    print_memory(b);
+}
+
+/* ---- the command line -------------------------------------------------------------------------------------------- */
+
+static void in_store(char *path, const char *engine, bool cuda, const char *file)
+{
+    const char *home = getenv("WEIR_HOME");
+    snprintf(path, 600, "%s/engines/%s%s/current/%s", home && *home ? home : WEIR_BENCH_STORE, engine,
+             cuda ? "-cuda" : "", file);
+}
+
+static void misused(const char *why)
+{
+    fprintf(stderr,
+            "bench-llm: %s\nusage: bench-llm FOLDER [--through plain|engine] [--device host|cuda] [--rounds N] "
+            "[--prompts N,…] [--after N] [--tokens N] [--words N] [--cycles N] [--genai FILE] [--runtime FILE]\n",
+            why);
+    exit(2);
+}
+
+static void read_prompts(bench *b, char *text)
+{
+    b->prompt_count = 0;
+    for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+        if (b->prompt_count == PROMPTS || atoi(word) < 1 || atoi(word) >= MOST_TOKENS)
+            misused("--prompts wants up to four numbers of tokens");
+        b->prompts[b->prompt_count++] = atoi(word);
+    }
+}
+
+static void read_option(bench *b, const char *name, char *value)
+{
+    const struct {
+        const char *name;
+        int *number, most;
+    } numbers[] = {{"--rounds", &b->rounds, MOST_ROUNDS},
+                   {"--after", &b->after, MOST_TOKENS / 2},
+                   {"--tokens", &b->tokens, MOST_TOKENS / 2},
+                   {"--words", &b->words, 1 << 24},
+                   {"--cycles", &b->cycles, 100000}};
+    if (!value)
+        misused(name);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(name, numbers[i].name) == 0) {
+            *numbers[i].number = atoi(value);
+            if (*numbers[i].number < 1 || *numbers[i].number > numbers[i].most)
+                misused(name);
+            return;
+        }
+    if (strcmp(name, "--prompts") == 0)
+        read_prompts(b, value);
+    else if (strcmp(name, "--through") == 0)
+        b->through = value;
+    else if (strcmp(name, "--device") == 0)
+        b->device = value;
+    else if (strcmp(name, "--genai") == 0)
+        snprintf(b->genai, sizeof b->genai, "%s", value);
+    else if (strcmp(name, "--runtime") == 0)
+        snprintf(b->runtime_file, sizeof b->runtime_file, "%s", value);
+    else
+        misused(name);
+}
+
+static void read_options(bench *b, int argc, char **argv)
+{
+    if (argc < 2 || argv[1][0] == '-')
+        misused("a model's folder is wanted");
+    b->path = argv[1];
+    for (int i = 2; i < argc; i += 2)
+        read_option(b, argv[i], argv[i + 1]);
+    b->cuda = strcmp(b->device, "cuda") == 0;
+    b->plain = strcmp(b->through, "plain") == 0;
+    if (!b->genai[0])
+        in_store(b->genai, "onnxruntime-genai", b->cuda, "libonnxruntime-genai.so");
+    if (!b->runtime_file[0])
+        in_store(b->runtime_file, "onnxruntime", b->cuda, "libonnxruntime.so");
+    for (int i = 0; i < MOST_TOKENS; i++)
+        b->prompt[i] = FIRST_WORD + (int32_t)((i * 7919ll + 17) % (b->words - FIRST_WORD));
+}
+
+static void open_all(bench *b)
+{
+    void *runtime = b->cuda ? dlopen("libcudart.so.13", RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (runtime)
+        *(void **)&b->memory_info = dlsym(runtime, "cudaMemGetInfo");
+    if (b->plain)
+        open_plain(b);
+    else
+        open_engine(b);
+    b->free_least = SIZE_MAX;
+    look(b);
+    b->free_first = b->free_least;
+}
+
+int main(int argc, char **argv)
+{
+    static bench b = {.through = "engine",
+                      .device = "cuda",
+                      .rounds = 5,
+                      .after = 512,
+                      .tokens = 128,
+                      .words = 448,
+                      .prompts = {512, 2048},
+                      .prompt_count = 2};
+    read_options(&b, argc, argv);
+    open_all(&b);
+    if (b.cycles) {
+        cycles(&b);
+        return 0;
+    }
+    double start = now_ms();
+    if (b.plain)
+        load_plain(&b);
+    else
+        load_engine(&b);
+    b.load_ms = now_ms() - start;
+    measure(&b);
+    print_all(&b);
+    if (b.plain)
+        b.OgaDestroyModel(b.model);
+    else
+        b.engine->unload(b.loaded);
+    return 0;
+}
