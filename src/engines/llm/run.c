@@ -171,16 +171,16 @@ static weir_status hand_out(wl_generation *it, weir_outputs *out)
                        out);
 }
 
-/* What its reader does not want, or GenAI has not decided, is decided now. */
+/* What GenAI has not decided is decided now, and what its reader does not want is none of it. */
 static void end(wl_generation *it)
 {
+    if (!it->answer.finish)
+        wt_answer_end(&it->answer, it->quit ? "cancelled" : "length");
+    wl_generation_deliver(it);
     if (it->quit && it->delivered < it->answer.count) {
         wt_answer_cut(&it->answer, it->delivered);
         wt_answer_end(&it->answer, "cancelled");
-    } else if (!it->answer.finish) {
-        wt_answer_end(&it->answer, it->quit ? "cancelled" : "length");
     }
-    wl_generation_deliver(it);
 }
 
 static void drop(wl_generation *it)
