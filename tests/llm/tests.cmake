@@ -1,8 +1,15 @@
-# The engine llm, through the plug-in, as a program has it.
+# The engine llm. What is said of folders needs no engine: its sources are built into the test.
+set(llm_sources ${PROJECT_SOURCE_DIR}/src/engines/llm)
+if(TARGET weir_onnx_file AND JANSSON_FOUND)
+  weir_test(llm-folder llm/folder.c llm/graph.c ${llm_sources}/folder.c ${llm_sources}/config.c ${llm_sources}/tokenizer.c
+    LIBS weir_onnx_file weir_base PkgConfig::JANSSON m)
+  target_include_directories(test-llm-folder PRIVATE ${PROJECT_SOURCE_DIR}/src)
+endif()
+
+# The rest is through the plug-in, as a program has it.
 if(NOT TARGET weir-engine-llm)
   return()
 endif()
-set(llm_sources ${PROJECT_SOURCE_DIR}/src/engines/llm)
 
 # GenAI without weir, in a program of its own.
 add_executable(llm-plain ${CMAKE_CURRENT_LIST_DIR}/plain.c)
