@@ -39,3 +39,13 @@ weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
+weir_llm_test(cycles llm/cycles.c)
+
+# All of what the usual tests do a part of.
+foreach(part "hostile 1" "cycles 500")
+  separate_arguments(words UNIX_COMMAND ${part})
+  list(POP_FRONT words name)
+  add_test(NAME llm-${name}-all COMMAND test-llm-${name} ${words})
+  set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long" TIMEOUT 900
+    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+endforeach()
