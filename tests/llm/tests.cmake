@@ -39,6 +39,7 @@ weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
+weir_llm_test(library llm/library.c llm/answer.c)
 weir_llm_test(cycles llm/cycles.c)
 
 # All of what the usual tests do a part of.
