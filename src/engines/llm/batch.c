@@ -335,9 +335,9 @@ static weir_status check(const wl_generation *it)
     const wl_run_settings *s = it->settings;
     if (s->logprobs > 0 || s->logits)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model that is "
-                         "loaded with sequences=1",
-                         it->model->folder.path);
+                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model %s",
+                         it->model->folder.path,
+                         it->model->folder.paged ? "without \"dynamic_batching\"" : "that is loaded with sequences=1");
     if (s->temperature > 0 && !it->model->folder.paged && s->seed != it->model->defaults.seed)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: runs of this model that are decoded together take the seed of its load, %lld",
