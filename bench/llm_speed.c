@@ -171,7 +171,7 @@ static void load_engine(bench *b, int tokens, int sequences)
     load.places = &place;
     load.place_count = 1;
     load.settings = settings;
-    load.setting_count = b->cycles ? 1 : 2;
+    load.setting_count = 2;
     WEIR(b->engine->load(&load, &b->loaded));
 }
 
@@ -257,18 +257,35 @@ static void measure(bench *b)
     }
 }
 
+static void load_model(bench *b)
+{
+    if (b->plain)
+        load_plain(b);
+    else
+        load_engine(b, longest(b), 1);
+}
+
+static void close_model(bench *b)
+{
+    if (b->plain)
+        b->OgaDestroyModel(b->model);
+    else
+        b->engine->unload(b->loaded);
+}
+
 /* What the process has on its heap after the first and after the last cycle. */
 static void cycles(bench *b)
 {
     size_t first = 0, free_first = 0;
     weir_client_stats left = WEIR_INIT(weir_client_stats);
     for (int i = 0; i < b->cycles; i++) {
-        load_engine(b, longest(b), 1);
+        load_model(b);
         for (int k = 0; k < MOST_TOKENS; k++)
             b->chosen[k] = -1;
         run(b, b->after, 4);
-        b->engine->unload(b->loaded);
-        WEIR(weir_client_info(b->client, &left));
+        close_model(b);
+        if (!b->plain)
+            WEIR(weir_client_info(b->client, &left));
         need(left.live == 0, "memory", "a model has left some behind");
         b->free_least = SIZE_MAX;
         look(b);
@@ -512,8 +529,8 @@ static void read_options(bench *b, int argc, char **argv)
         read_option(b, argv[i], argv[i + 1]);
     b->cuda = strcmp(b->device, "cuda") == 0;
     b->plain = strcmp(b->through, "plain") == 0;
-    if (b->plain && (b->cycles || b->lanes))
-        misused("--cycles and --together are the engine's");
+    if (b->plain && b->lanes)
+        misused("--together is the engine's");
     if (!b->genai[0])
         in_store(b->genai, "onnxruntime-genai", b->cuda, "libonnxruntime-genai.so");
     if (!b->runtime_file[0])
@@ -553,19 +570,17 @@ int main(int argc, char **argv)
             cycles(&b);
         else
             together(&b);
+        if (b.plain)
+            b.OgaShutdown();
         return 0;
     }
     double start = now_ms();
-    if (b.plain)
-        load_plain(&b);
-    else
-        load_engine(&b, longest(&b), 1);
+    load_model(&b);
     b.load_ms = now_ms() - start;
     measure(&b);
     print_all(&b);
+    close_model(&b);
     if (b.plain)
-        b.OgaDestroyModel(b.model);
-    else
-        b.engine->unload(b.loaded);
+        b.OgaShutdown();
     return 0;
 }

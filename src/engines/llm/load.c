@@ -144,6 +144,8 @@ void wl_unload(weir_engine_model *model)
     if (model->account)
         wl_phase_end(&phase);
     wl_account_drop(model->account);
+    if (model->library)
+        wl_library_leave();
     if (model->on_device)
         wl_devices_close();
     wl_settings_drop(&model->defaults);
@@ -191,7 +193,7 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
     if (status == WEIR_OK)
         status = wl_settings_keep(&model->defaults);
     if (status == WEIR_OK)
-        status = wl_library_get(&model->library);
+        status = wl_library_use(&model->library);
     if (status == WEIR_OK && model->cuda && !model->library->cuda)
         status = weir_fail(WEIR_ERR_UNSUPPORTED,
                            "%s: %s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
