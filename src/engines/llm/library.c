@@ -118,7 +118,7 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x", path, version,
                          OLDEST_MINOR);
     into->api = (*base)->GetApi(ORT_API_WANTED);
-    snprintf(into->version, sizeof into->version, "%s", version);
+    snprintf(into->version, sizeof into->version, "ONNX Runtime %s", version);
     return into->api ? WEIR_OK
                      : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
                                  path, version, ORT_API_WANTED);
@@ -165,7 +165,10 @@ static void forward_log(void *user, int severity, const char *category, const ch
     (void)user;
     (void)category;
     (void)log_id;
-    weir_log(severity >= ORT_LOG_ERROR ? WEIR_LOG_ERROR : WEIR_LOG_WARNING, "onnxruntime: %s (%s)", message, place);
+    weir_log(severity >= ORT_LOG_ERROR     ? WEIR_LOG_ERROR
+             : severity == ORT_LOG_WARNING ? WEIR_LOG_WARNING
+                                           : WEIR_LOG_DEBUG,
+             "onnxruntime: %s (%s)", message, place);
 }
 
 /* GenAI uses the environment that there is; as long as this one is held it is the same for all. */
@@ -174,7 +177,7 @@ static weir_status hold_environment(wl_library *it)
     ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
-    weir_fail(WEIR_ERR_ENGINE, "ONNX Runtime %s could not be started: %s", it->version,
+    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
               it->api->GetErrorMessage(status));
     it->api->ReleaseStatus(status);
     return WEIR_ERR_ENGINE;

@@ -20,7 +20,7 @@
 
 typedef struct wl_library {
     char file[512];    /* of libonnxruntime-genai.so */
-    char version[96];  /* "ONNX Runtime 1.31.1, GenAI 0.18.0" */
+    char version[96];  /* "ONNX Runtime 1.31.1"; GenAI does not tell its own */
     bool cuda;         /* both have it */
     const ort_api *api; /* ONNX Runtime's own */
     ort_env *env;
