@@ -24,3 +24,10 @@ weir_llm_test(answers llm/answers.c llm/answer.c)
 weir_llm_test(text llm/text.c llm/answer.c llm/folders.c)
 weir_llm_test(memory llm/memory.c llm/answer.c llm/folders.c)
 weir_llm_test(refusals llm/refusals.c llm/answer.c)
+
+# On a GPU; by scripts/gpu-llm.
+add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
+target_compile_definitions(test-llm-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
+target_link_libraries(test-llm-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads)
+set_target_properties(test-llm-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(test-llm-gpu weir-engine-llm)

@@ -2,6 +2,7 @@
  * live as long as the run. */
 #include "wl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,11 +215,15 @@ weir_status wl_generate_alone(wl_generation *it)
         watch(it, generator);
         status = decode(it, &phase, generator);
         watch(it, NULL);
-        wl_account_settle(it->model->account);
-        lib->OgaDestroyGenerator(generator);
     } else {
         status = wl_explain(it->model, &phase, text, "begin a run");
     }
+    snprintf(text, sizeof text, "%s", weir_detail()); /* what is given back may have words of its own */
+    wl_account_settle(it->model->account);
+    if (generator)
+        lib->OgaDestroyGenerator(generator);
     wl_phase_end(&phase);
-    return status != WEIR_OK && atomic_load(&it->run->stop) ? cancelled() : status;
+    if (status != WEIR_OK && atomic_load(&it->run->stop))
+        return cancelled();
+    return status == WEIR_OK ? WEIR_OK : weir_fail(status, "%s", text);
 }

@@ -224,8 +224,10 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
     pthread_cond_init(&model->turn, NULL);
     weir_status status = load_into(load, model);
     if (status != WEIR_OK) {
+        char why[1024]; /* what is given back may have words of its own */
+        snprintf(why, sizeof why, "%s", weir_detail());
         wl_unload(model);
-        return status;
+        return weir_fail(status, "%s", why);
     }
     describe(model);
     if (load->progress)
