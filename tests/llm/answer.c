@@ -5,11 +5,12 @@
 
 /* ---- without weir ------------------------------------------------------------------------------------------------ */
 
-/* The ONNX Runtime that the engine would take. */
-static void runtime_path(const char *genai, char *out, size_t capacity)
+void runtime_path(const weir_engine *engine, char *out, size_t capacity)
 {
     const char *named = getenv("WEIR_ONNXRUNTIME");
-    bool cuda = strstr(genai, "/onnxruntime-genai-cuda/") != NULL;
+    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
+    OK(engine->probe(&probe));
+    bool cuda = strstr(probe.library, "/onnxruntime-genai-cuda/") != NULL;
     if (named && named[0])
         snprintf(out, capacity, "%s", named);
     else
@@ -25,7 +26,7 @@ static FILE *start(const weir_engine *engine, const char *folder, const char *co
     char runtime[600];
     int ends[2];
     OK(engine->probe(&probe));
-    runtime_path(probe.library, runtime, sizeof runtime);
+    runtime_path(engine, runtime, sizeof runtime);
     argv[1] = probe.library;
     argv[2] = runtime;
     for (int i = 0; words[i]; i++) {
@@ -38,6 +39,7 @@ static FILE *start(const weir_engine *engine, const char *folder, const char *co
         dup2(ends[1], 1);
         close(ends[0]);
         close(ends[1]);
+        setenv("ORT_DISABLE_TELEMETRY", "1", 1);
         execv(program, (char **)argv);
         _exit(127);
     }

@@ -19,6 +19,8 @@ typedef struct answer {
     size_t pieces;
 } answer;
 
+/* The ONNX Runtime that the engine takes. */
+void runtime_path(const weir_engine *engine, char *out, size_t capacity);
 /* Words as plain.c takes them, the last one NULL. Ends the test where it fails. The answer's logits are malloc memory. */
 answer *answer_without_weir(const weir_engine *engine, const char *folder, const char *const *words);
 /* Through infer_stream; checks that the pieces are the whole. */

@@ -42,7 +42,7 @@ static void test_a_model_that_is_loaded_has_its_weights_alone(void **state)
         assert_true(plan.bytes[WEIR_CLASS_WEIGHTS] >= (matrices + embeddings) * sizeof(float));
         for (int i = 0; i < 3; i++) {
             const weir_setting several[] = {{"sequences", "3"}, {"threads", i ? "1" : "2"}};
-            OK(bench_load(&it, several, i == 2 ? 2 : 0));
+            OK(bench_load(&it, several, which == SHARED && i == 2 ? 2 : 0));
             weir_client_stats stats = stats_of(&it);
             assert_int_equal(stats.live, stats.live_class[WEIR_CLASS_WEIGHTS]);
             assert_true(stats.live >= matrices * sizeof(float));

@@ -196,8 +196,7 @@ static void test_every_request_of_a_run_among_several_sequences_is_refused_in_tu
 {
     (void)state;
     const weir_setting greedy[] = {GREEDY("4")}, several[] = {{"threads", "1"}, {"sequences", "3"}};
-    for (int which = 0; which < MODELS; which++)
-        every_request_of_a_run(which, several, 2, greedy, 2);
+    every_request_of_a_run(SHARED, several, 2, greedy, 2);
 }
 
 /* ---- runs that are decoded together ------------------------------------------------------------------------------ */
@@ -243,39 +242,37 @@ static void test_runs_together_end_and_the_model_serves_again(void **state)
 {
     (void)state;
     const weir_setting greedy[] = {GREEDY("4")}, several[] = {{"threads", "1"}, {"sequences", "3"}};
-    for (int which = 0; which < MODELS; which++) {
-        bench it = bench_refusing(which);
-        int32_t expected[MADE];
-        long met = 0;
-        OK(bench_load(&it, several, 2));
-        uint64_t weights = stats_of(&it).live;
-        learn(&it, greedy, 2, expected);
-        for (long at = 0; at < 90; at++) {
-            runner runs[RUNS];
-            int refused = 0;
-            refuse_after(at);
-            run_all(&it, runs);
-            for (int i = 0; i < RUNS; i++) {
-                refused += runs[i].status == WEIR_ERR_OUT_OF_MEMORY;
-                if (runs[i].status == WEIR_OK)
-                    assert_memory_equal(runs[i].made, expected, sizeof expected);
-                else
-                    assert_words(runs[i].detail, words_of_refusal);
-                assert_true(runs[i].status == WEIR_OK || runs[i].status == WEIR_ERR_OUT_OF_MEMORY);
-            }
-            assert_int_equal(refused > 0, atomic_load(&refusals) > 0);
-            met += atomic_load(&refusals);
-            assert_int_equal(stats_of(&it).live, weights);
-            refuse_after(-1);
-            run_all(&it, runs);
-            for (int i = 0; i < RUNS; i++) {
-                assert_int_equal(runs[i].status, WEIR_OK);
+    bench it = bench_refusing(SHARED);
+    int32_t expected[MADE];
+    long met = 0;
+    OK(bench_load(&it, several, 2));
+    uint64_t weights = stats_of(&it).live;
+    learn(&it, greedy, 2, expected);
+    for (long at = 0; at < 90; at++) {
+        runner runs[RUNS];
+        int refused = 0;
+        refuse_after(at);
+        run_all(&it, runs);
+        for (int i = 0; i < RUNS; i++) {
+            refused += runs[i].status == WEIR_ERR_OUT_OF_MEMORY;
+            if (runs[i].status == WEIR_OK)
                 assert_memory_equal(runs[i].made, expected, sizeof expected);
-            }
+            else
+                assert_words(runs[i].detail, words_of_refusal);
+            assert_true(runs[i].status == WEIR_OK || runs[i].status == WEIR_ERR_OUT_OF_MEMORY);
         }
-        assert_int_equal(met, 90);
-        bench_close(&it);
+        assert_int_equal(refused > 0, atomic_load(&refusals) > 0);
+        met += atomic_load(&refusals);
+        assert_int_equal(stats_of(&it).live, weights);
+        refuse_after(-1);
+        run_all(&it, runs);
+        for (int i = 0; i < RUNS; i++) {
+            assert_int_equal(runs[i].status, WEIR_OK);
+            assert_memory_equal(runs[i].made, expected, sizeof expected);
+        }
     }
+    assert_int_equal(met, 90);
+    bench_close(&it);
 }
 
 int main(void)

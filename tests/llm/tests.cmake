@@ -24,6 +24,11 @@ weir_llm_test(answers llm/answers.c llm/answer.c)
 weir_llm_test(text llm/text.c llm/answer.c llm/folders.c)
 weir_llm_test(memory llm/memory.c llm/answer.c llm/folders.c)
 weir_llm_test(refusals llm/refusals.c llm/answer.c)
+weir_llm_test(others llm/others.c llm/answer.c)
+if(TARGET weir-engine-onnx)
+  add_dependencies(test-llm-others weir-engine-onnx)
+endif()
+weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 
 # On a GPU; by scripts/gpu-llm.
 add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)

@@ -88,7 +88,7 @@ static bool set_options(const wl_generation *it, oga_turn_options *options, char
     const wl_run_settings *s = it->settings;
     const char *kinds[] = {"json_schema", "regex", "lark_grammar"};
     const char *data[] = {s->json_schema, s->regex, s->lark};
-    bool draws = s->temperature > 0;
+    bool draws = s->temperature > 0 && s->top_k != 1; /* of one there is nothing to draw: GenAI refuses it */
     int64_t wide = s->top_k > 0 && s->top_k < it->model->folder.vocabulary ? s->top_k : it->model->folder.vocabulary;
 #define SET(what, value) wl_failed(lib, lib->OgaTurnOptionsSet##what(options, value), text, capacity)
     if (SET(MaxGeneratedTokens, (uint64_t)s->tokens) || SET(DoSample, draws) ||

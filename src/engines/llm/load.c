@@ -45,6 +45,12 @@ static weir_status read_request(const weir_engine_load *load, bool planning, wei
         status = wl_folder_read(load->path, &model->folder);
     if (status != WEIR_OK)
         return status;
+    /* GenAI fills shorter prompts up behind their end: where keys and values are appended, that is between them. */
+    if (model->load.sequences > 1 && !model->folder.shares_cache && !model->folder.paged)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: the setting 'sequences' is %lld, and runs of this model are not decoded together: its keys "
+                         "and values are no buffer that is shared (\"past_present_share_buffer\")",
+                         model->folder.path, (long long)model->load.sequences);
     int64_t usual = model->folder.context < 4096 ? model->folder.context : 4096;
     int64_t wanted = model->load.context ? model->load.context : usual;
     if (wanted > model->folder.context)
