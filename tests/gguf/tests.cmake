@@ -5,9 +5,9 @@ weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_s
   LIBS m LABELS gguf)
 target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
-# So do words, grammars and sums.
-weir_test(gguf-words gguf/words.c ${gguf_sources}/grammar.c ${gguf_sources}/sum.c LIBS weir_text LABELS gguf)
-target_include_directories(test-gguf-words PRIVATE ${PROJECT_SOURCE_DIR}/src)
+# So do grammars and sums.
+weir_test(gguf-grammar gguf/grammar.c ${gguf_sources}/grammar.c ${gguf_sources}/sum.c LABELS gguf)
+target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)

@@ -445,7 +445,7 @@ static void repeat(char *to, const char *what, int times)
         strcpy(to, what);
 }
 
-/* What is refused, and why, tests/gguf/words.c asks of the reader itself. Here: a run is refused with its words. */
+/* What is refused, and why, tests/gguf/grammar.c asks of the reader itself. Here: a run is refused with its words. */
 static void test_bad_grammars_are_refused_in_words(void **state)
 {
     (void)state;

@@ -5,6 +5,8 @@ Run with any python3: python3 tests/scripts/test_store.py
 """
 
 import fcntl
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -14,18 +16,25 @@ import sys
 import tempfile
 import time
 import unittest
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path[:0] = [str(SCRIPTS), str(Path(__file__).resolve().parent)]
 sys.dont_write_bytecode = True
 
 import store as st  # noqa: E402
+from test_cuda_trim import container, entry, library  # noqa: E402
+
+LOADER = importlib.machinery.SourceFileLoader("engines", str(SCRIPTS / "engines"))
+engines = importlib.util.module_from_spec(importlib.util.spec_from_loader("engines", LOADER))
+LOADER.exec_module(engines)
 
 PINS = st.pins()
 REAL = st.default_home()
 WHEEL = PINS["onnxruntime"]["files"].get(st.machine(), {}).get("name", "")
+GENAI = PINS["onnxruntime-genai"]["files"].get(st.machine(), {}).get("name", "")
 
 # The first random matrix of tiny-llama: whoever changes it changes everybody's recorded answers.
 NOISE = "02a5db5ece69e7e7a5e5f75844b6c8c21f95e8459da53357a7639c146c0dd9ac"
@@ -143,18 +152,21 @@ class CommandLine(InEmptyStore):
         self.assertFalse(self.home.exists())
 
     def test_list_makes_nothing(self):
-        for script, name in (("engines", "onnxruntime"), ("models", "tiny-llama.gguf")):
+        for script, name in (("engines", "onnxruntime"), ("models", "tiny-llama.gguf"), ("models", "tiny-llm")):
             answer = call(self.home, script, "--list")
             self.assertEqual(answer.returncode, 0)
             self.assertRegex(answer.stdout, rf"{name}\s+\S+\s+missing")
         self.assertFalse(self.home.exists())
 
     def test_cuda_is_asked_for(self):
-        self.assertNotIn("onnxruntime-cuda", call(self.home, "engines", "--list").stdout)
-        for arguments, version in (([], "1.31.1"), (["--arch", "90"], "1.31.1-sm90"),
-                                   (["--arch", "80", "--small"], "1.31.1-sm80-small")):
+        answer = call(self.home, "engines", "--list").stdout
+        self.assertNotIn("-cuda", answer)
+        self.assertRegex(answer, r"onnxruntime-genai\s+0.18.0\s+missing")
+        for arguments, version, genai in (([], "1.31.1", "0.18.0"), (["--arch", "90"], "1.31.1-sm90", "0.18.0-sm90"),
+                                          (["--arch", "80", "--small"], "1.31.1-sm80-small", "0.18.0-sm80")):
             answer = call(self.home, "engines", "--cuda", "--list", *arguments)
             self.assertRegex(answer.stdout, rf"onnxruntime-cuda\s+{version}\s+missing")
+            self.assertRegex(answer.stdout, rf"onnxruntime-genai-cuda\s+{genai}\s+missing")
 
     def test_openvino_is_asked_for(self):
         self.assertNotIn("onnxruntime-openvino", call(self.home, "engines", "--list").stdout)
@@ -164,7 +176,8 @@ class CommandLine(InEmptyStore):
     def test_json_is_one_object(self):
         answer = call(self.home, "engines", "--list", "--json")
         value = json.loads(answer.stdout)
-        self.assertEqual([row["state"] for row in value["items"]], ["missing", "missing"])
+        self.assertEqual([(row["name"], row["state"]) for row in value["items"]],
+                         [(name, "missing") for name in ("onnxruntime", "onnxruntime-genai", "llama")])
         answer = call(self.home, "engines", "onnxruntime", "--json")
         self.assertEqual(answer.returncode, 1)
         self.assertEqual(json.loads(answer.stdout)["failures"][0]["name"], "onnxruntime")
@@ -229,14 +242,62 @@ class Downloads(InEmptyStore):
         self.assertIn("was changed after it was made", answer.stderr)
         self.assertIn("ready", answer.stdout)
 
+    @unittest.skipUnless((REAL / "downloads" / GENAI).is_file(), "the wheel is not in the default store")
+    def test_genai_is_in_its_wheel(self):
+        (self.home / "downloads").mkdir(parents=True)
+        os.symlink(REAL / "downloads" / GENAI, self.home / "downloads" / GENAI)
+        answer = call(self.home, "engines", "onnxruntime-genai")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        finds_everything(self, self.home, "engines", "onnxruntime-genai")
+        found = self.home / "engines/onnxruntime-genai/current"
+        self.assertEqual(sorted(path.name for path in found.iterdir()),
+                         [".stamp", "LICENSE", "ThirdPartyNotices.txt", "libonnxruntime-genai.so"])
+        self.assertIn("MIT License", (found / "LICENSE").read_text())
+
     def test_pins_are_whole(self):
         for name, pin in PINS.items():
             for file in pin["files"].values():
                 self.assertRegex(file["sha256"], r"^[0-9a-f]{64}$", name)
                 self.assertGreater(file["size"], 0)
                 self.assertIn(pin["version"], file["name"])
-        self.assertEqual(set(PINS["onnxruntime"]["files"]), {"x86_64", "aarch64"})
+        for name in ("onnxruntime", "onnxruntime-genai"):
+            self.assertEqual(set(PINS[name]["files"]), {"x86_64", "aarch64"})
+            self.assertEqual(set(PINS[name + "-cuda"]["files"]), {"x86_64"})
         self.assertRegex(PINS["llama"]["commit"], r"^[0-9a-f]{40}$")
+
+
+class Wheels(InEmptyStore):
+    """ONNX Runtime GenAI out of wheels that are made here."""
+    FILES = {"LICENSE": b"MIT", "ThirdPartyNotices.txt": b"others", "__init__.py": b"", "libonnxruntime-genai.so": b"code",
+             "libonnxruntime-genai-cuda.so": bytes(library(container(entry(80, b"eighty"), entry(90, b"ninety"))))}
+
+    def item(self, name, *libraries, arch=None):
+        store = st.Store(self.home, Quiet())
+        wheel = Path(self.folder.name) / "wheel.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for inside, data in self.FILES.items():
+                archive.writestr(f"onnxruntime_genai/{inside}", data)
+        store.fetch = {name: wheel}.__getitem__
+        return engines.genai(store, PINS, name, *libraries, arch=arch)
+
+    def test_one_library_and_what_it_may_be_used_for(self):
+        item = self.item("onnxruntime-genai", engines.GENAI)
+        self.assertTrue(item.ensure())
+        self.assertEqual(contents(self.home), [f"engines/onnxruntime-genai/{path}" for path in (
+            "0.18.0/.stamp", "0.18.0/LICENSE", "0.18.0/ThirdPartyNotices.txt", "0.18.0/libonnxruntime-genai.so")])
+        self.assertEqual(os.readlink(item.current), "0.18.0")
+        self.assertTrue(os.access(item.current / engines.GENAI, os.X_OK))
+
+    def test_for_cuda_there_are_two_and_one_keeps_an_architecture(self):
+        for arch, place, kept in ((None, "0.18.0", [True, True]), (90, "0.18.0-sm90", [False, True])):
+            item = self.item("onnxruntime-genai-cuda", engines.GENAI, engines.GENAI_CUDA, arch=arch)
+            self.assertTrue(item.ensure())
+            self.assertEqual(os.readlink(self.home / "engines/onnxruntime-genai-cuda/current"), place)
+            self.assertEqual((item.place / engines.GENAI).read_bytes(), b"code")
+            code = (item.place / engines.GENAI_CUDA).read_bytes()
+            self.assertEqual([word in code for word in (b"eighty", b"ninety")], kept)
+        with self.assertRaisesRegex(st.Failed, "genai-cuda: .*no code for the architecture 75"):
+            self.item("onnxruntime-genai-cuda", engines.GENAI, engines.GENAI_CUDA, arch=75).ensure()
 
 
 class Tools(InEmptyStore):
@@ -398,7 +459,7 @@ class RealStore(unittest.TestCase):
         return Path(rows[name]["path"])
 
     def test_second_call_does_nothing(self):
-        for script, name in (("engines", "llama"), ("models", "minilm.onnx")):
+        for script, name in (("engines", "llama"), ("models", "minilm.onnx"), ("models", "tiny-llm")):
             with self.subTest(name=name):
                 self.ready(script, name)
                 finds_everything(self, REAL, script, name)
@@ -414,6 +475,16 @@ class RealStore(unittest.TestCase):
                 subprocess.run([python, "-B", SCRIPTS / "model_files.py", name,
                                 *(made.parent / each for each in needed), out], check=True)
                 self.assertEqual(st.sha256_of(out), st.sha256_of(made), name)
+
+    def test_models_in_folders_are_the_same_bytes_again(self):
+        for name, cache in (("tiny-llm", "shared"), ("tiny-llm-concat", "concat")):
+            made = self.ready("models", name)
+            with tempfile.TemporaryDirectory() as folder:
+                subprocess.run([REAL / "venv/bin/python", "-B", SCRIPTS / "llm_model.py", folder, "--cache", cache], check=True,
+                               stdout=subprocess.DEVNULL)
+                for path in Path(folder).iterdir():
+                    self.assertEqual(path.read_bytes(), (made / path.name).read_bytes(), f"{name}: {path.name}")
+                self.assertEqual({path.name for path in made.iterdir()} - {".stamp"}, set(os.listdir(folder)))
 
     def test_random_weights_are_the_same_everywhere(self):
         self.ready("models", "tiny-llama.gguf")

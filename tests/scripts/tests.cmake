@@ -2,6 +2,7 @@
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-store COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_store.py)
+  add_test(NAME scripts-llm-model COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_llm_model.py)
   add_test(NAME scripts-pins COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_pins.py)
   add_test(NAME scripts-check COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_check.py)
   add_test(NAME scripts-cuda-trim COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_cuda_trim.py)
@@ -14,6 +15,6 @@ if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-makefiles COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_LIST_DIR}/test_makefiles.py)
   add_test(NAME scripts-mutants COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_mutants.py)
-  set_tests_properties(scripts-check scripts-gpu scripts-gpu-llama scripts-makefiles scripts-mutants scripts-pins scripts-store
-    scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
+  set_tests_properties(scripts-check scripts-gpu scripts-gpu-llama scripts-llm-model scripts-makefiles scripts-mutants
+    scripts-pins scripts-store scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
 endif()

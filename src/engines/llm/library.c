@@ -174,6 +174,8 @@ static weir_status open_both(wl_library *it)
     void *runtime = NULL;
     const ort_base *base = NULL;
     weir_status status = find(&where);
+    /* Both would report to their maker. Who wants that says 0. */
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
     if (status == WEIR_OK)
         status = open_runtime(where.runtime, it, &runtime, &base);
     if (status == WEIR_OK)

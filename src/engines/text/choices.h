@@ -6,7 +6,7 @@
 
 typedef struct wt_choice {
     const char *key;
-    char kind; /* i(nteger): int64_t, r(eal): double, b(ool), t(ext, short): char[], l(ong text): a pointer to the caller's */
+    char kind; /* i(nteger): int64_t, r(eal): double, b(ool), t(ext, short): char[], l(ong): the caller's pointer */
     bool of_load;
     size_t at;          /* in the structure of the settings of a load, or of a run */
     double least, most; /* for a short text: `most` bytes with its end */
