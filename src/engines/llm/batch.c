@@ -211,6 +211,16 @@ static void take_event(const struct wl_batch *batch, const oga_event *event)
     pthread_cond_signal(&seat->run->run->wake);
 }
 
+/* The event of a run that has failed has a number, and no words. */
+static void say_refusal(wl_seat *seat, const wl_phase *phase)
+{
+    char text[1024] = "bad_alloc";
+    if (!wl_phase_refused(phase, text, sizeof text))
+        return;
+    seat->status = WEIR_ERR_OUT_OF_MEMORY;
+    snprintf(seat->detail, sizeof seat->detail, "%s", text);
+}
+
 /* One step of all. An engine that answers with an error is done for: its runs fail, and the next one gets a new one. */
 static void step(struct wl_batch *batch)
 {
@@ -227,16 +237,17 @@ static void step(struct wl_batch *batch)
     for (wl_seat *seat = batch->seated; seat; seat = seat->next)
         if (failed)
             fail(seat, status);
-        else if (phase.refusal != WEIR_OK && seat->run->answer.finish && seat->status == WEIR_ERR_ENGINE)
-            snprintf(seat->detail, sizeof seat->detail, "%s", phase.detail), seat->status = phase.refusal;
+        else if (seat->status == WEIR_ERR_ENGINE)
+            say_refusal(seat, &phase);
     pthread_mutex_unlock(&model->lock);
     wl_phase_end(&phase);
 }
 
-/* Runs that are at their end, or are to be, leave the engine. */
+/* Runs that are at their end, or are to be, leave the engine. What they had there is back when they return. */
 static void let_go(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
+    wl_seat *leaving = NULL;
     wl_phase phase;
     bool broken = false;
     wl_phase_begin(&phase, WL_RUNNING, model->account);
@@ -253,13 +264,20 @@ static void let_go(struct wl_batch *batch)
         close_request(batch, seat);
         pthread_mutex_lock(&model->lock);
         *at = seat->next;
-        finish(seat);
         pthread_mutex_unlock(&model->lock);
+        seat->next = leaving;
+        leaving = seat;
     }
     wl_phase_end(&phase);
     /* Rows of a batch that is over keep its memory until the next one; nobody may wait for it. */
-    if (!batch->seated && (broken || !model->folder.paged))
+    if (!batch->seated && leaving && (broken || !model->folder.paged))
         drop_engine(batch);
+    pthread_mutex_lock(&model->lock);
+    for (wl_seat *seat = leaving, *next; seat; seat = next) {
+        next = seat->next;
+        finish(seat);
+    }
+    pthread_mutex_unlock(&model->lock);
 }
 
 static void take_line(struct wl_batch *batch)
@@ -335,9 +353,9 @@ static weir_status check(const wl_generation *it)
     const wl_run_settings *s = it->settings;
     if (s->logprobs > 0 || s->logits)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model that is "
-                         "loaded with sequences=1",
-                         it->model->folder.path);
+                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model %s",
+                         it->model->folder.path,
+                         it->model->folder.paged ? "without \"dynamic_batching\"" : "that is loaded with sequences=1");
     if (s->temperature > 0 && !it->model->folder.paged && s->seed != it->model->defaults.seed)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: runs of this model that are decoded together take the seed of its load, %lld",

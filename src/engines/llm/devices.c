@@ -2,7 +2,8 @@
  * in. While there are models on CUDA its import slots lead to their clients (interpose/cuda_redirect.h).
  *
  * GenAI keeps its one stream for good, and a redirect knows only those that were made under it. So what is freed is idle
- * by then: a generator goes when its run has read its last token. */
+ * by then: a generator goes when its run has read its last token. Pinned memory stays CUDA's: GenAI has a pool of it, for
+ * all its models and as long as the process. */
 #include "devices.h"
 
 #include <dlfcn.h>
@@ -66,7 +67,7 @@ static weir_status begin(weir_runtime *runtime)
     if (status != WEIR_OK)
         return status;
     const wi_cuda_redirect_options its = {
-        .module = file, .clients = &bystander, .client_count = 1, .memory_class = WEIR_CLASS_SCRATCH};
+        .module = file, .clients = &bystander, .client_count = 1, .memory_class = WEIR_CLASS_SCRATCH, .pinned_passes = true};
     status = wi_cuda_redirect_begin(&its, &begun);
     if (status == WEIR_OK)
         __atomic_store_n(&redirect, begun, __ATOMIC_RELEASE);

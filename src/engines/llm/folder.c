@@ -182,7 +182,10 @@ static weir_status read_config(wl_folder *folder)
     if (status == WEIR_OK)
         status = number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
     folder->shares_cache = json_is_true(json_object_get(search, "past_present_share_buffer"));
-    folder->paged = json_object_get(json_object_get(root, "engine"), "dynamic_batching") != NULL;
+    const json_t *blocks = json_object_get(json_object_get(root, "engine"), "dynamic_batching");
+    folder->paged = blocks != NULL;
+    if (status == WEIR_OK)
+        status = number(folder, blocks, "block_size", 1, MOST_CONTEXT, 256, &folder->block);
     json_decref(root);
     return status;
 }
@@ -194,13 +197,22 @@ static bool named(onnx_text text, const char *word)
     return text.size == strlen(word) && memcmp(text.text, word, text.size) == 0;
 }
 
-/* Four extents: sequences, heads, tokens, numbers of a head. Those that the graph gives are held against the config's. */
+/* Where there are blocks other inputs are named alike: the lengths of the past, of one extent. */
+static bool is_cache(const wl_folder *folder, const onnx_value *value)
+{
+    bool alike = value->name.size > 5 && memcmp(value->name.text, "past_", 5) == 0;
+    return alike && !(folder->paged && value->shaped && value->rank != 4);
+}
+
+/* Four extents: sequences, heads, tokens, numbers of a head; or blocks, tokens, heads, numbers of a head. Those that the
+ * graph gives are held against the config's. */
 static weir_status check_cache(wl_folder *folder, const onnx_value *value)
 {
     unsigned bits = onnx_type_bits(value->type);
+    int heads = folder->paged ? 2 : 1;
     bool fits = value->kind == ONNX_VALUE_TENSOR && bits >= 8;
-    if (fits && value->shaped && !folder->paged)
-        fits = value->rank == 4 && (value->shape[1] < 0 || value->shape[1] == folder->kv_heads) &&
+    if (fits && value->shaped)
+        fits = value->rank == 4 && (value->shape[heads] < 0 || value->shape[heads] == folder->kv_heads) &&
                (value->shape[3] < 0 || value->shape[3] == folder->head_size);
     if (!fits)
         return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the input \"%.*s\" is not as %s has it: %lld heads of %lld",
@@ -235,7 +247,7 @@ static weir_status read_graph(wl_folder *folder, onnx_file *file)
     for (size_t i = 0; i < graph.weight_count; i++)
         folder->weight_bytes += graph.weights[i].bytes;
     for (size_t i = 0; i < graph.input_count && status == WEIR_OK; i++)
-        if (graph.inputs[i].name.size > 5 && memcmp(graph.inputs[i].name.text, "past_", 5) == 0)
+        if (is_cache(folder, &graph.inputs[i]))
             status = check_cache(folder, &graph.inputs[i]);
     if (status == WEIR_OK)
         status = check_logits(folder, &graph);

@@ -18,6 +18,7 @@ typedef struct wl_folder {
     int64_t top_k;         /* of the search section, that GenAI begins with */
     bool shares_cache;     /* keys and values lie in one buffer for the whole context */
     bool paged;            /* "dynamic_batching": its graph takes a table of blocks */
+    int64_t block;         /* tokens of such a block */
     uint64_t weight_bytes; /* in the graph and beside it */
     uint32_t cache_width;  /* bytes of one number in the cache; 0: unknown */
     uint64_t nodes;

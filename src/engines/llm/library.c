@@ -9,11 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "parts.h"
+
 enum { OLDEST_MINOR = 23 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static wl_library library;
 static bool opened;
+static size_t users; /* models */
 
 bool wl_failed(const wl_library *it, oga_result *result, char *text, size_t capacity)
 {
@@ -127,7 +130,7 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x", path, version,
                          OLDEST_MINOR);
     into->api = (*base)->GetApi(ORT_API_WANTED);
-    snprintf(into->version, sizeof into->version, "%s", version);
+    snprintf(into->version, sizeof into->version, "ONNX Runtime %s", version);
     return into->api ? WEIR_OK
                      : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
                                  path, version, ORT_API_WANTED);
@@ -168,13 +171,25 @@ static void *open_with_our_table(const char *path)
     return handle;
 }
 
+static void forward_log(void *user, int severity, const char *category, const char *log_id, const char *place,
+                        const char *message)
+{
+    (void)user;
+    (void)category;
+    (void)log_id;
+    weir_log(severity >= ORT_LOG_ERROR     ? WEIR_LOG_ERROR
+             : severity == ORT_LOG_WARNING ? WEIR_LOG_WARNING
+                                           : WEIR_LOG_DEBUG,
+             "onnxruntime: %s (%s)", message, place);
+}
+
 /* GenAI uses the environment that there is; as long as this one is held it is the same for all. */
 static weir_status hold_environment(wl_library *it)
 {
-    ort_status *status = it->api->CreateEnv(ORT_LOG_ERROR, "weir", &it->env);
+    ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
-    weir_fail(WEIR_ERR_ENGINE, "ONNX Runtime %s could not be started: %s", it->version,
+    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
               it->api->GetErrorMessage(status));
     it->api->ReleaseStatus(status);
     return WEIR_ERR_ENGINE;
@@ -214,7 +229,7 @@ static weir_status open_both(wl_library *it)
     return status;
 }
 
-weir_status wl_library_get(const wl_library **out)
+weir_status wl_library_use(const wl_library **out)
 {
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&opening);
@@ -226,9 +241,22 @@ weir_status wl_library_get(const wl_library **out)
             opened = true;
         }
     }
+    users += status == WEIR_OK;
     pthread_mutex_unlock(&opening);
     *out = status == WEIR_OK ? &library : NULL;
     return status;
+}
+
+/* Without a model GenAI keeps nothing: what it has on a device goes before the driver does, at the end of the process, and
+ * it begins anew with the next. */
+void wl_library_leave(void)
+{
+    pthread_mutex_lock(&opening);
+    if (--users == 0) {
+        library.OgaShutdown();
+        wl_memory_stream(NULL);
+    }
+    pthread_mutex_unlock(&opening);
 }
 
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda)

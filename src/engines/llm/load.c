@@ -67,6 +67,12 @@ weir_status wl_explain(weir_engine_model *model, const wl_phase *phase, const ch
     return weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI cannot %s: %s", model->folder.path, doing, text);
 }
 
+/* Blocks for the longest text of each sequence. */
+static int64_t blocks_of(const weir_engine_model *model)
+{
+    return (model->longest + model->folder.block - 1) / model->folder.block * model->load.sequences;
+}
+
 /* What the folder says, but for what weir decides. */
 static void write_overlay(const weir_engine_model *model, char *out, size_t capacity)
 {
@@ -76,9 +82,13 @@ static void write_overlay(const weir_engine_model *model, char *out, size_t capa
         snprintf(threads, sizeof threads, "\"intra_op_num_threads\":%lld", (long long)load->threads);
     if (load->batch)
         snprintf(chunk, sizeof chunk, ",\"chunk_size\":%lld", (long long)load->batch);
-    if (load->sequences > 1)
-        snprintf(together, sizeof together, ",\"engine\":{\"%s\":{\"max_batch_size\":%lld}}",
-                 model->folder.paged ? "dynamic_batching" : "static_batching", (long long)load->sequences);
+    if (model->folder.paged)
+        snprintf(together, sizeof together,
+                 ",\"engine\":{\"dynamic_batching\":{\"max_batch_size\":%lld,\"num_blocks\":%lld}}",
+                 (long long)load->sequences, (long long)blocks_of(model));
+    else if (load->sequences > 1)
+        snprintf(together, sizeof together, ",\"engine\":{\"static_batching\":{\"max_batch_size\":%lld}}",
+                 (long long)load->sequences);
     snprintf(out, capacity,
              "{\"model\":{\"decoder\":{\"session_options\":{%s}}},\"search\":{\"max_length\":%u,\"min_length\":0,"
              "\"num_beams\":1,\"num_return_sequences\":1,\"batch_size\":1,\"random_seed\":%lld%s}%s}",
@@ -134,6 +144,8 @@ void wl_unload(weir_engine_model *model)
     if (model->account)
         wl_phase_end(&phase);
     wl_account_drop(model->account);
+    if (model->library)
+        wl_library_leave();
     if (model->on_device)
         wl_devices_close();
     wl_settings_drop(&model->defaults);
@@ -181,7 +193,7 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
     if (status == WEIR_OK)
         status = wl_settings_keep(&model->defaults);
     if (status == WEIR_OK)
-        status = wl_library_get(&model->library);
+        status = wl_library_use(&model->library);
     if (status == WEIR_OK && model->cuda && !model->library->cuda)
         status = weir_fail(WEIR_ERR_UNSUPPORTED,
                            "%s: %s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
@@ -195,7 +207,8 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
                                  &model->account);
     if (status == WEIR_OK)
         status = make_model(model);
-    if (status == WEIR_OK && model->load.sequences > 1)
+    /* Blocks are handed out by GenAI's engine alone, even to one sequence. */
+    if (status == WEIR_OK && (model->load.sequences > 1 || model->folder.paged))
         status = wl_batch_make(model);
     return status;
 }
@@ -229,6 +242,8 @@ weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out)
     if (status != WEIR_OK)
         return status;
     uint64_t tokens = model.longest < TOKENS ? model.longest : TOKENS;
+    if (model.folder.paged)
+        tokens = (uint64_t)blocks_of(&model) * (uint64_t)model.folder.block;
     memset(out->bytes, 0, sizeof out->bytes);
     memset(out->exact, 0, sizeof out->exact);
     out->bytes[WEIR_CLASS_WEIGHTS] = model.folder.weight_bytes;

@@ -35,6 +35,7 @@ const char *OgaResultGetError(const oga_result *result);
 void OgaDestroyResult(oga_result *result);
 void OgaDestroyString(const char *text);
 void OgaSetTelemetryEnabled(bool enabled);
+void OgaShutdown(void); /* without a model; what is called next begins anew */
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
@@ -125,7 +126,7 @@ oga_result *OgaEngineEventGetErrorCode(const oga_event *event, uint32_t *out);
 
 /* clang-format off */
 #define OGA_FUNCTIONS(X)                                                                                              \
-    X(OgaResultGetError) X(OgaDestroyResult) X(OgaDestroyString) X(OgaSetTelemetryEnabled)                            \
+    X(OgaResultGetError) X(OgaDestroyResult) X(OgaDestroyString) X(OgaSetTelemetryEnabled) X(OgaShutdown)                       \
     X(OgaCreateConfig) X(OgaConfigClearProviders) X(OgaConfigAppendProvider) X(OgaConfigSetProviderOption)            \
     X(OgaConfigOverlay) X(OgaDestroyConfig) X(OgaCreateModelFromConfig) X(OgaDestroyModel)                            \
     X(OgaCreateTokenizer) X(OgaDestroyTokenizer) X(OgaTokenizerEncode) X(OgaTokenizerApplyChatTemplate)               \

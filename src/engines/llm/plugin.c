@@ -11,10 +11,11 @@ static weir_status probe(weir_engine_probe *out)
 {
     weir_engine_probe found = {.struct_size = out->struct_size};
     const wl_library *library;
-    found.available = wl_library_get(&library) == WEIR_OK;
+    found.available = wl_library_use(&library) == WEIR_OK;
     if (found.available) {
         snprintf(found.library, sizeof found.library, "%s", library->file);
         snprintf(found.version, sizeof found.version, "%.63s", library->version);
+        wl_library_leave();
     } else {
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     }

@@ -20,7 +20,7 @@
 
 typedef struct wl_library {
     char file[512];    /* of libonnxruntime-genai.so */
-    char version[96];  /* "ONNX Runtime 1.31.1, GenAI 0.18.0" */
+    char version[96];  /* "ONNX Runtime 1.31.1"; GenAI does not tell its own */
     bool cuda;         /* both have it */
     const ort_api *api; /* ONNX Runtime's own */
     ort_env *env;
@@ -29,8 +29,10 @@ typedef struct wl_library {
 #undef WL_MEMBER
 } wl_library;
 
-/* Opens both, once in a process; they stay open. WEIR_ERR_NOT_FOUND says how to get them. */
-weir_status wl_library_get(const wl_library **out);
+/* Opens both, once in a process; they stay open. For one model, until it leaves. WEIR_ERR_NOT_FOUND says how to get
+ * them. */
+weir_status wl_library_use(const wl_library **out);
+void wl_library_leave(void);
 /* The same for who only wants to know: nothing is opened. `cuda`: whether the build that would be opened has it. */
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda);
 /* A call of GenAI's has failed: takes its words, on one line, and releases it. false: it has not. */
