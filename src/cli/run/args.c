@@ -207,7 +207,7 @@ static char *model_name(const char *path, char *const *before, size_t count)
 {
     size_t length;
     const char *own = wi_path_model_name(path, &length);
-    bool leads_on = strspn(own, "./") == length; /* "..", which is no name of a file that could be written */
+    bool leads_on = strspn(own, "./") >= length; /* "..", which is no name of a file that could be written */
     char *base = leads_on ? text_copy("model") : text_clean(own, length, false);
     char *name = text_copy(base);
     text_cut(name, NAME_BYTES);
