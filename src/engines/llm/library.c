@@ -248,7 +248,7 @@ weir_status wl_library_use(const wl_library **out)
 }
 
 /* Without a model GenAI keeps nothing: what it has on a device goes before the driver does, at the end of the process, and
- * it begins anew with the next. */
+ * it begins again with the next. */
 void wl_library_leave(void)
 {
     pthread_mutex_lock(&opening);
