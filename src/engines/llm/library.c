@@ -44,23 +44,36 @@ typedef struct places {
     bool cuda;
 } places;
 
+/* `path` is "" where it cannot be read. */
 static bool readable(char *path, size_t capacity, const char *folder, const char *rest)
 {
     int length = snprintf(path, capacity, "%s/%s", folder, rest);
-    return length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
+    bool good = length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
+    path[good ? length : 0] = '\0';
+    return good;
 }
 
 static bool in_store(const char *home, bool cuda, places *out)
 {
-    char rest[96], path[512];
+    char rest[96];
     const char *suffix = cuda ? "-cuda" : "";
     snprintf(rest, sizeof rest, "engines/onnxruntime-genai%s/current/libonnxruntime-genai.so", suffix);
+    *out = (places){.cuda = cuda};
     if (!readable(out->genai, sizeof out->genai, home, rest))
         return false;
     snprintf(rest, sizeof rest, "engines/onnxruntime%s/current/libonnxruntime.so", suffix);
-    out->cuda = cuda;
-    return readable(out->runtime, sizeof out->runtime, home, rest) ||
-           (!cuda && readable(path, sizeof path, home, rest));
+    return readable(out->runtime, sizeof out->runtime, home, rest);
+}
+
+/* One that lacks its ONNX Runtime is better than none: so much can be said. */
+static bool find_in_store(const char *home, places *out)
+{
+    if (in_store(home, true, out))
+        return true;
+    places cuda = *out;
+    if (!in_store(home, false, out) && !out->genai[0])
+        *out = cuda;
+    return out->genai[0] != '\0';
 }
 
 /* The one that is named, with the ONNX Runtime that is named or the store's; else the store's for CUDA, which runs models
@@ -79,11 +92,10 @@ static weir_status find(places *out)
         if (access(out->genai, R_OK) != 0)
             return weir_fail(WEIR_ERR_NOT_FOUND, "the option onnxruntime_genai (%s) names %s, which cannot be read",
                              named.environment, named.value);
-        if (!readable(out->runtime, sizeof out->runtime, folder,
-                      out->cuda ? "engines/onnxruntime-cuda/current/libonnxruntime.so"
-                                : "engines/onnxruntime/current/libonnxruntime.so"))
-            out->runtime[0] = '\0';
-    } else if (!in_store(folder, true, out) && !in_store(folder, false, out) && !out->genai[0]) {
+        (void)readable(out->runtime, sizeof out->runtime, folder,
+                       out->cuda ? "engines/onnxruntime-cuda/current/libonnxruntime.so"
+                                 : "engines/onnxruntime/current/libonnxruntime.so");
+    } else if (!find_in_store(folder, out)) {
         return weir_fail(WEIR_ERR_NOT_FOUND,
                          "ONNX Runtime GenAI is not here: nothing in %s/engines; run scripts/engines "
                          "onnxruntime-genai, or set WEIR_ONNXRUNTIME_GENAI to a libonnxruntime-genai.so",
@@ -236,7 +248,7 @@ weir_status wl_library_use(const wl_library **out)
 }
 
 /* Without a model GenAI keeps nothing: what it has on a device goes before the driver does, at the end of the process, and
- * it begins anew with the next. */
+ * it begins again with the next. */
 void wl_library_leave(void)
 {
     pthread_mutex_lock(&opening);

@@ -57,6 +57,11 @@ static weir_status read_request(const weir_engine_load *load, bool planning, wei
         return weir_fail(WEIR_ERR_INVALID, "%s: the setting 'context' is %lld, and the model has positions for %lld",
                          model->folder.path, (long long)wanted, (long long)model->folder.context);
     model->longest = (uint32_t)wanted;
+    if (model->load.batch && model->load.sequences > 1 && !model->folder.paged)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "%s: the setting 'batch' is for models of one sequence, and 'sequences' is %lld: GenAI reads "
+                         "prompts of several in one go",
+                         model->folder.path, (long long)model->load.sequences);
     return WEIR_OK;
 }
 

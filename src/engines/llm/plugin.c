@@ -6,14 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Opens it, so that what it takes once in a process is no model's. */
 static weir_status probe(weir_engine_probe *out)
 {
     weir_engine_probe found = {.struct_size = out->struct_size};
-    bool cuda = false;
-    found.available =
-        wl_library_look(found.library, sizeof found.library, found.version, sizeof found.version, &cuda) == WEIR_OK;
-    if (!found.available)
+    const wl_library *library;
+    found.available = wl_library_use(&library) == WEIR_OK;
+    if (found.available) {
+        snprintf(found.library, sizeof found.library, "%s", library->file);
+        snprintf(found.version, sizeof found.version, "%.63s", library->version);
+        wl_library_leave();
+    } else {
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
+    }
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
 }
