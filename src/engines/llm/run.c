@@ -171,16 +171,17 @@ static weir_status hand_out(wl_generation *it, weir_outputs *out)
                        out);
 }
 
-/* What its reader does not want, or GenAI has not decided, is decided now. */
+/* What is held back is decided now, and what its reader does not want is cut off: it may say so only now, of tokens that
+ * were made while it read. */
 static void end(wl_generation *it)
 {
+    if (!it->answer.finish)
+        wt_answer_end(&it->answer, it->quit ? "cancelled" : "length");
+    wl_generation_deliver(it);
     if (it->quit && it->delivered < it->answer.count) {
         wt_answer_cut(&it->answer, it->delivered);
         wt_answer_end(&it->answer, "cancelled");
-    } else if (!it->answer.finish) {
-        wt_answer_end(&it->answer, it->quit ? "cancelled" : "length");
     }
-    wl_generation_deliver(it);
 }
 
 static void drop(wl_generation *it)
