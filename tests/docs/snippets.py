@@ -7,7 +7,7 @@
     ```c run        a whole program, also run; it must exit with 0
     ```c norun      a fragment that does not compile by itself: only for declarations quoted from headers
     ```sh run       run by sh in a scratch folder with the build's `weir` first in PATH; each must exit with 0
-    ```sh run engines   the same, skipped where the store has no engines and models
+    ```sh run engines   the same, skipped where the store has no engines and models, or not the models that are named
     ```json         must parse
 Also every link to a file of the repository must lead somewhere."""
 
@@ -26,6 +26,7 @@ STORE = Path(os.environ.get("WEIR_HOME") or SCRATCH)
 STRICT = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
 # A fragment is given every header; a whole program names those that it needs.
 HEADERS = sorted(str(path.relative_to(SOURCE / "include")) for path in (SOURCE / "include/weir").rglob("*.h"))
+MODELS = re.compile(r"\b(minilm\.onnx|minilm\.gguf|tiny-llama\.gguf|tiny-llm)(?![\w.-])")
 PRELUDE = "".join(f"#include <{header}>\n" for header in HEADERS) + "#include <stdio.h>\n#include <string.h>"
 
 
@@ -87,6 +88,13 @@ def links(path):
             yield target
 
 
+def lacks_models(text):
+    named = {STORE / "models" / name for name in MODELS.findall(text)}
+    if STORE / "models/tiny-llm" in named:
+        named.add(STORE / "engines/onnxruntime-genai/current")
+    return not list(STORE.glob("models/*.onnx")) or not all(path.exists() for path in named)
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
@@ -102,7 +110,7 @@ def main():
             if words[0] == "c" and "norun" not in words:
                 complaint = try_c(text, words, name)
             elif words[0] == "sh" and "run" in words:
-                if not (BUILD / "bin/weir").exists() or ("engines" in words and not list(STORE.glob("models/*.onnx"))):
+                if not (BUILD / "bin/weir").exists() or ("engines" in words and lacks_models(text)):
                     skipped += 1
                     continue
                 complaint = try_sh(text, words, name)
