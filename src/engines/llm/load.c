@@ -218,6 +218,8 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
                                  &model->account);
     if (status == WEIR_OK)
         status = make_model(model);
+    if (status == WEIR_OK && model->cuda)
+        wl_library_end_before_cuda();
     /* Blocks are handed out by GenAI's engine alone, even to one sequence. */
     if (status == WEIR_OK && (model->load.sequences > 1 || model->folder.paged))
         status = wl_batch_make(model);

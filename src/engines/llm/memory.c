@@ -265,7 +265,7 @@ void wl_memory_stream(void *native)
     pthread_mutex_lock(&lock);
     native_stream = native;
     pthread_mutex_unlock(&lock);
-    if (phase && native)
+    if (phase)
         learn_stream(phase->account, native);
 }
 

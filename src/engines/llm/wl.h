@@ -33,6 +33,8 @@ typedef struct wl_library {
  * them. */
 weir_status wl_library_use(const wl_library **out);
 void wl_library_leave(void);
+/* To be called when CUDA is there. */
+void wl_library_end_before_cuda(void);
 /* The same for who only wants to know: nothing is opened. `cuda`: whether the build that would be opened has it. */
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda);
 /* A call of GenAI's has failed: takes its words, on one line, and releases it. false: it has not. */
