@@ -183,7 +183,7 @@ void double_llm_register(void)
 double_engine *double_called(const char *engine)
 {
     static const weir_engine *const tables[DOUBLES] = {&table_0, &table_1, &table_2};
-    for (size_t i = 0; i < registered; i++)
+    for (size_t i = 0; i < DOUBLES && i < registered; i++)
         if (strcasecmp(tables[i]->name, engine) == 0)
             return &doubles[i];
     return NULL;

@@ -143,7 +143,8 @@ class Folders(harness.Case):
         bad = [("text", "string or '}' expected"),
                (self.model("parts", lambda c: c["model"].update(encoder={})), "encoder"),
                (self.model("drafts", lambda c: c.update(speculative={})), "speculative decoding"),
-               (self.model("leads", lambda c: c["model"]["decoder"].update(filename="../phi/model.onnx")), "no name of a file in the folder"),
+               (self.model("leads", lambda c: c["model"]["decoder"].update(filename="../phi/model.onnx")),
+                "no name of a file in the folder"),
                (self.model("gone", lambda c: c["model"]["decoder"].update(filename="other.onnx")), "other.onnx"),
                (self.model("library", lambda c: c["model"]["decoder"].update(session_options={"custom_ops_library": "x.so"})),
                 "custom_ops_library")]
