@@ -80,6 +80,13 @@ static weir_status warm_up(weir_engine_model *model)
     return status;
 }
 
+static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
+{
+    (void)wanted;
+    *released = wl_batch_rest(model);
+    return WEIR_OK;
+}
+
 static weir_status health(weir_engine_model *model)
 {
     (void)model;
@@ -132,6 +139,7 @@ static const weir_engine table = {
     .release_outputs = release_outputs,
     .cancel = wl_cancel,
     .warm_up = warm_up,
+    .trim = trim,
     .health = health,
     .metrics = metrics,
     .info = info,

@@ -157,6 +157,8 @@ weir_status wl_batch_make(weir_engine_model *model);
 void wl_batch_drop(weir_engine_model *model);
 /* Decodes it together with the others; the calling thread waits. */
 weir_status wl_batch_run(wl_generation *it);
+/* An idle model gives up the blocks of keys and values that it has for runs to come; answers their bytes. Any thread. */
+uint64_t wl_batch_rest(weir_engine_model *model);
 /* A run was cancelled. Without a batch: nothing. */
 void wl_batch_wake(weir_engine_model *model);
 
