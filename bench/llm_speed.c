@@ -438,8 +438,9 @@ static void print_memory(const bench *b)
                "\"peak_held\": %llu",
                (unsigned long long)own.peak_class[WEIR_CLASS_WEIGHTS],
                (unsigned long long)own.peak_class[WEIR_CLASS_ACTIVATIONS],
-               (unsigned long long)own.peak_class[WEIR_CLASS_KV], (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH],
-               (unsigned long long)all.peak, (unsigned long long)all.peak_held);
+               (unsigned long long)own.peak_class[WEIR_CLASS_KV],
+               (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH], (unsigned long long)all.peak,
+               (unsigned long long)all.peak_held);
     printf("}}\n");
 }
 

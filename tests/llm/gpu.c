@@ -367,6 +367,6 @@ int main(int argc, char **argv)
     folders[0] = argv[1];
     folders[1] = argv[2];
     folders[PAGED] = argc > 3 ? argv[3] : NULL;
-    
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

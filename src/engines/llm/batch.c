@@ -50,10 +50,10 @@ static weir_status make_engine(struct wl_batch *batch)
     wl_phase phase;
     char text[1024] = "";
     wl_phase_begin(&phase, WL_RUNNING, model->account);
-    bool made = !wl_failed(lib, lib->OgaCreateEngine(model->model, &batch->engine), text, sizeof text) &&
-                !wl_failed(lib,
-                           lib->OgaCreateEngineEventBuffer(batch->engine, (size_t)model->load.sequences, &batch->events),
-                           text, sizeof text);
+    bool made =
+        !wl_failed(lib, lib->OgaCreateEngine(model->model, &batch->engine), text, sizeof text) &&
+        !wl_failed(lib, lib->OgaCreateEngineEventBuffer(batch->engine, (size_t)model->load.sequences, &batch->events),
+                   text, sizeof text);
     wl_phase_end(&phase);
     return made ? WEIR_OK : wl_explain(model, &phase, text, "decode several sequences together");
 }
@@ -122,10 +122,9 @@ static bool begin_request(struct wl_batch *batch, wl_seat *seat, char *text, siz
     oga_turn_options *options = NULL;
     bool begun =
         !wl_failed(lib, lib->OgaCreateRequestOptions(&session), text, capacity) &&
-        !wl_failed(lib,
-                   lib->OgaRequestOptionsSetMaxSessionTokens(session,
-                                                             it->prompt.count + (uint64_t)it->settings->tokens),
-                   text, capacity) &&
+        !wl_failed(
+            lib, lib->OgaRequestOptionsSetMaxSessionTokens(session, it->prompt.count + (uint64_t)it->settings->tokens),
+            text, capacity) &&
         !wl_failed(lib, lib->OgaEngineCreateRequest(batch->engine, session, &seat->request), text, capacity) &&
         !wl_failed(lib, lib->OgaRequestCreateTurnOptions(seat->request, &options), text, capacity) &&
         set_options(it, options, text, capacity) &&

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 enum { OLDEST_MINOR = 23 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -130,9 +129,10 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
                          OLDEST_MINOR);
     into->api = (*base)->GetApi(ORT_API_WANTED);
     snprintf(into->version, sizeof into->version, "ONNX Runtime %s", version);
-    return into->api ? WEIR_OK
-                     : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
-                                 path, version, ORT_API_WANTED);
+    return into->api
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
+                           path, version, ORT_API_WANTED);
 }
 
 static weir_status take_functions(void *handle, wl_library *it)
@@ -188,8 +188,7 @@ static weir_status hold_environment(wl_library *it)
     ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
-    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
-              it->api->GetErrorMessage(status));
+    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version, it->api->GetErrorMessage(status));
     it->api->ReleaseStatus(status);
     return WEIR_ERR_ENGINE;
 }

@@ -19,9 +19,9 @@
 /* ---- library.c: ONNX Runtime GenAI, and the ONNX Runtime below it ------------------------------------------------ */
 
 typedef struct wl_library {
-    char file[512];    /* of libonnxruntime-genai.so */
-    char version[96];  /* "ONNX Runtime 1.31.1"; GenAI does not tell its own */
-    bool cuda;         /* both have it */
+    char file[512];     /* of libonnxruntime-genai.so */
+    char version[96];   /* "ONNX Runtime 1.31.1"; GenAI does not tell its own */
+    bool cuda;          /* both have it */
     const ort_api *api; /* ONNX Runtime's own */
     ort_env *env;
 #define WL_MEMBER(name) __typeof__(&name) name;
