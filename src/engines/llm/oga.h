@@ -41,7 +41,7 @@ const char *OgaResultGetError(const oga_result *result);
 void OgaDestroyResult(oga_result *result);
 void OgaDestroyString(const char *text);
 void OgaSetTelemetryEnabled(bool enabled);
-void OgaShutdown(void); /* without a model; what is called next begins again */
+void OgaShutdown(void); /* without a model */
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
