@@ -156,9 +156,11 @@ static void *open_with_our_table(const char *path)
 {
     static const char name[] = "ORT_LIB_PATH";
     Dl_info self;
+    if (!dladdr((void *)&opened, &self))
+        return NULL;
     const char *was = getenv(name);
     char *kept = was ? strdup(was) : NULL;
-    if (!dladdr((void *)&opened, &self) || (was && !kept))
+    if (was && !kept)
         return NULL;
     setenv(name, self.dli_fname, 1);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
