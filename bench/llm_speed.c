@@ -172,6 +172,7 @@ static void load_engine(bench *b, int tokens, int sequences)
     load.place_count = 1;
     load.settings = settings;
     load.setting_count = 2;
+    need(b->engine, "the engine", "is not open");
     WEIR(b->engine->load(&load, &b->loaded));
 }
 
@@ -182,7 +183,7 @@ static bool on_piece(const weir_piece *piece, void *user)
     return true;
 }
 
-static void infer(const bench *b, int32_t *prompt, int count, int tokens, weir_piece_fn piece, void *user)
+static void infer(const bench *b, const int32_t *prompt, int count, int tokens, weir_piece_fn piece, void *user)
 {
     char number[24];
     weir_setting settings[] = {{"tokens", number}, {"ignore_eos", "1"}};
@@ -191,7 +192,7 @@ static void infer(const bench *b, int32_t *prompt, int count, int tokens, weir_p
                          .type = WEIR_TYPE_I32,
                          .rank = 1,
                          .shape = {count},
-                         .data = prompt,
+                         .data = (void *)prompt,
                          .bytes = (size_t)count * sizeof *prompt};
     weir_inference inference = WEIR_INIT(weir_inference);
     weir_outputs outputs = WEIR_INIT(weir_outputs);
@@ -304,7 +305,7 @@ static void cycles(bench *b)
 
 typedef struct lane {
     const bench *b;
-    int32_t *prompt;
+    const int32_t *prompt;
     pthread_barrier_t *start;
     int made;
     int32_t *chosen;
@@ -336,7 +337,7 @@ static void *work(void *user)
 static void make_lanes(bench *b, lane *lanes, int first)
 {
     for (int i = 0; i < b->lanes; i++) {
-        lanes[i] = (lane){.b = b, .prompt = b->prompt + (first + i) * APART};
+        lanes[i] = (lane){.b = b, .prompt = b->prompt + (ptrdiff_t)(first + i) * APART};
         lanes[i].chosen = calloc((size_t)b->tokens, sizeof *lanes[i].chosen);
         need(lanes[i].chosen, "tokens", "have no memory");
     }
@@ -389,7 +390,7 @@ static double timed(bench *b, int sequences, double (*way)(const bench *, lane *
 
 static void together(bench *b)
 {
-    lane at_once[MOST_LANES], in_turn[MOST_LANES];
+    lane at_once[MOST_LANES] = {{0}}, in_turn[MOST_LANES] = {{0}};
     weir_client_stats own = WEIR_INIT(weir_client_stats);
     bool same = true;
     make_lanes(b, at_once, 0);
@@ -438,8 +439,9 @@ static void print_memory(const bench *b)
                "\"peak_held\": %llu",
                (unsigned long long)own.peak_class[WEIR_CLASS_WEIGHTS],
                (unsigned long long)own.peak_class[WEIR_CLASS_ACTIVATIONS],
-               (unsigned long long)own.peak_class[WEIR_CLASS_KV], (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH],
-               (unsigned long long)all.peak, (unsigned long long)all.peak_held);
+               (unsigned long long)own.peak_class[WEIR_CLASS_KV],
+               (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH], (unsigned long long)all.peak,
+               (unsigned long long)all.peak_held);
     printf("}}\n");
 }
 

@@ -55,8 +55,9 @@ static void same_probabilities(const answer *got, const answer *expected, size_t
 static void test_probabilities_and_logits_are_the_models(void **state)
 {
     (void)state;
-    const weir_setting settings[] = {{"tokens", "20"},   {"temperature", "1.5"}, {"seed", "3"}, {"repeat_penalty", "1.4"},
-                                     {"logprobs", "5"}, {"logits", "1"},        {"top_k", "0"}, {"top_p", "1"}};
+    const weir_setting settings[] = {
+        {"tokens", "20"},  {"temperature", "1.5"}, {"seed", "3"},  {"repeat_penalty", "1.4"},
+        {"logprobs", "5"}, {"logits", "1"},        {"top_k", "0"}, {"top_p", "1"}};
     const weir_setting none[] = {GREEDY("0"), {"logits", "1"}};
     const char *words[] = {"text=Once upon a time there was a cache",
                            "made=20",
@@ -97,25 +98,41 @@ typedef struct way {
 
 /* What weir's settings are by default, GenAI's are not: top_k 40, top_p 0.95. */
 static const way ways[] = {
-    {"usual", {{"temperature", "0.8"}, {"seed", "5"}}, 2,
-     {"do_sample=1", "temperature=0.8", "random_seed=5", "top_k=40", "top_p=0.95"}, false},
-    {"another seed", {{"temperature", "0.8"}, {"seed", "6"}}, 2,
-     {"do_sample=1", "temperature=0.8", "random_seed=6", "top_k=40", "top_p=0.95"}, false},
-    {"top_k", {{"temperature", "1"}, {"top_k", "7"}, {"top_p", "1"}}, 3,
-     {"do_sample=1", "temperature=1", "random_seed=0", "top_k=7", "top_p=1"}, false},
-    {"top_p", {{"temperature", "1.3"}, {"top_k", "0"}, {"top_p", "0.5"}}, 3,
-     {"do_sample=1", "temperature=1.3", "random_seed=0", "top_k=448", "top_p=0.5"}, false},
+    {"usual",
+     {{"temperature", "0.8"}, {"seed", "5"}},
+     2,
+     {"do_sample=1", "temperature=0.8", "random_seed=5", "top_k=40", "top_p=0.95"},
+     false},
+    {"another seed",
+     {{"temperature", "0.8"}, {"seed", "6"}},
+     2,
+     {"do_sample=1", "temperature=0.8", "random_seed=6", "top_k=40", "top_p=0.95"},
+     false},
+    {"top_k",
+     {{"temperature", "1"}, {"top_k", "7"}, {"top_p", "1"}},
+     3,
+     {"do_sample=1", "temperature=1", "random_seed=0", "top_k=7", "top_p=1"},
+     false},
+    {"top_p",
+     {{"temperature", "1.3"}, {"top_k", "0"}, {"top_p", "0.5"}},
+     3,
+     {"do_sample=1", "temperature=1.3", "random_seed=0", "top_k=448", "top_p=0.5"},
+     false},
     {"top_k of one", {{"temperature", "1.3"}, {"top_k", "1"}}, 2, {NULL}, true},
     {"repeat_penalty", {{"temperature", "0"}, {"repeat_penalty", "1.7"}}, 2, {"repetition_penalty=1.7"}, false},
     {"no_repeat_ngram", {{"temperature", "0"}, {"no_repeat_ngram", "1"}}, 2, {"no_repeat_ngram_size=1"}, false},
     {"json_schema",
-     {{"temperature", "0"}, {"json_schema", "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]}},\"required\":[\"a\"]}"}},
+     {{"temperature", "0"},
+      {"json_schema", "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]}},\"required\":[\"a\"]}"}},
      2,
      {"json_schema={\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]}},\"required\":[\"a\"]}"},
      false},
     {"regex", {{"temperature", "0"}, {"regex", "(yes|no)[0-9]{3}"}}, 2, {"regex=(yes|no)[0-9]{3}"}, false},
-    {"lark", {{"temperature", "0"}, {"lark", "start: \"a\" (\"b\" | \"c\")+ \"d\""}}, 2,
-     {"lark_grammar=start: \"a\" (\"b\" | \"c\")+ \"d\""}, false},
+    {"lark",
+     {{"temperature", "0"}, {"lark", "start: \"a\" (\"b\" | \"c\")+ \"d\""}},
+     2,
+     {"lark_grammar=start: \"a\" (\"b\" | \"c\")+ \"d\""},
+     false},
 };
 
 static answer *ask_plainly(const bench *it, const char *folder, const way *how)
@@ -190,10 +207,13 @@ static void test_a_schema_leaves_only_its_texts(void **state)
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
 static const char list_of_messages[] =
-    "messages=[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"What is a \\\"page\\\"?\\n\\tSay.\"},"
+    "messages=[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"What is a "
+    "\\\"page\\\"?\\n\\tSay.\"},"
     "{\"role\":\"assistant\",\"content\":\"memory\"},{\"role\":\"user\",\"content\":\"and \\u00e4\\u20ac\"}]";
-static const char messages[] = "system 9\nBe brief.\nuser 23\nWhat is a \"page\"?\n\tSay.\nassistant 6\nmemory\nuser 9\nand ä€\n";
-static const char other_template[] = "{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n{% endfor %}";
+static const char messages[] =
+    "system 9\nBe brief.\nuser 23\nWhat is a \"page\"?\n\tSay.\nassistant 6\nmemory\nuser 9\nand ä€\n";
+static const char other_template[] =
+    "{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n{% endfor %}";
 
 static void test_messages_go_through_the_models_template_or_another(void **state)
 {

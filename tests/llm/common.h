@@ -20,7 +20,15 @@
 #define OK(call) assert_ok((call), #call, __FILE__, __LINE__)
 
 /* The models of the store: 2 layers, 2 heads of 16 keys and values, f32, 448 tokens, 256 places. */
-enum { LAYERS = 2, KV_HEADS = 2, HEAD = 16, WIDTH = 64, VOCABULARY = 448, CONTEXT = 256, TOKEN_OF_CACHE = 2 * 2 * 2 * 16 * 4 };
+enum {
+    LAYERS = 2,
+    KV_HEADS = 2,
+    HEAD = 16,
+    WIDTH = 64,
+    VOCABULARY = 448,
+    CONTEXT = 256,
+    TOKEN_OF_CACHE = 2 * 2 * 2 * 16 * 4
+};
 static const char *const model_names[] = {"tiny-llm", "tiny-llm-concat"};
 enum { SHARED, CONCAT, MODELS };
 
@@ -214,7 +222,11 @@ static inline const weir_tensor *output_named(const weir_outputs *outputs, const
     return found;
 }
 
-#define GREEDY(count) {"tokens", count}, {"temperature", "0"}
+#define GREEDY(count)                                                                                                  \
+    {"tokens", count},                                                                                                 \
+    {                                                                                                                  \
+        "temperature", "0"                                                                                             \
+    }
 
 /* A prompt of so many tokens, none of them special. */
 static inline void fill_prompt(int32_t *tokens, size_t count, int seed)

@@ -1,7 +1,7 @@
 /* gpu.c: the engine llm on CUDA: every byte in the account, what a run has given back when it ends, and refusals that leave
  * nothing behind. Runs on the device that WEIR_TEST_DEVICE names, with models that scripts/llm_model.py has written for it:
  *
- *   test-llm-gpu SHARED CONCAT      folders of the shape small, with both caches
+ *   test-llm-gpu SHARED CONCAT [PAGED]      folders of the shape small, with these caches
  *
  * That tokens are GenAI's own, bench-llm says (scripts/gpu-llm). */
 #include "common.h"
@@ -12,7 +12,8 @@
 enum { TOKEN_BYTES = 4 * 2 * 4 * 64 * 2 }; /* keys and values of 4 layers, 4 heads of 64, in f16 */
 enum { PROMPT = 100, MADE = 24, BUDGETS = 50 };
 
-static const char *folders[2];
+enum { PAGED = MODELS, FOLDERS };
+static const char *folders[FOLDERS];
 
 typedef struct gpu {
     const weir_engine *engine;
@@ -230,6 +231,40 @@ static bool until_cancelled(const weir_piece *piece, void *user)
     return true;
 }
 
+/* A model with a table of blocks has them from the load on; an idle one gives them up, and takes them back. */
+static void blocks_of_an_idle_model_are_given_up_and_taken_back(void **state)
+{
+    enum { BUDGET = 48 << 20, MOST = 1000 };
+    (void)state;
+    if (!folders[PAGED])
+        skip();
+    gpu it = gpu_open(BUDGET);
+    watch first = {0}, second = {0}, third = {0};
+    uint64_t released = 0, all = TOKEN_BYTES * 2 * 512;
+    void *blocks[MOST];
+    OK(gpu_load(&it, folders[PAGED], "2"));
+    assert_int_equal(stats_of_client(it.client).live_class[WEIR_CLASS_KV], all);
+    OK(gpu_run(&it, it.prompt, PROMPT, &first));
+    assert_int_equal(first.kv, all);
+    OK(it.engine->trim(it.model, 0, &released));
+    assert_int_equal(released, all);
+    assert_int_equal(stats_of_client(it.client).live_class[WEIR_CLASS_KV], 0);
+    OK(it.engine->trim(it.model, 0, &released));
+    assert_int_equal(released, 0);
+    OK(gpu_run(&it, it.prompt, PROMPT, &second));
+    assert_int_equal(stats_of_client(it.client).live_class[WEIR_CLASS_KV], all);
+    weir_client *other = make_client(it.runtime, "other");
+    size_t count = fill(other, blocks, MOST);
+    assert_int_equal(stats_of_client(it.client).live_class[WEIR_CLASS_KV], 0);
+    while (count > 0)
+        OK(weir_free(other, blocks[--count], WEIR_STREAM_HOST));
+    OK(gpu_run(&it, it.prompt, PROMPT, &third));
+    assert_memory_equal(first.made, second.made, sizeof first.made);
+    assert_memory_equal(first.made, third.made, sizeof first.made);
+    OK(weir_client_destroy(other));
+    gpu_close(&it);
+}
+
 typedef struct cancelling {
     gpu *of;
     atomic_int pieces;
@@ -320,16 +355,18 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cache_costs_its_tokens_and_goes_with_the_run),
         cmocka_unit_test(an_idle_model_gives_way_and_goes_on),
+        cmocka_unit_test(blocks_of_an_idle_model_are_given_up_and_taken_back),
         cmocka_unit_test(a_refusal_is_clean_wherever_it_comes),
         cmocka_unit_test(a_cancelled_run_gives_everything_back),
         cmocka_unit_test(two_models_are_told_apart),
     };
     if (argc < 3) {
-        fprintf(stderr, "usage: %s SHARED CONCAT\n", argv[0]);
+        fprintf(stderr, "usage: %s SHARED CONCAT [PAGED]\n", argv[0]);
         return 2;
     }
     folders[0] = argv[1];
     folders[1] = argv[2];
-    
+    folders[PAGED] = argc > 3 ? argv[3] : NULL;
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,7 @@ static void refuse_after(long count)
 
 static int add_adaptor(void **state)
 {
-    const weir_adaptor_table table = {
-        .struct_size = sizeof table, .name = "nth", .before_allocate = before_allocate};
+    const weir_adaptor_table table = {.struct_size = sizeof table, .name = "nth", .before_allocate = before_allocate};
     (void)state;
     return weir_adaptor_register(&table) == WEIR_OK ? 0 : -1;
 }

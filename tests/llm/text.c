@@ -124,7 +124,8 @@ static void test_what_may_be_a_stop_word_is_not_streamed(void **state)
 static void test_a_character_of_several_tokens_comes_whole(void **state)
 {
     (void)state;
-    const weir_setting forced[] = {GREEDY("20"), {"regex", "äß"}}, stopped[] = {GREEDY("20"), {"regex", "äß"}, {"stop", "ß"}};
+    const weir_setting forced[] = {GREEDY("20"), {"regex", "äß"}},
+                       stopped[] = {GREEDY("20"), {"regex", "äß"}, {"stop", "ß"}};
     bench it = bench_open(the_model(SHARED));
     answer *got = ask(&it, forced, 3), *cut = ask(&it, stopped, 4);
     assert_string_equal(got->text, "äß");
@@ -241,7 +242,8 @@ static void test_wrong_inputs_are_refused_in_words(void **state)
     (void)state;
     static const int32_t beyond[] = {60, VOCABULARY}, below[] = {60, -1};
     bench it = bench_open(the_model(SHARED));
-    weir_tensor text = text_input("abc"), other = text, both[] = {text, token_input(prompt, 12)}, twice[] = {text, text};
+    weir_tensor text = text_input("abc"), other = text, both[] = {text, token_input(prompt, 12)},
+                twice[] = {text, text};
     weir_tensor tokens = token_input(beyond, 2), empty = text_input(""), rows = token_input(prompt, 12);
     refused(&it, NULL, 0, "one input is taken, 'text' or 'tokens' or 'messages', and there are 0");
     refused(&it, NULL, 1, "1 inputs are announced, and there are none");
@@ -282,9 +284,17 @@ static void test_wrong_inputs_are_refused_in_words(void **state)
 static void test_wrong_messages_are_refused_in_words(void **state)
 {
     (void)state;
-    static const char *const heads[] = {"user",         "user 3",        "user 3\nab",       "user x\nabc",
-                                        "user -1\nabc", "boss 3\nabc",   "user  3\nabc",     " 3\nabc",
-                                        "user \nabc",   "user 3\nabc\nuser", "user 99999999999999999999\nabc"};
+    static const char *const heads[] = {"user",
+                                        "user 3",
+                                        "user 3\nab",
+                                        "user x\nabc",
+                                        "user -1\nabc",
+                                        "boss 3\nabc",
+                                        "user  3\nabc",
+                                        " 3\nabc",
+                                        "user \nabc",
+                                        "user 3\nabc\nuser",
+                                        "user 99999999999999999999\nabc"};
     bench it = bench_open(the_model(SHARED));
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         weir_tensor chat = bytes_input("messages", heads[i]);
@@ -334,11 +344,21 @@ typedef struct wrong {
 } wrong;
 
 static const wrong at_a_run[] = {
-    {{"colour", "blue"}, "colour"},       {{"tokens", "many"}, "many"},          {{"tokens", "-1"}, "-1"},
-    {{"top_p", "nan"}, "nan"},            {{"top_p", "1.5"}, "from 0 to 1"},     {{"temperature", "-1"}, "temperature"},
-    {{"repeat_penalty", "0"}, "0.01"},    {{"seed", "-1"}, "seed"},              {{"top_k", "2147483648"}, "top_k"},
-    {{"logits", "maybe"}, "maybe"},       {{"threads", "2"}, "of loading"},      {{"sequences", "2"}, "of loading"},
-    {{"stop", "a\\q"}, "backslash"},      {{"stop", "a\\"}, "backslash"},        {{"logprobs", "449"}, "448 tokens"},
+    {{"colour", "blue"}, "colour"},
+    {{"tokens", "many"}, "many"},
+    {{"tokens", "-1"}, "-1"},
+    {{"top_p", "nan"}, "nan"},
+    {{"top_p", "1.5"}, "from 0 to 1"},
+    {{"temperature", "-1"}, "temperature"},
+    {{"repeat_penalty", "0"}, "0.01"},
+    {{"seed", "-1"}, "seed"},
+    {{"top_k", "2147483648"}, "top_k"},
+    {{"logits", "maybe"}, "maybe"},
+    {{"threads", "2"}, "of loading"},
+    {{"sequences", "2"}, "of loading"},
+    {{"stop", "a\\q"}, "backslash"},
+    {{"stop", "a\\"}, "backslash"},
+    {{"logprobs", "449"}, "448 tokens"},
     {{"no_repeat_ngram", "x"}, "no_repeat_ngram"},
 };
 
@@ -380,9 +400,9 @@ static void test_wrong_settings_of_a_load_are_refused_by_name(void **state)
 {
     (void)state;
     static const wrong at_a_load[] = {
-        {{"colour", "blue"}, "colour"},     {{"threads", "x"}, "threads"},       {{"context", "-4"}, "context"},
-        {{"context", "257"}, "256"},        {{"sequences", "0"}, "from 1 to 256"}, {{"sequences", "257"}, "from 1 to 256"},
-        {{"batch", "-1"}, "batch"},         {{"cuda_graph", "?"}, "cuda_graph"}, {{"tokens", "y"}, "tokens"},
+        {{"colour", "blue"}, "colour"}, {{"threads", "x"}, "threads"},         {{"context", "-4"}, "context"},
+        {{"context", "257"}, "256"},    {{"sequences", "0"}, "from 1 to 256"}, {{"sequences", "257"}, "from 1 to 256"},
+        {{"batch", "-1"}, "batch"},     {{"cuda_graph", "?"}, "cuda_graph"},   {{"tokens", "y"}, "tokens"},
     };
     bench it = bench_on(the_model(SHARED), 1ull << 28, NULL);
     for (size_t i = 0; i < sizeof at_a_load / sizeof *at_a_load; i++) {

@@ -19,7 +19,10 @@ typedef struct meeting {
     int come, wanted;
     bool missed;
 } meeting;
-#define MEETING(count) {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, count, false}
+#define MEETING(count)                                                                                                 \
+    {                                                                                                                  \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, count, false                                           \
+    }
 
 static void meet(meeting *it)
 {
@@ -433,7 +436,8 @@ static void test_draws_of_runs_together_have_the_seed_of_the_load(void **state)
 {
     (void)state;
     const weir_setting seeded[] = {{"threads", "1"}, {"sequences", "3"}, {"seed", "7"}};
-    const weir_setting draws[] = {{"tokens", "20"}, {"temperature", "1.2"}}, same[] = {{"tokens", "20"}, {"temperature", "1.2"}, {"seed", "7"}};
+    const weir_setting draws[] = {{"tokens", "20"}, {"temperature", "1.2"}},
+                       same[] = {{"tokens", "20"}, {"temperature", "1.2"}, {"seed", "7"}};
     const weir_setting other[] = {{"tokens", "20"}, {"temperature", "1.2"}, {"seed", "8"}};
     const weir_setting greedy[] = {GREEDY("20"), {"seed", "8"}};
     int32_t prompt[9];

@@ -79,8 +79,8 @@ static weir_status file_name(const wl_folder *folder, const json_t *object, cons
 
 static weir_status refuse_parts(const wl_folder *folder, const json_t *model)
 {
-    static const char *const parts[] = {"encoder", "vision", "speech",  "embedding", "draft",
-                                        "mtp",     "joiner", "encoder_decoder_init"};
+    static const char *const parts[] = {"encoder", "vision", "speech", "embedding",
+                                        "draft",   "mtp",    "joiner", "encoder_decoder_init"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (json_object_get(model, parts[i]))
             return weir_fail(WEIR_ERR_UNSUPPORTED,
@@ -178,7 +178,8 @@ static weir_status read_config(wl_folder *folder)
     if (status == WEIR_OK && search && !json_is_object(search))
         status = wrong(folder, "\"search\"", "is no object");
     if (status == WEIR_OK && json_object_get(root, "speculative"))
-        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
+        status =
+            weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
     if (status == WEIR_OK)
         status = number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
     folder->shares_cache = json_is_true(json_object_get(search, "past_present_share_buffer"));
@@ -231,8 +232,9 @@ static weir_status check_logits(const wl_folder *folder, const onnx_graph *graph
             continue;
         if (width < 0 || width == folder->vocabulary)
             return WEIR_OK;
-        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the output \"logits\" has %lld numbers, and the vocabulary %lld tokens",
-                         folder->path, folder->model, (long long)width, (long long)folder->vocabulary);
+        return weir_fail(WEIR_ERR_CORRUPT,
+                         "%s/%s: the output \"logits\" has %lld numbers, and the vocabulary %lld tokens", folder->path,
+                         folder->model, (long long)width, (long long)folder->vocabulary);
     }
     return WEIR_OK; /* by another name: GenAI looks for it */
 }
@@ -280,13 +282,9 @@ static bool is_shallow(const json_t *value, int depth)
     if (depth == 0)
         return false;
     if (json_is_object(value))
-        json_object_foreach((json_t *)value, key, inner)
-            if (!is_shallow(inner, depth - 1))
-                return false;
+        json_object_foreach((json_t *)value, key, inner) if (!is_shallow(inner, depth - 1)) return false;
     if (json_is_array(value))
-        json_array_foreach(value, index, inner)
-            if (!is_shallow(inner, depth - 1))
-                return false;
+        json_array_foreach(value, index, inner) if (!is_shallow(inner, depth - 1)) return false;
     return true;
 }
 

@@ -10,10 +10,10 @@
 
 typedef struct wl_folder {
     char path[512];
-    char type[64];         /* "llama", "phi3" */
-    char model[256];       /* the graph's file, in the folder */
-    int64_t context;       /* tokens that the model has positions for */
-    int64_t vocabulary;    /* tokens */
+    char type[64];      /* "llama", "phi3" */
+    char model[256];    /* the graph's file, in the folder */
+    int64_t context;    /* tokens that the model has positions for */
+    int64_t vocabulary; /* tokens */
     int64_t layers, kv_heads, head_size;
     int64_t top_k;         /* of the search section, that GenAI begins with */
     bool shares_cache;     /* keys and values lie in one buffer for the whole context */

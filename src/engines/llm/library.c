@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "parts.h"
-
 enum { OLDEST_MINOR = 23 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -131,9 +129,10 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
                          OLDEST_MINOR);
     into->api = (*base)->GetApi(ORT_API_WANTED);
     snprintf(into->version, sizeof into->version, "ONNX Runtime %s", version);
-    return into->api ? WEIR_OK
-                     : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
-                                 path, version, ORT_API_WANTED);
+    return into->api
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
+                           path, version, ORT_API_WANTED);
 }
 
 static weir_status take_functions(void *handle, wl_library *it)
@@ -189,8 +188,7 @@ static weir_status hold_environment(wl_library *it)
     ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
-    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
-              it->api->GetErrorMessage(status));
+    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version, it->api->GetErrorMessage(status));
     it->api->ReleaseStatus(status);
     return WEIR_ERR_ENGINE;
 }
@@ -247,16 +245,33 @@ weir_status wl_library_use(const wl_library **out)
     return status;
 }
 
-/* Without a model GenAI keeps nothing: what it has on a device goes before the driver does, at the end of the process, and
- * it begins again with the next. */
 void wl_library_leave(void)
 {
     pthread_mutex_lock(&opening);
-    if (--users == 0) {
-        library.OgaShutdown();
-        wl_memory_stream(NULL);
-    }
+    users--;
     pthread_mutex_unlock(&opening);
+}
+
+static void shut_down(void)
+{
+    pthread_mutex_lock(&opening);
+    if (users == 0)
+        library.OgaShutdown();
+    pthread_mutex_unlock(&opening);
+}
+
+static void register_end(void)
+{
+    if (atexit(shut_down) != 0)
+        weir_log(WEIR_LOG_WARNING, "llm: GenAI is not shut down at the end of the process, and may crash in it");
+}
+
+/* GenAI ends by its static destructors, which come after CUDA's own end and crash there. What is registered behind CUDA's
+ * begin comes before both. (Shut down with each last model it would leave more behind on the device than it frees.) */
+void wl_library_end_before_cuda(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_end);
 }
 
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda)

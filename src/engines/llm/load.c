@@ -47,10 +47,11 @@ static weir_status read_request(const weir_engine_load *load, bool planning, wei
         return status;
     /* GenAI fills shorter prompts up behind their end: where keys and values are appended, that is between them. */
     if (model->load.sequences > 1 && !model->folder.shares_cache && !model->folder.paged)
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: the setting 'sequences' is %lld, and runs of this model are not decoded together: its keys "
-                         "and values are no buffer that is shared (\"past_present_share_buffer\")",
-                         model->folder.path, (long long)model->load.sequences);
+        return weir_fail(
+            WEIR_ERR_UNSUPPORTED,
+            "%s: the setting 'sequences' is %lld, and runs of this model are not decoded together: its keys "
+            "and values are no buffer that is shared (\"past_present_share_buffer\")",
+            model->folder.path, (long long)model->load.sequences);
     int64_t usual = model->folder.context < 4096 ? model->folder.context : 4096;
     int64_t wanted = model->load.context ? model->load.context : usual;
     if (wanted > model->folder.context)
@@ -189,8 +190,8 @@ static void describe(weir_engine_model *model)
     *out++ = port("top_logprobs", WEIR_TYPE_F32, 2, -1, true);
     *out++ = port("logits", WEIR_TYPE_F32, 1, 0, true);
     model->outputs[WL_OUTPUTS - 1].shape[0] = folder->vocabulary;
-    model->share = (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers,
-                                         (uint64_t)folder->layers};
+    model->share =
+        (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers, (uint64_t)folder->layers};
     snprintf(model->architecture, sizeof model->architecture, "%s, %lld layers, %llu nodes", folder->type,
              (long long)folder->layers, (unsigned long long)folder->nodes);
     snprintf(model->remarks, sizeof model->remarks,
@@ -218,6 +219,8 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
                                  &model->account);
     if (status == WEIR_OK)
         status = make_model(model);
+    if (status == WEIR_OK && model->cuda)
+        wl_library_end_before_cuda();
     /* Blocks are handed out by GenAI's engine alone, even to one sequence. */
     if (status == WEIR_OK && (model->load.sequences > 1 || model->folder.paged))
         status = wl_batch_make(model);

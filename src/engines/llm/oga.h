@@ -24,10 +24,16 @@ typedef struct oga_turn_options oga_turn_options;
 typedef struct oga_event oga_event;
 typedef struct oga_event_buffer oga_event_buffer;
 
-enum { OGA_FLOAT32 = 1 };                                                   /* of a tensor: ONNX Runtime's numbers */
+enum { OGA_FLOAT32 = 1 };                                                    /* of a tensor: ONNX Runtime's numbers */
 enum { OGA_EVENT_TOKEN = 1, OGA_EVENT_FINISHED = 2, OGA_EVENT_BLOCKED = 4 }; /* bits */
 enum { OGA_EVENT_FAILED = 8, OGA_EVENT_RETRYABLE = 16 };
-enum { OGA_FINISH_EOS = 1, OGA_FINISH_LENGTH = 3, OGA_FINISH_SESSION = 4, OGA_FINISH_CANCELLED = 5, OGA_FINISH_FAILED = 6 };
+enum {
+    OGA_FINISH_EOS = 1,
+    OGA_FINISH_LENGTH = 3,
+    OGA_FINISH_SESSION = 4,
+    OGA_FINISH_CANCELLED = 5,
+    OGA_FINISH_FAILED = 6
+};
 
 /* ---- errors and texts -------------------------------------------------------------------------------------------- */
 
@@ -35,7 +41,7 @@ const char *OgaResultGetError(const oga_result *result);
 void OgaDestroyResult(oga_result *result);
 void OgaDestroyString(const char *text);
 void OgaSetTelemetryEnabled(bool enabled);
-void OgaShutdown(void); /* without a model; what is called next begins again */
+void OgaShutdown(void); /* without a model */
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 

@@ -13,7 +13,7 @@ weir_class wl_memory_class(weir_class next);
 ort_allocator *wl_memory_of_host(void);
 ort_allocator *wl_memory_of_device(ort_allocator *theirs);
 ort_allocator *wl_memory_theirs(ort_allocator *allocator);
-/* GenAI works on this stream (a cudaStream_t) from now on; NULL: on none. */
+/* GenAI works on this stream (a cudaStream_t) from now on. */
 void wl_memory_stream(void *native);
 
 #endif

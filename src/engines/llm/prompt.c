@@ -98,9 +98,9 @@ static weir_status apply_template(weir_engine_model *model, const char *jinja, c
     jinja = jinja && jinja[0] ? jinja : NULL;
     wl_phase_begin(&phase, WL_RUNNING, model->account);
     pthread_mutex_lock(&model->words);
-    bool done = !wl_failed(
-        lib, lib->OgaTokenizerApplyChatTemplate(model->tokenizer, jinja, messages, NULL, true, &text), words,
-        sizeof words);
+    bool done =
+        !wl_failed(lib, lib->OgaTokenizerApplyChatTemplate(model->tokenizer, jinja, messages, NULL, true, &text), words,
+                   sizeof words);
     pthread_mutex_unlock(&model->words);
     wl_phase_end(&phase);
     weir_status status = done ? encode(model, text, out)

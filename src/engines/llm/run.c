@@ -150,7 +150,8 @@ static weir_status prepare(wl_generation *it, const weir_inference *inference)
     if (status == WEIR_OK)
         status = wt_answer_make(it->settings->stop, (size_t)it->settings->tokens, (size_t)it->settings->logprobs,
                                 &it->answer);
-    if (status == WEIR_OK && wl_failed(lib, lib->OgaCreateTokenizerStream(model->tokenizer, &it->stream), text, sizeof text))
+    if (status == WEIR_OK &&
+        wl_failed(lib, lib->OgaCreateTokenizerStream(model->tokenizer, &it->stream), text, sizeof text))
         status = weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI cannot make texts: %s", model->folder.path, text);
     if (status == WEIR_OK && it->settings->logits) {
         it->logits = calloc((size_t)model->folder.vocabulary, sizeof *it->logits);

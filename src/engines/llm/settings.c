@@ -41,8 +41,9 @@ static weir_status check_guidance(const wl_run_settings *run)
 {
     int count = (run->json_schema != NULL) + (run->regex != NULL) + (run->lark != NULL);
     return count < 2 ? WEIR_OK
-                     : weir_fail(WEIR_ERR_INVALID, "one of the settings 'json_schema', 'regex' and 'lark' is taken, and "
-                                                   "there are %d",
+                     : weir_fail(WEIR_ERR_INVALID,
+                                 "one of the settings 'json_schema', 'regex' and 'lark' is taken, and "
+                                 "there are %d",
                                  count);
 }
 
