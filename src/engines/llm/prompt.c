@@ -83,8 +83,12 @@ static weir_status copy_text(const weir_tensor *input, char **out)
     *out = NULL;
     if (memchr(input->data, '\0', input->bytes))
         return weir_fail(WEIR_ERR_INVALID, "the input '%s' has a byte 0 in its text", input->name);
-    *out = strndup(input->data, input->bytes);
-    return *out ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of text", input->bytes);
+    *out = malloc(input->bytes + 1);
+    if (!*out)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of text", input->bytes);
+    memcpy(*out, input->data, input->bytes);
+    (*out)[input->bytes] = '\0';
+    return WEIR_OK;
 }
 
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
