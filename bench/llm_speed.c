@@ -108,10 +108,8 @@ static void load_plain(bench *b)
     OGA(b->OgaCreateConfig(b->path, &config));
     OGA(b->OgaConfigClearProviders(config));
     OGA(b->OgaConfigOverlay(config, overlay));
-    if (b->cuda) {
+    if (b->cuda)
         OGA(b->OgaConfigAppendProvider(config, "cuda"));
-        OGA(b->OgaConfigSetProviderOption(config, "cuda", "enable_cuda_graph", "0"));
-    }
     OGA(b->OgaCreateModelFromConfig(config, &b->model));
     b->OgaDestroyConfig(config);
 }

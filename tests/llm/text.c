@@ -402,7 +402,7 @@ static void test_wrong_settings_of_a_load_are_refused_by_name(void **state)
     static const wrong at_a_load[] = {
         {{"colour", "blue"}, "colour"}, {{"threads", "x"}, "threads"},         {{"context", "-4"}, "context"},
         {{"context", "257"}, "256"},    {{"sequences", "0"}, "from 1 to 256"}, {{"sequences", "257"}, "from 1 to 256"},
-        {{"batch", "-1"}, "batch"},     {{"cuda_graph", "?"}, "cuda_graph"},   {{"tokens", "y"}, "tokens"},
+        {{"batch", "-1"}, "batch"},     {{"logits", "?"}, "logits"},           {{"tokens", "y"}, "tokens"},
     };
     bench it = bench_on(the_model(SHARED), 1ull << 28, NULL);
     for (size_t i = 0; i < sizeof at_a_load / sizeof *at_a_load; i++) {

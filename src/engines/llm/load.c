@@ -115,11 +115,7 @@ static weir_status configure(weir_engine_model *model, oga_config *config, char 
     bool failed = wl_failed(lib, lib->OgaConfigClearProviders(config), text, capacity) ||
                   wl_failed(lib, lib->OgaConfigOverlay(config, overlay), text, capacity);
     if (!failed && model->cuda)
-        failed = wl_failed(lib, lib->OgaConfigAppendProvider(config, "cuda"), text, capacity) ||
-                 wl_failed(lib,
-                           lib->OgaConfigSetProviderOption(config, "cuda", "enable_cuda_graph",
-                                                           model->load.cuda_graph ? "1" : "0"),
-                           text, capacity);
+        failed = wl_failed(lib, lib->OgaConfigAppendProvider(config, "cuda"), text, capacity);
     return failed ? WEIR_ERR_ENGINE : WEIR_OK;
 }
 
@@ -196,7 +192,7 @@ static void describe(weir_engine_model *model)
              (long long)folder->layers, (unsigned long long)folder->nodes);
     snprintf(model->remarks, sizeof model->remarks,
              "outside the account stay the tokenizer, ONNX Runtime's graph and what GenAI keeps on the heap%s",
-             model->cuda ? ", and its CUDA library's scratch" : "");
+             model->cuda ? ", and its pool of pinned memory" : "");
 }
 
 static weir_status load_into(const weir_engine_load *load, weir_engine_model *model)

@@ -48,7 +48,6 @@ void OgaShutdown(void); /* without a model */
 oga_result *OgaCreateConfig(const char *folder, oga_config **out);
 oga_result *OgaConfigClearProviders(oga_config *config);
 oga_result *OgaConfigAppendProvider(oga_config *config, const char *provider);
-oga_result *OgaConfigSetProviderOption(oga_config *config, const char *provider, const char *key, const char *value);
 oga_result *OgaConfigOverlay(oga_config *config, const char *json);
 void OgaDestroyConfig(oga_config *config);
 oga_result *OgaCreateModelFromConfig(const oga_config *config, oga_model **out);
@@ -133,7 +132,7 @@ oga_result *OgaEngineEventGetErrorCode(const oga_event *event, uint32_t *out);
 /* clang-format off */
 #define OGA_FUNCTIONS(X)                                                                                              \
     X(OgaResultGetError) X(OgaDestroyResult) X(OgaDestroyString) X(OgaSetTelemetryEnabled) X(OgaShutdown)                       \
-    X(OgaCreateConfig) X(OgaConfigClearProviders) X(OgaConfigAppendProvider) X(OgaConfigSetProviderOption)            \
+    X(OgaCreateConfig) X(OgaConfigClearProviders) X(OgaConfigAppendProvider)            \
     X(OgaConfigOverlay) X(OgaDestroyConfig) X(OgaCreateModelFromConfig) X(OgaDestroyModel)                            \
     X(OgaCreateTokenizer) X(OgaDestroyTokenizer) X(OgaTokenizerEncode) X(OgaTokenizerApplyChatTemplate)               \
     X(OgaTokenizerGetEosTokenIds) X(OgaCreateTokenizerStream) X(OgaTokenizerStreamDecode) X(OgaDestroyTokenizerStream)                              \

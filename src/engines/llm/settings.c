@@ -14,7 +14,6 @@ static const wt_choice list[] = {
     {"context", 'i', LOAD(context), 0, 1 << 24},
     {"batch", 'i', LOAD(batch), 0, 65536},
     {"sequences", 'i', LOAD(sequences), 1, WL_MOST_SEQUENCES},
-    {"cuda_graph", 'b', LOAD(cuda_graph), 0, 1},
     {"tokens", 'i', RUN(tokens), 0, INT32_MAX},
     {"temperature", 'r', RUN(temperature), 0, 1000},
     {"top_k", 'i', RUN(top_k), 0, INT32_MAX},

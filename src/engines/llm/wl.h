@@ -47,7 +47,6 @@ typedef struct wl_load_settings {
     int64_t context;   /* tokens of prompt and answer together; 0: the model's, at most 4096 */
     int64_t batch;     /* tokens of a prompt that are computed in one go; 0: all */
     int64_t sequences; /* that are decoded together */
-    bool cuda_graph;
 } wl_load_settings;
 
 typedef struct wl_run_settings {
