@@ -161,7 +161,7 @@ static void begin(struct wl_batch *batch, wl_seat *seat)
     weir_status status = make_sure(batch);
     wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
     if (status == WEIR_OK && !begin_request(batch, seat, text, sizeof text))
-        status = wl_explain(batch->model, &phase, text, "begin a run");
+        status = wl_generation_refused(seat->run, &phase, text);
     if (status != WEIR_OK) {
         fail(seat, status);
         close_request(batch, seat);

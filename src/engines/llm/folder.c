@@ -239,6 +239,14 @@ static weir_status check_logits(const wl_folder *folder, const onnx_graph *graph
     return WEIR_OK; /* by another name: GenAI looks for it */
 }
 
+static void note_weight(wl_folder *folder, const onnx_tensor *weight)
+{
+    int64_t rows = weight->rank == 2 ? weight->shape[0] : 0;
+    folder->weight_bytes += weight->bytes;
+    if (weight->rank < 2 || rows == folder->vocabulary || rows == folder->context)
+        folder->table_bytes += weight->bytes;
+}
+
 static weir_status read_graph(wl_folder *folder, onnx_file *file)
 {
     onnx_graph graph;
@@ -247,7 +255,7 @@ static weir_status read_graph(wl_folder *folder, onnx_file *file)
         return status;
     folder->nodes = graph.nodes;
     for (size_t i = 0; i < graph.weight_count; i++)
-        folder->weight_bytes += graph.weights[i].bytes;
+        note_weight(folder, &graph.weights[i]);
     for (size_t i = 0; i < graph.input_count && status == WEIR_OK; i++)
         if (is_cache(folder, &graph.inputs[i]))
             status = check_cache(folder, &graph.inputs[i]);

@@ -20,6 +20,7 @@ typedef struct wl_folder {
     bool paged;            /* "dynamic_batching": its graph takes a table of blocks */
     int64_t block;         /* tokens of such a block */
     uint64_t weight_bytes; /* in the graph and beside it */
+    uint64_t table_bytes;  /* of these, what nothing is multiplied by: tables of tokens and positions, scales */
     uint32_t cache_width;  /* bytes of one number in the cache; 0: unknown */
     uint64_t nodes;
 } wl_folder;

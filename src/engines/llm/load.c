@@ -246,19 +246,21 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
     return WEIR_OK;
 }
 
+/* What is taken at the least. On the host what nothing is multiplied by stays outside of the account; a run has a token to
+ * begin with and one that it makes. */
 weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
-    enum { TOKENS = 256 };
+    enum { TOKENS = 2 };
     weir_engine_model model = {0};
     weir_status status = read_request(load, true, &model);
     if (status != WEIR_OK)
         return status;
-    uint64_t tokens = model.longest < TOKENS ? model.longest : TOKENS;
-    if (model.folder.paged)
-        tokens = (uint64_t)blocks_of(&model) * (uint64_t)model.folder.block;
+    const wl_folder *folder = &model.folder;
+    uint64_t blocks = folder->paged ? (uint64_t)blocks_of(&model) * (uint64_t)folder->block : 0;
     memset(out->bytes, 0, sizeof out->bytes);
     memset(out->exact, 0, sizeof out->exact);
-    out->bytes[WEIR_CLASS_WEIGHTS] = model.folder.weight_bytes;
-    out->bytes[WEIR_CLASS_KV] = wl_folder_cache(&model.folder, tokens);
+    out->bytes[WEIR_CLASS_WEIGHTS] = folder->weight_bytes - (model.cuda ? 0 : folder->table_bytes);
+    out->bytes[WEIR_CLASS_KV] = wl_folder_cache(folder, folder->paged ? blocks : TOKENS);
+    out->exact[WEIR_CLASS_KV] = folder->paged;
     return WEIR_OK;
 }

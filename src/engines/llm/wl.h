@@ -147,6 +147,8 @@ typedef struct wl_generation {
 
 /* Adds a token that the model has made; false: no memory. */
 weir_status wl_generation_add(wl_generation *it, int32_t token, const float *logits);
+/* Why a run could not begin. */
+weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text);
 /* Hands what is decided to the reader, on the run's own thread. */
 void wl_generation_deliver(wl_generation *it);
 /* Decodes it alone; the model's turn is this thread's. */
