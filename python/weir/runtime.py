@@ -140,7 +140,7 @@ class Client(Handle):
         if size == 0:
             raise ValueError("a block has at least one byte")
         request = s.weir_request(bytes=size, alignment=alignment, memory_class=memory_class, kind=kind, tag=to_bytes(tag),
-                                 flags=(1 if zeroed else 0) | (0 if wait else 2))
+                                 flags=(s.ALLOC_ZEROED if zeroed else 0) | (0 if wait else s.ALLOC_NO_WAIT))
         out = s.weir_block()
         with self._use() as pointer:
             check(lib.weir_alloc_with(pointer, c.byref(request), c.byref(out)))

@@ -18,7 +18,8 @@ HEADERS = sorted((SOURCE / "include/weir").glob("*.h"))
 NAMELESS = {"weir_refusal_holder": "((weir_refusal *)0)->holders[0]"}  # what C has no name for
 CONSTANTS = {"WEIR_MAX_RANK": structures.MAX_RANK, "WEIR_KIND_MOST": structures.KIND_MOST, "WEIR_CLASS_MOST": structures.CLASS_MOST,
              "WEIR_RUNG_MOST": structures.RUNG_MOST, "WEIR_REFUSAL_HOLDERS": structures.REFUSAL_HOLDERS,
-             "WEIR_BYTES_UNKNOWN": structures.UNKNOWN, "WEIR_ALLOC_ZEROED": 1, "WEIR_ALLOC_NO_WAIT": 2}
+             "WEIR_BYTES_UNKNOWN": structures.UNKNOWN, "WEIR_ALLOC_ZEROED": structures.ALLOC_ZEROED,
+             "WEIR_ALLOC_NO_WAIT": structures.ALLOC_NO_WAIT}
 PREFIXES = {names.Status: "WEIR_ERR_", names.Class: "WEIR_CLASS_", names.Kind: "WEIR_KIND_", names.Scrub: "WEIR_SCRUB_",
             names.Type: "WEIR_TYPE_", names.Cause: "WEIR_CAUSE_", names.Source: "WEIR_OPTION_FROM_", names.Hardware: "WEIR_HARDWARE_"}
 COUNTS = {names.Status: "WEIR_STATUS_COUNT", names.Class: "WEIR_CLASS_COUNT", names.Kind: "WEIR_KIND_COUNT",

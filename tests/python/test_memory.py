@@ -3,10 +3,12 @@
 import os
 import threading
 import unittest
+from unittest import mock
 
 from common import MIB, dropped, run_python
 
 import weir
+from weir._c import library, structures
 
 
 class Bed(unittest.TestCase):
@@ -23,13 +25,27 @@ class Bed(unittest.TestCase):
 class Blocks(Bed):
     def test_a_block_holds_what_is_written_and_is_freed_at_the_end_of_with(self):
         with self.runtime.client("a") as client:
+            with client.alloc("4KiB") as before:
+                before.memory[:] = b"x" * 4096
             with client.alloc("4KiB", tag="notes", zeroed=True, memory_class=weir.Class.KV) as block:
                 self.assertEqual(bytes(4096), bytes(block.memory))
                 block.memory[:5] = b"hello"
                 self.assertEqual(b"hello", bytes(block.memory[:5]))
                 self.assertEqual((4096, 0), (block.bytes, block.pointer % 256))
                 self.assertEqual(4096, client.stats().live_class[weir.Class.KV])
-            self.assertEqual((0, 1, 1), (client.stats().live, client.stats().allocations, client.stats().frees))
+            self.assertEqual((0, 2, 2), (client.stats().live, client.stats().allocations, client.stats().frees))
+
+    def test_flags_are_asked_for_by_name(self):
+        asked, call = [], library.lib.weir_alloc_with
+
+        def note(client, request, out):
+            asked.append(request._obj.flags)
+            return call(client, request, out)
+
+        with self.runtime.client("a") as client, mock.patch.object(library.lib, "weir_alloc_with", note):
+            for wanted in ({}, {"zeroed": True}, {"wait": False}):
+                client.alloc(1, **wanted).close()
+        self.assertEqual([0, structures.ALLOC_ZEROED, structures.ALLOC_NO_WAIT], asked)
 
     def test_alignment_is_obeyed_or_refused(self):
         with self.runtime.client("a") as client:
