@@ -8,6 +8,8 @@
     ```c norun      a fragment that does not compile by itself: only for declarations quoted from headers
     ```sh run       run by sh in a scratch folder with the build's `weir` first in PATH; each must exit with 0
     ```sh run engines   the same, skipped where the store has no engines and models, or not the models that are named
+    ```python run   run by Python in a scratch folder with the package of python/ over the build's libweir; it must exit with 0
+    ```python run engines   the same, by the store's Python, which has NumPy, with the models that are named in the folder
     ```json         must parse
 Also every link to a file of the repository must lead somewhere."""
 
@@ -68,6 +70,16 @@ def try_sh(code, words, name):
     return call(["sh", "-euc", "\n".join(lines)], cwd=folder, env={**os.environ, "PATH": path})
 
 
+def try_python(code, words, name):
+    folder = SCRATCH / name
+    folder.mkdir()
+    for model in set(MODELS.findall(code)):
+        (folder / model).symlink_to(STORE / "models" / model)
+    python = STORE / "venv/bin/python" if "engines" in words else sys.executable
+    return call([python, "-B", "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": str(SOURCE / "python"),
+                                                             "WEIR_LIBRARY": str(BUILD / "lib/libweir.so")})
+
+
 def blocks(path):
     """(line, words after the fence, text) of each fenced block."""
     start = None
@@ -114,6 +126,11 @@ def main():
                     skipped += 1
                     continue
                 complaint = try_sh(text, words, name)
+            elif words[0] == "python" and "run" in words:
+                if "engines" in words and (lacks_models(text) or not (STORE / "venv/bin/python").exists()):
+                    skipped += 1
+                    continue
+                complaint = try_python(text, words, name)
             elif words[0] == "json":
                 try:
                     complaint = json.loads(text) and ""
