@@ -29,6 +29,9 @@ if(TARGET weir-engine-onnx)
   add_dependencies(test-llm-others weir-engine-onnx)
 endif()
 weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
+weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
+target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
+set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
 
 # On a GPU; by scripts/gpu-llm.
 add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)

@@ -390,6 +390,31 @@ static void test_a_reader_that_wants_no_more_ends_its_run_alone(void **state)
     bench_close(&it);
 }
 
+/* It comes back when everything is made, and still has what it wanted. */
+static void test_a_slow_reader_that_wants_no_more_ends_its_run_where_it_is(void **state)
+{
+    (void)state;
+    bench it = bench_of_three();
+    meeting end = MEETING(2);
+    runner slow, other;
+    runner_make(&slow, &it, 0);
+    slow.streams = true;
+    slow.meeting = &end;
+    slow.meets_at = 1;
+    slow.most = 4;
+    start(&slow);
+    while (come(&end) == 0)
+        usleep(1000);
+    runner_make(&other, &it, 1); /* a batch later */
+    start(&other);
+    pthread_join(other.thread, NULL);
+    meet(&end);
+    pthread_join(slow.thread, NULL);
+    is_as_alone(&slow, 4);
+    assert_string_equal(slow.finish, "cancelled");
+    bench_close(&it);
+}
+
 /* ---- their settings ---------------------------------------------------------------------------------------------- */
 
 /* Each has ways of its own to choose, and a text of its own to end at. */
@@ -568,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_a_cancel_in_the_line),
         cmocka_unit_test(test_all_are_cancelled),
         cmocka_unit_test(test_a_reader_that_wants_no_more_ends_its_run_alone),
+        cmocka_unit_test(test_a_slow_reader_that_wants_no_more_ends_its_run_where_it_is),
         cmocka_unit_test(test_runs_together_have_settings_of_their_own),
         cmocka_unit_test(test_draws_of_runs_together_have_the_seed_of_the_load),
         cmocka_unit_test(test_what_runs_together_cannot_have_is_refused_by_name),

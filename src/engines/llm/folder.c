@@ -3,7 +3,6 @@
  * run that is no model. */
 #include "folder.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +11,12 @@
 #include "onnx_file/check.h"
 #include "onnx_file/main_graph.h"
 
-enum { MOST_CONFIG = 4 << 20, MOST_TOKENIZER = 256 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536 };
-enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24, MOST_DEPTH = 64 };
-
-static const char config_name[] = "genai_config.json";
+enum { MOST_CONFIG = 4 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536 };
+enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24 };
 
 /* ---- files of JSON ----------------------------------------------------------------------------------------------- */
 
-static weir_status read_json(const wl_folder *folder, const char *name, off_t most, json_t **out)
+weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, json_t **out)
 {
     char path[1024];
     struct stat about;
@@ -42,7 +39,7 @@ static weir_status read_json(const wl_folder *folder, const char *name, off_t mo
 
 static weir_status wrong(const wl_folder *folder, const char *where, const char *what)
 {
-    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: %s %s", folder->path, config_name, where, what);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: %s %s", folder->path, WL_CONFIG, where, what);
 }
 
 /* A number of the object, from `least` to `most`; where it is not there, `standard`, unless that is below `least`. */
@@ -57,7 +54,7 @@ static weir_status number(const wl_folder *folder, const json_t *object, const c
         *out = json_integer_value(value);
     if (json_is_integer(value) && *out >= least && *out <= most)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is %s, from %lld to %lld", folder->path, config_name, key,
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is %s, from %lld to %lld", folder->path, WL_CONFIG, key,
                      value ? "no whole number" : "missing, a whole number", (long long)least, (long long)most);
 }
 
@@ -69,8 +66,8 @@ static weir_status file_name(const wl_folder *folder, const json_t *object, cons
     const char *name = value ? json_string_value(value) : standard;
     size_t length = name ? strlen(name) : 0;
     if (length == 0 || length >= capacity || name[0] == '/' || strstr(name, "..") || strchr(name, '\\'))
-        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no name of a file in the folder", folder->path,
-                         config_name, key);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no name of a file in the folder", folder->path, WL_CONFIG,
+                         key);
     memcpy(out, name, length + 1);
     return WEIR_OK;
 }
@@ -89,23 +86,6 @@ static weir_status refuse_parts(const wl_folder *folder, const json_t *model)
     return WEIR_OK;
 }
 
-/* Libraries are the caller's to load, and devices the caller's to choose. */
-static weir_status check_session(const wl_folder *folder, const json_t *decoder)
-{
-    const json_t *session = json_object_get(decoder, "session_options");
-    if (session && !json_is_object(session))
-        return wrong(folder, "\"session_options\"", "is no object");
-    if (json_object_get(session, "custom_ops_library"))
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: names a library to be loaded (\"custom_ops_library\"), which this engine does not do",
-                         folder->path);
-    if (json_object_get(session, "enable_profiling"))
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: names a file to be written (\"enable_profiling\"), which this engine does not do",
-                         folder->path);
-    return WEIR_OK;
-}
-
 static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
 {
     weir_status status = WEIR_OK;
@@ -114,9 +94,7 @@ static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
     if (json_object_get(decoder, "pipeline"))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a decoder of several graphs, which this engine does not run",
                          folder->path);
-    status = check_session(folder, decoder);
-    if (status == WEIR_OK)
-        status = file_name(folder, decoder, "filename", "model.onnx", folder->model, sizeof folder->model);
+    status = file_name(folder, decoder, "filename", "model.onnx", folder->model, sizeof folder->model);
     if (status == WEIR_OK)
         status = number(folder, decoder, "num_hidden_layers", 1, MOST_LAYERS, 0, &folder->layers);
     if (status == WEIR_OK)
@@ -131,7 +109,7 @@ static weir_status check_token(const wl_folder *folder, const json_t *value, con
     if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < folder->vocabulary)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no token; the vocabulary has 0 to %lld", folder->path,
-                     config_name, key, (long long)folder->vocabulary - 1);
+                     WL_CONFIG, key, (long long)folder->vocabulary - 1);
 }
 
 static weir_status check_tokens(const wl_folder *folder, const json_t *model)
@@ -170,7 +148,7 @@ static weir_status read_model(wl_folder *folder, const json_t *model)
 static weir_status read_config(wl_folder *folder)
 {
     json_t *root;
-    weir_status status = read_json(folder, config_name, MOST_CONFIG, &root);
+    weir_status status = wl_folder_json(folder, WL_CONFIG, MOST_CONFIG, &root);
     if (status != WEIR_OK)
         return status;
     const json_t *search = json_object_get(root, "search");
@@ -182,6 +160,8 @@ static weir_status read_config(wl_folder *folder)
             weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
     if (status == WEIR_OK)
         status = number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
+    if (status == WEIR_OK)
+        status = wl_config_check(folder, root);
     folder->shares_cache = json_is_true(json_object_get(search, "past_present_share_buffer"));
     const json_t *blocks = json_object_get(json_object_get(root, "engine"), "dynamic_batching");
     folder->paged = blocks != NULL;
@@ -217,7 +197,7 @@ static weir_status check_cache(wl_folder *folder, const onnx_value *value)
                (value->shape[3] < 0 || value->shape[3] == folder->head_size);
     if (!fits)
         return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the input \"%.*s\" is not as %s has it: %lld heads of %lld",
-                         folder->path, folder->model, ONNX_SHOW(value->name), config_name, (long long)folder->kv_heads,
+                         folder->path, folder->model, ONNX_SHOW(value->name), WL_CONFIG, (long long)folder->kv_heads,
                          (long long)folder->head_size);
     folder->cache_width = bits / 8;
     return WEIR_OK;
@@ -280,39 +260,6 @@ static weir_status check_graph(wl_folder *folder)
     return status;
 }
 
-/* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
-
-static bool is_shallow(const json_t *value, int depth)
-{
-    const char *key;
-    const json_t *inner;
-    size_t index;
-    if (depth == 0)
-        return false;
-    if (json_is_object(value))
-        json_object_foreach((json_t *)value, key, inner) if (!is_shallow(inner, depth - 1)) return false;
-    if (json_is_array(value))
-        json_array_foreach(value, index, inner) if (!is_shallow(inner, depth - 1)) return false;
-    return true;
-}
-
-/* GenAI reads them; here only that they are JSON of a sensible depth. */
-static weir_status check_tokenizer(const wl_folder *folder)
-{
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && status == WEIR_OK; i++) {
-        json_t *root;
-        status = read_json(folder, names[i], MOST_TOKENIZER, &root);
-        if (status == WEIR_ERR_NOT_FOUND && i == 0)
-            continue; /* a vocabulary in another file */
-        if (status == WEIR_OK && !is_shallow(root, MOST_DEPTH))
-            status = weir_fail(WEIR_ERR_CORRUPT, "%s/%s is nested too deeply", folder->path, names[i]);
-        json_decref(root);
-    }
-    return status == WEIR_ERR_NOT_FOUND ? weir_fail(WEIR_ERR_CORRUPT, "%s", weir_detail()) : status;
-}
-
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static weir_status note_path(const char *path, wl_folder *out)
@@ -342,7 +289,7 @@ weir_status wl_folder_read(const char *path, wl_folder *out)
     if (status == WEIR_OK)
         status = read_config(out);
     if (status == WEIR_OK)
-        status = check_tokenizer(out);
+        status = wl_tokenizer_check(out);
     return status == WEIR_OK ? check_graph(out) : status;
 }
 

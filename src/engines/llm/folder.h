@@ -6,7 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include <weir/base.h>
+
+#define WL_CONFIG "genai_config.json"
 
 typedef struct wl_folder {
     char path[512];
@@ -28,6 +32,15 @@ typedef struct wl_folder {
 /* Reads `path`, the folder or its genai_config.json. WEIR_ERR_CORRUPT for what is not well-formed, WEIR_ERR_UNSUPPORTED
  * for what this engine does not run, each with the file and the place. */
 weir_status wl_folder_read(const char *path, wl_folder *out);
+
+/* An object of JSON in the folder. */
+weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, json_t **out);
+/* config.c: whether each word of genai_config.json has a rule, and keeps it. */
+weir_status wl_config_check(const wl_folder *folder, const json_t *root);
+/* tokenizer.c */
+weir_status wl_tokenizer_check(const wl_folder *folder);
+/* Whether the template is one that GenAI can read; `what` names it. */
+weir_status wl_template_check(const char *what, const char *text);
 
 /* Bytes of the cache of one sequence of so many tokens. */
 uint64_t wl_folder_cache(const wl_folder *folder, uint64_t tokens);

@@ -57,6 +57,17 @@ static weir_status copy_tokens(const int32_t *from, size_t count, wl_prompt *out
     return WEIR_OK;
 }
 
+/* GenAI takes them for places in its tables. */
+static weir_status check_tokens(const weir_engine_model *model, const wl_prompt *prompt)
+{
+    for (size_t i = 0; i < prompt->count; i++)
+        if (prompt->tokens[i] < 0 || prompt->tokens[i] >= model->folder.vocabulary)
+            return weir_fail(WEIR_ERR_CORRUPT,
+                             "%s: its tokenizer makes token %d of the text; its vocabulary has 0 to %lld",
+                             model->folder.path, prompt->tokens[i], (long long)model->folder.vocabulary - 1);
+    return WEIR_OK;
+}
+
 static weir_status encode(weir_engine_model *model, const char *text, wl_prompt *out)
 {
     const wl_library *lib = model->library;
@@ -71,6 +82,8 @@ static weir_status encode(weir_engine_model *model, const char *text, wl_prompt 
     weir_status status = done ? copy_tokens(lib->OgaSequencesGetSequenceData(sequences, 0),
                                             lib->OgaSequencesGetSequenceCount(sequences, 0), out)
                               : wl_explain(model, &phase, words, "make tokens of the text");
+    if (status == WEIR_OK)
+        status = check_tokens(model, out);
     if (sequences)
         lib->OgaDestroySequences(sequences);
     wl_phase_end(&phase);
@@ -100,6 +113,9 @@ static weir_status apply_template(weir_engine_model *model, const char *jinja, c
     wl_phase phase;
     char words[1024] = "";
     jinja = jinja && jinja[0] ? jinja : NULL;
+    weir_status status = jinja ? wl_template_check("the setting 'chat_template'", jinja) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
     wl_phase_begin(&phase, WL_RUNNING, model->account);
     pthread_mutex_lock(&model->words);
     bool done =
@@ -107,9 +123,9 @@ static weir_status apply_template(weir_engine_model *model, const char *jinja, c
                    sizeof words);
     pthread_mutex_unlock(&model->words);
     wl_phase_end(&phase);
-    weir_status status = done ? encode(model, text, out)
-                              : wl_explain(model, &phase, words,
-                                           jinja ? "apply the setting 'chat_template'" : "apply its chat template");
+    status = done ? encode(model, text, out)
+                  : wl_explain(model, &phase, words,
+                               jinja ? "apply the setting 'chat_template'" : "apply its chat template");
     if (text)
         lib->OgaDestroyString(text);
     return status;
