@@ -1,8 +1,15 @@
-# The engine llm, through the plug-in, as a program has it.
+# The engine llm. What is said of folders needs no engine: its sources are built into the test.
+set(llm_sources ${PROJECT_SOURCE_DIR}/src/engines/llm)
+if(TARGET weir_onnx_file AND JANSSON_FOUND)
+  weir_test(llm-folder llm/folder.c llm/graph.c ${llm_sources}/folder.c ${llm_sources}/config.c ${llm_sources}/tokenizer.c
+    LIBS weir_onnx_file weir_base PkgConfig::JANSSON m)
+  target_include_directories(test-llm-folder PRIVATE ${PROJECT_SOURCE_DIR}/src)
+endif()
+
+# The rest is through the plug-in, as a program has it.
 if(NOT TARGET weir-engine-llm)
   return()
 endif()
-set(llm_sources ${PROJECT_SOURCE_DIR}/src/engines/llm)
 
 # GenAI without weir, in a program of its own.
 add_executable(llm-plain ${CMAKE_CURRENT_LIST_DIR}/plain.c)
@@ -32,6 +39,7 @@ weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
+<<<<<<< HEAD
 
 # On a GPU; by scripts/gpu-llm.
 add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
@@ -55,3 +63,15 @@ if(NOT WEIR_SANITIZE AND EXISTS ${llm_python} AND EXISTS ${WEIR_STORE_PATH}/engi
     "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000;ORT_ENABLE_CUDNN_FLASH_ATTENTION=0;WEIR_TEST_DEVICE=cuda:0;WEIR_HOME=${WEIR_STORE_PATH};WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
   add_dependencies(test-llm-gpu stub-provider)
 endif()
+=======
+weir_llm_test(cycles llm/cycles.c)
+
+# All of what the usual tests do a part of.
+foreach(part "hostile 1" "cycles 500")
+  separate_arguments(words UNIX_COMMAND ${part})
+  list(POP_FRONT words name)
+  add_test(NAME llm-${name}-all COMMAND test-llm-${name} ${words})
+  set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long" TIMEOUT 900
+    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+endforeach()
+>>>>>>> w-llmtests

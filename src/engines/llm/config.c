@@ -85,6 +85,7 @@ static const rule rules[] = {
     {"model.decoder.session_options.session.inter_op.allow_spinning", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.session.intra_op.allow_spinning", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.session.set_denormal_as_zero", WORD, 0, LENGTH, NULL},
+    {"model.decoder.session_options.session.use_device_allocator_for_initializers", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.provider_options", LIST, 0, 0, NULL},
     {"model.decoder.session_options.provider_options[]", OBJECT, 0, 0, NULL},
     {"model.decoder.session_options.provider_options[].cuda", OBJECT, 0, 0, NULL},

@@ -16,7 +16,7 @@ enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24 };
 
 /* ---- files of JSON ----------------------------------------------------------------------------------------------- */
 
-weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, json_t **out)
+weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, size_t flags, json_t **out)
 {
     char path[1024];
     struct stat about;
@@ -27,7 +27,7 @@ weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t mo
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there", path);
     if (!S_ISREG(about.st_mode) || about.st_size > most)
         return weir_fail(WEIR_ERR_CORRUPT, "%s is no file of at most %lld bytes", path, (long long)most);
-    *out = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    *out = json_load_file(path, JSON_REJECT_DUPLICATES | flags, &error);
     if (!*out)
         return weir_fail(WEIR_ERR_CORRUPT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     if (json_is_object(*out))
@@ -148,7 +148,7 @@ static weir_status read_model(wl_folder *folder, const json_t *model)
 static weir_status read_config(wl_folder *folder)
 {
     json_t *root;
-    weir_status status = wl_folder_json(folder, WL_CONFIG, MOST_CONFIG, &root);
+    weir_status status = wl_folder_json(folder, WL_CONFIG, MOST_CONFIG, 0, &root);
     if (status != WEIR_OK)
         return status;
     const json_t *search = json_object_get(root, "search");

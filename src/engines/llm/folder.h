@@ -33,8 +33,8 @@ typedef struct wl_folder {
  * for what this engine does not run, each with the file and the place. */
 weir_status wl_folder_read(const char *path, wl_folder *out);
 
-/* An object of JSON in the folder. */
-weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, json_t **out);
+/* An object of JSON in the folder; `flags` are jansson's. */
+weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, size_t flags, json_t **out);
 /* config.c: whether each word of genai_config.json has a rule, and keeps it. */
 weir_status wl_config_check(const wl_folder *folder, const json_t *root);
 /* tokenizer.c */

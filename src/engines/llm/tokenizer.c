@@ -244,9 +244,9 @@ static bool is_shallow(const json_t *value, int depth)
     return true;
 }
 
-static weir_status read_shallow(const wl_folder *folder, const char *file, json_t **out)
+static weir_status read_shallow(const wl_folder *folder, const char *file, size_t flags, json_t **out)
 {
-    weir_status status = wl_folder_json(folder, file, MOST_FILE, out);
+    weir_status status = wl_folder_json(folder, file, MOST_FILE, flags, out);
     if (status == WEIR_OK && !is_shallow(*out, MOST_DEPTH)) {
         json_decref(*out);
         *out = NULL;
@@ -259,12 +259,13 @@ static weir_status check_tokens(const wl_folder *folder)
 {
     static const char file[] = "tokenizer.json";
     json_t *root;
-    weir_status status = read_shallow(folder, file, &root);
+    weir_status status = read_shallow(folder, file, 0, &root);
     if (status != WEIR_OK)
         return status;
     const json_t *model = json_object_get(root, "model"), *merges = json_object_get(model, "merges");
     const json_t *vocab = json_object_get(model, "vocab");
-    if (merges ? !json_is_array(merges) : json_is_object(vocab))
+    bool none = json_is_object(merges) && json_object_size(merges) == 0;
+    if (merges ? !json_is_array(merges) && !none : json_is_object(vocab))
         status = wrong(folder, file, "\"merges\" is no list");
     if (status == WEIR_OK)
         status = check_vocabulary(folder, file, vocab);
@@ -288,7 +289,8 @@ static weir_status check_config(const wl_folder *folder)
 {
     static const char file[] = "tokenizer_config.json";
     json_t *root;
-    weir_status status = read_shallow(folder, file, &root);
+    /* "model_max_length" is 10^30 where there is none. */
+    weir_status status = read_shallow(folder, file, JSON_DECODE_INT_AS_REAL, &root);
     if (status != WEIR_OK)
         return status;
     if (json_object_get(root, "tiktoken_file"))
@@ -303,22 +305,58 @@ static weir_status check_config(const wl_folder *folder)
     return status;
 }
 
-/* Files beside them that GenAI takes up, too, where they are. */
+/* A template beside them, which GenAI takes up where it is. */
+static weir_status check_jinja(const wl_folder *folder)
+{
+    static const char file[] = "chat_template.jinja";
+    char path[1024], *text = calloc(1, MOST_TEMPLATE + 2);
+    const char *why = "no file";
+    snprintf(path, sizeof path, "%s/%s", folder->path, file);
+    FILE *from = text ? fopen(path, "rb") : NULL;
+    if (from) {
+        why = fread(text, 1, MOST_TEMPLATE + 1, from) > 0 || feof(from) ? what_is_wrong(text) : why;
+        fclose(from);
+    }
+    free(text);
+    return why ? weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s", path, why) : WEIR_OK;
+}
+
+static weir_status check_template_file(const wl_folder *folder)
+{
+    static const char file[] = "chat_template.json";
+    json_t *root;
+    weir_status status = read_shallow(folder, file, 0, &root);
+    if (status == WEIR_OK)
+        status = check_template(folder, file, json_object_get(root, "chat_template"));
+    json_decref(root);
+    return status;
+}
+
+/* Whether it is there; what is no file would hold up who reads it. */
+static weir_status look_for(const wl_folder *folder, const char *file, bool *there)
+{
+    char path[1024];
+    struct stat about;
+    snprintf(path, sizeof path, "%s/%s", folder->path, file);
+    *there = stat(path, &about) == 0;
+    return *there && !S_ISREG(about.st_mode) ? weir_fail(WEIR_ERR_UNSUPPORTED, "%s is no file", path) : WEIR_OK;
+}
+
 static weir_status check_others(const wl_folder *folder)
 {
-    static const char *const names[] = {"tokenizer_module.json", "chat_template.json", "chat_template.jinja"};
-    struct stat about;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", folder->path, names[i]);
-        if (stat(path, &about) != 0)
-            continue;
-        if (i == 0)
-            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a part of a tokenizer that this engine does not read", path);
-        if (!S_ISREG(about.st_mode) || about.st_size > MOST_TEMPLATE)
-            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no file of at most %d bytes", path, MOST_TEMPLATE);
-    }
-    return WEIR_OK;
+    bool module, jinja = false, json = false;
+    weir_status status = look_for(folder, "tokenizer_module.json", &module);
+    if (status == WEIR_OK && module)
+        status =
+            weir_fail(WEIR_ERR_UNSUPPORTED,
+                      "%s/tokenizer_module.json: a part of a tokenizer that this engine does not read", folder->path);
+    if (status == WEIR_OK)
+        status = look_for(folder, "chat_template.jinja", &jinja);
+    if (status == WEIR_OK && jinja)
+        status = check_jinja(folder);
+    if (status == WEIR_OK)
+        status = look_for(folder, "chat_template.json", &json);
+    return status == WEIR_OK && json ? check_template_file(folder) : status;
 }
 
 weir_status wl_tokenizer_check(const wl_folder *folder)

@@ -1,0 +1,574 @@
+/* folder.c: what is read of a model's folder, and what is refused before GenAI sees it: each word of genai_config.json, the graph
+ * against it, the tokenizer's tables, patterns and templates. No engine is needed. */
+#include "engines/llm/folder.h"
+
+#include "common.h"
+#include "graph.h"
+
+#include <sys/stat.h>
+
+static char folder[64];
+
+static const char good_config[] =
+    "{\"model\": {\"type\": \"llama\", \"bos_token_id\": 0, \"eos_token_id\": [1, 2], \"pad_token_id\": 2,"
+    " \"vocab_size\": 16, \"context_length\": 64, \"decoder\": {\"filename\": \"model.onnx\", \"head_size\": 8,"
+    " \"hidden_size\": 16, \"num_attention_heads\": 4, \"num_hidden_layers\": 2, \"num_key_value_heads\": 3,"
+    " \"session_options\": {\"log_id\": \"x\", \"provider_options\": [{\"cuda\": {\"enable_cuda_graph\": \"0\"}},"
+    " {\"qnn\": {\"backend_path\": \"/a.so\"}}]},"
+    " \"inputs\": {\"input_ids\": \"input_ids\", \"past_key_names\": \"past_key_values.%d.key\"},"
+    " \"outputs\": {\"logits\": \"logits\", \"present_key_names\": \"present.%d.key\"}}},"
+    " \"search\": {\"top_k\": 7, \"temperature\": 0.5, \"past_present_share_buffer\": true}}";
+static const char good_tokenizer[] =
+    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 15}, \"merges\": [\"a b\", [\"b\", "
+    "\"a\"]]},"
+    " \"added_tokens\": [{\"id\": 2, \"content\": \"<s>\"}],"
+    " \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a-z)]+|\\\\s+(?!x)\"}}}";
+static const char good_words[] =
+    "{\"tokenizer_class\": \"GPT2Tokenizer\", \"model_max_length\": 1000000000000000019884624838656,"
+    " \"added_tokens_decoder\": {\"2\": {\"content\": \"<s>\"}},"
+    " \"chat_template\": \"{% for m in messages %}{{ m }}{% endfor %}\"}";
+static const graph_shape good_graph = {2, 16, {-1, 3, -1, 8}, 4, 1, "logits"};
+
+static void write_file(const char *name, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *to = fopen(path, "wb");
+    assert_non_null(to);
+    assert_int_equal(fwrite(text, 1, strlen(text), to), strlen(text));
+    assert_int_equal(fclose(to), 0);
+}
+
+static void write_graph(const graph_shape *shape)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    graph_write(path, shape);
+}
+
+static int write_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/weir-folder-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    write_file("genai_config.json", good_config);
+    write_file("tokenizer.json", good_tokenizer);
+    write_file("tokenizer_config.json", good_words);
+    write_graph(&good_graph);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    static const char *const names[] = {"genai_config.json",    "tokenizer.json",      "tokenizer_config.json",
+                                        "model.onnx",           "chat_template.jinja", "chat_template.json",
+                                        "tokenizer_module.json"};
+    char path[128];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (unlink(path) != 0)
+            rmdir(path);
+    }
+    return rmdir(folder);
+}
+
+static void refused(weir_status status, const char *words)
+{
+    wl_folder read;
+    weir_status got = wl_folder_read(folder, &read);
+    if (got != status)
+        print_error("%s: %s\n", words, weir_detail());
+    assert_int_equal(got, status);
+    assert_words(weir_detail(), words);
+}
+
+/* The file with one of its texts become another. */
+static void with(const char *name, const char *text, const char *one, const char *other)
+{
+    char *changed = calloc(1, strlen(text) + strlen(other) + 1);
+    const char *at = strstr(text, one);
+    assert_true(changed && at);
+    memcpy(changed, text, (size_t)(at - text));
+    strcat(changed, other);
+    strcat(changed, at + strlen(one));
+    write_file(name, changed);
+    free(changed);
+}
+
+/* ---- what is read ------------------------------------------------------------------------------------------------ */
+
+static void test_a_folder_is_read(void **state)
+{
+    (void)state;
+    wl_folder read;
+    char file[128];
+    OK(wl_folder_read(folder, &read));
+    assert_string_equal(read.path, folder);
+    assert_string_equal(read.type, "llama");
+    assert_string_equal(read.model, "model.onnx");
+    assert_int_equal(read.context, 64);
+    assert_int_equal(read.vocabulary, 16);
+    assert_int_equal(read.layers, 2);
+    assert_int_equal(read.kv_heads, 3);
+    assert_int_equal(read.head_size, 8);
+    assert_int_equal(read.top_k, 7);
+    assert_true(read.shares_cache);
+    assert_false(read.paged);
+    assert_int_equal(read.weight_bytes, 4 * 16 * sizeof(float));
+    assert_int_equal(read.cache_width, sizeof(float));
+    assert_int_equal(read.nodes, 5);
+    assert_int_equal(wl_folder_cache(&read, 10), 10 * 2 * 2 * 3 * 8 * sizeof(float));
+    snprintf(file, sizeof file, "%s/genai_config.json", folder);
+    OK(wl_folder_read(file, &read));
+    assert_string_equal(read.path, folder);
+}
+
+static void test_what_may_be_left_out_has_its_standard(void **state)
+{
+    (void)state;
+    wl_folder read;
+    with("genai_config.json", good_config, ", \"past_present_share_buffer\": true", "");
+    OK(wl_folder_read(folder, &read));
+    assert_false(read.shares_cache);
+    with("genai_config.json", good_config, "\"top_k\": 7, ", "");
+    OK(wl_folder_read(folder, &read));
+    assert_int_equal(read.top_k, 50);
+    with("genai_config.json", good_config, "\"filename\": \"model.onnx\", ", "");
+    OK(wl_folder_read(folder, &read));
+    assert_string_equal(read.model, "model.onnx");
+    with("genai_config.json", good_config, "\"search\"",
+         "\"engine\": {\"dynamic_batching\": {\"block_size\": 16}}, \"search\"");
+    OK(wl_folder_read(folder, &read));
+    assert_true(read.paged);
+    with("genai_config.json", good_config, "{\"model\"", "{\"note\": \"passed over\", \"model\"");
+    OK(wl_folder_read(folder, &read));
+}
+
+static void test_a_cache_without_measure(void **state)
+{
+    (void)state;
+    wl_folder huge = {.layers = 4096, .kv_heads = 4096, .head_size = 65536, .cache_width = 8};
+    assert_int_equal(wl_folder_cache(&huge, 1), 4096ull * 2 * 4096 * 65536 * 8);
+    assert_true(wl_folder_cache(&huge, 1 << 24) == UINT64_MAX);
+    huge.layers = INT64_MAX / 1024;
+    assert_true(wl_folder_cache(&huge, 1) == UINT64_MAX);
+}
+
+/* ---- paths ------------------------------------------------------------------------------------------------------- */
+
+static void test_paths(void **state)
+{
+    (void)state;
+    wl_folder read;
+    char longest[600];
+    memset(longest, 'x', sizeof longest);
+    longest[599] = 0;
+    assert_int_equal(wl_folder_read(NULL, &read), WEIR_ERR_INVALID);
+    assert_int_equal(wl_folder_read("", &read), WEIR_ERR_INVALID);
+    assert_int_equal(wl_folder_read(longest, &read), WEIR_ERR_INVALID);
+    assert_words(weir_detail(), "less than 512 bytes");
+    assert_int_equal(wl_folder_read("/nonexistent", &read), WEIR_ERR_NOT_FOUND);
+    assert_int_equal(wl_folder_read("/tmp", &read), WEIR_ERR_NOT_FOUND);
+    assert_words(weir_detail(), "/tmp/genai_config.json is not there");
+}
+
+/* ---- genai_config.json ------------------------------------------------------------------------------------------- */
+
+typedef struct wrong {
+    const char *one, *other;
+    weir_status status;
+    const char *words;
+} wrong;
+
+#define BAD     WEIR_ERR_CORRUPT
+#define NOT     WEIR_ERR_UNSUPPORTED
+#define DECODER "\"decoder\": {"
+#define OPTIONS "\"session_options\": {"
+
+static const wrong configs[] = {
+    {"{\"model\"", "[{\"model\"", BAD, "genai_config.json:1:"},
+    {"{\"model\"", "{\"model\": {}, \"model\"", BAD, "duplicate"},
+    {"\"llama\"", "7", BAD, "\"type\" is missing"},
+    {"\"vocab_size\": 16", "\"vocab_size\": 0", BAD, "\"vocab_size\" is no whole number, from 1 to 16777216"},
+    {"\"vocab_size\": 16", "\"vocab_size\": 16.0", BAD, "\"vocab_size\""},
+    {"\"vocab_size\": 16", "\"vocab_size\": 16777217", BAD, "\"vocab_size\""},
+    {"\"vocab_size\": 16, ", "", BAD, "\"vocab_size\" is missing"},
+    {"\"context_length\": 64", "\"context_length\": -1", BAD, "\"context_length\""},
+    {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4097", BAD,
+     "\"num_hidden_layers\" is no whole number, from 1 to 4096"},
+    {"\"num_key_value_heads\": 3", "\"num_key_value_heads\": \"3\"", BAD, "\"num_key_value_heads\""},
+    {"\"head_size\": 8", "\"head_size\": 65537", BAD, "\"head_size\""},
+    {"\"hidden_size\": 16", "\"hidden_size\": -1", BAD, "\"model.decoder.hidden_size\" is no whole number from 0"},
+    {"\"model.onnx\"", "\"../model.onnx\"", BAD, "\"filename\" is no name of a file in the folder"},
+    {"\"model.onnx\"", "\"/model.onnx\"", BAD, "\"filename\" is no name"},
+    {"\"model.onnx\"", "\"a\\\\b\"", BAD, "\"filename\" is no name"},
+    {"\"model.onnx\"", "\"\"", BAD, "\"filename\" is no name"},
+    {"\"model.onnx\"", "\"other.onnx\"", WEIR_ERR_NOT_FOUND, "other.onnx"},
+    {"\"bos_token_id\": 0", "\"bos_token_id\": 16", BAD, "\"bos_token_id\" is no token; the vocabulary has 0 to 15"},
+    {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [1, -2]", BAD, "\"eos_token_id\" is no token"},
+    {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [\"1\"]", BAD, "\"eos_token_id\" is no token"},
+    {"\"pad_token_id\": 2", "\"pad_token_id\": null", BAD, "\"pad_token_id\" is no token"},
+    {"\"pad_token_id\": 2", "\"tokenizer_dir\": \"..\"", BAD, "\"model.tokenizer_dir\" is no empty text"},
+    {"\"pad_token_id\": 2", "\"encoder\": {}", NOT, "a part \"encoder\""},
+    {"\"pad_token_id\": 2", "\"draft\": {}", NOT, "a part \"draft\""},
+    {"\"pad_token_id\": 2", "\"vad\": {\"filename\": \"x\"}", NOT, "does not know \"model.vad\""},
+    {"\"pad_token_id\": 2", "\"colour\": 7", NOT, "does not know \"model.colour\""},
+    {DECODER, DECODER "\"pipeline\": [], ", NOT, "several graphs"},
+    {DECODER, DECODER "\"shared_initializers\": [], ", NOT, "weights in files that it names"},
+    {DECODER, DECODER "\"run_options\": {\"enable_profiling\": \"/tmp/x\"}, ", NOT, "options of runs"},
+    {DECODER, DECODER "\"layer_types\": [7], ", BAD, "\"model.decoder.layer_types[]\" is no short text"},
+    {DECODER, DECODER "\"layer_types\": \"conv\", ", BAD, "\"model.decoder.layer_types\" is no list"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 1}, ", BAD,
+     "sliding_window.window_size\" is no whole number from 2"},
+    {DECODER, DECODER "\"sliding_window\": {\"cache_slack\": -1}, ", BAD, "cache_slack"},
+    {DECODER, DECODER "\"sliding_window\": {\"layers\": [-1]}, ", BAD, "sliding_window.layers[]"},
+    {DECODER, DECODER "\"sliding_window\": {\"slide_inputs\": 1}, ", BAD, "slide_inputs\" is no true or false"},
+    {"\"past_key_values.%d.key\"", "\"past_key_values.%s.key\"", BAD, "past_key_names\" is no name with one %d"},
+    {"\"past_key_values.%d.key\"", "\"past_key_values.%d.%d\"", BAD, "past_key_names\" is no name with one %d"},
+    {"\"past_key_values.%d.key\"", "\"past_key_values.0.key\"", BAD, "past_key_names\" is no name with one %d"},
+    {"\"past_key_values.%d.key\"", "\"%n%d\"", BAD, "past_key_names\" is no name with one %d"},
+    {"\"present.%d.key\"", "\"present.%2147483647d.key\"", BAD, "present_key_names\" is no name with one %d"},
+    {"\"input_ids\": \"input_ids\"", "\"input_ids\": \"%s\"", BAD, "input_ids\" is no name without a '%'"},
+    {"\"input_ids\": \"input_ids\"", "\"input_ids\": 7", BAD, "input_ids\" is no name"},
+    {"\"logits\": \"logits\"", "\"logits\": [\"logits\"]", BAD, "outputs.logits\" is no name"},
+    {OPTIONS, OPTIONS "\"custom_ops_library\": \"a.so\", ", NOT, "a library to be loaded"},
+    {OPTIONS, OPTIONS "\"enable_profiling\": \"x\", ", NOT, "a file to be written"},
+    {OPTIONS, OPTIONS "\"session.optimized_model_filepath\": \"/tmp/x\", ", NOT, "does not know"},
+    {OPTIONS, OPTIONS "\"session.model_external_initializers_file_folder_path\": \"/etc\", ", NOT, "does not know"},
+    {OPTIONS, OPTIONS "\"session.load_model_format\": \"ORT\", ", NOT, "does not know"},
+    {OPTIONS, OPTIONS "\"session.use_env_allocators\": \"0\", ", NOT, "does not know"},
+    {OPTIONS, OPTIONS "\"intra_op_num_threads\": 513, ", BAD,
+     "intra_op_num_threads\" is no whole number from 0 to 512"},
+    {OPTIONS, OPTIONS "\"log_severity_level\": -1, ", BAD, "log_severity_level"},
+    {OPTIONS, OPTIONS "\"enable_mem_pattern\": \"no\", ", BAD, "enable_mem_pattern"},
+    {"\"enable_cuda_graph\": \"0\"", "\"gpu_external_alloc\": \"4096\"", NOT, "does not know"},
+    {"{\"cuda\": {\"enable_cuda_graph\": \"0\"}}", "{\"CUDAExecutionProvider\": {\"user_compute_stream\": \"1\"}}", NOT,
+     "does not know"},
+    {"{\"cuda\": {\"enable_cuda_graph\": \"0\"}}", "\"cuda\"", BAD, "provider_options[]\" is no object"},
+    {"\"top_k\": 7", "\"top_k\": -7", BAD, "\"top_k\""},
+    {"\"top_k\": 7", "\"chunk_size\": 0.5", BAD, "\"search.chunk_size\" is no whole number"},
+    {"\"top_k\": 7", "\"random_seed\": -2", BAD, "\"search.random_seed\""},
+    {"\"top_k\": 7", "\"top_p\": 1e9", BAD, "\"search.top_p\" is no number"},
+    {"\"top_k\": 7", "\"top_p\": \"1\"", BAD, "\"search.top_p\" is no number"},
+    {"\"top_k\": 7", "\"do_sample\": 1", BAD, "\"search.do_sample\" is no true or false"},
+    {"\"search\": {", "\"search\": [], \"searched\": {", BAD, "\"search\" is no object"},
+    {"\"search\"", "\"speculative\": {}, \"search\"", NOT, "speculative decoding"},
+    {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"block_size\": 0}}, \"search\"", BAD, "block_size"},
+    {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"gpu_utilization_factor\": 1.5}}, \"search\"", BAD, "factor"},
+    {"\"search\"", "\"engine\": {\"static_batching\": {\"max_batch_size\": 1e300}}, \"search\"", BAD, "max_batch_size"},
+    {"\"search\"", "\"more\": {}, \"search\"", NOT, "does not know \"more\""},
+};
+
+static void test_each_word_of_a_config_has_its_rule(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        with("genai_config.json", good_config, configs[i].one, configs[i].other);
+        refused(configs[i].status, configs[i].words);
+    }
+}
+
+static void test_a_config_that_is_no_file(void **state)
+{
+    char path[128];
+    (void)state;
+    snprintf(path, sizeof path, "%s/genai_config.json", folder);
+    unlink(path);
+    refused(WEIR_ERR_NOT_FOUND, "genai_config.json is not there");
+    assert_int_equal(mkdir(path, 0700), 0);
+    refused(BAD, "is no file of at most");
+    rmdir(path);
+    write_file("genai_config.json", "[]");
+    refused(BAD, "holds no JSON object");
+    write_file("genai_config.json", "");
+    refused(BAD, "genai_config.json:1:");
+}
+
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
+
+static void test_the_graph_is_as_the_config_has_it(void **state)
+{
+    (void)state;
+    wl_folder read;
+    graph_shape shape = good_graph;
+    shape.cache[1] = shape.cache[3] = -1;
+    shape.width = 0;
+    shape.type = 10;
+    write_graph(&shape);
+    OK(wl_folder_read(folder, &read));
+    assert_int_equal(read.cache_width, 2);
+    shape = good_graph;
+    shape.cache[1] = 4;
+    write_graph(&shape);
+    refused(BAD, "\"past_key_values.0.key\" is not as genai_config.json has it: 3 heads of 8");
+    shape = good_graph;
+    shape.cache[3] = 9;
+    write_graph(&shape);
+    refused(BAD, "is not as genai_config.json has it");
+    shape = good_graph;
+    shape.rank = 3;
+    write_graph(&shape);
+    refused(BAD, "is not as genai_config.json has it");
+    shape = good_graph;
+    shape.type = 8;
+    write_graph(&shape);
+    refused(BAD, "is not as genai_config.json has it");
+    shape = good_graph;
+    shape.width = 15;
+    write_graph(&shape);
+    refused(BAD, "\"logits\" has 15 numbers, and the vocabulary 16 tokens");
+    shape.logits = "others"; /* GenAI looks for those */
+    write_graph(&shape);
+    OK(wl_folder_read(folder, &read));
+    write_file("model.onnx", "\x08\x08");
+    refused(BAD, "model.onnx");
+}
+
+/* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
+
+static const wrong tokenizers[] = {
+    {"\"ab\": 15", "\"ab\": -1", BAD, "a token of \"vocab\" has no number of the vocabulary"},
+    {"\"ab\": 15", "\"ab\": 4112", BAD, "a token of \"vocab\""},
+    {"\"ab\": 15", "\"ab\": 1.5", BAD, "a token of \"vocab\""},
+    {"\"ab\": 15", "\"ab\": \"1\"", BAD, "a token of \"vocab\""},
+    {"{\"a\": 0, \"b\": 1, \"ab\": 15}", "[[\"a\"]]", BAD, "an item of \"vocab\""},
+    {"{\"a\": 0, \"b\": 1, \"ab\": 15}", "[[7, 7]]", BAD, "an item of \"vocab\""},
+    {"\"a b\"", "\"\"", BAD, "an item of \"merges\" is no pair of texts"},
+    {"\"a b\"", "\"\\r\\r\"", BAD, "an item of \"merges\""},
+    {"\"a b\"", "\"#a b\"", BAD, "an item of \"merges\""},
+    {"\"a b\"", "[\"a\"]", BAD, "an item of \"merges\""},
+    {"\"a b\"", "[\"a\", 7]", BAD, "an item of \"merges\""},
+    {"\"a b\"", "7", BAD, "an item of \"merges\""},
+    {"[\"a b\", [\"b\", \"a\"]]", "\"\"", BAD, "\"merges\" is no list"},
+    {"[\"a b\", [\"b\", \"a\"]]", "{\"a\": 1}", BAD, "\"merges\" is no list"},
+    {", \"merges\": [\"a b\", [\"b\", \"a\"]]", "", BAD, "\"merges\" is no list"},
+    {"\"id\": 2", "\"id\": -2", BAD, "an item of \"added_tokens\" has no number"},
+    {"\"id\": 2", "\"id\": 4112", BAD, "an item of \"added_tokens\""},
+    {"\"content\": \"<s>\"", "\"content\": 7", BAD, "an item of \"added_tokens\""},
+    {"[{\"id\": 2, \"content\": \"<s>\"}]", "[7]", BAD, "an item of \"added_tokens\""},
+    {"[a-z)]+|\\\\s+(?!x)", "(a|aa)+", NOT, "repeats a group"},
+    {"[a-z)]+|\\\\s+(?!x)", "(a|aa)*b", NOT, "repeats a group"},
+    {"[a-z)]+|\\\\s+(?!x)", "[^)](a){2,}", NOT, "repeats a group"},
+};
+
+static const char *const right_tokenizers[][2] = {
+    {"\"ab\": 15", "\"ab\": 4111"},
+    {"\"a b\"", "\"a #b\""},
+    {"[\"a b\", [\"b\", \"a\"]]", "[\"a b\", \"# a\"]"},
+    {"[\"a b\", [\"b\", \"a\"]]", "[]"},
+    {"[\"a b\", [\"b\", \"a\"]]", "{}"},
+    {"{\"a\": 0, \"b\": 1, \"ab\": 15}, \"merges\": [\"a b\", [\"b\", \"a\"]]", "[[\"a\", -1.5], [\"b\", 0]]"},
+    {"[a-z)]+|\\\\s+(?!x)", "(?i:'s|'t)?[)]*\\\\)+(a)?"},
+    {"[{\"id\": 2, \"content\": \"<s>\"}]", "[{}]"},
+};
+
+static void test_the_tables_of_a_tokenizer(void **state)
+{
+    (void)state;
+    wl_folder read;
+    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers; i++) {
+        with("tokenizer.json", good_tokenizer, tokenizers[i].one, tokenizers[i].other);
+        refused(tokenizers[i].status, tokenizers[i].words);
+    }
+    for (size_t i = 0; i < sizeof right_tokenizers / sizeof *right_tokenizers; i++) {
+        with("tokenizer.json", good_tokenizer, right_tokenizers[i][0], right_tokenizers[i][1]);
+        OK(wl_folder_read(folder, &read));
+    }
+}
+
+/* A text in quotes of so many letters. */
+static char *letters(size_t count, const char *before, const char *behind)
+{
+    char *text = calloc(1, count + strlen(before) + strlen(behind) + 1);
+    assert_non_null(text);
+    strcpy(text, before);
+    memset(text + strlen(before), 'z', count);
+    strcat(text, behind);
+    return text;
+}
+
+static void test_tokens_have_a_length(void **state)
+{
+    (void)state;
+    wl_folder read;
+    static const char *const places[] = {"\"ab\"", "\"<s>\""};
+    for (int i = 0; i < 2; i++) {
+        char *right = letters(1000, "\"", "\""), *longer = letters(1001, "\"", "\"");
+        with("tokenizer.json", good_tokenizer, places[i], right);
+        OK(wl_folder_read(folder, &read));
+        with("tokenizer.json", good_tokenizer, places[i], longer);
+        refused(BAD, "is too long");
+        free(longer);
+        free(right);
+    }
+    char *pattern = letters(2048, "", ""), *longer = letters(2049, "", "");
+    with("tokenizer.json", good_tokenizer, "[a-z)]+|\\\\s+(?!x)", pattern);
+    OK(wl_folder_read(folder, &read));
+    with("tokenizer.json", good_tokenizer, "[a-z)]+|\\\\s+(?!x)", longer);
+    refused(NOT, "longer than 2048 bytes");
+    free(longer);
+    free(pattern);
+}
+
+/* An object with so many lists in one another. */
+static void write_nested(const char *name, int count)
+{
+    char text[256] = "{\"a\": ";
+    memset(text + strlen(text), '[', (size_t)count);
+    memset(text + strlen(text), ']', (size_t)count);
+    strcat(text, "}");
+    write_file(name, text);
+}
+
+static void test_nested_files(void **state)
+{
+    (void)state;
+    wl_folder read;
+    write_nested("tokenizer_config.json", 63);
+    OK(wl_folder_read(folder, &read));
+    write_nested("tokenizer_config.json", 64);
+    refused(BAD, "tokenizer_config.json: it is nested too deeply");
+    write_file("tokenizer_config.json", good_words);
+    write_nested("tokenizer.json", 64);
+    refused(BAD, "tokenizer.json: it is nested too deeply");
+    write_nested("tokenizer.json", 63);
+    OK(wl_folder_read(folder, &read));
+}
+
+static const wrong words[] = {
+    {"\"2\": {", "\"x\": {", BAD, "an item of \"added_tokens_decoder\" has no number"},
+    {"\"2\": {", "\"-1\": {", BAD, "an item of \"added_tokens_decoder\""},
+    {"\"2\": {", "\"4112\": {", BAD, "an item of \"added_tokens_decoder\""},
+    {"\"2\": {", "\"\": {", BAD, "an item of \"added_tokens_decoder\""},
+    {"\"content\": \"<s>\"", "\"content\": []", BAD, "an item of \"added_tokens_decoder\""},
+    {"\"tokenizer_class\"", "\"tiktoken_file\": \"../x\", \"tokenizer_class\"", NOT,
+     "names another file (\"tiktoken_file\")"},
+};
+
+static void test_the_tokenizers_config(void **state)
+{
+    (void)state;
+    char path[128];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        with("tokenizer_config.json", good_words, words[i].one, words[i].other);
+        refused(words[i].status, words[i].words);
+    }
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    unlink(path);
+    refused(BAD, "tokenizer_config.json is not there");
+}
+
+/* ---- templates --------------------------------------------------------------------------------------------------- */
+
+static void template_is(bool right, const char *before, const char *again, size_t times, const char *behind)
+{
+    char *text = calloc(1, strlen(before) + strlen(again) * times + strlen(behind) + 1), *end = text;
+    assert_non_null(text);
+    end += sprintf(end, "%s", before);
+    for (size_t i = 0; i < times; i++)
+        end += sprintf(end, "%s", again);
+    sprintf(end, "%s", behind);
+    weir_status status = wl_template_check("this one", text);
+    if (status != (right ? WEIR_OK : WEIR_ERR_INVALID))
+        print_error("%s%s × %zu: %s\n", before, again, times, status ? weir_detail() : "taken");
+    assert_int_equal(status, right ? WEIR_OK : WEIR_ERR_INVALID);
+    if (!right)
+        assert_words(weir_detail(), "this one: the chat template");
+    free(text);
+}
+
+static void test_templates_have_a_measure(void **state)
+{
+    (void)state;
+    template_is(true, "", "x", 65536, "");
+    template_is(false, "", "x", 65537, "");
+    template_is(true, "{{", "x", 1024, "}}");
+    template_is(false, "{{", "x", 1025, "}}");
+    template_is(false, "{%", "x", 1025, "%}");
+    template_is(false, "{{", "x", 1025, "");
+    template_is(true, "{{ '", "x", 5000, "' }}");
+    template_is(true, "{{ \"\\\"", "x", 5000, "\" }}");
+    template_is(true, "{{ 'it''s' + \"", "' + ", 2000, "\" }}");
+    template_is(false, "{{ 'a' ", "+x", 513, " }}");
+    template_is(true, "{#", "x", 4096, "#}");
+    template_is(false, "{#", "x", 4097, "#}");
+    template_is(true, "{# it's #}", "x", 4097, "");
+    template_is(true, "x", " ", 4096, "x");
+    template_is(false, "x", " ", 4097, "x");
+    template_is(false, "x", "\n", 4097, "");
+    template_is(true, "", "{% if a %}", 64, "");
+    template_is(false, "", "{% if a %}", 65, "");
+    template_is(false, "", "{%- for a in b -%}", 65, "");
+    template_is(true, "", "{% if a %}{% else %}{% endif %}", 500, "");
+    template_is(true, "", "{% endif %}", 100, "");
+    template_is(true, "", "{% set a = 1 %}", 500, "");
+    template_is(true, "", "{{ iffy }}{{ if }}", 100, "");
+    template_is(true, "", "{", 3, "");
+    template_is(true, "{", "", 0, "");
+}
+
+static void test_templates_wherever_they_are(void **state)
+{
+    (void)state;
+    wl_folder read;
+    char *longer = letters(1025, "{{", "}}"), *quoted = letters(1025, "\"{{", "}}\""),
+         *object = letters(1025, "{\"chat_template\": \"{{", "}}\"}");
+    with("tokenizer_config.json", good_words, "\"{% for m in messages %}{{ m }}{% endfor %}\"", quoted);
+    refused(NOT, "tokenizer_config.json: the chat template has a tag");
+    write_file("tokenizer_config.json", good_words);
+    write_file("chat_template.jinja", longer);
+    refused(NOT, "chat_template.jinja: the chat template has a tag");
+    write_file("chat_template.jinja", "");
+    OK(wl_folder_read(folder, &read));
+    write_file("chat_template.json", object);
+    refused(NOT, "chat_template.json: the chat template has a tag");
+    write_file("chat_template.json", "{\"chat_template\": \"x\"}");
+    OK(wl_folder_read(folder, &read));
+    write_file("chat_template.json", "[");
+    refused(BAD, "chat_template.json:1:");
+    write_file("chat_template.json", "{}");
+    write_file("tokenizer_module.json", "{}");
+    refused(NOT, "tokenizer_module.json: a part of a tokenizer");
+    free(object);
+    free(quoted);
+    free(longer);
+}
+
+static void test_a_template_that_is_no_file(void **state)
+{
+    static const char *const names[] = {"chat_template.jinja", "chat_template.json", "tokenizer_module.json"};
+    char path[128];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        refused(NOT, "is no file");
+        unlink(path);
+        assert_int_equal(symlink("/dev/zero", path), 0);
+        refused(NOT, "is no file");
+        unlink(path);
+    }
+}
+
+int main(void)
+{
+#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, write_folder, drop_folder)
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(test_a_folder_is_read),
+        WITH_FOLDER(test_what_may_be_left_out_has_its_standard),
+        cmocka_unit_test(test_a_cache_without_measure),
+        cmocka_unit_test(test_paths),
+        WITH_FOLDER(test_each_word_of_a_config_has_its_rule),
+        WITH_FOLDER(test_a_config_that_is_no_file),
+        WITH_FOLDER(test_the_graph_is_as_the_config_has_it),
+        WITH_FOLDER(test_the_tables_of_a_tokenizer),
+        WITH_FOLDER(test_tokens_have_a_length),
+        WITH_FOLDER(test_nested_files),
+        WITH_FOLDER(test_the_tokenizers_config),
+        cmocka_unit_test(test_templates_have_a_measure),
+        WITH_FOLDER(test_templates_wherever_they_are),
+        WITH_FOLDER(test_a_template_that_is_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,17 @@
+/* graph.h: a small graph in ONNX form, as a decoder's: what a folder is checked against. */
+#ifndef LLM_GRAPH_H
+#define LLM_GRAPH_H
+
+#include <stdint.h>
+
+typedef struct graph_shape {
+    int layers, width; /* of the logits; 0: a name */
+    int64_t cache[5];  /* of the inputs past_key_values.N.key and .value; -1: a name */
+    int rank, type;    /* of the same; 1: f32, 10: f16, 8: text */
+    const char *logits;
+} graph_shape;
+
+/* Writes it; the test ends where that fails. */
+void graph_write(const char *path, const graph_shape *shape);
+
+#endif
