@@ -39,7 +39,16 @@ weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
-<<<<<<< HEAD
+weir_llm_test(cycles llm/cycles.c)
+
+# All of what the usual tests do a part of.
+foreach(part "hostile 1" "cycles 500")
+  separate_arguments(words UNIX_COMMAND ${part})
+  list(POP_FRONT words name)
+  add_test(NAME llm-${name}-all COMMAND test-llm-${name} ${words})
+  set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long" TIMEOUT 900
+    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+endforeach()
 
 # On a GPU; by scripts/gpu-llm.
 add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
@@ -63,15 +72,3 @@ if(NOT WEIR_SANITIZE AND EXISTS ${llm_python} AND EXISTS ${WEIR_STORE_PATH}/engi
     "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000;ORT_ENABLE_CUDNN_FLASH_ATTENTION=0;WEIR_TEST_DEVICE=cuda:0;WEIR_HOME=${WEIR_STORE_PATH};WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
   add_dependencies(test-llm-gpu stub-provider)
 endif()
-=======
-weir_llm_test(cycles llm/cycles.c)
-
-# All of what the usual tests do a part of.
-foreach(part "hostile 1" "cycles 500")
-  separate_arguments(words UNIX_COMMAND ${part})
-  list(POP_FRONT words name)
-  add_test(NAME llm-${name}-all COMMAND test-llm-${name} ${words})
-  set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long" TIMEOUT 900
-    ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
-endforeach()
->>>>>>> w-llmtests
