@@ -1,17 +1,20 @@
 /* llm_speed.c: ONNX Runtime GenAI by itself and through weir's engine llm: how fast, and how much memory. One way in a process.
  *
  *   bench-llm FOLDER [--through plain|engine] [--device host|cuda] [--rounds N] [--prompts 512,2048] [--after 512] [--tokens 128]
- *             [--cycles N] [--genai FILE] [--runtime FILE]
+ *             [--cycles N] [--together N] [--genai FILE] [--runtime FILE]
  *
  * `plain` calls nothing of weir's: GenAI with its own memory, and the search of the same settings (the likeliest token). A prompt is
  * timed with its first token, from the making of the generator to its end; tokens are timed one by one behind a prompt. With --cycles
- * the engine's model is loaded, run and unloaded so often. Answers with one JSON object; bench/llama_compare.py runs it by turns. */
+ * the engine's model is loaded, run and unloaded so often. With --together so many threads run prompts of --after tokens at once, in
+ * a model that is loaded for as many sequences, and then the same prompts run one after the other in a model loaded for one.
+ * Answers with one JSON object; bench/llama_compare.py runs it by turns. */
 #include <weir/engine.h>
 #include <weir/stats.h>
 #include <weir/weir.h>
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +22,12 @@
 
 #include "engines/llm/oga.h"
 
-enum { MOST_ROUNDS = 64, PROMPTS = 4, MOST_TOKENS = 8192, FIRST_WORD = 300 };
+enum { MOST_ROUNDS = 64, PROMPTS = 4, MOST_TOKENS = 8192, FIRST_WORD = 300, MOST_LANES = 64, APART = 17 };
 
 typedef struct bench {
     const char *path, *through, *device;
     char genai[600], runtime_file[600];
-    int rounds, after, tokens, prompts[PROMPTS], prompt_count, cycles, words;
+    int rounds, after, tokens, prompts[PROMPTS], prompt_count, cycles, lanes, words;
     bool cuda, plain;
     int32_t prompt[MOST_TOKENS], chosen[MOST_TOKENS];
     int made;
@@ -105,10 +108,8 @@ static void load_plain(bench *b)
     OGA(b->OgaCreateConfig(b->path, &config));
     OGA(b->OgaConfigClearProviders(config));
     OGA(b->OgaConfigOverlay(config, overlay));
-    if (b->cuda) {
+    if (b->cuda)
         OGA(b->OgaConfigAppendProvider(config, "cuda"));
-        OGA(b->OgaConfigSetProviderOption(config, "cuda", "enable_cuda_graph", "0"));
-    }
     OGA(b->OgaCreateModelFromConfig(config, &b->model));
     b->OgaDestroyConfig(config);
 }
@@ -156,18 +157,20 @@ static void open_engine(bench *b)
     WEIR(weir_client_create(b->cuda ? b->runtime : b->host, &client, &b->client));
 }
 
-static void load_engine(bench *b)
+static void load_engine(bench *b, int tokens, int sequences)
 {
-    char context[24];
-    weir_setting settings[] = {{"context", context}};
+    char context[24], together[24];
+    weir_setting settings[] = {{"sequences", together}, {"context", context}};
     weir_engine_place place = {b->cuda ? b->runtime : b->host, b->client};
     weir_engine_load load = WEIR_INIT(weir_engine_load);
-    snprintf(context, sizeof context, "%d", longest(b));
+    snprintf(context, sizeof context, "%d", tokens);
+    snprintf(together, sizeof together, "%d", sequences);
     load.path = b->path;
     load.places = &place;
     load.place_count = 1;
     load.settings = settings;
-    load.setting_count = b->cycles ? 0 : 1;
+    load.setting_count = 2;
+    need(b->engine, "the engine", "is not open");
     WEIR(b->engine->load(&load, &b->loaded));
 }
 
@@ -178,7 +181,7 @@ static bool on_piece(const weir_piece *piece, void *user)
     return true;
 }
 
-static void run_engine(bench *b, int count, int tokens)
+static void infer(const bench *b, const int32_t *prompt, int count, int tokens, weir_piece_fn piece, void *user)
 {
     char number[24];
     weir_setting settings[] = {{"tokens", number}, {"ignore_eos", "1"}};
@@ -187,8 +190,8 @@ static void run_engine(bench *b, int count, int tokens)
                          .type = WEIR_TYPE_I32,
                          .rank = 1,
                          .shape = {count},
-                         .data = b->prompt,
-                         .bytes = (size_t)count * sizeof *b->prompt};
+                         .data = (void *)prompt,
+                         .bytes = (size_t)count * sizeof *prompt};
     weir_inference inference = WEIR_INIT(weir_inference);
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     snprintf(number, sizeof number, "%d", tokens);
@@ -196,9 +199,14 @@ static void run_engine(bench *b, int count, int tokens)
     inference.input_count = 1;
     inference.settings = settings;
     inference.setting_count = 2;
-    WEIR(b->engine->infer_stream(b->loaded, &inference, on_piece, b, &outputs));
-    look(b);
+    WEIR(b->engine->infer_stream(b->loaded, &inference, piece, user, &outputs));
     b->engine->release_outputs(b->loaded, &outputs);
+}
+
+static void run_engine(bench *b, int count, int tokens)
+{
+    infer(b, b->prompt, count, tokens, on_piece, b);
+    look(b);
 }
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
@@ -248,18 +256,35 @@ static void measure(bench *b)
     }
 }
 
+static void load_model(bench *b)
+{
+    if (b->plain)
+        load_plain(b);
+    else
+        load_engine(b, longest(b), 1);
+}
+
+static void close_model(bench *b)
+{
+    if (b->plain)
+        b->OgaDestroyModel(b->model);
+    else
+        b->engine->unload(b->loaded);
+}
+
 /* What the process has on its heap after the first and after the last cycle. */
 static void cycles(bench *b)
 {
     size_t first = 0, free_first = 0;
     weir_client_stats left = WEIR_INIT(weir_client_stats);
     for (int i = 0; i < b->cycles; i++) {
-        load_engine(b);
+        load_model(b);
         for (int k = 0; k < MOST_TOKENS; k++)
             b->chosen[k] = -1;
         run(b, b->after, 4);
-        b->engine->unload(b->loaded);
-        WEIR(weir_client_info(b->client, &left));
+        close_model(b);
+        if (!b->plain)
+            WEIR(weir_client_info(b->client, &left));
         need(left.live == 0, "memory", "a model has left some behind");
         b->free_least = SIZE_MAX;
         look(b);
@@ -272,6 +297,114 @@ static void cycles(bench *b)
     printf("{\"cycles\": %d, \"heap_per_cycle\": %.1f, \"device_per_cycle\": %.1f, \"live\": %llu}\n", b->cycles,
            ((double)mallinfo2().uordblks - (double)first) * per,
            b->cuda ? ((double)free_first - (double)b->free_least) * per : 0.0, (unsigned long long)left.live);
+}
+
+/* ---- together ---------------------------------------------------------------------------------------------------- */
+
+typedef struct lane {
+    const bench *b;
+    const int32_t *prompt;
+    pthread_barrier_t *start;
+    int made;
+    int32_t *chosen;
+} lane;
+
+static bool on_lane(const weir_piece *piece, void *user)
+{
+    lane *it = user;
+    it->chosen[it->made++] = piece->token;
+    return true;
+}
+
+static void run_lane(lane *it)
+{
+    it->made = 0;
+    infer(it->b, it->prompt, it->b->after, it->b->tokens, on_lane, it);
+    need(it->made == it->b->tokens, "tokens", "are missing");
+}
+
+static void *work(void *user)
+{
+    lane *it = user;
+    pthread_barrier_wait(it->start);
+    run_lane(it);
+    return NULL;
+}
+
+/* Each prompt begins at another place of the row. */
+static void make_lanes(bench *b, lane *lanes, int first)
+{
+    for (int i = 0; i < b->lanes; i++) {
+        lanes[i] = (lane){.b = b, .prompt = b->prompt + (ptrdiff_t)(first + i) * APART};
+        lanes[i].chosen = calloc((size_t)b->tokens, sizeof *lanes[i].chosen);
+        need(lanes[i].chosen, "tokens", "have no memory");
+    }
+}
+
+static void drop_lanes(const bench *b, lane *lanes)
+{
+    for (int i = 0; i < b->lanes; i++)
+        free(lanes[i].chosen);
+}
+
+static double run_at_once(const bench *b, lane *lanes)
+{
+    pthread_t threads[MOST_LANES];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, (unsigned)b->lanes + 1);
+    for (int i = 0; i < b->lanes; i++) {
+        lanes[i].start = &start;
+        need(pthread_create(&threads[i], NULL, work, &lanes[i]) == 0, "a thread", "cannot begin");
+    }
+    double from = now_ms();
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < b->lanes; i++)
+        pthread_join(threads[i], NULL);
+    double took = now_ms() - from;
+    pthread_barrier_destroy(&start);
+    return took;
+}
+
+static double run_in_turn(const bench *b, lane *lanes)
+{
+    double from = now_ms();
+    for (int i = 0; i < b->lanes; i++)
+        run_lane(&lanes[i]);
+    return now_ms() - from;
+}
+
+/* Prompts that are not counted go first: memory is taken, kernels are read. They are others, as GenAI may keep the beginnings of
+ * texts it has seen. */
+static double timed(bench *b, int sequences, double (*way)(const bench *, lane *), lane *lanes)
+{
+    lane others[MOST_LANES];
+    make_lanes(b, others, b->lanes);
+    load_engine(b, b->after + b->tokens, sequences);
+    way(b, others);
+    double took = way(b, lanes);
+    drop_lanes(b, others);
+    return took;
+}
+
+static void together(bench *b)
+{
+    lane at_once[MOST_LANES] = {{0}}, in_turn[MOST_LANES] = {{0}};
+    weir_client_stats own = WEIR_INIT(weir_client_stats);
+    bool same = true;
+    make_lanes(b, at_once, 0);
+    make_lanes(b, in_turn, 0);
+    double ms = timed(b, b->lanes, run_at_once, at_once);
+    WEIR(weir_client_info(b->client, &own));
+    b->engine->unload(b->loaded);
+    double alone_ms = timed(b, 1, run_in_turn, in_turn);
+    b->engine->unload(b->loaded);
+    for (int i = 0; i < b->lanes; i++)
+        same = same && memcmp(at_once[i].chosen, in_turn[i].chosen, (size_t)b->tokens * sizeof(int32_t)) == 0;
+    printf("{\"together\": %d, \"ms\": %.3f, \"tokens_per_s\": %.2f, \"alone_ms\": %.3f, \"same\": %s, \"kv\": %llu}\n",
+           b->lanes, ms, b->lanes * b->tokens * 1e3 / ms, alone_ms, same ? "true" : "false",
+           (unsigned long long)own.peak_class[WEIR_CLASS_KV]);
+    drop_lanes(b, at_once);
+    drop_lanes(b, in_turn);
 }
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
@@ -304,8 +437,9 @@ static void print_memory(const bench *b)
                "\"peak_held\": %llu",
                (unsigned long long)own.peak_class[WEIR_CLASS_WEIGHTS],
                (unsigned long long)own.peak_class[WEIR_CLASS_ACTIVATIONS],
-               (unsigned long long)own.peak_class[WEIR_CLASS_KV], (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH],
-               (unsigned long long)all.peak, (unsigned long long)all.peak_held);
+               (unsigned long long)own.peak_class[WEIR_CLASS_KV],
+               (unsigned long long)own.peak_class[WEIR_CLASS_SCRATCH], (unsigned long long)all.peak,
+               (unsigned long long)all.peak_held);
     printf("}}\n");
 }
 
@@ -339,7 +473,8 @@ static void misused(const char *why)
 {
     fprintf(stderr,
             "bench-llm: %s\nusage: bench-llm FOLDER [--through plain|engine] [--device host|cuda] [--rounds N] "
-            "[--prompts N,…] [--after N] [--tokens N] [--words N] [--cycles N] [--genai FILE] [--runtime FILE]\n",
+            "[--prompts N,…] [--after N] [--tokens N] [--words N] [--cycles N] [--together N] [--genai FILE] "
+            "[--runtime FILE]\n",
             why);
     exit(2);
 }
@@ -359,11 +494,9 @@ static void read_option(bench *b, const char *name, char *value)
     const struct {
         const char *name;
         int *number, most;
-    } numbers[] = {{"--rounds", &b->rounds, MOST_ROUNDS},
-                   {"--after", &b->after, MOST_TOKENS / 2},
-                   {"--tokens", &b->tokens, MOST_TOKENS / 2},
-                   {"--words", &b->words, 1 << 24},
-                   {"--cycles", &b->cycles, 100000}};
+    } numbers[] = {{"--rounds", &b->rounds, MOST_ROUNDS},     {"--after", &b->after, MOST_TOKENS / 2},
+                   {"--tokens", &b->tokens, MOST_TOKENS / 2}, {"--words", &b->words, 1 << 24},
+                   {"--cycles", &b->cycles, 100000},          {"--together", &b->lanes, MOST_LANES}};
     if (!value)
         misused(name);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -396,6 +529,8 @@ static void read_options(bench *b, int argc, char **argv)
         read_option(b, argv[i], argv[i + 1]);
     b->cuda = strcmp(b->device, "cuda") == 0;
     b->plain = strcmp(b->through, "plain") == 0;
+    if (b->plain && b->lanes)
+        misused("--together is the engine's");
     if (!b->genai[0])
         in_store(b->genai, "onnxruntime-genai", b->cuda, "libonnxruntime-genai.so");
     if (!b->runtime_file[0])
@@ -430,21 +565,22 @@ int main(int argc, char **argv)
                       .prompt_count = 2};
     read_options(&b, argc, argv);
     open_all(&b);
-    if (b.cycles) {
-        cycles(&b);
+    if (b.cycles || b.lanes) {
+        if (b.cycles)
+            cycles(&b);
+        else
+            together(&b);
+        if (b.plain)
+            b.OgaShutdown();
         return 0;
     }
     double start = now_ms();
-    if (b.plain)
-        load_plain(&b);
-    else
-        load_engine(&b);
+    load_model(&b);
     b.load_ms = now_ms() - start;
     measure(&b);
     print_all(&b);
+    close_model(&b);
     if (b.plain)
-        b.OgaDestroyModel(b.model);
-    else
-        b.engine->unload(b.loaded);
+        b.OgaShutdown();
     return 0;
 }

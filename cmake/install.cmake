@@ -25,7 +25,7 @@ if(TARGET weir_command)
 endif()
 
 # Every module of the engines' rooms is a plug-in.
-foreach(engine onnx gguf)
+foreach(engine onnx gguf llm)
   if(NOT WEIR_ENGINES OR (engine STREQUAL gguf AND NOT WEIR_HAVE_LLAMA))
     continue()
   endif()

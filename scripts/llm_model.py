@@ -1,11 +1,13 @@
 """Writes models for ONNX Runtime GenAI: llamas with random weights, and a tokenizer that joins bytes.
 
-    llm_model.py OUT [--shape tiny|small|1b] [--cache shared|concat] [--type f32|f16] [--seed N] [--device cpu|cuda] [--layers N]
+    llm_model.py OUT [--shape tiny|small|1b] [--cache shared|concat|paged] [--type f32|f16] [--seed N] [--device cpu|cuda] [--layers N]
 
 OUT becomes a folder with genai_config.json, model.onnx (beside it model.onnx.data, where that is large), tokenizer.json and
-tokenizer_config.json. The same words give the same bytes: every matrix has a generator of its own, seeded by its name. Both
+tokenizer_config.json. The same words give the same bytes: every matrix has a generator of its own, seeded by its name. All
 caches are the same function of the same weights: shared has GroupQueryAttention write into one buffer, concat has standard
-operators append to the past. Without --type the device decides: f32 on a cpu, f16 on cuda.
+operators append to the past, and paged has PagedAttention write into blocks that GenAI's engine hands out to the sequences,
+whose tokens follow one another without padding; it is for cuda and f16 alone. Without --type the device decides: f32 on a cpu,
+f16 on cuda.
 """
 
 import argparse
@@ -28,6 +30,7 @@ ROWS = 1 << 22                                      # values that are made at a 
 INSIDE = 8 << 20                                    # bytes of weights up to which they lie in model.onnx
 PAGE = 4096
 EPSILON, THETA = 1e-5, 10000.0
+BLOCK, TOGETHER = 256, 8                            # tokens in a block of a paged cache; sequences there are blocks for
 SPREAD = 4.0                                        # the deviation of logits: some tokens are clearly likelier than others
 
 
@@ -193,10 +196,26 @@ def turned(graph, name, values, cosine, sine):
     return graph.node("Concat", f"{name}/turned", left, right, axis=-1)
 
 
-class Shared:
+class Padded:
+    """Sequences of a batch are rows, which are filled up to the longest: what the caches without blocks have in common."""
+    rows = asked_rows = "batch_size", "sequence_length"     # of input_ids and of logits
+
+    @staticmethod
+    def extents(shape):
+        """Of the keys or values of the past, and of those of the present."""
+        return (("batch_size", shape.kv_heads, "past_sequence_length", shape.head),
+                ("batch_size", shape.kv_heads, "total_sequence_length", shape.head))
+
+    def asked(self, stream):
+        """Of which tokens there are logits: of all."""
+        return stream
+
+
+class Shared(Padded):
     """GroupQueryAttention: turns, stores and attends in one operator, in a buffer that is as long as the context."""
 
-    def __init__(self, graph, shape, ids, mask):
+    def __init__(self, graph, shape, ids):
+        mask = graph.input("attention_mask", INT64, "batch_size", "total_sequence_length")
         cosines, sines = rotations(shape)
         self.graph, self.shape = graph, shape
         self.tables = graph.constant("cosines", cosines), graph.constant("sines", sines)
@@ -210,11 +229,12 @@ class Shared:
             kv_num_heads=self.shape.kv_heads, scale=1 / math.sqrt(self.shape.head), do_rotary=1, rotary_interleaved=0)
 
 
-class Concat:
+class Concat(Padded):
     """Standard operators: the present is the past with the new keys and values behind it."""
 
-    def __init__(self, graph, shape, ids, mask):
+    def __init__(self, graph, shape, ids):
         self.graph, self.shape = graph, shape
+        mask = graph.input("attention_mask", INT64, "batch_size", "total_sequence_length")
         positions = graph.input("position_ids", INT64, "batch_size", "sequence_length")
         self.turns = [graph.node("Unsqueeze", f"turns/{name}", graph.node(
             "Gather", f"turns/of_{name}", graph.constant(name, table), positions, axis=0), graph.integers(1))
@@ -251,7 +271,42 @@ class Concat:
         return graph.node("Reshape", f"{name}/attention", across, graph.integers(0, 0, shape.width))
 
 
-CACHES = {"shared": Shared, "concat": Concat}
+class Paged:
+    """PagedAttention: the tokens of all sequences follow one another, and a table has the blocks of each.
+
+    GenAI looks at the name of the logits' first extent: with batch_size they have a row for each sequence, of its last token.
+    """
+    rows, asked_rows = ("num_tokens",), ("batch_size",)
+
+    def __init__(self, graph, shape, ids):
+        self.graph, self.shape = graph, shape
+        self.ends = graph.input("cumulative_sequence_lengths", INT32, "batch_size + 1")
+        past = graph.input("past_sequence_lengths", INT32, "batch_size")
+        table = graph.input("block_table", INT32, "batch_size", "max_num_blocks")
+        self.bounds = graph.input("attention_metadata", INT32, 3)
+        cosines, sines = rotations(shape)
+        self.places = self.ends, past, table, graph.constant("cosines", cosines), graph.constant("sines", sines)
+
+    @staticmethod
+    def extents(shape):
+        return (("num_blocks", BLOCK, shape.kv_heads, shape.head),) * 2
+
+    def attend(self, name, layer, query, key, value):
+        between = "slot_mapping", "head_sink", "q_norm_weight", "k_norm_weight", "k_scale", "v_scale"
+        return self.graph.node(
+            "PagedAttention", f"{name}/attention", query, key, value, f"past_key_values.{layer}.key",
+            f"past_key_values.{layer}.value", *self.places, *("" for _ in between), self.bounds, domain=MICROSOFT,
+            outputs=(f"{name}/attention", f"present.{layer}.key", f"present.{layer}.value"), num_heads=self.shape.heads,
+            kv_num_heads=self.shape.kv_heads, scale=1 / math.sqrt(self.shape.head), do_rotary=1, rotary_interleaved=0)
+
+    def asked(self, stream):
+        graph = self.graph
+        ends = graph.node("Slice", "ends", self.ends, graph.integers(1), graph.integers(1 << 30))
+        last = graph.node("Sub", "last_of_each", ends, graph.constant("one_int32", 1, "<i4"))
+        return graph.node("Gather", "last_tokens", stream, last, axis=0)
+
+
+CACHES = {"shared": Shared, "concat": Concat, "paged": Paged}
 
 
 def layer_of(graph, shape, cache, layer, stream):
@@ -260,10 +315,10 @@ def layer_of(graph, shape, cache, layer, stream):
     def linear(of, part, rows, columns):
         return graph.node("MatMul", f"{name}/{part}", of, graph.matrix(f"{name}/{part}/weight", rows, columns))
 
+    past, present = cache.extents(shape)
     for what in ("key", "value"):
-        extents = shape.kv_heads, "past_sequence_length", shape.head
-        graph.input(f"past_key_values.{layer}.{what}", graph.kind, "batch_size", *extents)
-        graph.output(f"present.{layer}.{what}", graph.kind, "batch_size", extents[0], "total_sequence_length", extents[2])
+        graph.input(f"past_key_values.{layer}.{what}", graph.kind, *past)
+        graph.output(f"present.{layer}.{what}", graph.kind, *present)
     normed = norm(graph, f"{name}/before_attention", stream, width)
     attended = cache.attend(name, layer, linear(normed, "query", width, width),
                             linear(normed, "key", width, shape.kv_width), linear(normed, "value", width, shape.kv_width))
@@ -281,16 +336,15 @@ def norm(graph, name, values, width):
 
 
 def graph_of(shape, kind, cache, silent):
-    graph = Graph(kind)
-    ids = graph.input("input_ids", INT64, "batch_size", "sequence_length")
-    mask = graph.input("attention_mask", INT64, "batch_size", "total_sequence_length")
-    graph.output("logits", FLOAT, "batch_size", "sequence_length", shape.words)
+    graph, way = Graph(kind), CACHES[cache]
+    ids = graph.input("input_ids", INT64, *way.rows)
+    graph.output("logits", FLOAT, *way.asked_rows, shape.words)
     table = graph.matrix("embedding", shape.words, shape.width, math.sqrt(shape.words))
     stream = graph.node("Gather", "embedded", table, ids, axis=0)
-    made = CACHES[cache](graph, shape, ids, mask)
+    made = way(graph, shape, ids)
     for layer in range(shape.layers):
         stream = layer_of(graph, shape, made, layer, stream)
-    normed = norm(graph, "last_norm", stream, shape.width)
+    normed = norm(graph, "last_norm", made.asked(stream), shape.width)
     head = graph.matrix("head", shape.width, shape.words, SPREAD, silent)
     if graph.kind == FLOAT:
         graph.node("MatMul", "logits", normed, head)
@@ -433,20 +487,24 @@ def tokenizer_config(shape):
 
 # ---- the folder ------------------------------------------------------------------------------------------------------
 
+INPUTS = {"shared": ("input_ids", "attention_mask"), "concat": ("input_ids", "attention_mask", "position_ids"),
+          "paged": ("input_ids", "cumulative_sequence_lengths", "past_sequence_lengths", "block_table", "attention_metadata")}
+
+
 def config_of(shape, cache, device):
-    inputs = {"input_ids": "input_ids", "attention_mask": "attention_mask", "past_key_names": "past_key_values.%d.key",
-              "past_value_names": "past_key_values.%d.value"}
-    if cache == "concat":
-        inputs["position_ids"] = "position_ids"
+    inputs = {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"}
+    inputs.update((name, name) for name in INPUTS[cache])
     outputs = {"logits": "logits", "present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}
     decoder = {"filename": "model.onnx", "head_size": shape.head, "hidden_size": shape.width,
                "num_attention_heads": shape.heads, "num_hidden_layers": shape.layers, "num_key_value_heads": shape.kv_heads,
                "session_options": {"provider_options": [{"cuda": {}}] if device == "cuda" else []},
                "inputs": inputs, "outputs": outputs}
-    return {"model": {"type": "llama", "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD,
+    blocks = {"block_size": BLOCK, "num_blocks": TOGETHER * -(-shape.context // BLOCK), "max_batch_size": TOGETHER}
+    return {**({"engine": {"dynamic_batching": blocks}} if cache == "paged" else {}),
+            "model": {"type": "llama", "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD,
                       "vocab_size": shape.words, "context_length": shape.context, "decoder": decoder},
             "search": {"max_length": shape.context, "do_sample": False, "num_beams": 1, "top_k": 50, "top_p": 1.0,
-                       "temperature": 1.0, "past_present_share_buffer": cache == "shared"}}
+                       "temperature": 1.0, "past_present_share_buffer": cache != "concat"}}
 
 
 def write(folder, shape, cache, kind, seed, device):
@@ -475,6 +533,8 @@ def main():
         if given.layers < 1:
             parser.error("--layers must be at least 1")
         shape = replace(shape, layers=given.layers)
+    if given.cache == "paged" and (given.device != "cuda" or given.type == "f32"):
+        parser.error("--cache paged is for --device cuda and f16: ONNX Runtime has PagedAttention for nothing else")
     kind = given.type or ("f16" if given.device == "cuda" else "f32")
     parameters = write(given.out, shape, given.cache, kind, given.seed, given.device)
     size = sum(each.stat().st_size for each in Path(given.out).iterdir() if each.is_file())

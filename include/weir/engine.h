@@ -49,7 +49,7 @@ typedef struct weir_engine_place {
 
 typedef struct weir_engine_load {
     size_t struct_size;
-    const char *path; /* the model file */
+    const char *path; /* the model: a file, or a folder */
     const weir_engine_place *places;
     size_t place_count; /* for `load` at least 1; the first is where weights go unless a setting says otherwise */
     const weir_setting *settings;
@@ -164,7 +164,9 @@ typedef struct weir_engine {
     uint32_t struct_size; /* sizeof(weir_engine) there */
     const char *name;     /* "onnx"; [a-z0-9-] */
     const char *summary;  /* one line for people */
-    const char *suffixes; /* file names it takes, ".onnx" or ".gguf .ggml" */
+    /* Models it takes: ".onnx" or ".gguf .ggml" by the end of the file's name. A word without a point in front is the
+     * whole name of a file, which stands for its folder: the engine is given the path of either. */
+    const char *suffixes;
 
     /* Is the engine's own library here, and which version? Fills *out; WEIR_OK also when it is not available. */
     weir_status (*probe)(weir_engine_probe *out);

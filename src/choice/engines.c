@@ -1,15 +1,15 @@
 #include "choice/engines.h"
 #include <weir/engine.h>
+#include "base/model_path.h"
 #include "engines/registry.h"
 
 #include <stdio.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 /* Engines that are named even where their plug-in is not. */
 static const struct {
     const char *name, *suffixes;
-} known[] = {{"onnx", ".onnx"}, {"gguf", ".gguf"}, {"llm", ""}};
+} known[] = {{"onnx", ".onnx"}, {"gguf", ".gguf"}, {"llm", "genai_config.json"}};
 enum { KNOWN = sizeof known / sizeof known[0] };
 
 static const char *suffixes_of(const wi_engine_info *engine)
@@ -52,12 +52,12 @@ static weir_status add(wi_engines *engines, const char *name)
     return status == WEIR_ERR_SYSTEM ? status : WEIR_OK;
 }
 
-/* Which engines take the file, where they are asked by this name: a file's, or one that stands for its content. */
-static size_t match(wi_engines *engines, const char *name)
+/* Which engines take what is at `path`, or is called so; how many. */
+static size_t match(wi_engines *engines, bool taken(const char *words, const char *path), const char *path)
 {
     size_t found = 0;
     for (size_t i = 0; i < engines->count; i++) {
-        engines->all[i].takes_file = wi_suffix_of(suffixes_of(&engines->all[i]), name);
+        engines->all[i].takes_file = taken(suffixes_of(&engines->all[i]), path);
         found += engines->all[i].takes_file;
     }
     return found;
@@ -65,14 +65,8 @@ static size_t match(wi_engines *engines, const char *name)
 
 static void match_file(wi_engines *engines, const char *path)
 {
-    struct stat about;
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
-        for (size_t i = 0; i < engines->count; i++)
-            engines->all[i].takes_file = strcmp(engines->all[i].name, "llm") == 0;
-        return;
-    }
-    if (match(engines, path) == 0)
-        (void)match(engines, wi_suffix_by_content(path));
+    if (match(engines, wi_path_taken, path) == 0)
+        (void)match(engines, wi_suffix_of, wi_suffix_by_content(path));
 }
 
 weir_status wi_engines_find(const char *path, wi_engines *out)

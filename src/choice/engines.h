@@ -21,7 +21,7 @@ typedef struct wi_engines {
 } wi_engines;
 
 /* All engines that can be opened here and those that weir knows by name, each once, and which of them take the file: by
- * its name, else by its first bytes; a folder is for llm. Given back with wi_engines_free, also on failure.
+ * its name, of a folder by the names in it, else by its first bytes. Given back with wi_engines_free, also on failure.
  * WEIR_ERR_SYSTEM. */
 weir_status wi_engines_find(const char *path, wi_engines *out);
 /* Asks an engine for its providers, if that has not been done. Opens its libraries. */

@@ -1,6 +1,8 @@
 #include "engine_file.h"
 #include "text.h"
 
+#include "base/model_path.h"
+
 #include <weir/base.h>
 #include <weir/engine.h>
 
@@ -8,27 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
-
-static bool takes(const weir_engine *engine, const char *path)
-{
-    size_t length = strlen(path);
-    for (const char *suffix = engine->suffixes; suffix != NULL && *suffix != '\0';) {
-        size_t one = strcspn(suffix, " ");
-        if (one > 0 && one < length && strncasecmp(path + length - one, suffix, one) == 0)
-            return true;
-        suffix += one + strspn(suffix + one, " ");
-    }
-    return false;
-}
 
 const weir_engine *engine_for_file(const char *path)
 {
     const char *name;
     const weir_engine *engine;
     for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++)
-        if (weir_engine_get(name, &engine) == WEIR_OK && takes(engine, path))
+        if (weir_engine_get(name, &engine) == WEIR_OK && wi_path_taken(engine->suffixes, path))
             return engine;
     return NULL;
 }

@@ -4,7 +4,7 @@
 
 #include <weir/engine.h>
 
-/* The engine that takes files of this name; NULL if none does. */
+/* The engine that takes a file of this name, or this folder; NULL if none does. */
 const weir_engine *engine_for_file(const char *path);
 
 /* The engine's provider number `index`, from 0; WEIR_ERR_NOT_FOUND past the last. */

@@ -32,13 +32,13 @@ weir_status manifest_clear(weir_manifest_cleared *out)
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+
+#include "base/model_path.h"
 
 /* A model needs no manifest; the engines tell what it is. */
 static bool is_model(const char *path)
 {
-    const char *dot = strrchr(path, '.');
-    return dot == NULL || (strcasecmp(dot, ".json") != 0 && strcasecmp(dot, ".aimod") != 0);
+    return !wi_suffix_of(".json .aimod", path) || wi_suffix_of("genai_config.json", path);
 }
 
 weir_status manifest_read(const char *path, weir_manifest **out)

@@ -1,4 +1,5 @@
 #include "engines/registry.h"
+#include "base/model_path.h"
 #include "base/own.h"
 
 #include <weir/base.h>
@@ -10,7 +11,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum { MOST_ENGINES = 64, NAME_BYTES = 32 };
@@ -167,7 +167,9 @@ static const char *way_to(const char *name)
          "it is built with weir (WEIR_ENGINES=ON), and scripts/engines onnxruntime gets the library that it opens"},
         {"gguf", "scripts/engines gets llama.cpp, and beside an installed weir builds the plug-in; in a checkout build "
                  "weir again after that"},
-        {"llm", "weir has no plug-in for ONNX Runtime GenAI yet"}};
+        {"llm",
+         "it is built with weir (WEIR_ENGINES=ON), and scripts/engines onnxruntime-genai gets the library that it "
+         "opens"}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (strcmp(ways[i][0], name) == 0)
             return ways[i][1];
@@ -389,33 +391,6 @@ const char *weir_engine_name_at(size_t index)
 
 /* Choosing by file ------------------------------------------------------------------------------------------------- */
 
-bool wi_suffix_of(const char *suffixes, const char *path)
-{
-    size_t length = strlen(path);
-    while (suffixes && *suffixes) {
-        size_t one = strcspn(suffixes, " ");
-        if (one > 0 && one < length && strncasecmp(path + length - one, suffixes, one) == 0)
-            return true;
-        suffixes += one + strspn(suffixes + one, " ");
-    }
-    return false;
-}
-
-const char *wi_suffix_by_content(const char *path)
-{
-    unsigned char head[4] = {0};
-    FILE *file = fopen(path, "rbe");
-    size_t got = file ? fread(head, 1, sizeof head, file) : 0;
-    if (file)
-        fclose(file);
-    if (got == 4 && memcmp(head, "GGUF", 4) == 0)
-        return "x.gguf";
-    if (got >= 2 && head[0] == 0x08 &&
-        head[1] < 32) /* field 1 of ONNX's ModelProto, ir_version, comes first in practice */
-        return "x.onnx";
-    return "";
-}
-
 weir_status wi_engine_for(const char *path, const weir_engine **out)
 {
     char tried[256] = "", failure[512] = "";
@@ -430,7 +405,7 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
                 snprintf(failure, sizeof failure, "; %.400s", weir_detail());
                 continue;
             }
-            if (wi_suffix_of(engine->suffixes, by_content ? by_content : path)) {
+            if (by_content ? wi_suffix_of(engine->suffixes, by_content) : wi_path_taken(engine->suffixes, path)) {
                 *out = engine;
                 return WEIR_OK;
             }

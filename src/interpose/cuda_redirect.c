@@ -295,6 +295,7 @@ static weir_status start(wi_cuda_redirect *r, const wi_cuda_redirect_options *op
         return status;
     atomic_store(&r->memory_class, options->memory_class);
     r->managed_on_device = options->managed_on_device;
+    r->pinned_passes = options->pinned_passes;
     atomic_store(&r->state, WI_CUDA_ACTIVE);
     return wi_interpose_apply(r->interpose);
 }

@@ -46,6 +46,7 @@ typedef struct wi_cuda_redirect_options {
     size_t client_count;         /* at least 1 */
     weir_class memory_class;     /* where no scope says another */
     bool managed_on_device;      /* the module never touches managed memory on the host */
+    bool pinned_passes; /* pinned memory goes on to CUDA: of a module that keeps it for as long as the process */
 } wi_cuda_redirect_options;
 
 /* Begins it, at best right after the module was opened (with RTLD_NOW): streams and memory that it had before are not

@@ -187,7 +187,9 @@ static bool serve(wi_cuda_redirect *r, void **out, size_t bytes, weir_kind kind,
 {
     weir_request request = {.struct_size = sizeof request, .bytes = bytes, .stream = WEIR_STREAM_HOST, .kind = kind};
     weir_client *client;
-    bool entered = wi_cuda_enter(r), ours = entered && wi_cuda_request(r, wi_cuda_device(r), &client, &request);
+    bool passes = kind == WEIR_KIND_PINNED && !managed && r->pinned_passes;
+    bool entered = wi_cuda_enter(r);
+    bool ours = entered && !passes && wi_cuda_request(r, wi_cuda_device(r), &client, &request);
     if (kind != WEIR_KIND_DEVICE)
         request.reservation = NULL;
     if (!ours) {

@@ -107,7 +107,7 @@ struct wi_cuda_redirect {
     wi_interpose *interpose;
     wi_cuda_real real;
     atomic_uint memory_class;
-    bool managed_on_device;
+    bool managed_on_device, pinned_passes;
     weir_client *_Atomic clients[WI_CUDA_DEVICES]; /* NULL: none for the device */
     weir_runtime *runtimes[WI_CUDA_DEVICES];       /* theirs, written before */
     atomic_uint serving; /* requests, and creations of streams, that began while it was active */

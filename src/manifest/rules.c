@@ -257,11 +257,9 @@ static void refuse_others(wi_parse_context *r)
     const weir_manifest *m = &r->held->manifest;
     for (size_t i = 0; i < m->setting_count; i++)
         if (m->settings[i].key && find(m->settings[i].key))
-            wi_problem_add(
-                &r->problems, place_of(r, m->settings[i].key, false),
-                "tuning: %s has no meaning for the engine %s, which has one context and no sessions; leave it "
-                "out",
-                m->settings[i].key, m->framework);
+            wi_problem_add(&r->problems, place_of(r, m->settings[i].key, false),
+                           "tuning: %s has no meaning for the engine %s, which has no sessions by shape; leave it out",
+                           m->settings[i].key, m->framework);
 }
 
 /* "all", which any engine does that has no levels, may stand there. */
@@ -286,7 +284,7 @@ static void check_tuning(wi_parse_context *r)
         return;
     }
     check_level(r);
-    if (strcmp(framework, "gguf") == 0)
+    if (strcmp(framework, "gguf") == 0 || strcmp(framework, "llm") == 0)
         refuse_others(r);
 }
 

@@ -1,5 +1,6 @@
 /* A model: loading and unloading, its instances, and what can be asked of it. */
 #include "model/model.h"
+#include "base/model_path.h"
 #include "engines/registry.h"
 #include "runtime/runtime.h"
 
@@ -7,6 +8,7 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -162,21 +164,19 @@ static wi_instance *join(weir_model *model)
 
 /* Loading ---------------------------------------------------------------------------------------------------------- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static weir_status open_instance(const weir_model_options *o, const char *path, wi_instance **out)
 {
     const weir_engine *engine = NULL;
     weir_runtime *runtime = o->runtime;
+    char own_name[NAME_MAX + 1];
+    size_t length;
+    const char *last = wi_path_model_name(path, &length);
+    snprintf(own_name, sizeof own_name, "%.*s", (int)wi_min(length, NAME_MAX), last);
     weir_status status = o->engine ? weir_engine_get(o->engine, &engine) : wi_engine_for(path, &engine);
     if (status == WEIR_OK && !runtime)
         status = weir_runtime_get(o->device ? o->device : "host", NULL, &runtime);
     weir_client_options options = {.struct_size = sizeof options,
-                                   .name = o->name ? o->name : base_name(path),
+                                   .name = o->name ? o->name : own_name,
                                    .guaranteed = o->guaranteed,
                                    .maximum = o->maximum};
     return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, out) : status;

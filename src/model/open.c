@@ -1,4 +1,5 @@
 /* Opening a model: the candidates by rank, each through all stages, until one has loaded it. */
+#include "base/model_path.h"
 #include "choice/criteria.h"
 #include "model/open.h"
 
@@ -279,17 +280,19 @@ static void free_settings(const weir_setting *settings, size_t count)
     free((weir_setting *)settings);
 }
 
-static const char *base_name(const char *path)
+static bool copy_name(const weir_manifest *manifest, const char **out)
 {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
+    size_t length;
+    const char *own = wi_path_model_name(manifest->model_file, &length);
+    bool given = manifest->name && *manifest->name;
+    *out = given ? strdup(manifest->name) : strndup(own, length);
+    return *out != NULL;
 }
 
 static bool copy_wants(wi_opening *opening, const weir_manifest *manifest, const weir_choice_options *asked)
 {
     weir_manifest *kept = &opening->manifest;
-    const char *name = manifest->name && *manifest->name ? manifest->name : base_name(manifest->model_file);
-    return copy_text(manifest->model_file, &kept->model_file) && copy_text(name, &kept->name) &&
+    return copy_text(manifest->model_file, &kept->model_file) && copy_name(manifest, &kept->name) &&
            copy_text(manifest->requirements.graph_optimization_level, &kept->requirements.graph_optimization_level) &&
            copy_settings(manifest->settings, manifest->setting_count, &kept->settings, &kept->setting_count) &&
            copy_settings(asked->settings, asked->setting_count, &opening->choice_options.settings,
@@ -487,7 +490,9 @@ weir_status weir_model_create_chosen(const weir_manifest *manifest, const weir_o
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {
-        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%.120s: %s", base_name(w.manifest.model_file), choice->rule);
+        size_t length;
+        const char *name = wi_path_model_name(w.manifest.model_file, &length);
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%.*s: %s", (int)wi_min(length, 120), name, choice->rule);
         weir_choice_destroy(choice);
         return status;
     }

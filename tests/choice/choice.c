@@ -64,6 +64,7 @@ static void an_engine_that_is_not_here(void **state)
     assert_non_null(strstr(c->reason, "weir-engine-llm.so"));
     assert_non_null(strstr(made->rule, "llm: the engine llm is not here")); /* no provider is to blame */
     assert_non_null(strstr(made->rule, "weir-engine-llm.so"));
+    assert_non_null(strstr(made->rule, "scripts/engines onnxruntime-genai"));
 }
 
 static void what_is_too_old(void **state)
@@ -339,6 +340,29 @@ static void files_by_name_and_by_content(void **state)
     assert_string_equal(made->candidates[0].engine, "onnx");
 }
 
+static void folders_by_what_is_in_them(void **state)
+{
+    (void)state;
+    static const char config[] = "/genai_config.json";
+    char path[128];
+    const char *folder = model_folder("phi.gguf", 10);
+    snprintf(path, sizeof path, "%s/", folder);
+    const char *const names[] = {folder, path, model_file("phi.gguf/../phi.gguf/genai_config.json", 10)};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        manifest.model_file = names[i];
+        choose_here();
+        assert_int_equal(candidate(made, "llm", "cpu", "cpu")->verdict, WEIR_VERDICT_NO_ENGINE);
+        assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_VERDICT_OTHER_FORMAT);
+        assert_int_equal(candidate(made, "onnx", "cpu", "cpu")->verdict, WEIR_VERDICT_OTHER_FORMAT);
+    }
+    snprintf(path, sizeof path, "%s%s", folder, config);
+    assert_int_equal(unlink(path), 0);
+    manifest.model_file = folder;
+    choose_here();
+    assert_int_equal(candidate(made, "llm", "cpu", "cpu")->verdict, WEIR_VERDICT_OTHER_FORMAT);
+    assert_int_equal(candidate(made, "gguf", "cpu", "cpu")->verdict, WEIR_VERDICT_OTHER_FORMAT);
+}
+
 /* Words ------------------------------------------------------------------------------------------------------------ */
 
 static void words_that_are_none(void **state)
@@ -410,8 +434,9 @@ int main(void)
         TEST(an_order_of_ones_own),         TEST(options_of_the_library),
         TEST(the_cheapest_that_fits),       TEST(the_manifest_alone),
         TEST(the_last_resort_is_told),      TEST(what_was_listed_is_told_as_listed),
-        TEST(files_by_name_and_by_content), TEST(words_that_are_none),
-        TEST(verdicts_have_names),          TEST(engines_are_asked_once),
+        TEST(files_by_name_and_by_content), TEST(folders_by_what_is_in_them),
+        TEST(words_that_are_none),          TEST(verdicts_have_names),
+        TEST(engines_are_asked_once),
     };
     doubles_register();
     model = model_file("model.onnx", 100);

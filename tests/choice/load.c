@@ -182,7 +182,7 @@ static void check_refusal(const situation *s, const weir_candidate *c)
     refusals_tried++;
     weir_status status = weir_client_create(runtime, &options, &place.client);
     if (status == WEIR_OK) {
-        status = load_for_real(&doubles[strcmp(c->engine, "onnx") == 0 ? 0 : 1], &load, &model);
+        status = load_for_real(double_called(c->engine), &load, &model);
         ok(weir_client_destroy(place.client));
     }
     assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
@@ -261,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(limits_of_an_opening_are_chosen_by),
                                        cmocka_unit_test(what_is_explained_is_done)};
     doubles_register();
+    double_llm_register();
     situations_begin(amounts, sizeof amounts / sizeof amounts[0], 0);
     return cmocka_run_group_tests_name("choice-load", tests, begin, NULL);
 }

@@ -4,6 +4,9 @@
 #include <weir/manifest.h>
 #include <weir/select.h>
 
+#include <strings.h>
+#include <sys/stat.h>
+
 double_engine doubles[DOUBLES];
 weir_status (*double_loads)(const double_engine *engine, const weir_engine_load *load, weir_engine_model **out);
 void (*double_unloads)(weir_engine_model *model);
@@ -156,6 +159,8 @@ static void unload(weir_engine_model *model)
                                                .provider = provider_##number}
 DOUBLE(0, "onnx", ".onnx .both");
 DOUBLE(1, "gguf", ".gguf .both");
+DOUBLE(2, "llm", "genai_config.json");
+static size_t registered;
 
 void doubles_register(void)
 {
@@ -166,6 +171,22 @@ void doubles_register(void)
     unsetenv("WEIR_PROVIDERS");
     ok(weir_engine_register(&table_0));
     ok(weir_engine_register(&table_1));
+    registered = 2;
+}
+
+void double_llm_register(void)
+{
+    ok(weir_engine_register(&table_2));
+    registered = 3;
+}
+
+double_engine *double_called(const char *engine)
+{
+    static const weir_engine *const tables[DOUBLES] = {&table_0, &table_1, &table_2};
+    for (size_t i = 0; i < DOUBLES && i < registered; i++)
+        if (strcasecmp(tables[i]->name, engine) == 0)
+            return &doubles[i];
+    return NULL;
 }
 
 void doubles_reset(void)
@@ -181,17 +202,17 @@ void doubles_reset(void)
 /* Choosing --------------------------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/weir-choice-XXXXXX";
-static char paths[8][64];
+static char paths[12][96]; /* files behind the folder that they lie in */
 static size_t path_count;
 
 static void remove_files(void)
 {
-    for (size_t i = 0; i < path_count; i++)
-        unlink(paths[i]);
+    while (path_count > 0)
+        (void)remove(paths[--path_count]);
     rmdir(folder);
 }
 
-const char *model_file(const char *name, size_t bytes)
+static char *new_path(const char *name)
 {
     if (path_count == 0) {
         assert_non_null(mkdtemp(folder));
@@ -199,12 +220,28 @@ const char *model_file(const char *name, size_t bytes)
     }
     assert_true(path_count < sizeof paths / sizeof paths[0]);
     char *path = paths[path_count++];
-    snprintf(path, sizeof paths[0], "%s/%.20s", folder, name);
+    snprintf(path, sizeof paths[0], "%s/%.60s", folder, name);
+    return path;
+}
+
+const char *model_file(const char *name, size_t bytes)
+{
+    char *path = new_path(name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (size_t i = 0; i < bytes; i++)
         fputc('x', file);
     assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+const char *model_folder(const char *name, size_t bytes)
+{
+    char inside[64];
+    const char *path = new_path(name);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(inside, sizeof inside, "%.40s/genai_config.json", name);
+    (void)model_file(inside, bytes);
     return path;
 }
 

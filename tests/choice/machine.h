@@ -9,7 +9,7 @@
 
 #define GIB ((uint64_t)1 << 30)
 
-enum { MOST_DEVICES = 16, DOUBLES = 2, KINDS_OF_PROVIDERS = 7 };
+enum { MOST_DEVICES = 16, DOUBLES = 3, KINDS_OF_PROVIDERS = 7 };
 
 /* A machine is plain data: a processor with `memory` free bytes first. */
 typedef struct machine {
@@ -22,7 +22,7 @@ void machine_begin(machine *m, uint64_t memory);
 weir_hardware_device *machine_add(machine *m, weir_hardware_kind kind, uint64_t bytes);
 weir_version_number version(const char *text);
 
-/* The engines "onnx" and "gguf" of these tests: what they say of providers and models is what stands here. */
+/* The engines "onnx", "gguf" and "llm" of these tests: what they say of providers and models is what stands here. */
 typedef struct double_engine {
     weir_provider_state states[KINDS_OF_PROVIDERS];
     bool has[KINDS_OF_PROVIDERS];
@@ -37,13 +37,18 @@ extern weir_status (*double_loads)(const double_engine *engine, const weir_engin
 extern void (*double_unloads)(weir_engine_model *model);
 extern const char *const provider_names[KINDS_OF_PROVIDERS];
 
-/* Registers them; once in a process. */
+/* Registers the first two, and the third; once in a process. */
 void doubles_register(void);
+void double_llm_register(void);
+/* By its name, in any case; NULL if there is no such engine, or none yet. */
+double_engine *double_called(const char *engine);
 /* Every provider is here, nothing is predicted to be needed but a byte. */
 void doubles_reset(void);
 
 /* A model file of some bytes that tests may name; removed at exit. */
 const char *model_file(const char *name, size_t bytes);
+/* The same, a folder with a genai_config.json of so many bytes. */
+const char *model_folder(const char *name, size_t bytes);
 
 /* Chooses, and must be able to. */
 weir_choice *choose(const weir_manifest *manifest, const weir_choice_options *options);

@@ -241,9 +241,10 @@ static void look_at_engine(const view *v, const char *engine, bool *w)
 {
     const char *asked = text_or_none(v->o->engine), *framework = text_or_none(v->m->framework);
     w[OTHER_ENGINE] = (asked && !same(asked, engine)) || (framework && !same(framework, engine));
-    bool takes = strcmp(engine, "llm") != 0 && (same(v->format, "both") || same(v->format, engine));
+    const char *theirs = same(engine, "llm") ? "genai" : engine;
+    bool takes = same(v->format, theirs) || (same(v->format, "both") && !same(engine, "llm"));
     w[OTHER_FILE] = !asked && !framework && !takes;
-    w[NO_PLUGIN] = same(engine, "llm");
+    w[NO_PLUGIN] = !double_called(engine);
 }
 
 static void look_at_provider(const view *v, const char *engine, const char *provider, bool *w)
@@ -253,15 +254,15 @@ static void look_at_provider(const view *v, const char *engine, const char *prov
     w[UNLISTED_PROVIDER] = !one && !named;
     bool forbidden = v->o->no_cpu || v->r->cpu == WEIR_CPU_FORBIDDEN;
     w[CPU_UNLISTED] = cpu && !forbidden && v->r->cpu == WEIR_CPU_LISTED && !v->cpu_is_named && !one;
-    if (same(engine, "llm"))
+    const double_engine *e = double_called(engine);
+    if (!e)
         return;
-    const double_engine *e = &doubles[same(engine, "onnx") ? 0 : 1];
     size_t i = index_of(provider);
     w[LIBRARY_LACKS] = !e->has[i] || e->states[i] == WEIR_PROVIDER_NOT_BUILT;
     w[LIBRARY_FAILS] = e->has[i] && e->states[i] == WEIR_PROVIDER_NOT_LOADABLE;
     w[LIBRARY_MISSING] = e->has[i] && e->states[i] == WEIR_PROVIDER_NO_LIBRARY;
     const char *level = text_or_none(v->r->graph_optimization_level);
-    w[SETTING] = (level && same(engine, "gguf") && !same(level, "all")) || e->plan == WEIR_ERR_INVALID;
+    w[SETTING] = (level && !same(engine, "onnx") && !same(level, "all")) || e->plan == WEIR_ERR_INVALID;
     w[UNREADABLE] = e->plan == WEIR_ERR_CORRUPT || e->plan == WEIR_ERR_UNSUPPORTED;
 }
 
@@ -295,18 +296,18 @@ static uint64_t most(uint64_t a, uint64_t b)
 
 static bool predicts(const char *engine)
 {
-    return doubles[same(engine, "onnx") ? 0 : 1].plan == WEIR_OK;
+    return double_called(engine)->plan == WEIR_OK;
 }
 
 static uint64_t wants(const view *v, const char *engine, const char *provider)
 {
-    return predicts(engine) ? doubles[same(engine, "onnx") ? 0 : 1].bytes[index_of(provider)] : v->file_bytes;
+    return predicts(engine) ? double_called(engine)->bytes[index_of(provider)] : v->file_bytes;
 }
 
 static void look_at_memory(const view *v, const char *engine, const char *provider, const weir_hardware_device *d,
                            bool *w)
 {
-    if (!d || same(engine, "llm"))
+    if (!d || !double_called(engine))
         return;
     const weir_hardware_device *host = v->o->hardware->devices;
     while (host->kind != WEIR_HARDWARE_CPU) /* every machine has one */

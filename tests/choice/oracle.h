@@ -16,7 +16,7 @@ typedef struct expected {
 enum { MOST_EXPECTED = 3 * KINDS_OF_PROVIDERS * (MOST_DEVICES + 1) };
 
 /* Answers how many candidates there should be; `file_bytes` of the model, `format` of its file: "onnx", "gguf",
- * "both". */
+ * "both"; of its folder: "genai". */
 size_t oracle(const weir_manifest *manifest, const weir_choice_options *options, const char *format,
               uint64_t file_bytes, expected *out);
 

@@ -7,7 +7,8 @@
 
 enum { CASES = UNDER_TSAN ? 1000 : 10000 };
 
-static unsigned met[WEIR_VERDICT_COUNT], several, none; /* so that rare things are known to have come */
+/* So that rare things are known to have come. */
+static unsigned met[WEIR_VERDICT_COUNT], several, none, no_plugin;
 
 /* Checks ----------------------------------------------------------------------------------------------------------- */
 
@@ -35,6 +36,7 @@ static void check_against_oracle(unsigned number, const situation *s, const weir
         assert_true(good);
         accepted += e->verdict == WEIR_VERDICT_ACCEPTED;
         met[e->verdict]++;
+        no_plugin += e->verdict == WEIR_VERDICT_NO_ENGINE && !double_called(e->engine);
     }
     assert_int_equal(choice->accepted, accepted);
     several += accepted > 1;
@@ -97,10 +99,11 @@ static void check_other_order_of_engines(const situation *s, const weir_choice *
     wi_context_clear(&context);
 }
 
-static void random_cases(void **state)
+static void random_cases(unsigned first, unsigned end)
 {
-    (void)state;
-    for (unsigned number = 0; number < CASES; number++) {
+    memset(met, 0, sizeof met);
+    several = none = no_plugin = 0;
+    for (unsigned number = first; number < end; number++) {
         situation s;
         situation_make(&s, number);
         weir_choice *choice = choose(&s.manifest, &s.options);
@@ -110,14 +113,30 @@ static void random_cases(void **state)
         weir_choice_destroy(choice);
     }
     for (int i = 0; i < WEIR_VERDICT_COUNT; i++)
-        assert_true(met[i] > CASES / 1000);
-    assert_true(several > CASES / 10 && none > CASES / 10);
+        assert_true(met[i] > (end - first) / 1000);
+    assert_true(several > (end - first) / 10 && none > (end - first) / 10);
+}
+
+static void engines_by_name_alone(void **state)
+{
+    (void)state;
+    random_cases(0, CASES);
+    assert_true(no_plugin > CASES);
+}
+
+static void engines_that_are_all_here(void **state)
+{
+    (void)state;
+    double_llm_register();
+    random_cases(CASES, 2 * CASES);
+    assert_int_equal(no_plugin, 0);
 }
 
 int main(void)
 {
     static const uint64_t amounts[] = {0, 1, 300 * MIB, 512 * MIB, GIB, 2 * GIB, 3 * GIB, 5 * GIB, 8 * GIB, 40 * GIB};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(engines_by_name_alone),
+                                       cmocka_unit_test(engines_that_are_all_here)};
     doubles_register();
     situations_begin(amounts, sizeof amounts / sizeof amounts[0], 2);
     return cmocka_run_group_tests_name("choice-random", tests, NULL, NULL);

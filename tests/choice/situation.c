@@ -6,8 +6,9 @@
 static uint64_t seed;
 static const uint64_t *amounts;
 static size_t amount_count, amount_more;
-static const char *models[3];
-static const char *const formats[] = {"onnx", "gguf", "both"};
+enum { FORMATS = 4 };
+static const char *models[FORMATS];
+static const char *const formats[FORMATS] = {"onnx", "gguf", "both", "genai"};
 
 void situations_begin(const uint64_t *some, size_t count, size_t more)
 {
@@ -17,6 +18,7 @@ void situations_begin(const uint64_t *some, size_t count, size_t more)
     models[0] = model_file("model.onnx", 100);
     models[1] = model_file("model.gguf", 100);
     models[2] = model_file("model.both", 100);
+    models[3] = model_folder("genai.onnx", 100);
 }
 
 size_t random_below(size_t most)
@@ -144,7 +146,7 @@ void situation_make(situation *s, unsigned number)
     seed = 0x9e3779b97f4a7c15u * (number + 1);
     memset(s, 0, sizeof *s);
     mild = chance(3) ? 1 : 4;
-    size_t format = random_below(3);
+    size_t format = random_below(FORMATS);
     s->format = formats[format];
     s->manifest = (weir_manifest){.struct_size = sizeof s->manifest, .path = "", .model_file = models[format]};
     s->manifest.framework = seldom(4) ? ONE_OF(frameworks) : NULL;

@@ -19,6 +19,7 @@ BAD = """{
 """
 ONNX = (harness.BUILD / "lib/weir/weir-engine-onnx.so").exists()
 GGUF = (harness.BUILD / "lib/weir/weir-engine-gguf.so").exists()
+LLM = (harness.BUILD / "lib/weir/weir-engine-llm.so").exists()
 MLP = harness.SOURCE / "tests/data/onnx/mlp.onnx"
 PROBLEMS = [(2, 27, "nearest is \"name\""), (3, 44, "is -1")]
 
@@ -105,9 +106,8 @@ class Check(harness.Case):
         self.write("g/genai_config.json", "{}")
         here, (llm,) = self.remarks("g")
         self.assertFalse(here)
-        self.assertIn("weir-engine-llm.so is not in", llm)
-        self.assertIn("WEIR_ENGINE_PATH", llm)
-        self.assertNotIn("scripts/engines", llm)  # which does not get it
+        self.assertIn("scripts/engines onnxruntime-genai", llm)
+        self.assertIn("WEIR_ONNXRUNTIME_GENAI" if LLM else "weir-engine-llm.so is not in", llm)
         self.write("m.gguf", b"GGUF")
         here, (gguf,) = self.remarks("m.gguf")
         self.assertFalse(here)

@@ -135,11 +135,16 @@ class Engines(harness.Case):
             self.one_line(self.error)
             self.assertEqual((answer["live_at_end"], answer["clients"]), (0, []))
 
+    @unittest.skipUnless((MODELS / "tiny-llm").exists() and (STORE / "engines/onnxruntime-genai/current").exists() and
+                         (harness.BUILD / "lib/weir/weir-engine-llm.so").exists(), "tiny-llm or its engine is not here")
     def test_demo(self):
         done = subprocess.run([sys.executable, SOURCE / "scripts/demo", COMMAND.parents[1]], capture_output=True, text=True,
                               env=self.environment({}), timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("The nearest pairs of 12 sentences", done.stdout)
+        table = {words[0]: words[1] for words in map(str.split, done.stdout.splitlines()) if len(words) > 7}
+        self.assertEqual({name: table.get(name) for name in ("minilm.onnx", "minilm.gguf", "tiny-llm")},
+                         {"minilm.onnx": "onnx", "minilm.gguf": "gguf", "tiny-llm": "llm"}, done.stdout)
 
 
 if __name__ == "__main__":

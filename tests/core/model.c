@@ -531,6 +531,39 @@ static void plugins(void **state)
     ok(weir_option_set("engine_path", NULL));
 }
 
+/* The engine for a folder is that of a file in it. */
+static void folders(void **state)
+{
+    (void)state;
+    static weir_engine whole;
+    static const char *const names[] = {"phi.full", "phi.full/", "phi.full/whole.cfg"};
+    char folder[80], config[112], named[112];
+    snprintf(folder, sizeof folder, "%s/phi.full", directory);
+    snprintf(config, sizeof config, "%s/whole.cfg", folder);
+    whole = full;
+    whole.name = "whole";
+    whole.suffixes = ".whole whole.cfg";
+    ok(weir_option_set("engine_path", "/nowhere"));
+    ok(weir_engine_register(&whole));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    weir_model_options options = with(NULL);
+    weir_model *model;
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create(folder, &options, &model)); /* .full is the end of files' names */
+    detail_names("phi.full");
+    write_file(config, "{}");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(named, sizeof named, "%s/%s", directory, names[i]);
+        ok(weir_model_create(named, &options, &model));
+        assert_string_equal(engine_name(model), "whole");
+        assert_string_equal(told.request.path, named);
+        assert_string_equal(first_client().name, i < 2 ? "phi.full" : "whole.cfg");
+        ok(weir_model_destroy(model));
+    }
+    assert_int_equal(unlink(config), 0);
+    assert_int_equal(rmdir(folder), 0);
+    ok(weir_option_set("engine_path", NULL));
+}
+
 static void the_table_of_engines_is_finite(void **state)
 {
     (void)state;
@@ -561,6 +594,7 @@ int main(void)
         test(what_an_engine_lacks),
         test(registering),
         test(plugins),
+        test(folders),
         test(the_table_of_engines_is_finite),
     };
     return cmocka_run_group_tests_name("model", tests, set_up, tear_down);

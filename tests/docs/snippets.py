@@ -7,7 +7,9 @@
     ```c run        a whole program, also run; it must exit with 0
     ```c norun      a fragment that does not compile by itself: only for declarations quoted from headers
     ```sh run       run by sh in a scratch folder with the build's `weir` first in PATH; each must exit with 0
-    ```sh run engines   the same, skipped where the store has no engines and models
+    ```sh run engines   the same, skipped where the store has no engines and models, or not the models that are named
+    ```python run   run by Python in a scratch folder with the package of python/ over the build's libweir; it must exit with 0
+    ```python run engines   the same, by the store's Python, which has NumPy, with the models that are named in the folder
     ```json         must parse
 Also every link to a file of the repository must lead somewhere."""
 
@@ -26,6 +28,7 @@ STORE = Path(os.environ.get("WEIR_HOME") or SCRATCH)
 STRICT = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
 # A fragment is given every header; a whole program names those that it needs.
 HEADERS = sorted(str(path.relative_to(SOURCE / "include")) for path in (SOURCE / "include/weir").rglob("*.h"))
+MODELS = re.compile(r"\b(minilm\.onnx|minilm\.gguf|tiny-llama\.gguf|tiny-llm)(?![\w.-])")
 PRELUDE = "".join(f"#include <{header}>\n" for header in HEADERS) + "#include <stdio.h>\n#include <string.h>"
 
 
@@ -67,6 +70,16 @@ def try_sh(code, words, name):
     return call(["sh", "-euc", "\n".join(lines)], cwd=folder, env={**os.environ, "PATH": path})
 
 
+def try_python(code, words, name):
+    folder = SCRATCH / name
+    folder.mkdir()
+    for model in set(MODELS.findall(code)):
+        (folder / model).symlink_to(STORE / "models" / model)
+    python = STORE / "venv/bin/python" if "engines" in words else sys.executable
+    return call([python, "-B", "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": str(SOURCE / "python"),
+                                                             "WEIR_LIBRARY": str(BUILD / "lib/libweir.so")})
+
+
 def blocks(path):
     """(line, words after the fence, text) of each fenced block."""
     start = None
@@ -87,6 +100,13 @@ def links(path):
             yield target
 
 
+def lacks_models(text):
+    named = {STORE / "models" / name for name in MODELS.findall(text)}
+    if STORE / "models/tiny-llm" in named:
+        named.add(STORE / "engines/onnxruntime-genai/current")
+    return not list(STORE.glob("models/*.onnx")) or not all(path.exists() for path in named)
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
@@ -102,10 +122,15 @@ def main():
             if words[0] == "c" and "norun" not in words:
                 complaint = try_c(text, words, name)
             elif words[0] == "sh" and "run" in words:
-                if not (BUILD / "bin/weir").exists() or ("engines" in words and not list(STORE.glob("models/*.onnx"))):
+                if not (BUILD / "bin/weir").exists() or ("engines" in words and lacks_models(text)):
                     skipped += 1
                     continue
                 complaint = try_sh(text, words, name)
+            elif words[0] == "python" and "run" in words:
+                if "engines" in words and (lacks_models(text) or not (STORE / "venv/bin/python").exists()):
+                    skipped += 1
+                    continue
+                complaint = try_python(text, words, name)
             elif words[0] == "json":
                 try:
                     complaint = json.loads(text) and ""

@@ -31,6 +31,7 @@ ROOMS = {
     "engines/onnx": ("onnx_file", "onnxruntime/api.h"),
     "engines/text": (),
     "engines/gguf": ("engines/text", "interpose"),
+    "engines/llm": ("engines/text", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h"),
     # around it
     "sim": ("runtime", "memory", "driver", "base"),
     "cli": ("sim", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base"),

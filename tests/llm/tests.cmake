@@ -50,3 +50,26 @@ foreach(part "hostile 1" "cycles 500")
   set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long" TIMEOUT 900
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
 endforeach()
+
+# On a GPU; by scripts/gpu-llm.
+add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
+target_compile_definitions(test-llm-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
+target_link_libraries(test-llm-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads)
+set_target_properties(test-llm-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(test-llm-gpu weir-engine-llm)
+
+# The same over the stub of CUDA's libraries, where the store has ONNX Runtime and GenAI for CUDA: kernels compute nothing there.
+set(llm_python ${WEIR_STORE_PATH}/venv/bin/python)
+if(NOT WEIR_SANITIZE AND EXISTS ${llm_python} AND EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime-cuda/current/libonnxruntime.so AND
+   EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime-genai-cuda/current/libonnxruntime-genai-cuda.so)
+  set(llm_models ${PROJECT_BINARY_DIR}/tests/llm)
+  foreach(cache shared concat paged)
+    add_test(NAME llm-gpu-model-${cache} COMMAND ${llm_python} -B ${PROJECT_SOURCE_DIR}/scripts/llm_model.py ${llm_models}/${cache}
+      --shape small --device cuda --cache ${cache})
+    set_tests_properties(llm-gpu-model-${cache} PROPERTIES FIXTURES_SETUP llm-gpu-models LABELS engine)
+  endforeach()
+  add_test(NAME llm-gpu-stub COMMAND test-llm-gpu ${llm_models}/shared ${llm_models}/concat ${llm_models}/paged)
+  set_tests_properties(llm-gpu-stub PROPERTIES FIXTURES_REQUIRED llm-gpu-models LABELS engine TIMEOUT 300 ENVIRONMENT
+    "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000;ORT_ENABLE_CUDNN_FLASH_ATTENTION=0;WEIR_TEST_DEVICE=cuda:0;WEIR_HOME=${WEIR_STORE_PATH};WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
+  add_dependencies(test-llm-gpu stub-provider)
+endif()

@@ -382,10 +382,10 @@ static void test_wrong_settings_of_a_run_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof at_a_run / sizeof *at_a_run; i++)
         refused_setting(&it, &at_a_run[i].setting, 1, WEIR_ERR_INVALID, at_a_run[i].words);
     refused_setting(&it, two, 2, WEIR_ERR_INVALID, "'json_schema', 'regex' and 'lark'");
-    refused_setting(&it, bad_schema, 1, WEIR_ERR_ENGINE, "begin a run");
-    refused_setting(&it, no_schema, 1, WEIR_ERR_ENGINE, "begin a run");
-    refused_setting(&it, bad_regex, 1, WEIR_ERR_ENGINE, "begin a run");
-    refused_setting(&it, bad_lark, 1, WEIR_ERR_ENGINE, "begin a run");
+    refused_setting(&it, bad_schema, 1, WEIR_ERR_INVALID, "does not take the settings");
+    refused_setting(&it, no_schema, 1, WEIR_ERR_INVALID, "does not take the settings");
+    refused_setting(&it, bad_regex, 1, WEIR_ERR_INVALID, "does not take the settings");
+    refused_setting(&it, bad_lark, 1, WEIR_ERR_INVALID, "does not take the settings");
     weir_tensor text = text_input("abc");
     weir_outputs outputs;
     assert_int_equal(infer(&it, &text, bad_template, 2, &outputs), WEIR_ERR_ENGINE);
@@ -402,7 +402,7 @@ static void test_wrong_settings_of_a_load_are_refused_by_name(void **state)
     static const wrong at_a_load[] = {
         {{"colour", "blue"}, "colour"}, {{"threads", "x"}, "threads"},         {{"context", "-4"}, "context"},
         {{"context", "257"}, "256"},    {{"sequences", "0"}, "from 1 to 256"}, {{"sequences", "257"}, "from 1 to 256"},
-        {{"batch", "-1"}, "batch"},     {{"cuda_graph", "?"}, "cuda_graph"},   {{"tokens", "y"}, "tokens"},
+        {{"batch", "-1"}, "batch"},     {{"logits", "?"}, "logits"},           {{"tokens", "y"}, "tokens"},
     };
     bench it = bench_on(the_model(SHARED), 1ull << 28, NULL);
     for (size_t i = 0; i < sizeof at_a_load / sizeof *at_a_load; i++) {

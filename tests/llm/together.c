@@ -497,8 +497,8 @@ static void test_what_runs_together_cannot_have_is_refused_by_name(void **state)
     assert_words(weir_detail(), "'logprobs' and 'logits'");
     assert_int_equal(infer(&it, &input, logits, 1, &outputs), WEIR_ERR_UNSUPPORTED);
     assert_words(weir_detail(), "sequences=1");
-    assert_int_equal(infer(&it, &input, bad, 1, &outputs), WEIR_ERR_ENGINE);
-    assert_words(weir_detail(), "begin a run");
+    assert_int_equal(infer(&it, &input, bad, 1, &outputs), WEIR_ERR_INVALID);
+    assert_words(weir_detail(), "does not take the settings");
     runner again;
     runner_make(&again, &it, 3);
     start(&again);

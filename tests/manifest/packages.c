@@ -205,6 +205,36 @@ static void an_empty_store_is_none(void **state)
     weir_manifest_destroy(m);
 }
 
+static void a_model_may_be_a_folder_inside(void **state)
+{
+    (void)state;
+    static const char *const named[] = {"phi", "phi/", "./phi/genai_config.json"};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        char text[80], path[400];
+        struct stat found;
+        weir_manifest *m;
+        snprintf(text, sizeof text, "{\"model_file\": \"%s\", \"format\": \"genai\"}", named[i]);
+        packing p = pack_begin("p.aimod");
+        pack_text(&p, "metadata.json", text);
+        pack_text(&p, "phi/genai_config.json", "{}");
+        pack_text(&p, "phi/model.onnx", "\x08\x07 model");
+        pack_end(&p);
+        ok(read_package("p.aimod", &m));
+        assert_string_equal(m->framework, "llm");
+        assert_int_equal(stat(m->model_file, &found), 0);
+        assert_true(S_ISDIR(found.st_mode));
+        snprintf(path, sizeof path, "%s/model.onnx", m->model_file);
+        assert_int_equal(stat(path, &found), 0);
+        weir_manifest_destroy(m);
+    }
+    packing p = pack_good("p.aimod", "{\"model_file\": \"phi\"}");
+    pack_text(&p, "phi/model.onnx", "\x08\x07 model");
+    pack_end(&p);
+    weir_manifest *m;
+    fails(WEIR_ERR_INVALID, read_package("p.aimod", &m));
+    detail_names("a folder without genai_config.json");
+}
+
 static void places_are_of_the_manifest_inside(void **state)
 {
     (void)state;
@@ -534,6 +564,7 @@ int main(void)
         TEST(many_at_once_get_one_folder),
         TEST(what_a_killed_process_left_goes),
         TEST(an_empty_store_is_none),
+        TEST(a_model_may_be_a_folder_inside),
         TEST(places_are_of_the_manifest_inside),
         TEST(what_leads_elsewhere_is_refused),
         TEST(what_is_no_package_is_refused),

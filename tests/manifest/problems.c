@@ -81,6 +81,12 @@ static void tuning_has_a_meaning_for_the_engine(void **state)
                  PROBLEMS("2:29 the engine gguf has no levels"));
     has_problems("{\"model_file\": \"m.gguf\", \"hardware_requirements\": {\"graph_optimization_level\": \"ALL\"}}",
                  NONE);
+    assert_int_equal(mkdir("phi", 0700), 0);
+    write_text("phi/genai_config.json", "{}");
+    has_problems("{\"model_file\": \"phi\", \"tuning\": {\"sequences\": 2,\n \"session_buckets\": 2}}",
+                 PROBLEMS("2:2 session_buckets has no meaning for the engine llm"));
+    has_problems("{\"model_file\": \"phi\", \"hardware_requirements\": {\n\"graph_optimization_level\": \"basic\"}}",
+                 PROBLEMS("2:29 the engine llm has no levels"));
     has_problems(WANTED("\"graph_optimization_level\": \"Basic\", \"allow_cpu\": \"Listed\""), NONE);
     has_problems(
         IN("\"tuning\": {\"session_buckets\": \"many\", \"bucket_max_dims\": 2.5}"),
@@ -164,6 +170,10 @@ static void keys_do_not_contradict(void **state)
     has_problems(IN("\"framework\": \"gguf\", \"format\": \"gguf\""),
                  PROBLEMS("2:14 a model for \"onnx\"", "2:32 in the format \"onnx\""));
     has_problems(IN("\"framework\": \"llm\""), PROBLEMS("2:14 a folder with genai_config.json"));
+    assert_int_equal(mkdir("phi", 0700), 0);
+    write_text("phi/genai_config.json", "{}");
+    has_problems("{\"model_file\": \"phi/\",\n\"framework\": \"onnx\", \"format\": \"onnx\"}",
+                 PROBLEMS("2:14 a model for \"llm\"", "2:32 in the format \"genai\""));
 }
 
 static void the_model_is_there(void **state)

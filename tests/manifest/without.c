@@ -22,6 +22,11 @@ static void a_command_without_manifests_says_so(void **state)
     assert_string_equal(manifest->path, "folder.d/m");
     assert_null(manifest->framework);
     manifest_release(manifest);
+    ok(manifest_read("phi/genai_config.json", &manifest)); /* a model by this name, and no manifest */
+    assert_string_equal(manifest->model_file, "phi/genai_config.json");
+    manifest_release(manifest);
+    fails(WEIR_ERR_UNSUPPORTED, manifest_read("phi/config.JSON", &manifest));
+    fails(WEIR_ERR_UNSUPPORTED, manifest_read("phi/m.aimod", &manifest));
 }
 
 static void packages_without_libarchive_name_it(void **state)

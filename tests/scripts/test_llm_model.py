@@ -31,6 +31,7 @@ try:
     import tokenizers
 
     import llm_model as llm
+    import packed
 except ImportError:
     if PYTHON.exists() and Path(sys.executable) != PYTHON:
         os.execv(PYTHON, [PYTHON, "-B", __file__, *sys.argv[1:]])
@@ -40,6 +41,7 @@ TEXTS = ("Hello, world!\n", "the memory of a device", "  two  spaces\ttab\r\n", 
 PROMPTS = ("The memory of", "Hello, world", "a")
 CHAT = '[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]'
 ALL = [(cache, kind) for cache in ("shared", "concat") for kind in ("f32", "f16")]
+PAGED = ("--cache", "paged", "--device", "cuda")
 
 
 def needed(what, test):
@@ -68,7 +70,7 @@ class Written(unittest.TestCase):
 
 class Files(Written):
     def test_same_words_give_the_same_bytes(self):
-        for words in ((), ("--cache", "concat", "--type", "f16"), ("--shape", "small", "--layers", "1")):
+        for words in ((), ("--cache", "concat", "--type", "f16"), PAGED, ("--shape", "small", "--layers", "1")):
             one, two = self.write("one", *words), self.write("two", *words)
             names = sorted(path.name for path in one.iterdir())
             self.assertEqual(names, sorted(path.name for path in two.iterdir()))
@@ -88,6 +90,21 @@ class Files(Written):
             self.write("one", "--layers", "0")
         self.assertEqual(left.exception.code, 2)
         self.assertFalse((self.folder / "one").exists())
+
+    def test_blocks_are_for_cuda_and_f16(self):
+        for words in ((), ("--device", "cpu"), ("--device", "cuda", "--type", "f32")):
+            with self.assertRaises(SystemExit) as left, contextlib.redirect_stderr(io.StringIO()) as said:
+                self.write("one", "--cache", "paged", *words)
+            self.assertEqual(left.exception.code, 2)
+            self.assertIn("is for --device cuda and f16", said.getvalue())
+            self.assertFalse((self.folder / "one").exists())
+
+    def test_there_are_blocks_for_sequences_of_the_whole_context(self):
+        for shape, blocks in (("tiny", 8), ("small", 64)):
+            config = self.config(self.write(shape, *PAGED, "--shape", shape, "--layers", "1"))
+            self.assertEqual(config["engine"]["dynamic_batching"], {"block_size": 256, "num_blocks": blocks, "max_batch_size": 8})
+            self.assertEqual(blocks * 256, 8 * config["model"]["context_length"])
+        self.assertNotIn("engine", self.config(self.write("shared")))
 
     def test_the_device_decides_what_was_not_said(self):
         options = self.config(self.write("one", "--device", "cuda"))["model"]["decoder"]["session_options"]
@@ -120,15 +137,15 @@ class Graphs(Written):
         cls.addClassCleanup(onnx.defs.deregister_schema, "SimplifiedLayerNormalization", 1, "")
 
     def test_the_checker_takes_each(self):
-        for cache, kind in ALL:
+        for cache in [*(("--cache", cache, "--type", kind) for cache, kind in ALL), PAGED]:
             for words in (("--shape", "tiny"), ("--shape", "small", "--layers", "1")):
-                with self.subTest(cache=cache, kind=kind, words=words):
-                    path = self.write("one", *words, "--cache", cache, "--type", kind) / "model.onnx"
+                with self.subTest(cache=cache, words=words):
+                    path = self.write("one", *words, *cache) / "model.onnx"
                     onnx.checker.check_model(str(path), full_check=True)
 
     def test_inputs_and_outputs_are_those_of_the_config(self):
-        for cache in ("shared", "concat"):
-            out = self.write(cache, "--cache", cache, "--layers", "3")
+        for cache in ("shared", "concat", "paged"):
+            out = self.write(cache, "--cache", cache, "--device", "cuda", "--layers", "3")
             graph, config = onnx.load(out / "model.onnx").graph, self.config(out)
             decoder = config["model"]["decoder"]
             shape = {each.name: [d.dim_value or d.dim_param for d in each.type.tensor_type.shape.dim]
@@ -136,11 +153,20 @@ class Graphs(Written):
             expected = {name for names in (decoder["inputs"], decoder["outputs"]) for pattern in names.values()
                         for name in ([pattern % i for i in range(3)] if "%d" in pattern else [pattern])}
             self.assertEqual(set(shape), expected)
-            self.assertEqual(shape["past_key_values.2.key"], ["batch_size", decoder["num_key_value_heads"],
-                                                              "past_sequence_length", decoder["head_size"]])
-            self.assertEqual(shape["logits"], ["batch_size", "sequence_length", config["model"]["vocab_size"]])
-            self.assertEqual(config["search"]["past_present_share_buffer"], cache == "shared")
-            self.assertEqual([node.op_type for node in graph.node].count("GroupQueryAttention"), 3 if cache == "shared" else 0)
+            heads, head, words = decoder["num_key_value_heads"], decoder["head_size"], config["model"]["vocab_size"]
+            if cache == "paged":
+                self.assertEqual(shape["past_key_values.2.key"], ["num_blocks", 256, heads, head])
+                self.assertEqual(shape["present.2.value"], ["num_blocks", 256, heads, head])
+                self.assertEqual((shape["input_ids"], shape["logits"]), (["num_tokens"], ["batch_size", words]))
+                self.assertEqual({each.name for each in graph.input if each.type.tensor_type.elem_type == onnx.TensorProto.INT32},
+                                 {"cumulative_sequence_lengths", "past_sequence_lengths", "block_table", "attention_metadata"})
+            else:
+                self.assertEqual(shape["past_key_values.2.key"], ["batch_size", heads, "past_sequence_length", head])
+                self.assertEqual(shape["logits"], ["batch_size", "sequence_length", words])
+            self.assertEqual(config["search"]["past_present_share_buffer"], cache != "concat")
+            operators = [node.op_type for node in graph.node]
+            self.assertEqual((operators.count("GroupQueryAttention"), operators.count("PagedAttention")),
+                             {"shared": (3, 0), "concat": (0, 0), "paged": (0, 3)}[cache])
 
     def test_weights_are_the_same_inside_and_outside(self):
         out = self.write("out", "--shape", "small", "--layers", "1")
@@ -158,6 +184,44 @@ class Graphs(Written):
         self.assertAlmostEqual(arrays["layer0/down/weight"].std(), 192 ** -0.5, delta=0.002)
         silent = llm.silent_of(llm.vocabulary(448)[0])
         self.assertEqual(np.flatnonzero(~arrays["head"].any(axis=0)).tolist(), list(silent))
+
+
+class Packed(Written):
+    """Blocks without a GPU: the graph by the operators' documentation, in f32, against that of the cache without blocks."""
+
+    def graphs(self):
+        for cache in ("paged", "concat"):
+            llm.write(self.folder / cache, llm.SHAPES["tiny"], cache, "f32", 1, "cuda")
+            yield packed.evaluator(self.folder / cache / "model.onnx")
+
+    def alone(self, graph, tokens):
+        """The logits of the last token."""
+        empty = np.zeros((1, 2, 0, 16), np.float32)
+        ones = np.ones((1, len(tokens)), np.int64)
+        inputs = {"input_ids": ones * tokens, "attention_mask": ones, "position_ids": ones.cumsum(1) - 1}
+        inputs.update((f"past_key_values.{i}.{what}", empty) for i in range(2) for what in ("key", "value"))
+        return graph(inputs)["logits"][0, -1]
+
+    def test_sequences_in_blocks_are_what_they_are_alone(self):
+        with mock.patch.object(llm, "BLOCK", 4):
+            paged, concat = self.graphs()
+        rng = np.random.default_rng(3)
+        rows = [rng.integers(8, 448, count).tolist() for count in (9, 6)]
+        table = np.array([[5, 0, 3], [2, 4, 1]], np.int32)
+        caches = {f"past_key_values.{i}.{what}": np.zeros((6, 4, 2, 16), np.float32) for i in range(2) for what in ("key", "value")}
+        done = np.zeros(2, np.int32)
+        for step in ((5, 2), (1, 3), (2, 1), (1, 0)):
+            live = [i for i in range(2) if step[i]]
+            new = [token for i in live for token in rows[i][done[i]:done[i] + step[i]]]
+            ends = np.cumsum([0, *(step[i] for i in live)]).astype(np.int32)
+            found = paged({"input_ids": np.array(new), "cumulative_sequence_lengths": ends, "past_sequence_lengths": done[live],
+                           "block_table": table[live], "attention_metadata": np.array([5, 9, 1], np.int32), **caches})
+            caches = {name: found[name.replace("past_key_values", "present")] for name in caches}
+            done += step
+            self.assertEqual(found["logits"].shape, (len(live), 448))
+            for row, i in zip(found["logits"], live):
+                np.testing.assert_allclose(row, self.alone(concat, rows[i][:done[i]]), atol=1e-3)
+        self.assertEqual(done.tolist(), [9, 6])
 
 
 class Tokens(Written):

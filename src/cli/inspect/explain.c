@@ -220,10 +220,10 @@ static const args_table arguments = {
         "why each other one would not do, with the bytes that the engine predicts. Nothing is loaded and no device "
         "memory is touched.",
     .options = option_list,
-    .notes =
-        "MODEL is a file, or the name of one in the store's models/. Defaults of --policy and --order: WEIR_POLICY "
-        "and WEIR_PROVIDERS.\n\n"
-        "Exit status: 0; 1 nothing is accepted, or the model cannot be looked at; 2 bad usage.",
+    .notes = "MODEL is a file, a folder with genai_config.json, or the name of one in the store's models/. Defaults of "
+             "--policy and --order: WEIR_POLICY "
+             "and WEIR_PROVIDERS.\n\n"
+             "Exit status: 0; 1 nothing is accepted, or the model cannot be looked at; 2 bad usage.",
     .read_operands = read_model};
 
 /* The model could not be looked at; the detail says why. */

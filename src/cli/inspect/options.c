@@ -43,17 +43,17 @@ static json_t *option_json(const weir_option *option)
 static void print_option(const weir_option *option)
 {
     char *value = text_clean(option->value, strlen(option->value), false);
-    printf("%s%-14s%s %-20s = %s  (%s)\n", terminal_bold(), option->name, terminal_plain(), option->environment,
+    printf("%s%-17s%s %-22s = %s  (%s)\n", terminal_bold(), option->name, terminal_plain(), option->environment,
            value[0] != '\0' ? value : "unset", source_name(option->source));
     free(value);
     if (option->rejected) {
         const char *given = getenv(option->environment);
         char *clean = text_clean(given != NULL ? given : "", given != NULL ? strlen(given) : 0, false);
-        printf("               %srejected: %s=%s is not understood and not used%s\n", terminal_red(),
+        printf("                  %srejected: %s=%s is not understood and not used%s\n", terminal_red(),
                option->environment, clean, terminal_plain());
         free(clean);
     }
-    printf("               %s\n", option->help);
+    printf("                  %s\n", option->help);
 }
 
 int verb_options(int argc, char **argv)

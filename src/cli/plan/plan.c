@@ -122,9 +122,8 @@ static const args_table arguments = {
     .usage = "plan FILE [OPTION…]",
     .about =
         "Gives every tensor a place in one arena that is as small as can be, and says how small that is. FILE is\n"
-        "  an ONNX model, or the name of one in the store's models/: its activations, step by step; weights are "
-        "counted "
-        "apart;\n"
+        "  an ONNX model, a folder with genai_config.json, or the name of one in the store's models/: its activations, "
+        "step by step; weights are counted apart;\n"
         "  a trace of allocations (RMM's CSV, plain or gzip, or weir's binary trace): what a plan would have needed, "
         "beside what allocators held;\n"
         "  a list of buffers: MiniMalloc's CSV (id, lower, upper, size, and more);\n"
@@ -205,7 +204,8 @@ int verb_plan(int argc, char **argv)
     plan_answer answer = {.args = &args, .source = &source};
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status < 0) {
-        bool good = plan_source_load(&args, &source) == WEIR_OK && make(&answer) == WEIR_OK;
+        bool good = plan_graph_find(&args) == WEIR_OK && plan_source_load(&args, &source) == WEIR_OK &&
+                    make(&answer) == WEIR_OK;
         const char *said = weir_detail();
         status = good                                  ? answer_all(&answer)
                  : strstr(said, plan_file_name(&args)) ? cli_fail("%s", said)

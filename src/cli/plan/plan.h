@@ -30,6 +30,9 @@ typedef struct plan_args {
 /* The last part of its path. */
 const char *plan_file_name(const plan_args *args);
 
+/* A folder of ONNX Runtime GenAI's becomes the file of its graph. */
+weir_status plan_graph_find(plan_args *args);
+
 /* The source of the buffers ---------------------------------------------------------------------------------------- */
 
 typedef enum plan_kind { PLAN_LIST, PLAN_MODEL, PLAN_TRACE, PLAN_SAVED } plan_kind;

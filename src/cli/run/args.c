@@ -7,13 +7,13 @@
 #include "cli/cli.h"
 #include "cli/engine_file.h"
 #include "cli/text.h"
+#include "base/model_path.h"
 #include "base/values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int add_budget(run_args *args, const char *device, size_t length, uint64_t bytes)
@@ -185,11 +185,11 @@ static bool ends_in(const char *path, const char *suffix)
     return length > tail && strcasecmp(path + length - tail, suffix) == 0;
 }
 
-/* By its name, so that what a word means does not hang on what is in a file. */
+/* By its name, so that what a word means does not hang on what is in a file. A folder is a model, and so is the file by
+ * which it is known. */
 static bool is_manifest(const char *path)
 {
-    struct stat about;
-    return ends_in(path, ".json") || ends_in(path, ".aimod") || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
+    return ends_in(path, ".aimod") || (ends_in(path, ".json") && !wi_suffix_of("genai_config.json", path));
 }
 
 enum { NAME_BYTES = 63 /* what a client's name holds */ };
@@ -202,16 +202,13 @@ static bool is_taken(const char *name, char *const *before, size_t count)
     return false;
 }
 
-/* The last component of the path, cut to what a client's name holds; "#2", "#3" … behind a name that is taken. */
+/* The path's own, cut to what a client's name holds; "#2", "#3" … behind a name that is taken. */
 static char *model_name(const char *path, char *const *before, size_t count)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t start = end;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    char *base = end > start ? text_clean(path + start, end - start, false) : text_copy("model");
+    size_t length;
+    const char *own = wi_path_model_name(path, &length);
+    bool leads_on = strspn(own, "./") >= length; /* "..", which is no name of a file that could be written */
+    char *base = leads_on ? text_copy("model") : text_clean(own, length, false);
     char *name = text_copy(base);
     text_cut(name, NAME_BYTES);
     for (unsigned number = 2; is_taken(name, before, count); number++) {
@@ -306,11 +303,10 @@ static const args_table arguments = {
              "memory went.",
     .options = option_list,
     .notes =
-        "MODEL is a file, or the name of one in the store's models/ (weir options tells where that is). MANIFEST ends "
-        "in "
-        ".json or .aimod, or is a folder. Where a manifest, or any of --engine to --no-fallback is given, engine, "
-        "provider and device are chosen for the model as 'weir explain' shows it; else it runs on --driver. NAME of a "
-        "model is its file's name; the second of the same name is NAME#2.\n\n"
+        "MODEL is a file, a folder with genai_config.json, or the name of one in the store's models/ (weir options "
+        "tells where that is). MANIFEST ends in .json or .aimod. Where a manifest, or any of --engine to --no-fallback "
+        "is given, engine, provider and device are chosen for the model as 'weir explain' shows it; else it runs on "
+        "--driver. NAME of a model is its file's or folder's name; the second of the same name is NAME#2.\n\n"
         "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
         "docs/guide/run.md has examples.",
     .read_operands = read_models};

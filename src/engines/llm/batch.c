@@ -2,12 +2,17 @@
  * it, so the model has a thread of its own; a run's own thread waits, and hands the pieces to its reader.
  *
  * How runs are put together is the model's: a graph that takes a table of blocks ("dynamic_batching") takes runs in and
- * lets them out at every step; any other one computes a batch to its end before the next begins. */
+ * lets them out at every step; any other one computes a batch to its end before the next begins. The former has its blocks
+ * of keys and values from the load on. While it is idle they go to whoever finds no memory, and its next run takes them back. */
 #include "wl.h"
 
+#include <weir/pressure.h>
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A run in the engine. Its members are the model's thread's until `done`; what a reader needs is in the answer, which is
  * written with the lock. */
@@ -27,6 +32,9 @@ struct wl_batch {
     pthread_cond_t work;     /* for the thread */
     wl_seat *line, *seated;  /* not yet begun; in the engine */
     bool ends, ready, began; /* with the model's lock, like the lists */
+    bool gives_up;           /* likewise: asked to while it is idle */
+    pthread_cond_t rests;    /* and it has */
+    uint64_t pressure;       /* by which others ask; 0: nobody can */
     weir_status status;      /* of making the engine */
     char detail[1024];
     oga_engine *engine; /* the thread's, and so are these */
@@ -42,10 +50,10 @@ static weir_status make_engine(struct wl_batch *batch)
     wl_phase phase;
     char text[1024] = "";
     wl_phase_begin(&phase, WL_RUNNING, model->account);
-    bool made = !wl_failed(lib, lib->OgaCreateEngine(model->model, &batch->engine), text, sizeof text) &&
-                !wl_failed(lib,
-                           lib->OgaCreateEngineEventBuffer(batch->engine, (size_t)model->load.sequences, &batch->events),
-                           text, sizeof text);
+    bool made =
+        !wl_failed(lib, lib->OgaCreateEngine(model->model, &batch->engine), text, sizeof text) &&
+        !wl_failed(lib, lib->OgaCreateEngineEventBuffer(batch->engine, (size_t)model->load.sequences, &batch->events),
+                   text, sizeof text);
     wl_phase_end(&phase);
     return made ? WEIR_OK : wl_explain(model, &phase, text, "decode several sequences together");
 }
@@ -114,10 +122,9 @@ static bool begin_request(struct wl_batch *batch, wl_seat *seat, char *text, siz
     oga_turn_options *options = NULL;
     bool begun =
         !wl_failed(lib, lib->OgaCreateRequestOptions(&session), text, capacity) &&
-        !wl_failed(lib,
-                   lib->OgaRequestOptionsSetMaxSessionTokens(session,
-                                                             it->prompt.count + (uint64_t)it->settings->tokens),
-                   text, capacity) &&
+        !wl_failed(
+            lib, lib->OgaRequestOptionsSetMaxSessionTokens(session, it->prompt.count + (uint64_t)it->settings->tokens),
+            text, capacity) &&
         !wl_failed(lib, lib->OgaEngineCreateRequest(batch->engine, session, &seat->request), text, capacity) &&
         !wl_failed(lib, lib->OgaRequestCreateTurnOptions(seat->request, &options), text, capacity) &&
         set_options(it, options, text, capacity) &&
@@ -154,7 +161,7 @@ static void begin(struct wl_batch *batch, wl_seat *seat)
     weir_status status = make_sure(batch);
     wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
     if (status == WEIR_OK && !begin_request(batch, seat, text, sizeof text))
-        status = wl_explain(batch->model, &phase, text, "begin a run");
+        status = wl_generation_refused(seat->run, &phase, text);
     if (status != WEIR_OK) {
         fail(seat, status);
         close_request(batch, seat);
@@ -296,6 +303,21 @@ static void take_line(struct wl_batch *batch)
     }
 }
 
+/* With the lock, and without anything to do. */
+static void rest(struct wl_batch *batch)
+{
+    weir_engine_model *model = batch->model;
+    if (!batch->gives_up) {
+        pthread_cond_wait(&batch->work, &model->lock);
+        return;
+    }
+    pthread_mutex_unlock(&model->lock);
+    drop_engine(batch);
+    pthread_mutex_lock(&model->lock);
+    batch->gives_up = false;
+    pthread_cond_broadcast(&batch->rests);
+}
+
 static void *work(void *user)
 {
     struct wl_batch *batch = user;
@@ -308,7 +330,7 @@ static void *work(void *user)
     pthread_cond_broadcast(&model->turn);
     while (status == WEIR_OK && !batch->ends) {
         if (!batch->line && !batch->seated) {
-            pthread_cond_wait(&batch->work, &model->lock);
+            rest(batch);
             continue;
         }
         double from = wl_seconds_now();
@@ -353,9 +375,9 @@ static weir_status check(const wl_generation *it)
     const wl_run_settings *s = it->settings;
     if (s->logprobs > 0 || s->logits)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model that is "
-                         "loaded with sequences=1",
-                         it->model->folder.path);
+                         "%s: GenAI's engine shows no logits; the settings 'logprobs' and 'logits' need a model %s",
+                         it->model->folder.path,
+                         it->model->folder.paged ? "without \"dynamic_batching\"" : "that is loaded with sequences=1");
     if (s->temperature > 0 && !it->model->folder.paged && s->seed != it->model->defaults.seed)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s: runs of this model that are decoded together take the seed of its load, %lld",
@@ -390,6 +412,66 @@ weir_status wl_batch_run(wl_generation *it)
     return seat.status == WEIR_OK ? WEIR_OK : weir_fail(seat.status, "%s", seat.detail);
 }
 
+/* ---- giving up --------------------------------------------------------------------------------------------------- */
+
+static struct timespec soon(long milliseconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_nsec += milliseconds * 1000000;
+    now.tv_sec += now.tv_nsec / 1000000000;
+    now.tv_nsec %= 1000000000;
+    return now;
+}
+
+static uint64_t live_cache(const weir_engine_model *model)
+{
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    return weir_client_info(wl_account_client(model->account), &stats) == WEIR_OK ? stats.live_class[WEIR_CLASS_KV] : 0;
+}
+
+uint64_t wl_batch_rest(weir_engine_model *model)
+{
+    enum { MOST_MS = 100 }; /* two that ask each other do not wait for long */
+    struct wl_batch *batch = model->batch;
+    struct timespec until = soon(MOST_MS);
+    if (!batch || pthread_equal(pthread_self(), batch->thread))
+        return 0;
+    uint64_t before = live_cache(model);
+    int waited = 0;
+    pthread_mutex_lock(&model->lock);
+    batch->gives_up = before > 0 && !batch->line && !batch->seated;
+    pthread_cond_signal(&batch->work);
+    while (batch->gives_up && waited != ETIMEDOUT)
+        waited = pthread_cond_timedwait(&batch->rests, &model->lock, &until);
+    batch->gives_up = false;
+    pthread_mutex_unlock(&model->lock);
+    uint64_t after = live_cache(model);
+    return after < before ? before - after : 0;
+}
+
+static void on_pressure(const weir_pressure *pressure, void *user)
+{
+    (void)pressure;
+    (void)wl_batch_rest(user);
+}
+
+static weir_status listen(weir_engine_model *model)
+{
+    enum { PRIORITY = 0 };
+    if (!model->folder.paged)
+        return WEIR_OK;
+    return weir_pressure_register(weir_client_runtime(wl_account_client(model->account)), PRIORITY, on_pressure, model,
+                                  &model->batch->pressure);
+}
+
+static void silence(weir_engine_model *model)
+{
+    weir_runtime *runtime = weir_client_runtime(wl_account_client(model->account));
+    if (model->batch->pressure && weir_pressure_unregister(runtime, model->batch->pressure) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "llm: %s", weir_detail());
+}
+
 void wl_batch_wake(weir_engine_model *model)
 {
     if (!model->batch)
@@ -408,6 +490,7 @@ weir_status wl_batch_make(weir_engine_model *model)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for a batch", model->folder.path);
     batch->model = model;
     pthread_cond_init(&batch->work, NULL);
+    pthread_cond_init(&batch->rests, NULL);
     model->batch = batch;
     batch->began = pthread_create(&batch->thread, NULL, work, batch) == 0;
     if (!batch->began)
@@ -416,7 +499,7 @@ weir_status wl_batch_make(weir_engine_model *model)
     while (!batch->ready)
         pthread_cond_wait(&model->turn, &model->lock);
     pthread_mutex_unlock(&model->lock);
-    return batch->status == WEIR_OK ? WEIR_OK : weir_fail(batch->status, "%s", batch->detail);
+    return batch->status == WEIR_OK ? listen(model) : weir_fail(batch->status, "%s", batch->detail);
 }
 
 void wl_batch_drop(weir_engine_model *model)
@@ -424,6 +507,7 @@ void wl_batch_drop(weir_engine_model *model)
     struct wl_batch *batch = model->batch;
     if (!batch)
         return;
+    silence(model);
     pthread_mutex_lock(&model->lock);
     batch->ends = true;
     pthread_cond_signal(&batch->work);
@@ -431,6 +515,7 @@ void wl_batch_drop(weir_engine_model *model)
     if (batch->began)
         pthread_join(batch->thread, NULL);
     pthread_cond_destroy(&batch->work);
+    pthread_cond_destroy(&batch->rests);
     free(batch);
     model->batch = NULL;
 }

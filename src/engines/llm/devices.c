@@ -2,7 +2,8 @@
  * in. While there are models on CUDA its import slots lead to their clients (interpose/cuda_redirect.h).
  *
  * GenAI keeps its one stream for good, and a redirect knows only those that were made under it. So what is freed is idle
- * by then: a generator goes when its run has read its last token. */
+ * by then: a generator goes when its run has read its last token. Pinned memory stays CUDA's: GenAI has a pool of it, for
+ * all its models and as long as the process. */
 #include "devices.h"
 
 #include <dlfcn.h>
@@ -25,8 +26,8 @@ wi_cuda_redirect *wl_devices_redirect(void)
 
 weir_status wl_devices_needs(char *missing, size_t capacity)
 {
-    static const char *const needed[] = {"libcuda.so.1",      "libcudart.so.13",  "libcublas.so.13",
-                                         "libcublasLt.so.13", "libcurand.so.10", "libcufft.so.12", "libcudnn.so.9"};
+    static const char *const needed[] = {"libcuda.so.1",    "libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13",
+                                         "libcurand.so.10", "libcufft.so.12",  "libcudnn.so.9"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         void *library = dlopen(needed[i], RTLD_LAZY | RTLD_LOCAL);
         if (!library) {
@@ -53,8 +54,7 @@ static weir_status open_library(const char *genai)
     snprintf(file, sizeof file, "%.*s/libonnxruntime-genai-cuda.so", slash ? (int)(slash - genai) : 1,
              slash ? genai : ".");
     handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    return handle ? WEIR_OK
-                  : weir_fail(WEIR_ERR_ENGINE, "GenAI's library for CUDA cannot be opened: %s", dlerror());
+    return handle ? WEIR_OK : weir_fail(WEIR_ERR_ENGINE, "GenAI's library for CUDA cannot be opened: %s", dlerror());
 }
 
 static weir_status begin(weir_runtime *runtime)
@@ -65,8 +65,11 @@ static weir_status begin(weir_runtime *runtime)
     weir_status status = weir_client_create(runtime, &options, &bystander);
     if (status != WEIR_OK)
         return status;
-    const wi_cuda_redirect_options its = {
-        .module = file, .clients = &bystander, .client_count = 1, .memory_class = WEIR_CLASS_SCRATCH};
+    const wi_cuda_redirect_options its = {.module = file,
+                                          .clients = &bystander,
+                                          .client_count = 1,
+                                          .memory_class = WEIR_CLASS_SCRATCH,
+                                          .pinned_passes = true};
     status = wi_cuda_redirect_begin(&its, &begun);
     if (status == WEIR_OK)
         __atomic_store_n(&redirect, begun, __ATOMIC_RELEASE);

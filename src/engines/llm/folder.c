@@ -66,8 +66,8 @@ static weir_status file_name(const wl_folder *folder, const json_t *object, cons
     const char *name = value ? json_string_value(value) : standard;
     size_t length = name ? strlen(name) : 0;
     if (length == 0 || length >= capacity || name[0] == '/' || strstr(name, "..") || strchr(name, '\\'))
-        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no name of a file in the folder", folder->path,
-                         WL_CONFIG, key);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no name of a file in the folder", folder->path, WL_CONFIG,
+                         key);
     memcpy(out, name, length + 1);
     return WEIR_OK;
 }
@@ -76,8 +76,8 @@ static weir_status file_name(const wl_folder *folder, const json_t *object, cons
 
 static weir_status refuse_parts(const wl_folder *folder, const json_t *model)
 {
-    static const char *const parts[] = {"encoder", "vision", "speech",  "embedding", "draft",
-                                        "mtp",     "joiner", "encoder_decoder_init"};
+    static const char *const parts[] = {"encoder", "vision", "speech", "embedding",
+                                        "draft",   "mtp",    "joiner", "encoder_decoder_init"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (json_object_get(model, parts[i]))
             return weir_fail(WEIR_ERR_UNSUPPORTED,
@@ -156,13 +156,17 @@ static weir_status read_config(wl_folder *folder)
     if (status == WEIR_OK && search && !json_is_object(search))
         status = wrong(folder, "\"search\"", "is no object");
     if (status == WEIR_OK && json_object_get(root, "speculative"))
-        status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
+        status =
+            weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
     if (status == WEIR_OK)
         status = number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
     if (status == WEIR_OK)
         status = wl_config_check(folder, root);
     folder->shares_cache = json_is_true(json_object_get(search, "past_present_share_buffer"));
-    folder->paged = json_object_get(json_object_get(root, "engine"), "dynamic_batching") != NULL;
+    const json_t *blocks = json_object_get(json_object_get(root, "engine"), "dynamic_batching");
+    folder->paged = blocks != NULL;
+    if (status == WEIR_OK)
+        status = number(folder, blocks, "block_size", 1, MOST_CONTEXT, 256, &folder->block);
     json_decref(root);
     return status;
 }
@@ -174,13 +178,22 @@ static bool named(onnx_text text, const char *word)
     return text.size == strlen(word) && memcmp(text.text, word, text.size) == 0;
 }
 
-/* Four extents: sequences, heads, tokens, numbers of a head. Those that the graph gives are held against the config's. */
+/* Where there are blocks other inputs are named alike: the lengths of the past, of one extent. */
+static bool is_cache(const wl_folder *folder, const onnx_value *value)
+{
+    bool alike = value->name.size > 5 && memcmp(value->name.text, "past_", 5) == 0;
+    return alike && !(folder->paged && value->shaped && value->rank != 4);
+}
+
+/* Four extents: sequences, heads, tokens, numbers of a head; or blocks, tokens, heads, numbers of a head. Those that the
+ * graph gives are held against the config's. */
 static weir_status check_cache(wl_folder *folder, const onnx_value *value)
 {
     unsigned bits = onnx_type_bits(value->type);
+    int heads = folder->paged ? 2 : 1;
     bool fits = value->kind == ONNX_VALUE_TENSOR && bits >= 8;
-    if (fits && value->shaped && !folder->paged)
-        fits = value->rank == 4 && (value->shape[1] < 0 || value->shape[1] == folder->kv_heads) &&
+    if (fits && value->shaped)
+        fits = value->rank == 4 && (value->shape[heads] < 0 || value->shape[heads] == folder->kv_heads) &&
                (value->shape[3] < 0 || value->shape[3] == folder->head_size);
     if (!fits)
         return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the input \"%.*s\" is not as %s has it: %lld heads of %lld",
@@ -199,10 +212,19 @@ static weir_status check_logits(const wl_folder *folder, const onnx_graph *graph
             continue;
         if (width < 0 || width == folder->vocabulary)
             return WEIR_OK;
-        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the output \"logits\" has %lld numbers, and the vocabulary %lld tokens",
-                         folder->path, folder->model, (long long)width, (long long)folder->vocabulary);
+        return weir_fail(WEIR_ERR_CORRUPT,
+                         "%s/%s: the output \"logits\" has %lld numbers, and the vocabulary %lld tokens", folder->path,
+                         folder->model, (long long)width, (long long)folder->vocabulary);
     }
     return WEIR_OK; /* by another name: GenAI looks for it */
+}
+
+static void note_weight(wl_folder *folder, const onnx_tensor *weight)
+{
+    int64_t rows = weight->rank == 2 ? weight->shape[0] : 0;
+    folder->weight_bytes += weight->bytes;
+    if (weight->rank < 2 || rows == folder->vocabulary || rows == folder->context)
+        folder->table_bytes += weight->bytes;
 }
 
 static weir_status read_graph(wl_folder *folder, onnx_file *file)
@@ -213,9 +235,9 @@ static weir_status read_graph(wl_folder *folder, onnx_file *file)
         return status;
     folder->nodes = graph.nodes;
     for (size_t i = 0; i < graph.weight_count; i++)
-        folder->weight_bytes += graph.weights[i].bytes;
+        note_weight(folder, &graph.weights[i]);
     for (size_t i = 0; i < graph.input_count && status == WEIR_OK; i++)
-        if (graph.inputs[i].name.size > 5 && memcmp(graph.inputs[i].name.text, "past_", 5) == 0)
+        if (is_cache(folder, &graph.inputs[i]))
             status = check_cache(folder, &graph.inputs[i]);
     if (status == WEIR_OK)
         status = check_logits(folder, &graph);

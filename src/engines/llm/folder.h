@@ -14,15 +14,17 @@
 
 typedef struct wl_folder {
     char path[512];
-    char type[64];         /* "llama", "phi3" */
-    char model[256];       /* the graph's file, in the folder */
-    int64_t context;       /* tokens that the model has positions for */
-    int64_t vocabulary;    /* tokens */
+    char type[64];      /* "llama", "phi3" */
+    char model[256];    /* the graph's file, in the folder */
+    int64_t context;    /* tokens that the model has positions for */
+    int64_t vocabulary; /* tokens */
     int64_t layers, kv_heads, head_size;
     int64_t top_k;         /* of the search section, that GenAI begins with */
     bool shares_cache;     /* keys and values lie in one buffer for the whole context */
     bool paged;            /* "dynamic_batching": its graph takes a table of blocks */
+    int64_t block;         /* tokens of such a block */
     uint64_t weight_bytes; /* in the graph and beside it */
+    uint64_t table_bytes;  /* of these, what nothing is multiplied by: tables of tokens and positions, scales */
     uint32_t cache_width;  /* bytes of one number in the cache; 0: unknown */
     uint64_t nodes;
 } wl_folder;

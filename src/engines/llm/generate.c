@@ -2,6 +2,7 @@
  * live as long as the run. */
 #include "wl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,6 +192,17 @@ static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generato
     return status;
 }
 
+/* The model is sound: what GenAI has against a run at its beginning is its guidance, where it has some. */
+weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text)
+{
+    const wl_run_settings *s = it->settings;
+    weir_status status = wl_explain(it->model, phase, text, "begin a run");
+    return status == WEIR_ERR_ENGINE && (s->json_schema || s->regex || s->lark)
+               ? weir_fail(WEIR_ERR_INVALID, "%s: ONNX Runtime GenAI does not take the settings of this run: %s",
+                           it->model->folder.path, text)
+               : status;
+}
+
 static void watch(wl_generation *it, oga_generator *generator)
 {
     pthread_mutex_lock(&it->model->lock);
@@ -214,11 +226,15 @@ weir_status wl_generate_alone(wl_generation *it)
         watch(it, generator);
         status = decode(it, &phase, generator);
         watch(it, NULL);
-        wl_account_settle(it->model->account);
-        lib->OgaDestroyGenerator(generator);
     } else {
-        status = wl_explain(it->model, &phase, text, "begin a run");
+        status = wl_generation_refused(it, &phase, text);
     }
+    snprintf(text, sizeof text, "%s", weir_detail()); /* what is given back may have words of its own */
+    wl_account_settle(it->model->account);
+    if (generator)
+        lib->OgaDestroyGenerator(generator);
     wl_phase_end(&phase);
-    return status != WEIR_OK && atomic_load(&it->run->stop) ? cancelled() : status;
+    if (status != WEIR_OK && atomic_load(&it->run->stop))
+        return cancelled();
+    return status == WEIR_OK ? WEIR_OK : weir_fail(status, "%s", text);
 }

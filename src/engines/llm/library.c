@@ -14,6 +14,7 @@ enum { OLDEST_MINOR = 23 };
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static wl_library library;
 static bool opened;
+static size_t users; /* models */
 
 bool wl_failed(const wl_library *it, oga_result *result, char *text, size_t capacity)
 {
@@ -41,23 +42,36 @@ typedef struct places {
     bool cuda;
 } places;
 
+/* `path` is "" where it cannot be read. */
 static bool readable(char *path, size_t capacity, const char *folder, const char *rest)
 {
     int length = snprintf(path, capacity, "%s/%s", folder, rest);
-    return length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
+    bool good = length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
+    path[good ? length : 0] = '\0';
+    return good;
 }
 
 static bool in_store(const char *home, bool cuda, places *out)
 {
-    char rest[96], path[512];
+    char rest[96];
     const char *suffix = cuda ? "-cuda" : "";
     snprintf(rest, sizeof rest, "engines/onnxruntime-genai%s/current/libonnxruntime-genai.so", suffix);
+    *out = (places){.cuda = cuda};
     if (!readable(out->genai, sizeof out->genai, home, rest))
         return false;
     snprintf(rest, sizeof rest, "engines/onnxruntime%s/current/libonnxruntime.so", suffix);
-    out->cuda = cuda;
-    return readable(out->runtime, sizeof out->runtime, home, rest) ||
-           (!cuda && readable(path, sizeof path, home, rest));
+    return readable(out->runtime, sizeof out->runtime, home, rest);
+}
+
+/* One that lacks its ONNX Runtime is better than none: so much can be said. */
+static bool find_in_store(const char *home, places *out)
+{
+    if (in_store(home, true, out))
+        return true;
+    places cuda = *out;
+    if (!in_store(home, false, out) && !out->genai[0])
+        *out = cuda;
+    return out->genai[0] != '\0';
 }
 
 /* The one that is named, with the ONNX Runtime that is named or the store's; else the store's for CUDA, which runs models
@@ -76,11 +90,10 @@ static weir_status find(places *out)
         if (access(out->genai, R_OK) != 0)
             return weir_fail(WEIR_ERR_NOT_FOUND, "the option onnxruntime_genai (%s) names %s, which cannot be read",
                              named.environment, named.value);
-        if (!readable(out->runtime, sizeof out->runtime, folder,
-                      out->cuda ? "engines/onnxruntime-cuda/current/libonnxruntime.so"
-                                : "engines/onnxruntime/current/libonnxruntime.so"))
-            out->runtime[0] = '\0';
-    } else if (!in_store(folder, true, out) && !in_store(folder, false, out) && !out->genai[0]) {
+        (void)readable(out->runtime, sizeof out->runtime, folder,
+                       out->cuda ? "engines/onnxruntime-cuda/current/libonnxruntime.so"
+                                 : "engines/onnxruntime/current/libonnxruntime.so");
+    } else if (!find_in_store(folder, out)) {
         return weir_fail(WEIR_ERR_NOT_FOUND,
                          "ONNX Runtime GenAI is not here: nothing in %s/engines; run scripts/engines "
                          "onnxruntime-genai, or set WEIR_ONNXRUNTIME_GENAI to a libonnxruntime-genai.so",
@@ -116,9 +129,10 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
                          OLDEST_MINOR);
     into->api = (*base)->GetApi(ORT_API_WANTED);
     snprintf(into->version, sizeof into->version, "ONNX Runtime %s", version);
-    return into->api ? WEIR_OK
-                     : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
-                                 path, version, ORT_API_WANTED);
+    return into->api
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) does not offer version %d of its interface",
+                           path, version, ORT_API_WANTED);
 }
 
 static weir_status take_functions(void *handle, wl_library *it)
@@ -142,9 +156,11 @@ static void *open_with_our_table(const char *path)
 {
     static const char name[] = "ORT_LIB_PATH";
     Dl_info self;
+    if (!dladdr((void *)&opened, &self))
+        return NULL;
     const char *was = getenv(name);
     char *kept = was ? strdup(was) : NULL;
-    if (!dladdr((void *)&opened, &self) || (was && !kept))
+    if (was && !kept)
         return NULL;
     setenv(name, self.dli_fname, 1);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -174,8 +190,7 @@ static weir_status hold_environment(wl_library *it)
     ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
-    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version,
-              it->api->GetErrorMessage(status));
+    weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version, it->api->GetErrorMessage(status));
     it->api->ReleaseStatus(status);
     return WEIR_ERR_ENGINE;
 }
@@ -214,7 +229,7 @@ static weir_status open_both(wl_library *it)
     return status;
 }
 
-weir_status wl_library_get(const wl_library **out)
+weir_status wl_library_use(const wl_library **out)
 {
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&opening);
@@ -226,9 +241,39 @@ weir_status wl_library_get(const wl_library **out)
             opened = true;
         }
     }
+    users += status == WEIR_OK;
     pthread_mutex_unlock(&opening);
     *out = status == WEIR_OK ? &library : NULL;
     return status;
+}
+
+void wl_library_leave(void)
+{
+    pthread_mutex_lock(&opening);
+    users--;
+    pthread_mutex_unlock(&opening);
+}
+
+static void shut_down(void)
+{
+    pthread_mutex_lock(&opening);
+    if (users == 0)
+        library.OgaShutdown();
+    pthread_mutex_unlock(&opening);
+}
+
+static void register_end(void)
+{
+    if (atexit(shut_down) != 0)
+        weir_log(WEIR_LOG_WARNING, "llm: GenAI is not shut down at the end of the process, and may crash in it");
+}
+
+/* GenAI ends by its static destructors, which come after CUDA's own end and crash there. What is registered behind CUDA's
+ * begin comes before both. (Shut down with each last model it would leave more behind on the device than it frees.) */
+void wl_library_end_before_cuda(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_end);
 }
 
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda)

@@ -47,16 +47,22 @@ static weir_status read_request(const weir_engine_load *load, bool planning, wei
         return status;
     /* GenAI fills shorter prompts up behind their end: where keys and values are appended, that is between them. */
     if (model->load.sequences > 1 && !model->folder.shares_cache && !model->folder.paged)
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: the setting 'sequences' is %lld, and runs of this model are not decoded together: its keys "
-                         "and values are no buffer that is shared (\"past_present_share_buffer\")",
-                         model->folder.path, (long long)model->load.sequences);
+        return weir_fail(
+            WEIR_ERR_UNSUPPORTED,
+            "%s: the setting 'sequences' is %lld, and runs of this model are not decoded together: its keys "
+            "and values are no buffer that is shared (\"past_present_share_buffer\")",
+            model->folder.path, (long long)model->load.sequences);
     int64_t usual = model->folder.context < 4096 ? model->folder.context : 4096;
     int64_t wanted = model->load.context ? model->load.context : usual;
     if (wanted > model->folder.context)
         return weir_fail(WEIR_ERR_INVALID, "%s: the setting 'context' is %lld, and the model has positions for %lld",
                          model->folder.path, (long long)wanted, (long long)model->folder.context);
     model->longest = (uint32_t)wanted;
+    if (model->load.batch && model->load.sequences > 1 && !model->folder.paged)
+        return weir_fail(WEIR_ERR_INVALID,
+                         "%s: the setting 'batch' is for models of one sequence, and 'sequences' is %lld: GenAI reads "
+                         "prompts of several in one go",
+                         model->folder.path, (long long)model->load.sequences);
     return WEIR_OK;
 }
 
@@ -73,6 +79,12 @@ weir_status wl_explain(weir_engine_model *model, const wl_phase *phase, const ch
     return weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI cannot %s: %s", model->folder.path, doing, text);
 }
 
+/* Blocks for the longest text of each sequence. */
+static int64_t blocks_of(const weir_engine_model *model)
+{
+    return (model->longest + model->folder.block - 1) / model->folder.block * model->load.sequences;
+}
+
 /* What the folder says, but for what weir decides. */
 static void write_overlay(const weir_engine_model *model, char *out, size_t capacity)
 {
@@ -82,9 +94,13 @@ static void write_overlay(const weir_engine_model *model, char *out, size_t capa
         snprintf(threads, sizeof threads, "\"intra_op_num_threads\":%lld", (long long)load->threads);
     if (load->batch)
         snprintf(chunk, sizeof chunk, ",\"chunk_size\":%lld", (long long)load->batch);
-    if (load->sequences > 1)
-        snprintf(together, sizeof together, ",\"engine\":{\"%s\":{\"max_batch_size\":%lld}}",
-                 model->folder.paged ? "dynamic_batching" : "static_batching", (long long)load->sequences);
+    if (model->folder.paged)
+        snprintf(together, sizeof together,
+                 ",\"engine\":{\"dynamic_batching\":{\"max_batch_size\":%lld,\"num_blocks\":%lld}}",
+                 (long long)load->sequences, (long long)blocks_of(model));
+    else if (load->sequences > 1)
+        snprintf(together, sizeof together, ",\"engine\":{\"static_batching\":{\"max_batch_size\":%lld}}",
+                 (long long)load->sequences);
     snprintf(out, capacity,
              "{\"model\":{\"decoder\":{\"session_options\":{%s}}},\"search\":{\"max_length\":%u,\"min_length\":0,"
              "\"num_beams\":1,\"num_return_sequences\":1,\"batch_size\":1,\"random_seed\":%lld%s}%s}",
@@ -99,11 +115,7 @@ static weir_status configure(weir_engine_model *model, oga_config *config, char 
     bool failed = wl_failed(lib, lib->OgaConfigClearProviders(config), text, capacity) ||
                   wl_failed(lib, lib->OgaConfigOverlay(config, overlay), text, capacity);
     if (!failed && model->cuda)
-        failed = wl_failed(lib, lib->OgaConfigAppendProvider(config, "cuda"), text, capacity) ||
-                 wl_failed(lib,
-                           lib->OgaConfigSetProviderOption(config, "cuda", "enable_cuda_graph",
-                                                           model->load.cuda_graph ? "1" : "0"),
-                           text, capacity);
+        failed = wl_failed(lib, lib->OgaConfigAppendProvider(config, "cuda"), text, capacity);
     return failed ? WEIR_ERR_ENGINE : WEIR_OK;
 }
 
@@ -140,6 +152,8 @@ void wl_unload(weir_engine_model *model)
     if (model->account)
         wl_phase_end(&phase);
     wl_account_drop(model->account);
+    if (model->library)
+        wl_library_leave();
     if (model->on_device)
         wl_devices_close();
     wl_settings_drop(&model->defaults);
@@ -172,13 +186,13 @@ static void describe(weir_engine_model *model)
     *out++ = port("top_logprobs", WEIR_TYPE_F32, 2, -1, true);
     *out++ = port("logits", WEIR_TYPE_F32, 1, 0, true);
     model->outputs[WL_OUTPUTS - 1].shape[0] = folder->vocabulary;
-    model->share = (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers,
-                                         (uint64_t)folder->layers};
+    model->share =
+        (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers, (uint64_t)folder->layers};
     snprintf(model->architecture, sizeof model->architecture, "%s, %lld layers, %llu nodes", folder->type,
              (long long)folder->layers, (unsigned long long)folder->nodes);
     snprintf(model->remarks, sizeof model->remarks,
              "outside the account stay the tokenizer, ONNX Runtime's graph and what GenAI keeps on the heap%s",
-             model->cuda ? ", and its CUDA library's scratch" : "");
+             model->cuda ? ", and its pool of pinned memory" : "");
 }
 
 static weir_status load_into(const weir_engine_load *load, weir_engine_model *model)
@@ -187,7 +201,7 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
     if (status == WEIR_OK)
         status = wl_settings_keep(&model->defaults);
     if (status == WEIR_OK)
-        status = wl_library_get(&model->library);
+        status = wl_library_use(&model->library);
     if (status == WEIR_OK && model->cuda && !model->library->cuda)
         status = weir_fail(WEIR_ERR_UNSUPPORTED,
                            "%s: %s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
@@ -201,7 +215,10 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
                                  &model->account);
     if (status == WEIR_OK)
         status = make_model(model);
-    if (status == WEIR_OK && model->load.sequences > 1)
+    if (status == WEIR_OK && model->cuda)
+        wl_library_end_before_cuda();
+    /* Blocks are handed out by GenAI's engine alone, even to one sequence. */
+    if (status == WEIR_OK && (model->load.sequences > 1 || model->folder.paged))
         status = wl_batch_make(model);
     return status;
 }
@@ -217,8 +234,10 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
     pthread_cond_init(&model->turn, NULL);
     weir_status status = load_into(load, model);
     if (status != WEIR_OK) {
+        char why[1024]; /* what is given back may have words of its own */
+        snprintf(why, sizeof why, "%s", weir_detail());
         wl_unload(model);
-        return status;
+        return weir_fail(status, "%s", why);
     }
     describe(model);
     if (load->progress)
@@ -227,17 +246,21 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
     return WEIR_OK;
 }
 
+/* What is taken at the least. On the host what nothing is multiplied by stays outside of the account; a run has a token to
+ * begin with and one that it makes. */
 weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
-    enum { TOKENS = 256 };
+    enum { TOKENS = 2 };
     weir_engine_model model = {0};
     weir_status status = read_request(load, true, &model);
     if (status != WEIR_OK)
         return status;
-    uint64_t tokens = model.longest < TOKENS ? model.longest : TOKENS;
+    const wl_folder *folder = &model.folder;
+    uint64_t blocks = folder->paged ? (uint64_t)blocks_of(&model) * (uint64_t)folder->block : 0;
     memset(out->bytes, 0, sizeof out->bytes);
     memset(out->exact, 0, sizeof out->exact);
-    out->bytes[WEIR_CLASS_WEIGHTS] = model.folder.weight_bytes;
-    out->bytes[WEIR_CLASS_KV] = wl_folder_cache(&model.folder, tokens);
+    out->bytes[WEIR_CLASS_WEIGHTS] = folder->weight_bytes - (model.cuda ? 0 : folder->table_bytes);
+    out->bytes[WEIR_CLASS_KV] = wl_folder_cache(folder, folder->paged ? blocks : TOKENS);
+    out->exact[WEIR_CLASS_KV] = folder->paged;
     return WEIR_OK;
 }

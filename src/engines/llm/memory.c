@@ -254,7 +254,8 @@ static void learn_stream(wl_account *account, void *native)
         return;
     if (weir_stream_register(weir_client_runtime(account->client), native, &account->stream) != WEIR_OK) {
         account->stream = WEIR_STREAM_HOST;
-        weir_log(WEIR_LOG_WARNING, "onnxruntime-genai's stream is not known to weir, so that frees wait for the device: %s",
+        weir_log(WEIR_LOG_WARNING,
+                 "onnxruntime-genai's stream is not known to weir, so that frees wait for the device: %s",
                  weir_detail());
     }
 }

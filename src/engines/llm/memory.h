@@ -25,7 +25,7 @@ typedef struct wl_phase {
     wi_cuda_scope scope;     /* of a model on CUDA */
     weir_client *client;     /* the scope's */
     bool scoped;
-    weir_status refusal;     /* of a request of this thread's */
+    weir_status refusal; /* of a request of this thread's */
     char detail[1024];
     struct wl_phase *outer;
 } wl_phase;

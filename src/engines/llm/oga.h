@@ -24,10 +24,16 @@ typedef struct oga_turn_options oga_turn_options;
 typedef struct oga_event oga_event;
 typedef struct oga_event_buffer oga_event_buffer;
 
-enum { OGA_FLOAT32 = 1 };                                                   /* of a tensor: ONNX Runtime's numbers */
+enum { OGA_FLOAT32 = 1 };                                                    /* of a tensor: ONNX Runtime's numbers */
 enum { OGA_EVENT_TOKEN = 1, OGA_EVENT_FINISHED = 2, OGA_EVENT_BLOCKED = 4 }; /* bits */
 enum { OGA_EVENT_FAILED = 8, OGA_EVENT_RETRYABLE = 16 };
-enum { OGA_FINISH_EOS = 1, OGA_FINISH_LENGTH = 3, OGA_FINISH_SESSION = 4, OGA_FINISH_CANCELLED = 5, OGA_FINISH_FAILED = 6 };
+enum {
+    OGA_FINISH_EOS = 1,
+    OGA_FINISH_LENGTH = 3,
+    OGA_FINISH_SESSION = 4,
+    OGA_FINISH_CANCELLED = 5,
+    OGA_FINISH_FAILED = 6
+};
 
 /* ---- errors and texts -------------------------------------------------------------------------------------------- */
 
@@ -35,13 +41,13 @@ const char *OgaResultGetError(const oga_result *result);
 void OgaDestroyResult(oga_result *result);
 void OgaDestroyString(const char *text);
 void OgaSetTelemetryEnabled(bool enabled);
+void OgaShutdown(void); /* without a model */
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
 oga_result *OgaCreateConfig(const char *folder, oga_config **out);
 oga_result *OgaConfigClearProviders(oga_config *config);
 oga_result *OgaConfigAppendProvider(oga_config *config, const char *provider);
-oga_result *OgaConfigSetProviderOption(oga_config *config, const char *provider, const char *key, const char *value);
 oga_result *OgaConfigOverlay(oga_config *config, const char *json);
 void OgaDestroyConfig(oga_config *config);
 oga_result *OgaCreateModelFromConfig(const oga_config *config, oga_model **out);
@@ -125,8 +131,8 @@ oga_result *OgaEngineEventGetErrorCode(const oga_event *event, uint32_t *out);
 
 /* clang-format off */
 #define OGA_FUNCTIONS(X)                                                                                              \
-    X(OgaResultGetError) X(OgaDestroyResult) X(OgaDestroyString) X(OgaSetTelemetryEnabled)                            \
-    X(OgaCreateConfig) X(OgaConfigClearProviders) X(OgaConfigAppendProvider) X(OgaConfigSetProviderOption)            \
+    X(OgaResultGetError) X(OgaDestroyResult) X(OgaDestroyString) X(OgaSetTelemetryEnabled) X(OgaShutdown)                       \
+    X(OgaCreateConfig) X(OgaConfigClearProviders) X(OgaConfigAppendProvider)            \
     X(OgaConfigOverlay) X(OgaDestroyConfig) X(OgaCreateModelFromConfig) X(OgaDestroyModel)                            \
     X(OgaCreateTokenizer) X(OgaDestroyTokenizer) X(OgaTokenizerEncode) X(OgaTokenizerApplyChatTemplate)               \
     X(OgaTokenizerGetEosTokenIds) X(OgaCreateTokenizerStream) X(OgaTokenizerStreamDecode) X(OgaDestroyTokenizerStream)                              \

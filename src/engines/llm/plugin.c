@@ -6,14 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Opens it, so that what it takes once in a process is no model's. */
 static weir_status probe(weir_engine_probe *out)
 {
     weir_engine_probe found = {.struct_size = out->struct_size};
-    bool cuda = false;
-    found.available =
-        wl_library_look(found.library, sizeof found.library, found.version, sizeof found.version, &cuda) == WEIR_OK;
-    if (!found.available)
+    const wl_library *library;
+    found.available = wl_library_use(&library) == WEIR_OK;
+    if (found.available) {
+        snprintf(found.library, sizeof found.library, "%s", library->file);
+        snprintf(found.version, sizeof found.version, "%.63s", library->version);
+        wl_library_leave();
+    } else {
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
+    }
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
 }
@@ -28,9 +33,7 @@ static weir_status provider(size_t index, weir_engine_provider *out)
     bool here =
         wl_library_look(found.library, sizeof found.library, found.version, sizeof found.version, &cuda) == WEIR_OK;
     snprintf(found.name, sizeof found.name, "%s", names[index]);
-    found.state = !here                 ? WEIR_PROVIDER_NO_LIBRARY
-                  : index == 0 && !cuda ? WEIR_PROVIDER_NOT_BUILT
-                                        : WEIR_PROVIDER_HERE;
+    found.state = !here ? WEIR_PROVIDER_NO_LIBRARY : index == 0 && !cuda ? WEIR_PROVIDER_NOT_BUILT : WEIR_PROVIDER_HERE;
     if (found.state == WEIR_PROVIDER_HERE && index == 0 &&
         wl_devices_needs(found.missing, sizeof found.missing) != WEIR_OK)
         found.state = WEIR_PROVIDER_NOT_LOADABLE;
@@ -38,7 +41,8 @@ static weir_status provider(size_t index, weir_engine_provider *out)
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     else if (found.state == WEIR_PROVIDER_NOT_BUILT)
         snprintf(found.missing, sizeof found.missing,
-                 "%.300s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda", found.library);
+                 "%.300s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
+                 found.library);
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
 }
@@ -73,6 +77,13 @@ static weir_status warm_up(weir_engine_model *model)
     if (status == WEIR_OK)
         release_outputs(model, &outputs);
     return status;
+}
+
+static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
+{
+    (void)wanted;
+    *released = wl_batch_rest(model);
+    return WEIR_OK;
 }
 
 static weir_status health(weir_engine_model *model)
@@ -127,6 +138,7 @@ static const weir_engine table = {
     .release_outputs = release_outputs,
     .cancel = wl_cancel,
     .warm_up = warm_up,
+    .trim = trim,
     .health = health,
     .metrics = metrics,
     .info = info,

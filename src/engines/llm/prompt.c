@@ -62,7 +62,8 @@ static weir_status check_tokens(const weir_engine_model *model, const wl_prompt 
 {
     for (size_t i = 0; i < prompt->count; i++)
         if (prompt->tokens[i] < 0 || prompt->tokens[i] >= model->folder.vocabulary)
-            return weir_fail(WEIR_ERR_CORRUPT, "%s: its tokenizer makes token %d of the text; its vocabulary has 0 to %lld",
+            return weir_fail(WEIR_ERR_CORRUPT,
+                             "%s: its tokenizer makes token %d of the text; its vocabulary has 0 to %lld",
                              model->folder.path, prompt->tokens[i], (long long)model->folder.vocabulary - 1);
     return WEIR_OK;
 }
@@ -99,7 +100,7 @@ static weir_status copy_text(const weir_tensor *input, char **out)
     if (!*out)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of text", input->bytes);
     memcpy(*out, input->data, input->bytes);
-    (*out)[input->bytes] = 0;
+    (*out)[input->bytes] = '\0';
     return WEIR_OK;
 }
 
@@ -117,14 +118,14 @@ static weir_status apply_template(weir_engine_model *model, const char *jinja, c
         return status;
     wl_phase_begin(&phase, WL_RUNNING, model->account);
     pthread_mutex_lock(&model->words);
-    bool done = !wl_failed(
-        lib, lib->OgaTokenizerApplyChatTemplate(model->tokenizer, jinja, messages, NULL, true, &text), words,
-        sizeof words);
+    bool done =
+        !wl_failed(lib, lib->OgaTokenizerApplyChatTemplate(model->tokenizer, jinja, messages, NULL, true, &text), words,
+                   sizeof words);
     pthread_mutex_unlock(&model->words);
     wl_phase_end(&phase);
     status = done ? encode(model, text, out)
-                              : wl_explain(model, &phase, words,
-                                           jinja ? "apply the setting 'chat_template'" : "apply its chat template");
+                  : wl_explain(model, &phase, words,
+                               jinja ? "apply the setting 'chat_template'" : "apply its chat template");
     if (text)
         lib->OgaDestroyString(text);
     return status;

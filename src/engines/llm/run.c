@@ -26,7 +26,8 @@ static void enter_list(weir_engine_model *model, wl_run *run, uint64_t id)
     pthread_mutex_unlock(&model->lock);
 }
 
-static void leave_list(weir_engine_model *model, wl_run *run, weir_status status, uint64_t in, uint64_t out)
+/* Takes it out of the list: no cancel finds it any more. Whether one had. */
+static bool was_stopped(weir_engine_model *model, wl_run *run)
 {
     pthread_mutex_lock(&model->lock);
     for (wl_run **at = &model->runs; *at; at = &(*at)->next)
@@ -34,6 +35,13 @@ static void leave_list(weir_engine_model *model, wl_run *run, weir_status status
             *at = run->next;
             break;
         }
+    pthread_mutex_unlock(&model->lock);
+    return atomic_load(&run->stop);
+}
+
+static void count_run(weir_engine_model *model, wl_run *run, weir_status status, uint64_t in, uint64_t out)
+{
+    pthread_mutex_lock(&model->lock);
     model->metrics.runs += status == WEIR_OK;
     model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
     model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
@@ -142,7 +150,8 @@ static weir_status prepare(wl_generation *it, const weir_inference *inference)
     if (status == WEIR_OK)
         status = wt_answer_make(it->settings->stop, (size_t)it->settings->tokens, (size_t)it->settings->logprobs,
                                 &it->answer);
-    if (status == WEIR_OK && wl_failed(lib, lib->OgaCreateTokenizerStream(model->tokenizer, &it->stream), text, sizeof text))
+    if (status == WEIR_OK &&
+        wl_failed(lib, lib->OgaCreateTokenizerStream(model->tokenizer, &it->stream), text, sizeof text))
         status = weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI cannot make texts: %s", model->folder.path, text);
     if (status == WEIR_OK && it->settings->logits) {
         it->logits = calloc((size_t)model->folder.vocabulary, sizeof *it->logits);
@@ -171,7 +180,8 @@ static weir_status hand_out(wl_generation *it, weir_outputs *out)
                        out);
 }
 
-/* What GenAI has not decided is decided now, and what its reader does not want is none of it. */
+/* What is held back is decided now, and what its reader does not want is cut off: it may say so only now, of tokens that
+ * were made while it read. */
 static void end(wl_generation *it)
 {
     if (!it->answer.finish)
@@ -205,11 +215,13 @@ weir_status wl_run_model(weir_engine_model *model, const weir_inference *inferen
     status = prepare(&it, inference);
     if (status == WEIR_OK)
         status = decode(&it);
+    if (was_stopped(model, &run) && status == WEIR_OK)
+        status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
     if (status == WEIR_OK) {
         end(&it);
         status = hand_out(&it, out);
     }
-    leave_list(model, &run, status, it.prompt.count, it.answer.count);
+    count_run(model, &run, status, it.prompt.count, it.answer.count);
     drop(&it);
     return status;
 }

@@ -14,7 +14,6 @@ static const wt_choice list[] = {
     {"context", 'i', LOAD(context), 0, 1 << 24},
     {"batch", 'i', LOAD(batch), 0, 65536},
     {"sequences", 'i', LOAD(sequences), 1, WL_MOST_SEQUENCES},
-    {"cuda_graph", 'b', LOAD(cuda_graph), 0, 1},
     {"tokens", 'i', RUN(tokens), 0, INT32_MAX},
     {"temperature", 'r', RUN(temperature), 0, 1000},
     {"top_k", 'i', RUN(top_k), 0, INT32_MAX},
@@ -41,8 +40,9 @@ static weir_status check_guidance(const wl_run_settings *run)
 {
     int count = (run->json_schema != NULL) + (run->regex != NULL) + (run->lark != NULL);
     return count < 2 ? WEIR_OK
-                     : weir_fail(WEIR_ERR_INVALID, "one of the settings 'json_schema', 'regex' and 'lark' is taken, and "
-                                                   "there are %d",
+                     : weir_fail(WEIR_ERR_INVALID,
+                                 "one of the settings 'json_schema', 'regex' and 'lark' is taken, and "
+                                 "there are %d",
                                  count);
 }
 

@@ -31,8 +31,7 @@ static ort_status *create_session(const ort_env *env, const char *path, const or
         return real->CreateSession(env, path, options, out);
     weir_onnxruntime *bridge = wl_account_bridge(phase->account);
     /* GenAI's own, which it makes for each session. */
-    ort_status *status =
-        real->AddSessionConfigEntry((ort_session_options *)options, "session.use_env_allocators", "1");
+    ort_status *status = real->AddSessionConfigEntry((ort_session_options *)options, "session.use_env_allocators", "1");
     if (!status && (!bridge || weir_onnxruntime_enter(bridge) != WEIR_OK))
         status = real->CreateStatus(ORT_FAIL_CODE, weir_detail());
     if (status)

@@ -19,9 +19,9 @@
 /* ---- library.c: ONNX Runtime GenAI, and the ONNX Runtime below it ------------------------------------------------ */
 
 typedef struct wl_library {
-    char file[512];    /* of libonnxruntime-genai.so */
-    char version[96];  /* "ONNX Runtime 1.31.1"; GenAI does not tell its own */
-    bool cuda;         /* both have it */
+    char file[512];     /* of libonnxruntime-genai.so */
+    char version[96];   /* "ONNX Runtime 1.31.1"; GenAI does not tell its own */
+    bool cuda;          /* both have it */
     const ort_api *api; /* ONNX Runtime's own */
     ort_env *env;
 #define WL_MEMBER(name) __typeof__(&name) name;
@@ -29,8 +29,12 @@ typedef struct wl_library {
 #undef WL_MEMBER
 } wl_library;
 
-/* Opens both, once in a process; they stay open. WEIR_ERR_NOT_FOUND says how to get them. */
-weir_status wl_library_get(const wl_library **out);
+/* Opens both, once in a process; they stay open. For one model, until it leaves. WEIR_ERR_NOT_FOUND says how to get
+ * them. */
+weir_status wl_library_use(const wl_library **out);
+void wl_library_leave(void);
+/* To be called when CUDA is there. */
+void wl_library_end_before_cuda(void);
 /* The same for who only wants to know: nothing is opened. `cuda`: whether the build that would be opened has it. */
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda);
 /* A call of GenAI's has failed: takes its words, on one line, and releases it. false: it has not. */
@@ -43,7 +47,6 @@ typedef struct wl_load_settings {
     int64_t context;   /* tokens of prompt and answer together; 0: the model's, at most 4096 */
     int64_t batch;     /* tokens of a prompt that are computed in one go; 0: all */
     int64_t sequences; /* that are decoded together */
-    bool cuda_graph;
 } wl_load_settings;
 
 typedef struct wl_run_settings {
@@ -144,6 +147,8 @@ typedef struct wl_generation {
 
 /* Adds a token that the model has made; false: no memory. */
 weir_status wl_generation_add(wl_generation *it, int32_t token, const float *logits);
+/* Why a run could not begin. */
+weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text);
 /* Hands what is decided to the reader, on the run's own thread. */
 void wl_generation_deliver(wl_generation *it);
 /* Decodes it alone; the model's turn is this thread's. */
@@ -153,6 +158,8 @@ weir_status wl_batch_make(weir_engine_model *model);
 void wl_batch_drop(weir_engine_model *model);
 /* Decodes it together with the others; the calling thread waits. */
 weir_status wl_batch_run(wl_generation *it);
+/* An idle model gives up the blocks of keys and values that it has for runs to come; answers their bytes. Any thread. */
+uint64_t wl_batch_rest(weir_engine_model *model);
 /* A run was cancelled. Without a batch: nothing. */
 void wl_batch_wake(weir_engine_model *model);
 

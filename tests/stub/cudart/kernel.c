@@ -128,11 +128,12 @@ CUDART_NOTHING(cudaFuncSetAttribute)
 /* cudaFuncAttributes. */
 CUDART_FUNCTION(int, cudaFuncGetAttributes, (void *attributes, const void *function))
 {
-    enum { SIZE = 144, OF_MOST_THREADS = 24 };
-    const int threads = 1024;
+    enum { SIZE = 144, OF_MOST_THREADS = 24, OF_VERSIONS = 32 };
+    const int threads = 1024, versions[] = {90, 90}; /* of PTX and of the machine's code */
     (void)function;
     memset(attributes, 0, SIZE);
     memcpy((char *)attributes + OF_MOST_THREADS, &threads, sizeof threads);
+    memcpy((char *)attributes + OF_VERSIONS, versions, sizeof versions);
     return 0;
 }
 

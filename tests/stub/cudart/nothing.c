@@ -7,6 +7,7 @@
 #define NETWORKS 4
 #define ENGINES  5
 #define PARSER   6
+#define FOURIER  7 /* GenAI links to it, and calls nothing of it in what is run here */
 
 /* An object that is not made. */
 #define MAKES_NONE(name)                                                                                               \

@@ -57,6 +57,9 @@ CUDART_FUNCTION(int, cudaStreamSynchronize, (CUstream stream))
     return cudart_leave_stream(d, entered, d->cuStreamSynchronize(cudart_stream(stream)));
 }
 
+/* Kernels do nothing here, so that nobody has to wait for one. */
+CUDART_NOTHING(cudaStreamQuery)
+
 CUDART_FUNCTION(int, cudaStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))
 {
     bool entered;
@@ -115,6 +118,11 @@ CUDART_FUNCTION(int, cudaEventRecordWithFlags, (CUevent event, CUstream stream, 
 {
     (void)flags;
     return cudaEventRecord(event, stream);
+}
+
+CUDART_FUNCTION(int, cudaEventQuery, (CUevent event))
+{
+    return on_any_device(cudart_enter()->cuEventQuery, event);
 }
 
 CUDART_FUNCTION(int, cudaEventSynchronize, (CUevent event))

@@ -1,0 +1,19 @@
+/* What the path of a model says of it: its name, and which engines take it. For programs and libraries beside libweir, too. */
+#ifndef WI_MODEL_PATH_H
+#define WI_MODEL_PATH_H
+
+#include "base/internal.h"
+
+/* The part of the path that people know the model by, and its length: the last one, without slashes behind it. A model
+ * of ONNX Runtime GenAI's is called as its folder, also by the path of its genai_config.json. */
+const char *wi_path_model_name(const char *path, size_t *length);
+
+/* Whether a file of this name is taken by who has these words, which stand between blanks: one with a point in front
+ * is an ending, in any case, and another one the whole name. */
+bool wi_suffix_of(const char *words, const char *path);
+/* The same for what is at the path: a folder is taken by who takes a file in it by its whole name. */
+bool wi_path_taken(const char *words, const char *path);
+/* A name by which a file with these first bytes would be taken; "" if none. */
+const char *wi_suffix_by_content(const char *path);
+
+#endif
