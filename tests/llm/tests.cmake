@@ -40,6 +40,10 @@ weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
 weir_llm_test(library llm/library.c llm/answer.c)
+# A library that is none of GenAI's.
+add_library(llm-no-genai SHARED ${CMAKE_CURRENT_LIST_DIR}/no_genai.c)
+set_target_properties(llm-no-genai PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(test-llm-library llm-no-genai)
 weir_llm_test(cycles llm/cycles.c)
 
 # All of what the usual tests do a part of.
