@@ -92,7 +92,7 @@ static void test_failures(void **state)
         if (i == WARM)
             before = heap();
         assert_int_equal(bench_load(&other, one_thread, 1), WEIR_ERR_OUT_OF_MEMORY);
-        assert_int_equal(infer(&it, &input, wrong, 1, &outputs), WEIR_ERR_ENGINE);
+        assert_int_equal(infer(&it, &input, wrong, 1, &outputs), WEIR_ERR_INVALID);
     }
     double left = heap() - before;
     print_message("%.0f bytes of the heap are left by %d failures\n", left, cycles);
