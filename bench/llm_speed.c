@@ -378,7 +378,7 @@ static double run_in_turn(const bench *b, lane *lanes)
  * texts it has seen. */
 static double timed(bench *b, int sequences, double (*way)(const bench *, lane *), lane *lanes)
 {
-    lane others[MOST_LANES];
+    lane others[MOST_LANES] = {{0}};
     make_lanes(b, others, b->lanes);
     load_engine(b, b->after + b->tokens, sequences);
     way(b, others);

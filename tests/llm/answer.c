@@ -119,7 +119,7 @@ static size_t copy_output(const weir_outputs *from, const char *name, void *to, 
     const weir_tensor *found = find_output(from, name);
     size_t bytes = found ? found->bytes : 0;
     assert_true(bytes <= capacity);
-    if (bytes)
+    if (bytes && to)
         memcpy(to, found->data, bytes);
     return bytes;
 }

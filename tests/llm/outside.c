@@ -109,6 +109,7 @@ static int mode_of(int flags, va_list rest)
         return REAL(fopen_fn, #name)(path, how);                                                                       \
     }
 
+/* The C library's headers have other names for the same parameters. NOLINTBEGIN(readability-*) */
 #undef open
 #undef open64
 #undef openat
@@ -125,3 +126,4 @@ OPENAT(openat)
 OPENAT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
+/* NOLINTEND(readability-*) */
