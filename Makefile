@@ -9,7 +9,7 @@ endif
 
 release = cmake --preset release -B $(BUILD)/release >/dev/null && cmake --build $(BUILD)/release -j $(JOBS) --target products
 
-.PHONY: all demo check check-long bench install uninstall lint format deps clean help
+.PHONY: all demo check check-long bench install uninstall wheel lint format deps clean help
 
 all:            ## build libweir, its plug-ins and the command weir into build/release
 	@scripts/deps build
@@ -45,6 +45,10 @@ install:        ## install into PREFIX (default /usr/local), below DESTDIR
 
 uninstall:      ## remove what the last install from this tree put there
 	@DESTDIR=$(DESTDIR) cmake --build $(BUILD)/release --target uninstall
+
+wheel:          ## the Python package with libweir, its plug-ins and the command inside, as out/weir-*.whl
+	@scripts/deps build
+	@scripts/wheel
 
 lint:           ## clang-format, clang-tidy, cppcheck and the scripts' syntax
 	@scripts/deps build lint

@@ -319,6 +319,7 @@ static bool on_lane(const weir_piece *piece, void *user)
 static void run_lane(lane *it)
 {
     it->made = 0;
+    need(it->b, "a lane", "is not made");
     infer(it->b, it->prompt, it->b->after, it->b->tokens, on_lane, it);
     need(it->made == it->b->tokens, "tokens", "are missing");
 }

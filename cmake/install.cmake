@@ -20,7 +20,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # $ORIGIN-relative, unless somebody installs into absolute directories of their own.
 file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 if(TARGET weir_command)
-  set_target_properties(weir_command PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+  set_target_properties(weir_command weir_sim_command PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
   install(TARGETS weir_command weir_sim_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 

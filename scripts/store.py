@@ -450,19 +450,19 @@ class Item:
         path.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n")
 
 
-def venv_item(store):
-    requirements = SCRIPTS / "requirements.txt"
+def venv_item(store, name="venv", requirements="requirements.txt"):
+    requirements = SCRIPTS / requirements
 
     def make(product):
-        need_venv("venv")
+        need_venv(name)
         if sys.version_info < (3, 10):
-            raise Failed("venv: the pinned packages need Python 3.10 or newer, this is "
+            raise Failed(f"{name}: the pinned packages need Python 3.10 or newer, this is "
                          f"{platform.python_version()} ({sys.executable})")
-        store.room("venv", 400 * MIB)
-        with store.log("venv") as log:
-            store.screen.say("venv: installing the pinned Python packages")
+        store.room(name, 400 * MIB)
+        with store.log(name) as log:
+            store.screen.say(f"{name}: installing the pinned Python packages")
             if run([sys.executable, "-m", "venv", product], log):
-                raise Failed(f"venv: no Python environment could be made (log: {log.name}); "
+                raise Failed(f"{name}: no Python environment could be made (log: {log.name}); "
                              f"{apt('python3-venv')}")
             command = [product / "bin" / "python", "-m", "pip", "install", "--no-deps", "--no-cache-dir",
                        "--disable-pip-version-check", "--no-compile", "--only-binary", ":all:",
@@ -473,14 +473,14 @@ def venv_item(store):
                 why = ("a package came with another hash than the pinned one"
                        if "DO NOT MATCH THE HASHES" in text else
                        "the pinned packages could not be installed; is there a network?")
-                raise Failed(f"venv: {why} (log: {log.name})")
+                raise Failed(f"{name}: {why} (log: {log.name})")
         # Some files name the folder they were made in: give them their final one.
-        here, there = os.fsencode(product), os.fsencode(store.path("venv"))
+        here, there = os.fsencode(product), os.fsencode(store.path(name))
         for path in [*(product / "bin").iterdir(), product / "pyvenv.cfg"]:
             if path.is_file() and not path.is_symlink() and here in path.read_bytes():
                 path.write_bytes(path.read_bytes().replace(here, there))
 
-    return Item(store, "venv", "%d.%d" % sys.version_info[:2], store.path("venv"),
+    return Item(store, name, "%d.%d" % sys.version_info[:2], store.path(name),
                 {"requirements": sha256_of(requirements) if requirements.exists() else "",
                  "python": os.path.realpath(sys.executable)}, make)
 

@@ -150,8 +150,10 @@ static void answer(const question *it, oga_generator *generator)
         MUST(OgaGenerator_GenerateNextToken(generator));
         size_t count = f_OgaGenerator_GetSequenceCount(generator, 0);
         int32_t token = f_OgaGenerator_GetSequenceData(generator, 0)[count - 1];
-        if (count == it->count + (size_t)made || is_end(it, token))
+        if (count == it->count + (size_t)made || is_end(it, token)) {
+            free(logits);
             break;
+        }
         MUST(OgaTokenizerStreamDecode(stream, token, &text));
         put_number((size_t)token);
         put_number(strlen(text));

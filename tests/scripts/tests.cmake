@@ -17,4 +17,10 @@ if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-mutants COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_mutants.py)
   set_tests_properties(scripts-check scripts-gpu scripts-gpu-llama scripts-llm-model scripts-makefiles scripts-mutants
     scripts-pins scripts-store scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES TIMEOUT 300 LABELS scripts)
+  # It builds the products once more, for the wheel.
+  if(TARGET weir_manifest AND TARGET weir_command AND TARGET weir-engine-onnx AND TARGET weir-engine-llm)
+    add_test(NAME scripts-wheel COMMAND ${CMAKE_COMMAND} -E env WEIR_HOME=${WEIR_STORE_PATH} ${Python3_EXECUTABLE} -B
+      ${CMAKE_CURRENT_LIST_DIR}/test_wheel.py)
+    set_tests_properties(scripts-wheel PROPERTIES TIMEOUT 1200 RUN_SERIAL ON LABELS "scripts;long")
+  endif()
 endif()
