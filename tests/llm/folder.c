@@ -350,6 +350,8 @@ static const wrong tokenizers[] = {
     {"[a-z)]+|\\\\s+(?!x)", "(a|aa)+", NOT, "repeats a group"},
     {"[a-z)]+|\\\\s+(?!x)", "(a|aa)*b", NOT, "repeats a group"},
     {"[a-z)]+|\\\\s+(?!x)", "[^)](a){2,}", NOT, "repeats a group"},
+    {"\"pattern\": {\"Regex\"", "\"pretokenizers\": [{\"Regex\": \"(a)*\"}], \"pattern\": {\"Regex\"", NOT,
+     "repeats a group"},
 };
 
 static const char *const right_tokenizers[][2] = {
@@ -360,6 +362,7 @@ static const char *const right_tokenizers[][2] = {
     {"[\"a b\", [\"b\", \"a\"]]", "{}"},
     {"{\"a\": 0, \"b\": 1, \"ab\": 15}, \"merges\": [\"a b\", [\"b\", \"a\"]]", "[[\"a\", -1.5], [\"b\", 0]]"},
     {"[a-z)]+|\\\\s+(?!x)", "(?i:'s|'t)?[)]*\\\\)+(a)?"},
+    {"[a-z)]+|\\\\s+(?!x)", "[()+*]x"},
     {"[{\"id\": 2, \"content\": \"<s>\"}]", "[{}]"},
 };
 
@@ -494,6 +497,7 @@ static void test_templates_have_a_measure(void **state)
     template_is(true, "{#", "x", 4096, "#}");
     template_is(false, "{#", "x", 4097, "#}");
     template_is(true, "{# it's #}", "x", 4097, "");
+    template_is(false, "{# it's #}{{", "x", 1025, "}}");
     template_is(true, "x", " ", 4096, "x");
     template_is(false, "x", " ", 4097, "x");
     template_is(false, "x", "\n", 4097, "");
@@ -502,6 +506,7 @@ static void test_templates_have_a_measure(void **state)
     template_is(false, "", "{%- for a in b -%}", 65, "");
     template_is(true, "", "{% if a %}{% else %}{% endif %}", 500, "");
     template_is(true, "", "{% endif %}", 100, "");
+    template_is(false, "{% endif %}{% endif %}", "{% if a %}", 65, "");
     template_is(true, "", "{% set a = 1 %}", 500, "");
     template_is(true, "", "{{ iffy }}{{ if }}", 100, "");
     template_is(true, "", "{", 3, "");

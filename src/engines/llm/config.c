@@ -28,7 +28,7 @@ typedef struct rule {
     const char *why;
 } rule;
 
-enum { MANY = 1 << 24, LENGTH = 256, THREADS = 512, DEPTH = 16 };
+enum { MANY = 1 << 24, LENGTH = 256, THREADS = 512 };
 
 /* The first one that fits is the rule. */
 static const rule rules[] = {
@@ -234,39 +234,39 @@ static bool has_no_rule(const char *place, const char *key, const json_t *member
     return strcmp(place, "model.decoder.session_options.provider_options[]") == 0 && strncasecmp(key, "cuda", 4) != 0;
 }
 
-static weir_status check(const wl_folder *folder, const char *place, const json_t *value, int depth);
+static weir_status check(const wl_folder *folder, const char *place, const json_t *value);
 
-static weir_status check_member(const wl_folder *folder, const char *place, const char *key, const json_t *member,
-                                int depth)
+static weir_status check_member(const wl_folder *folder, const char *place, const char *key, const json_t *member)
 {
     char inner[LENGTH * 2];
     bool is_cuda = strcmp(place, "model.decoder.session_options.provider_options[]") == 0;
     if (has_no_rule(place, key, member))
         return WEIR_OK;
     snprintf(inner, sizeof inner, "%s%s%.*s", place, place[0] ? "." : "", LENGTH, is_cuda ? "cuda" : key);
-    return check(folder, inner, member, depth - 1);
+    return check(folder, inner, member);
 }
 
-static weir_status check(const wl_folder *folder, const char *place, const json_t *value, int depth)
+/* As deep as there are rules. */
+static weir_status check(const wl_folder *folder, const char *place, const json_t *value)
 {
     char items[LENGTH * 2 + 8];
     const char *key;
     json_t *member;
     size_t index;
     weir_status status = check_here(folder, place, value);
-    if (status == WEIR_OK && depth == 0)
-        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is nested too deeply", folder->path, WL_CONFIG, place);
-    if (json_is_object(value))
-        json_object_foreach((json_t *)value, key, member) if (status == WEIR_OK) status =
-            check_member(folder, place, key, member, depth);
+    json_object_foreach((json_t *)value, key, member)
+    {
+        status = status == WEIR_OK ? check_member(folder, place, key, member) : status;
+    }
     snprintf(items, sizeof items, "%s[]", place);
-    if (json_is_array(value))
-        json_array_foreach(value, index, member) if (status == WEIR_OK) status =
-            check(folder, items, member, depth - 1);
+    json_array_foreach(value, index, member)
+    {
+        status = status == WEIR_OK ? check(folder, items, member) : status;
+    }
     return status;
 }
 
 weir_status wl_config_check(const wl_folder *folder, const json_t *root)
 {
-    return check(folder, "", root, DEPTH);
+    return check(folder, "", root);
 }

@@ -18,9 +18,9 @@ static weir_status wrong(const wl_folder *folder, const char *file, const char *
 
 /* ---- chat templates ---------------------------------------------------------------------------------------------- */
 
-/* What is read of a template: texts, and between them tags, of which `close` is the end. */
+/* What is read of a template: texts, and between them tags. */
 typedef struct tag {
-    const char *begin, *close;
+    const char *begin;
     size_t bytes; /* but for its texts */
 } tag;
 
@@ -43,7 +43,6 @@ static const char *read_tag(const char *at, tag *out)
         out->bytes += next == at + 1;
         at = next;
     }
-    out->close = at;
     return *at ? at + 2 : at;
 }
 
@@ -117,27 +116,30 @@ static bool is_short(const json_t *text)
     return json_is_string(text) && json_string_length(text) <= MOST_TOKEN;
 }
 
-static weir_status check_vocabulary(const wl_folder *folder, const char *file, const json_t *vocab)
+static weir_status check_names(const wl_folder *folder, const char *file, const json_t *vocab)
 {
     const char *text;
-    json_t *value;
+    json_t *id;
+    json_object_foreach((json_t *)vocab, text, id)
+    {
+        if (!is_token(folder, id) || strlen(text) > MOST_TOKEN)
+            return wrong(folder, file, "a token of \"vocab\" has no number of the vocabulary, or is too long");
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_pieces(const wl_folder *folder, const char *file, const json_t *vocab)
+{
+    json_t *piece;
     size_t index;
-    if (json_is_object(vocab))
-        json_object_foreach((json_t *)vocab, text,
-                            value) if (!is_token(folder, value) ||
-                                       strlen(text) > MOST_TOKEN) return wrong(folder, file,
-                                                                               "a token of \"vocab\" has no number of "
-                                                                               "the vocabulary, or is too long");
-    if (json_is_array(vocab))
-        json_array_foreach(
-            vocab, index,
-            value) if (!is_short(json_array_get(value, 0)) ||
-                       !json_is_number(json_array_get(
-                           value, 1))) return wrong(folder, file,
-                                                    "an item of \"vocab\" is no text with a number, or is too long");
-    return json_array_size(vocab) > (size_t)folder->vocabulary + MORE_TOKENS
-               ? wrong(folder, file, "\"vocab\" has more tokens than the model")
-               : WEIR_OK;
+    if (json_array_size(vocab) > (size_t)folder->vocabulary + MORE_TOKENS)
+        return wrong(folder, file, "\"vocab\" has more tokens than the model");
+    json_array_foreach(vocab, index, piece)
+    {
+        if (!is_short(json_array_get(piece, 0)) || !json_is_number(json_array_get(piece, 1)))
+            return wrong(folder, file, "an item of \"vocab\" is no text with a number, or is too long");
+    }
+    return WEIR_OK;
 }
 
 /* GenAI does not go on behind one that is empty, or a first one that looks like a remark. */
@@ -205,6 +207,17 @@ static bool repeats_group(const char *pattern)
     return false;
 }
 
+static weir_status check_patterns(const wl_folder *folder, const char *file, const json_t *value);
+
+static weir_status check_pattern(const wl_folder *folder, const char *file, const char *key, const json_t *value)
+{
+    const char *text = strcmp(key, "Regex") == 0 ? json_string_value(value) : NULL;
+    if (!text || (strlen(text) <= MOST_PATTERN && !repeats_group(text)))
+        return check_patterns(folder, file, value);
+    return weir_fail(WEIR_ERR_UNSUPPORTED, "%s/%s: a pattern that is longer than 2048 bytes, or that repeats a group",
+                     folder->path, file);
+}
+
 /* All that are called "Regex", wherever. */
 static weir_status check_patterns(const wl_folder *folder, const char *file, const json_t *value)
 {
@@ -212,19 +225,14 @@ static weir_status check_patterns(const wl_folder *folder, const char *file, con
     json_t *inner;
     size_t index;
     weir_status status = WEIR_OK;
-    if (json_is_object(value))
-        json_object_foreach((json_t *)value, key, inner)
-        {
-            const char *text = strcmp(key, "Regex") == 0 ? json_string_value(inner) : NULL;
-            if (text && (strlen(text) > MOST_PATTERN || repeats_group(text)))
-                return weir_fail(WEIR_ERR_UNSUPPORTED,
-                                 "%s/%s: a pattern that is longer than 2048 bytes, or that repeats a group",
-                                 folder->path, file);
-            status = status == WEIR_OK ? check_patterns(folder, file, inner) : status;
-        }
-    if (json_is_array(value))
-        json_array_foreach(value, index, inner) status =
-            status == WEIR_OK ? check_patterns(folder, file, inner) : status;
+    json_object_foreach((json_t *)value, key, inner)
+    {
+        status = status == WEIR_OK ? check_pattern(folder, file, key, inner) : status;
+    }
+    json_array_foreach(value, index, inner)
+    {
+        status = status == WEIR_OK ? check_patterns(folder, file, inner) : status;
+    }
     return status;
 }
 
@@ -235,13 +243,16 @@ static bool is_shallow(const json_t *value, int depth)
     const char *key;
     const json_t *inner;
     size_t index;
-    if (depth == 0)
-        return false;
-    if (json_is_object(value))
-        json_object_foreach((json_t *)value, key, inner) if (!is_shallow(inner, depth - 1)) return false;
-    if (json_is_array(value))
-        json_array_foreach(value, index, inner) if (!is_shallow(inner, depth - 1)) return false;
-    return true;
+    bool is = depth > 0;
+    json_object_foreach((json_t *)value, key, inner)
+    {
+        is = is && is_shallow(inner, depth - 1);
+    }
+    json_array_foreach(value, index, inner)
+    {
+        is = is && is_shallow(inner, depth - 1);
+    }
+    return is;
 }
 
 static weir_status read_shallow(const wl_folder *folder, const char *file, size_t flags, json_t **out)
@@ -268,7 +279,7 @@ static weir_status check_tokens(const wl_folder *folder)
     if (merges ? !json_is_array(merges) && !none : json_is_object(vocab))
         status = wrong(folder, file, "\"merges\" is no list");
     if (status == WEIR_OK)
-        status = check_vocabulary(folder, file, vocab);
+        status = json_is_array(vocab) ? check_pieces(folder, file, vocab) : check_names(folder, file, vocab);
     if (status == WEIR_OK)
         status = check_merges(folder, file, merges);
     if (status == WEIR_OK)
