@@ -158,9 +158,14 @@ static void test_a_run_leaves_nothing(void **state)
         weir_tensor input = token_input(prompt, PROMPT);
         uint64_t weights = stats_of(&it).live;
         weir_outputs outputs;
-        watcher stopped = {.stops_at = 3};
+        watcher stopped = {.stops_at = 3}, whole = {.stops_at = 0};
+        watch(&it, &input, settings, 2, &whole);
+        uint64_t before = stats_of(&it).allocations;
+        watch(&it, &input, settings, 2, &whole);
+        uint64_t of_all = stats_of(&it).allocations - before;
         watch(&it, &input, settings, 2, &stopped);
         assert_int_equal(stopped.count, 3);
+        assert_true(stats_of(&it).allocations - before - of_all < of_all / 2); /* no more was computed */
         assert_int_equal(stats_of(&it).live, weights);
         assert_int_equal(infer(&it, &input, wrong, 3, &outputs), WEIR_ERR_INVALID);
         assert_int_equal(stats_of(&it).live, weights);

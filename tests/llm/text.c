@@ -336,6 +336,26 @@ static void test_texts_of_any_bytes_hurt_nobody(void **state)
     bench_close(&it);
 }
 
+/* A tokenizer may know more tokens than the model. */
+static void test_tokens_that_the_model_has_not_are_refused(void **state)
+{
+    (void)state;
+    const weir_setting few[] = {GREEDY("2")};
+    char path[FOLDER_NAME];
+    weir_outputs outputs;
+    folder_copy(the_model(SHARED), path);
+    folder_replace(path, "tokenizer.json", "\"added_tokens\": [",
+                   "\"added_tokens\": [{\"id\": 448, \"content\": \"cab\"},");
+    bench it = bench_open(path);
+    weir_tensor with = text_input("a cab"), without = text_input("a page");
+    assert_int_equal(infer(&it, &with, few, 2, &outputs), WEIR_ERR_CORRUPT);
+    assert_words(weir_detail(), "its tokenizer makes token 448 of the text; its vocabulary has 0 to 447");
+    OK(infer(&it, &without, few, 2, &outputs));
+    release(&it, &outputs);
+    bench_close(&it);
+    folder_drop(path);
+}
+
 /* ---- refused settings -------------------------------------------------------------------------------------------- */
 
 typedef struct wrong {
@@ -496,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_wrong_inputs_are_refused_in_words),
         cmocka_unit_test(test_wrong_messages_are_refused_in_words),
         cmocka_unit_test(test_texts_of_any_bytes_hurt_nobody),
+        cmocka_unit_test(test_tokens_that_the_model_has_not_are_refused),
         cmocka_unit_test(test_wrong_settings_of_a_run_are_refused_by_name),
         cmocka_unit_test(test_wrong_settings_of_a_load_are_refused_by_name),
         cmocka_unit_test(test_texts_given_at_load_are_kept),
