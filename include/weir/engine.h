@@ -164,7 +164,7 @@ typedef struct weir_engine {
     uint32_t struct_size; /* sizeof(weir_engine) there */
     const char *name;     /* "onnx"; [a-z0-9-] */
     const char *summary;  /* one line for people */
-    /* Models it takes: ".onnx" or ".gguf .ggml" by the end of the file's name. A word without a point in front is the
+    /* Models it takes: ".onnx" or ".gguf .ggml" by the end of the file's name. A word that begins with no point is the
      * whole name of a file, which stands for its folder: the engine is given the path of either. */
     const char *suffixes;
 

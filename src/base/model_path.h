@@ -8,7 +8,7 @@
  * of ONNX Runtime GenAI's is called as its folder, also by the path of its genai_config.json. */
 const char *wi_path_model_name(const char *path, size_t *length);
 
-/* Whether a file of this name is taken by who has these words, which stand between blanks: one with a point in front
+/* Whether a file of this name is taken by who has these words, which stand between blanks: one that begins with a point
  * is an ending, in any case, and another one the whole name. */
 bool wi_suffix_of(const char *words, const char *path);
 /* The same for what is at the path: a folder is taken by who takes a file in it by its whole name. */

@@ -130,6 +130,27 @@ static void pinned_memory_counts_for_the_client_in_the_hosts_ledger(void **state
     end(&f);
 }
 
+/* A module may keep pinned memory for good: then none of it is a client's, and the end is not held up. */
+static void pinned_memory_goes_on_to_cuda_where_the_caller_says_so(void **state)
+{
+    void *pinned, *managed, *device;
+    (void)state;
+    fixture f = prepare(32 * MIB, 1, NULL);
+    ok(redirect_with(&f, (wi_cuda_redirect_options){.pinned_passes = true}));
+    assert_int_equal(f.m.cudaMallocHost(&pinned, 4096), 0);
+    assert_int_equal(f.m.cudaMallocManaged(&managed, 4096, 1), 0);
+    assert_int_equal(f.m.cudaMalloc(&device, 4096), 0);
+    assert_int_equal(pinned_of(&f, f.client[0]), 4096); /* the managed one */
+    assert_int_equal(account(f.client[0]).live, 4096);
+    assert_int_equal(f.m.cudaFree(managed), 0);
+    assert_int_equal(f.m.cudaFree(device), 0);
+    assert_int_equal(account(f.client[0]).live + pinned_of(&f, f.client[0]), 0);
+    ok(wi_cuda_redirect_end(f.redirect));
+    f.redirect = NULL;
+    assert_int_equal(f.m.cudaFreeHost(pinned), 0);
+    end(&f);
+}
+
 static void managed_memory_is_pinned_or_on_the_device_as_the_caller_says(void **state)
 {
     void *managed;
@@ -890,6 +911,7 @@ int main(void)
         cmocka_unit_test(the_class_is_that_of_the_phase),
         cmocka_unit_test(a_scope_may_have_a_client_of_its_own),
         cmocka_unit_test(pinned_memory_counts_for_the_client_in_the_hosts_ledger),
+        cmocka_unit_test(pinned_memory_goes_on_to_cuda_where_the_caller_says_so),
         cmocka_unit_test(managed_memory_is_pinned_or_on_the_device_as_the_caller_says),
         cmocka_unit_test(what_the_module_page_locks_itself_is_counted),
         cmocka_unit_test(what_the_module_had_before_goes_back_to_cuda),

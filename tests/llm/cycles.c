@@ -1,11 +1,12 @@
 /* cycles.c: a model is loaded, run and unloaded again and again: nothing is left in the ledger, and little of the heap, no thread
- * and no open file.
+ * and no open file, and nothing is complained of.
  *
  *   test-llm-cycles [COUNT] */
 #include "common.h"
 
 #include <dirent.h>
 #include <malloc.h>
+#include <stdatomic.h>
 
 /* What malloc itself keeps differs from run to run. */
 enum { WARM = 8, MOST_LEFT = 300, UNSTEADY = 16384 };
@@ -31,6 +32,16 @@ static int entries(const char *path)
     return count;
 }
 
+/* What goes wrong where nobody is left to be told of it is said in the log. */
+static atomic_int complaints;
+
+static void on_log(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    print_error("%d: %s\n", (int)level, text);
+    atomic_fetch_add(&complaints, 1);
+}
+
 static void one_cycle(bench *it, const weir_setting *settings, size_t count)
 {
     static const weir_setting ways[][3] = {{GREEDY("3"), {"logprobs", "0"}},
@@ -51,6 +62,7 @@ static void one_cycle(bench *it, const weir_setting *settings, size_t count)
 static void cycle(const char *path, const weir_setting *settings, size_t count)
 {
     bench it = bench_on(path, 1ull << 30, NULL);
+    OK(weir_log_set(on_log, NULL, WEIR_LOG_WARNING));
     for (int i = 0; i < WARM; i++)
         one_cycle(&it, settings, count);
     double before = heap();
@@ -63,6 +75,8 @@ static void cycle(const char *path, const weir_setting *settings, size_t count)
     assert_int_equal(entries("/proc/self/task"), threads);
     assert_int_equal(entries("/proc/self/fd"), files);
     bench_close(&it);
+    OK(weir_log_set(NULL, NULL, WEIR_LOG_WARNING));
+    assert_int_equal(atomic_load(&complaints), 0);
 }
 
 static void test_cycles(void **state)

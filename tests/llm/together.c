@@ -583,6 +583,47 @@ static void test_unloading(void **state)
     }
 }
 
+/* ---- one at a time ----------------------------------------------------------------------------------------------- */
+
+/* Of a model with one sequence: whoever waits for its turn has computed nothing, and can be cancelled there. */
+static void test_runs_in_turn(void **state)
+{
+    (void)state;
+    learn();
+    bench it = bench_open(the_model(SHARED));
+    meeting held = MEETING(2);
+    runner first, waiting[2];
+    runner_make(&first, &it, 2);
+    first.streams = true;
+    first.meeting = &held;
+    first.meets_at = 1;
+    start(&first);
+    while (come(&held) == 0)
+        usleep(1000);
+    uint64_t live = stats_of(&it).live;
+    for (int i = 0; i < 2; i++) {
+        runner_make(&waiting[i], &it, i);
+        waiting[i].streams = true;
+        start(&waiting[i]);
+    }
+    weir_status found = WEIR_ERR_NOT_FOUND;
+    while (found == WEIR_ERR_NOT_FOUND)
+        found = it.engine->cancel(it.model, waiting[0].id);
+    OK(found);
+    pthread_join(waiting[0].thread, NULL); /* while the first is held */
+    assert_int_equal(waiting[0].status, WEIR_ERR_CANCELLED);
+    assert_words(waiting[0].detail, "before it began");
+    usleep(20000);
+    assert_int_equal(waiting[1].piece_count, 0);
+    assert_int_equal(stats_of(&it).live, live);
+    meet(&held);
+    pthread_join(first.thread, NULL);
+    pthread_join(waiting[1].thread, NULL);
+    is_as_alone(&first, made[2]);
+    is_as_alone(&waiting[1], made[1]);
+    bench_close(&it);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -600,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_an_end_token_ends_one_of_them),
         cmocka_unit_test(test_a_model_whose_cache_is_appended_is_refused),
         cmocka_unit_test(test_unloading),
+        cmocka_unit_test(test_runs_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,7 @@ static void close_request(const struct wl_batch *batch, wl_seat *seat)
     char text[256];
     if (!seat->request)
         return;
+    wl_account_settle(batch->model->account);
     wl_failed(lib, lib->OgaRequestClose(seat->request), text, sizeof text);
     lib->OgaDestroyRequest(seat->request);
     seat->request = NULL;
@@ -192,7 +193,7 @@ static void end_answer(wl_seat *seat, uint32_t reason, uint32_t error)
 }
 
 /* With the lock, as readers look at the answer. */
-static void take_event(const struct wl_batch *batch, const oga_event *event)
+static void take_event(const struct wl_batch *batch, const wl_phase *phase, const oga_event *event)
 {
     const wl_library *lib = batch->model->library;
     const oga_request *request = NULL;
@@ -206,7 +207,7 @@ static void take_event(const struct wl_batch *batch, const oga_event *event)
         return;
     if (flags & OGA_EVENT_TOKEN && !seat->run->answer.finish) {
         wl_failed(lib, lib->OgaEngineEventGetToken(event, &token), text, sizeof text);
-        weir_status status = wl_generation_add(seat->run, token, NULL);
+        weir_status status = wl_generation_add(seat->run, phase, token, NULL);
         if (status != WEIR_OK)
             fail(seat, status);
     }
@@ -240,7 +241,7 @@ static void step(struct wl_batch *batch)
     weir_status status = failed ? wl_explain(model, &phase, text, "go on with the texts") : WEIR_OK;
     pthread_mutex_lock(&model->lock);
     for (size_t i = 0; !failed && i < lib->OgaEngineEventBufferGetCount(batch->events); i++)
-        take_event(batch, lib->OgaEngineEventBufferGet(batch->events, i));
+        take_event(batch, &phase, lib->OgaEngineEventBufferGet(batch->events, i));
     for (wl_seat *seat = batch->seated; seat; seat = seat->next)
         if (failed)
             fail(seat, status);
@@ -258,7 +259,6 @@ static void let_go(struct wl_batch *batch)
     wl_phase phase;
     bool broken = false;
     wl_phase_begin(&phase, WL_RUNNING, model->account);
-    wl_account_settle(model->account);
     for (wl_seat **at = &batch->seated; *at;) {
         wl_seat *seat = *at;
         if (atomic_load(&seat->run->run->stop))
@@ -430,30 +430,43 @@ static uint64_t live_cache(const weir_engine_model *model)
     return weir_client_info(wl_account_client(model->account), &stats) == WEIR_OK ? stats.live_class[WEIR_CLASS_KV] : 0;
 }
 
-uint64_t wl_batch_rest(weir_engine_model *model)
+/* With the lock, which it lets go of while it waits: not for long, as two may ask each other. */
+static void ask_for_blocks(struct wl_batch *batch)
 {
-    enum { MOST_MS = 100 }; /* two that ask each other do not wait for long */
-    struct wl_batch *batch = model->batch;
+    enum { MOST_MS = 100 };
     struct timespec until = soon(MOST_MS);
-    if (!batch || pthread_equal(pthread_self(), batch->thread))
-        return 0;
-    uint64_t before = live_cache(model);
     int waited = 0;
-    pthread_mutex_lock(&model->lock);
-    batch->gives_up = before > 0 && !batch->line && !batch->seated;
+    batch->gives_up = !batch->line && !batch->seated;
     pthread_cond_signal(&batch->work);
     while (batch->gives_up && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&batch->rests, &model->lock, &until);
+        waited = pthread_cond_timedwait(&batch->rests, &batch->model->lock, &until);
     batch->gives_up = false;
+}
+
+uint64_t wl_batch_rest(weir_engine_model *model)
+{
+    struct wl_batch *batch = model->batch;
+    uint64_t before = batch ? live_cache(model) : 0;
+    if (before == 0 || pthread_equal(pthread_self(), batch->thread))
+        return 0;
+    pthread_mutex_lock(&model->lock);
+    ask_for_blocks(batch);
     pthread_mutex_unlock(&model->lock);
     uint64_t after = live_cache(model);
     return after < before ? before - after : 0;
 }
 
+/* Whoever asks may hold another model's lock, whose thread may ask this one: so it does not wait for the lock, and a model
+ * whose lock is taken is not idle. */
 static void on_pressure(const weir_pressure *pressure, void *user)
 {
+    weir_engine_model *model = user;
     (void)pressure;
-    (void)wl_batch_rest(user);
+    if (pthread_equal(pthread_self(), model->batch->thread) || live_cache(model) == 0 ||
+        pthread_mutex_trylock(&model->lock) != 0)
+        return;
+    ask_for_blocks(model->batch);
+    pthread_mutex_unlock(&model->lock);
 }
 
 static weir_status listen(weir_engine_model *model)

@@ -13,17 +13,13 @@ static weir_status no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the answer");
 }
 
-weir_status wl_generation_add(wl_generation *it, int32_t token, const float *logits)
+weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t token, const float *logits)
 {
     const wl_library *lib = it->model->library;
     const char *text = "";
     char words[1024] = "";
-    wl_phase phase;
-    wl_phase_begin(&phase, WL_RUNNING, it->model->account);
-    bool failed = wl_failed(lib, lib->OgaTokenizerStreamDecode(it->stream, token, &text), words, sizeof words);
-    wl_phase_end(&phase);
-    if (failed)
-        return wl_explain(it->model, &phase, words, "make text of a token");
+    if (wl_failed(lib, lib->OgaTokenizerStreamDecode(it->stream, token, &text), words, sizeof words))
+        return wl_explain(it->model, phase, words, "make text of a token");
     return wt_answer_add(&it->answer, token, text, strlen(text), logits, (int32_t)it->model->folder.vocabulary)
                ? WEIR_OK
                : no_memory();
@@ -162,7 +158,7 @@ static weir_status step(wl_generation *it, const wl_phase *phase, oga_generator 
         if (count <= it->prompt.count + it->answer.count || (is_end(it, token) && !it->settings->ignore_eos))
             wt_answer_end(&it->answer, "stop");
         else
-            status = wl_generation_add(it, token, logits);
+            status = wl_generation_add(it, phase, token, logits);
     }
     if (tensor)
         lib->OgaDestroyTensor(tensor);

@@ -289,8 +289,11 @@ weir_status wl_account_make(const ort_api *api, ort_env *env, uint32_t version, 
     made->version = version;
     made->client = client;
     made->stream = WEIR_STREAM_HOST;
-    if (native_stream)
-        learn_stream(made, native_stream);
+    pthread_mutex_lock(&lock);
+    void *native = native_stream;
+    pthread_mutex_unlock(&lock);
+    if (native)
+        learn_stream(made, native);
     *out = made;
     return WEIR_OK;
 }
@@ -317,14 +320,6 @@ void wl_account_settle(const wl_account *account)
 {
     if (account->stream.id != WEIR_STREAM_HOST.id && weir_stream_synchronize(account->stream) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "llm: %s", weir_detail());
-}
-
-uint64_t wl_account_live(const wl_account *account)
-{
-    pthread_mutex_lock(&lock);
-    uint64_t live = account->live;
-    pthread_mutex_unlock(&lock);
-    return live;
 }
 
 void wl_account_drop(wl_account *account)

@@ -39,8 +39,6 @@ weir_client *wl_account_client(const wl_account *account);
 weir_onnxruntime *wl_account_bridge(wl_account *account);
 /* Waits for what GenAI has put on the device, before what that uses is freed. On the host: nothing. */
 void wl_account_settle(const wl_account *account);
-/* Blocks that GenAI holds now, beside those of its sessions. */
-uint64_t wl_account_live(const wl_account *account);
 
 void wl_phase_begin(wl_phase *phase, wl_stage stage, wl_account *account);
 void wl_phase_end(wl_phase *phase);

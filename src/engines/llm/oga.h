@@ -114,13 +114,11 @@ oga_result *OgaTurnOptionsSetSeed(oga_turn_options *options, uint64_t seed);
 oga_result *OgaTurnOptionsSetGuidance(oga_turn_options *options, const char *kind, const char *data);
 oga_result *OgaRequestBeginTurn(oga_request *request, const oga_turn_options *options, const int32_t *tokens,
                                 uint64_t count, uint64_t *turn);
-oga_result *OgaRequestCancelTurn(oga_request *request, uint64_t turn, bool *cancelled);
 oga_result *OgaRequestClose(oga_request *request);
 void OgaDestroyRequest(oga_request *request);
 oga_result *OgaCreateEngineEventBuffer(oga_engine *engine, size_t capacity, oga_event_buffer **out);
 void OgaDestroyEngineEventBuffer(oga_event_buffer *buffer);
 oga_result *OgaEngineRun(oga_engine *engine, oga_event_buffer *buffer);
-oga_result *OgaEngineHasPendingRequests(oga_engine *engine, bool *out);
 size_t OgaEngineEventBufferGetCount(const oga_event_buffer *buffer);
 const oga_event *OgaEngineEventBufferGet(const oga_event_buffer *buffer, size_t index);
 oga_result *OgaEngineEventGetFlags(const oga_event *event, uint32_t *out);
@@ -148,9 +146,9 @@ oga_result *OgaEngineEventGetErrorCode(const oga_event *event, uint32_t *out);
     X(OgaDestroyTurnOptions) X(OgaTurnOptionsSetMaxGeneratedTokens) X(OgaTurnOptionsSetMinGeneratedTokens)            \
     X(OgaTurnOptionsSetDoSample) X(OgaTurnOptionsSetTemperature) X(OgaTurnOptionsSetTopP) X(OgaTurnOptionsSetTopK)    \
     X(OgaTurnOptionsSetRepetitionPenalty) X(OgaTurnOptionsSetNoRepeatNgramSize) X(OgaTurnOptionsSetSeed)              \
-    X(OgaTurnOptionsSetGuidance) X(OgaRequestBeginTurn) X(OgaRequestCancelTurn) X(OgaRequestClose)                    \
+    X(OgaTurnOptionsSetGuidance) X(OgaRequestBeginTurn) X(OgaRequestClose)                    \
     X(OgaDestroyRequest) X(OgaCreateEngineEventBuffer) X(OgaDestroyEngineEventBuffer) X(OgaEngineRun)                 \
-    X(OgaEngineHasPendingRequests) X(OgaEngineEventBufferGetCount) X(OgaEngineEventBufferGet)                         \
+    X(OgaEngineEventBufferGetCount) X(OgaEngineEventBufferGet)                         \
     X(OgaEngineEventGetFlags) X(OgaEngineEventGetRequest) X(OgaEngineEventGetToken)                                   \
     X(OgaEngineEventGetFinishReason) X(OgaEngineEventGetErrorCode)
 /* clang-format on */

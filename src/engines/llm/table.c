@@ -137,7 +137,7 @@ weir_status wl_table_make(const ort_base *base, void *handle)
         dl_iterate_phdr(find_code, &where);
     }
     size_t count = copy_table(real, &where);
-    if (count * sizeof(void *) < offsetof(ort_api, SyncStream_GetHandle))
+    if (count * sizeof(void *) <= offsetof(ort_api, SyncStream_GetHandle))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "ONNX Runtime %s: its table of functions has %zu, and weir needs %zu",
                          base->GetVersionString(), count, offsetof(ort_api, SyncStream_GetHandle) / sizeof(void *));
     table.api.CreateSession = create_session;

@@ -33,9 +33,10 @@ typedef struct wl_library {
  * them. */
 weir_status wl_library_use(const wl_library **out);
 void wl_library_leave(void);
-/* To be called when CUDA is there. */
+/* Has GenAI end before CUDA does, at the end of the process. To be called when CUDA is there. */
 void wl_library_end_before_cuda(void);
-/* The same for who only wants to know: nothing is opened. `cuda`: whether the build that would be opened has it. */
+/* Which files they are, and the version, which is "" until they are open; nothing is opened. `cuda`: whether they have
+ * it. */
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda);
 /* A call of GenAI's has failed: takes its words, on one line, and releases it. false: it has not. */
 bool wl_failed(const wl_library *library, oga_result *result, char *text, size_t capacity);
@@ -43,7 +44,7 @@ bool wl_failed(const wl_library *library, oga_result *result, char *text, size_t
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct wl_load_settings {
-    int64_t threads;   /* 0: the physical cores this process may use */
+    int64_t threads;   /* 0: as the config has it, else ONNX Runtime's choice */
     int64_t context;   /* tokens of prompt and answer together; 0: the model's, at most 4096 */
     int64_t batch;     /* tokens of a prompt that are computed in one go; 0: all */
     int64_t sequences; /* that are decoded together */
@@ -145,8 +146,8 @@ typedef struct wl_generation {
     atomic_bool leaves; /* and the thread that computes is to know */
 } wl_generation;
 
-/* Adds a token that the model has made; false: no memory. */
-weir_status wl_generation_add(wl_generation *it, int32_t token, const float *logits);
+/* Adds a token that the model has made, in a phase of the calling thread's. */
+weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t token, const float *logits);
 /* Why a run could not begin. */
 weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text);
 /* Hands what is decided to the reader, on the run's own thread. */
