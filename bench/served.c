@@ -1,9 +1,11 @@
 /* See served.h. */
 #include "served.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { FIRST_WORD = 259, SKIPPED = 77 };
 
@@ -13,15 +15,13 @@ void must(weir_status status, const char *what)
     bool missing = status == WEIR_ERR_NOT_FOUND || status == WEIR_ERR_UNSUPPORTED;
     if (status == WEIR_OK)
         return;
-    fprintf(stderr, "bench-three-models: %s: %s\n", what, weir_detail());
+    fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, weir_detail());
     exit(missing && !(require && strcmp(require, "1") == 0) ? SKIPPED : 1);
 }
 
-void check(bool good, const char *what)
+void give_up(const char *what)
 {
-    if (good)
-        return;
-    fprintf(stderr, "bench-three-models: %s\n", what);
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
     exit(1);
 }
 
@@ -36,13 +36,15 @@ void served_read(served *it, const char *word)
                 sscanf(colon + 1, "%ld%c%ld", &it->first, &between, &it->rest) == 3;
     it->generates = between == '+';
     if (!read || (between != 'x' && between != '+') || it->first < 1 || it->rest < 1) {
-        fprintf(stderr, "bench-three-models: %s is not FILE:FIRSTxREST or FILE:PROMPT+TOKENS\n", word);
+        fprintf(stderr, "%s: %s is not FILE:FIRSTxREST or FILE:PROMPT+TOKENS\n", program_invocation_short_name, word);
         exit(2);
     }
     memcpy(it->path, word, (size_t)(colon - word));
     const char *slash = strrchr(it->path, '/');
     it->name = slash ? slash + 1 : it->path;
-    WEIR(weir_engine_get(it->generates ? "gguf" : "onnx", &it->engine));
+    struct stat about;
+    it->folder = stat(it->path, &about) == 0 && S_ISDIR(about.st_mode);
+    WEIR(weir_engine_get(it->folder ? "llm" : it->generates ? "gguf" : "onnx", &it->engine));
 }
 
 static size_t settings_of(const served *it, bool on_host, weir_setting *list)
@@ -51,9 +53,9 @@ static size_t settings_of(const served *it, bool on_host, weir_setting *list)
     size_t count = 0;
     if (on_host) /* as there are other threads enough */
         list[count++] = (weir_setting){"threads", "1"};
-    if (it->generates)
+    if (it->generates && !it->folder)
         list[count++] = (weir_setting){"context", it->context};
-    if (it->generates && !on_host && module)
+    if (it->generates && !it->folder && !on_host && module)
         list[count++] = (weir_setting){"llama_cuda", module};
     return count;
 }
@@ -209,7 +211,7 @@ weir_status served_run(served *it)
     inference.inputs = it->inputs;
     inference.input_count = it->input_count;
     inference.settings = settings;
-    inference.setting_count = it->generates ? sizeof settings / sizeof *settings : 0;
+    inference.setting_count = it->folder ? 2 : it->generates ? sizeof settings / sizeof *settings : 0;
     weir_status status = it->engine->infer(it->model, &inference, &outputs);
     if (status == WEIR_ERR_OUT_OF_MEMORY) {
         it->refused++;

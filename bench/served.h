@@ -1,4 +1,4 @@
-/* served.h: a model of the engine onnx or gguf with a question for it, and whether its answers stay the same. */
+/* served.h: a model of the engine onnx, gguf or llm with a question for it, and whether its answers stay the same. */
 #ifndef WEIR_BENCH_SERVED_H
 #define WEIR_BENCH_SERVED_H
 
@@ -13,7 +13,8 @@ typedef struct served {
     char path[512];
     const char *name, *context; /* the latter of a model that generates */
     int64_t first, rest;
-    bool generates, any_answer; /* the latter where kernels compute nothing */
+    bool generates, folder; /* the latter: it is the engine llm's */
+    bool any_answer;        /* where kernels compute nothing */
     const weir_engine *engine;
     weir_client *client;
     weir_engine_model *model; /* NULL: not loaded */
@@ -28,9 +29,14 @@ typedef struct served {
 void must(weir_status status, const char *what);
 #define WEIR(call) must((call), #call)
 /* Ends it with these words unless `good`. */
-void check(bool good, const char *what);
+_Noreturn void give_up(const char *what);
+static inline void check(bool good, const char *what)
+{
+    if (!good)
+        give_up(what);
+}
 
-/* Of FILE:FIRSTxREST or FILE:PROMPT+TOKENS. */
+/* Of FILE:FIRSTxREST, or FILE:PROMPT+TOKENS, whose file may be a folder. */
 void served_read(served *it, const char *word);
 /* Into a client of its own. An answer from before stays the one that others are compared with. A refusal is answered. */
 weir_status served_load(served *it, weir_runtime *runtime);

@@ -4,8 +4,15 @@ BERT-large and a Llama of 0.85 billion parameters. The seed decides the shapes o
     gpt2    training: 8 texts of 256 to 1024 tokens a step, autocast to bfloat16, dropout, AdamW
     bert    serving: 1 to 32 texts of 16 to 384 tokens a step, padded, float16
     llama   generation, bfloat16: 1 to 8 prompts of 64 to 512 tokens a step, and 16 to 40 tokens more for each; the keys
-            and values of every layer grow by a concatenation with every token"""
+            and values of every layer grow by a concatenation with every token
+    unet    training on pictures whose sides vary, cuDNN looking for its fastest convolutions
+    rcnn    training of torchvision's Mask R-CNN; what its second stage sees varies with what the first one says
+    compiled  bert in four shapes, each a captured graph in torch.compile's graph trees
+    graphs  llama whose tokens behind the prompt come from captured graphs, one for each size of a batch
+    streams four streams that read each other's arrays
+    loops   gpt2 trained by one thread while another serves bert, on a stream of its own"""
 
+import concurrent.futures
 import random
 
 import torch
@@ -164,11 +171,25 @@ class LlamaLayer(nn.Module):
         x = functional.scaled_dot_product_attention(q, every_k, every_v, is_causal=length > 1)
         return self.outward(x.transpose(1, 2).reshape(batch, length, width)), (k, v)
 
+    def feed(self, x):
+        y = self.between(x)
+        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
+
     def forward(self, x, angles, kept):
         answer, kept = self.attend(self.before(x), angles, kept)
-        x = x + answer
-        y = self.between(x)
-        return x + self.down(functional.silu(self.gate(y)) * self.up(y)), kept
+        return self.feed(x + answer), kept
+
+    def one_more(self, x, angles, kept, place, there):
+        """A token behind those in `kept`, whose keys and values lie in memory for the longest text: nothing changes its size."""
+        batch, _, width = x.shape
+        y = self.before(x)
+        q, k, v = (part(y).view(batch, 1, heads, -1).transpose(1, 2)
+                   for part, heads in ((self.q, self.heads), (self.k, self.shared), (self.v, self.shared)))
+        for every, one in zip(kept, (rotated(k, angles), v)):
+            every.index_copy_(2, place, one)
+        every_k, every_v = (one.repeat_interleave(self.heads // self.shared, 1) for one in kept)
+        answer = functional.scaled_dot_product_attention(rotated(q, angles), every_k, every_v, there)
+        return self.feed(x + self.outward(answer.transpose(1, 2).reshape(batch, 1, width)))
 
 
 class Llama(nn.Module):
@@ -180,14 +201,25 @@ class Llama(nn.Module):
 
     def forward(self, tokens, begin, kept):
         """The next token of each text; `kept` has the keys and values of each layer, those of these tokens added."""
-        places = torch.arange(begin, begin + tokens.shape[1], device=tokens.device, dtype=torch.float32)
-        steps = 10000.0 ** (-torch.arange(0, self.part, 2, device=tokens.device, dtype=torch.float32) / self.part)
-        turns = torch.outer(places, steps).repeat(1, 2)
         x = self.words(tokens)
-        angles = (turns.cos().to(x.dtype), turns.sin().to(x.dtype))
+        angles = self.angles(torch.arange(begin, begin + tokens.shape[1], device=tokens.device), x.dtype)
         for i, layer in enumerate(self.layers):
             x, kept[i] = layer(x, angles, kept[i])
         return self.head(self.after(x[:, -1:])).argmax(-1)
+
+    def angles(self, places, dtype):
+        steps = 10000.0 ** (-torch.arange(0, self.part, 2, device=places.device, dtype=torch.float32) / self.part)
+        turns = torch.outer(places.float(), steps).repeat(1, 2)
+        return turns.cos().to(dtype), turns.sin().to(dtype)
+
+    def one_more(self, tokens, place, kept):
+        """The same for one token a text at `place`, a number on the device, with keys and values as in LlamaLayer.one_more."""
+        x = self.words(tokens)
+        angles = self.angles(place, x.dtype)
+        there = torch.arange(kept[0][0].shape[2], device=tokens.device) <= place
+        for layer, mine in zip(self.layers, kept):
+            x = layer.one_more(x, angles, mine, place, there[None, None, None])
+        return self.head(self.after(x)).argmax(-1)
 
 
 class LlamaGenerate:
@@ -211,7 +243,196 @@ class LlamaGenerate:
         return torch.cat(answers, 1).cpu()
 
 
-PROGRAMS = {"gpt2": Gpt2Train, "bert": BertServe, "llama": LlamaGenerate}
+# ---- more programs ---------------------------------------------------------------------------------------------------
+
+class UNetTrain:
+    """Pictures whose sides vary, with cuDNN looking for its fastest convolutions: workspaces come and go."""
+
+    def __init__(self, device, small, chance):
+        self.device, self.chance = device, chance
+        self.batch, self.sides, width = (1, (32, 64), 8) if small else (8, (128, 384), 64)
+        torch.backends.cudnn.benchmark = not small
+        def block(a, b):
+            return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.Conv2d(b, b, 3, padding=1), nn.ReLU())
+        with torch.device(device):
+            self.down = nn.ModuleList([block(3, width), block(width, 2 * width), block(2 * width, 4 * width)])
+            self.up = nn.ModuleList([block(6 * width, 2 * width), block(3 * width, width)])
+            self.last = nn.Conv2d(width, 2, 1)
+        parts = [*self.down.parameters(), *self.up.parameters(), *self.last.parameters()]
+        self.adam = torch.optim.AdamW(parts, lr=1e-4)
+
+    def net(self, x):
+        kept = []
+        for block in self.down:
+            x = block(x)
+            kept.append(x)
+            x = functional.max_pool2d(x, 2)
+        x = kept.pop()
+        for block in self.up:
+            x = block(torch.cat([functional.interpolate(x, scale_factor=2), kept.pop()], 1))
+        return self.last(x)
+
+    def step(self):
+        high, wide = (self.chance.randrange(*self.sides, 32) for _ in range(2))
+        x = torch.rand(self.batch, 3, high, wide, device=self.device)
+        with torch.autocast(self.device.type, torch.bfloat16):
+            loss = functional.cross_entropy(self.net(x), (x.mean(1) > 0.5).long())
+        loss.backward()
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+class BertCompiled(BertServe):
+    """Four shapes, each a captured graph of its own, in the pool of torch.compile's graph trees."""
+
+    def __init__(self, device, small, chance):
+        super().__init__(device, small, chance)
+        torch._dynamo.config.cache_size_limit = 16
+        self.net = torch.compile(self.net, mode="reduce-overhead", dynamic=False)
+
+    @torch.inference_mode()
+    def step(self):
+        batch, length = self.chance.choice([(2, 32), (1, 16)] if self.longest < 64 else [(1, 64), (4, 128), (8, 128), (16, 256)])
+        tokens = torch.randint(self.vocabulary, (batch, length), device=self.device)
+        mask = torch.ones(batch, 1, 1, length, dtype=torch.bool, device=self.device)
+        torch.compiler.cudagraph_mark_step_begin()
+        return self.net(tokens, mask).float().cpu()
+
+
+class Decoder:
+    """What a captured graph of one token reads and writes, for one size of a batch."""
+
+    def __init__(self, net, batch, most, device, pool):
+        part, shared = net.part, net.layers[0].shared
+        self.tokens, self.place = (torch.zeros(*shape, dtype=torch.long, device=device) for shape in ((batch, 1), (1,)))
+        self.kept = [tuple(torch.zeros(batch, shared, most, part, dtype=net.words.weight.dtype, device=device) for _ in range(2))
+                     for _ in net.layers]
+        self.run = lambda: self.once(net)
+        if device.type == "cuda":
+            self.capture(net, pool)
+
+    def once(self, net):
+        self.tokens.copy_(net.one_more(self.tokens, self.place, self.kept))
+        self.place.add_(1)
+
+    def capture(self, net, pool):
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self.once(net)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            self.once(net)
+        self.run = graph.replay
+
+
+class LlamaGraphs(LlamaGenerate):
+    """Prompts as they come, and then a captured graph for each token, one for each size of a batch, all in one pool."""
+
+    def __init__(self, device, small, chance):
+        super().__init__(device, small, chance)
+        self.most_tokens, self.decoders = self.longest + self.more[1], {}
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    @torch.inference_mode()
+    def step(self):
+        batch, length = self.chance.choice([1, 2] if self.most < 4 else [1, 2, 4, 8]), self.chance.randint(self.longest // 8, self.longest)
+        tokens, kept = torch.randint(self.vocabulary, (batch, length), device=self.device), [None] * len(self.net.layers)
+        if batch not in self.decoders:
+            self.decoders[batch] = Decoder(self.net, batch, self.most_tokens, self.device, self.pool)
+        decoder = self.decoders[batch]
+        answers = [self.net(tokens, 0, kept)]
+        for mine, whole in zip(kept, decoder.kept):
+            for one, every in zip(mine, whole):
+                every[:, :, :length].copy_(one)
+        decoder.tokens.copy_(answers[0])
+        decoder.place.fill_(length)
+        for _ in range(self.chance.randint(*self.more) - 1):
+            decoder.run()
+            answers.append(decoder.tokens.clone())
+        return torch.cat(answers, 1).cpu()
+
+
+class MaskRcnnTrain:
+    """torchvision's Mask R-CNN: pictures of several sizes with 1 to 20 things on each; how many boxes the second stage sees
+    depends on what the first one says."""
+
+    def __init__(self, device, small, chance):
+        from torchvision.models import detection
+        self.device, self.chance = device, chance
+        self.batch, self.sides, words = (1, (64, 96), {"min_size": 64, "max_size": 96}) if small else (2, (480, 800), {})
+        with torch.device(device):
+            self.net = detection.maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, **words)
+        self.net.to(device).train()
+        self.descent = torch.optim.SGD(self.net.parameters(), lr=1e-6)
+
+    def target(self, high, wide):
+        count = self.chance.randint(1, 20)
+        size = torch.tensor([wide, high], device=self.device)
+        corner = torch.rand(count, 2, device=self.device) * size * 0.6
+        boxes = torch.cat([corner, corner + size * 0.1 + torch.rand(count, 2, device=self.device) * size * 0.3], 1)
+        return {"boxes": boxes, "labels": torch.randint(1, 91, (count,), device=self.device),
+                "masks": torch.randint(2, (count, high, wide), dtype=torch.uint8, device=self.device)}
+
+    def step(self):
+        sizes = [tuple(self.chance.randrange(*self.sides, 16) for _ in range(2)) for _ in range(self.batch)]
+        images = [torch.rand(3, *size, device=self.device) for size in sizes]
+        loss = sum(self.net(images, [self.target(*size) for size in sizes]).values())
+        loss.backward()
+        self.descent.step()
+        self.descent.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+class Loops:
+    """gpt2 is trained by one thread while another serves bert on a stream of its own: a step is one there and three here."""
+
+    def __init__(self, device, small, chance):
+        self.train, self.serve = (make(device, small, random.Random(chance.random())) for make in (Gpt2Train, BertServe))
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)
+        self.stream = torch.cuda.Stream() if device.type == "cuda" else None
+
+    def serving(self):
+        with torch.cuda.stream(self.stream):
+            for _ in range(3):
+                self.serve.step()
+
+    def step(self):
+        beside = self.thread.submit(self.serving)
+        loss = self.train.step()
+        beside.result()
+        return loss
+
+
+class Streams:
+    """Four streams, whose arrays one of the others reads."""
+
+    def __init__(self, device, small, chance):
+        self.device, self.chance = device, chance
+        self.most, self.streams = (64, 2) if small else (2048, 4)
+        self.streams = [torch.cuda.Stream() for _ in range(self.streams)] if device.type == "cuda" else []
+
+    def step(self):
+        sums, last = [], None
+        for turn in range(32):
+            stream = self.streams[turn % len(self.streams)] if self.streams else None
+            with torch.cuda.stream(stream):
+                x = torch.rand(self.chance.randrange(8, self.most, 8), self.most, device=self.device)
+                y = x @ x.T
+                if last is not None and stream is not None:
+                    stream.wait_stream(last[1])
+                    last[0].record_stream(stream)
+                sums.append((y.sum() + (last[0].sum() if last is not None else 0)).reshape(1))
+                last = (y, stream)
+        for stream in self.streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        return torch.cat(sums).cpu()
+
+
+PROGRAMS = {"gpt2": Gpt2Train, "bert": BertServe, "llama": LlamaGenerate, "unet": UNetTrain, "rcnn": MaskRcnnTrain, "compiled": BertCompiled,
+            "graphs": LlamaGraphs, "streams": Streams, "loops": Loops}
 
 
 def begin(name, device, small, seed):

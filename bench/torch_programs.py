@@ -1,27 +1,23 @@
 #!/usr/bin/env python3
-"""PyTorch programs through PyTorch's own allocator, through that with expandable segments, and through weir.
+"""PyTorch programs through PyTorch's own allocator, through that with expandable segments, and through weir.torch: one table.
 
-    bench/torch_programs.py --program gpt2 --allocator weir      one run, a line of JSON
-    bench/torch_programs.py --table                              each program with each allocator, and the smallest caps
-    bench/torch_programs.py --compare weir weir:thread_cache=0   these by turns, as often as --rounds says
+    bench/torch_programs.py [--programs gpt2,bert] [--minutes 9] [--variants torch expandable weir weir:thread_cache=0] [--json FILE]
 
-The programs are gpt2 (training), bert (serving) and llama (generation); bench/torch_models.py says what a step of each
-is. A run is a process of its own, as PyTorch's allocator is chosen once. weir comes in through bench/torch_seam.c:
-cmake --build build/release --target torch-seam. Exit status 3 of one run: an allocation was refused.
+A process for each allocator (bench/torch_run.py) has the same program (bench/torch_models.py) with the same seed. They do the same
+steps by turns, some 60 ms each, and every turn in another order; so what a shared machine does is done to all of them. The table has
+the median of the quotients of turns, each of the same steps, and of which value the median is at most with 95 % certainty (an order
+statistic: no shape of noise is assumed). Behind it stands the smallest of some caps under which the program ran, each a multiple of
+what it requested at its peak; several are tried at once. Programs have a round each first, in the order in which they are named, then
+caps are looked for, and the time that is left is for further rounds, in new processes.
 
---table prints Markdown: the time of a step and what was held at the peak without a cap, and the smallest of some caps
-under which the program ran, each a multiple of what it requested at its peak. Several caps are tried at once; times are
-measured alone. --compare does the same steps with each of the variants by turns; of each step it takes the shortest
-time and the median of all rounds, and prints their means. A variant is an allocator, or weir with options:
-weir:reuse_wait=0,thread_cache=1MiB."""
+loops is trained and served in one process, and stands beside both alone: gpt2 and bert. A variant is an allocator, or weir with
+options: weir:reuse_wait=0,thread_cache=1MiB. The exit status is 1 when a run failed."""
 
 import argparse
 import concurrent.futures
-import ctypes
 import json
 import math
-import os
-import signal
+import select
 import statistics
 import subprocess
 import sys
@@ -29,124 +25,17 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SEAM = ROOT / "build/release/bench/libtorch-seam.so"
-MIB = 1 << 20
-REFUSED = 3
-STEPS = {"gpt2": (8, 30), "bert": (15, 60), "llama": (3, 12)}  # to warm up, measured
-ALLOCATORS = {"torch": "PyTorch", "expandable": "PyTorch, expandable segments", "weir": "weir"}
-COUNTS = ("allocations", "driver_calls")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from torch_run import ALLOCATORS, MIB, ROOT, STEPS  # noqa: E402
+
+RUN = Path(__file__).resolve().parent / "torch_run.py"
+TURN = 60  # milliseconds, at the least
+LONG = 120  # seconds: where less is left behind the first rounds, all of it is for the caps
 RATIOS = (1.005, 1.01, 1.015, 1.02, 1.03, 1.04, 1.05, 1.07, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 3)  # caps over the peak
+LOOPS, ALONE = "loops", ("gpt2", "bert")
+SHARE = 0.75  # of what both hold alone, a budget for them together
+FIRST = 0.75  # of the time, in which programs have their first round
 
-
-# ---- one run ---------------------------------------------------------------------------------------------------------
-
-class Native:
-    """PyTorch's own, whose settings are in the environment before PyTorch is loaded."""
-
-    def __init__(self, torch, given):
-        self.torch, self.expandable = torch, given.allocator == "expandable"
-        torch.cuda.init()
-        if given.cap:
-            total = torch.cuda.mem_get_info()[1]
-            # It multiplies again and cuts off: half a byte more makes that the cap.
-            torch.cuda.set_per_process_memory_fraction(min(1.0, (given.cap * MIB + 0.5) / total))
-
-    def statistics(self):
-        now = self.torch.cuda.memory_stats()
-        return {"peak_requested": now["requested_bytes.all.peak"], "peak_live": now["allocated_bytes.all.peak"],
-                "peak_held": now["reserved_bytes.all.peak"], "live": now["allocated_bytes.all.current"],
-                "held": now["reserved_bytes.all.current"], "allocations": now["allocation.all.allocated"],
-                "driver_calls": now["num_device_alloc"] + now["num_device_free"], "retries": now["num_alloc_retries"]}
-
-    def check(self):
-        found = any(segment.get("is_expandable") for segment in self.torch.cuda.memory_snapshot())
-        if found != self.expandable:
-            raise RuntimeError(f"PyTorch's segments are {'' if found else 'not '}expandable")
-
-
-class Weir:
-    def __init__(self, torch, given):
-        self.seam = ctypes.CDLL(str(given.seam))
-        self.seam.torch_seam_statistics.restype = self.seam.weir_detail.restype = ctypes.c_char_p
-        cap = [("budget", f"{given.cap}MiB")] if given.cap else []
-        for name, value in (*given.option, *cap):
-            if self.seam.weir_option_set(name.encode(), value.encode()):
-                raise ValueError(self.seam.weir_detail().decode())
-        self.seam.torch_seam_end_when_refused(REFUSED)
-        self.kept = torch.cuda.memory.CUDAPluggableAllocator(str(given.seam), "torch_seam_alloc", "torch_seam_free")
-        torch.cuda.memory.change_current_allocator(self.kept)
-
-    def statistics(self):
-        return json.loads(self.seam.torch_seam_statistics(0) or b"{}")
-
-    def check(self):
-        pass
-
-
-class NoAllocator:
-    """On the processor."""
-
-    def statistics(self):
-        return {}
-
-    def check(self):
-        pass
-
-
-def allocator_of(torch, given):
-    if given.device == "cpu":
-        return NoAllocator()
-    if not torch.cuda.is_available():
-        raise RuntimeError("PyTorch sees no GPU here")
-    return (Weir if given.allocator == "weir" else Native)(torch, given)
-
-
-def timed(step, count):
-    """Milliseconds of each; a step returns when its answer is on the host."""
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        step()
-        times.append(1000 * (time.perf_counter() - start))
-    return times
-
-
-def measure(torch, given):
-    allocator = allocator_of(torch, given)
-    import torch_models  # needs PyTorch, which may be loaded only now
-    program = torch_models.begin(given.program, given.device, given.small, given.seed)
-    timed(program.step, given.warm)
-    before = allocator.statistics()
-    times = timed(program.step, given.steps)
-    memory = allocator.statistics()
-    allocator.check()
-    return {"program": given.program, "allocator": given.allocator, "options": dict(given.option), "cap": given.cap,
-            "torch": torch.__version__, "warm": given.warm, "ms": [round(ms, 4) for ms in times], "memory": memory,
-            "measured": {key: memory[key] - before.get(key, 0) for key in COUNTS if key in memory}}
-
-
-def run_one(given):
-    """Never returns: what PyTorch would free while the process ends is of no interest."""
-    status = 0
-    if given.allocator != "weir":
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = f"expandable_segments:{given.allocator == 'expandable'}"
-        os.environ.pop("PYTORCH_ALLOC_CONF", None)  # which would come first
-    import torch
-    if given.gate:
-        sys.stdin.readline()
-    try:
-        print(json.dumps(measure(torch, given)), flush=True)
-    except torch.OutOfMemoryError as error:
-        print(f"{given.program}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-        status = REFUSED
-    except (RuntimeError, ValueError) as error:
-        print(f"{given.program}: {error}", file=sys.stderr, flush=True)
-        status = 1
-    os._exit(status)
-
-
-# ---- many runs -------------------------------------------------------------------------------------------------------
 
 class Variant:
     def __init__(self, text):
@@ -158,78 +47,78 @@ class Variant:
         return ["--allocator", self.allocator, *(word for option in self.options for word in ("--option", option))]
 
 
-class Runs:
-    """Processes of this script. A run is what the process printed, or {"refused": …}, {"failed": …}, or {"cut": …} if
-    the time for all was over."""
+class Worker:
+    """A process of bench/torch_run.py. An answer is what it printed, or {"failed": …}, {"refused": …}, {"cut": …}: the time was over."""
 
-    def __init__(self, given):
-        self.given, self.all, self.failures = given, [], []
-        self.end = time.monotonic() + given.seconds
+    def __init__(self, given, program, variant, *more):
+        self.said, self.rest, self.failed = tempfile.TemporaryFile("w+"), b"", None
+        line = [sys.executable, "-B", RUN, program, *variant.words(), "--device", given.device, "--seed", given.seed, "--package",
+                given.package, *(["--small"] if given.small else []), *more]
+        for name in ("warm", "steps"):
+            line += [f"--{name}", getattr(given, name)] if getattr(given, name) is not None else []
+        self.process = subprocess.Popen([str(word) for word in line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said)
 
-    def left(self):
-        return self.end - time.monotonic()
-
-    def start(self, program, variant, cap=None):
-        """It waits, with PyTorch loaded, until it is told to go on."""
-        given = self.given
-        line = [sys.executable, "-B", __file__, "--program", program, *variant.words(), "--device", given.device,
-                "--seed", given.seed, "--seam", given.seam, "--gate", *(["--small"] if given.small else [])]
-        for name, value in (("--cap", cap), ("--warm", given.warm), ("--steps", given.steps)):
-            line += [name, value] if value is not None else []
-        said = tempfile.TemporaryFile("w+")
-        process = subprocess.Popen([str(word) for word in line], stdin=subprocess.PIPE, stdout=said,
-                                   stderr=subprocess.STDOUT, text=True)
-        return process, said, (program, variant, cap)
-
-    def finish(self, started):
-        process, said, (program, variant, cap) = started
+    def tell(self, word):
         try:
-            process.communicate("go\n", max(1, min(self.given.limit, self.left())))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        said.seek(0)
-        lines = said.read().splitlines()
-        said.close()
-        if process.returncode == 0:
-            run = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
-        elif process.returncode == REFUSED:
-            run = {"refused": lines[-1] if lines else ""}
-        elif process.returncode == -signal.SIGKILL and self.left() <= 0:
-            run = {"cut": "the time was over"}
-        else:
-            run = {"failed": f"status {process.returncode}: " + " | ".join(lines[-6:])[-600:]}
-            under = f", {cap} MiB" if cap else ""
-            self.failures.append(f"{program}, {variant.text}{under}: {run['failed']}")
-        self.all.append({"asked": [program, variant.text, cap], **run})
-        print(f"{program} {variant.text} {cap or ''}: {self.shortly(run)}", file=sys.stderr, flush=True)
-        return run
+            self.process.stdin.write(f"{word}\n".encode())
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended: its answer says why
 
-    @staticmethod
-    def shortly(run):
-        if "ms" not in run:
-            return next(f"{key}: {text}" for key, text in run.items())[:300]
-        held = run["memory"].get("peak_held")
-        return f"{statistics.fmean(run['ms']):.2f} ms a step" + (f", {held / MIB:.0f} MiB" if held else "")
+    def line(self, until):
+        while b"\n" not in self.rest:
+            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[0]:
+                return None
+            more = self.process.stdout.read1()
+            if not more:
+                return b""
+            self.rest += more
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line
 
-    def one(self, *job):
-        return self.finish(self.start(*job))
+    def answer(self, until):
+        while not self.failed:
+            line = self.line(until)
+            if line is None:
+                self.failed = {"cut": "the time was over"}
+            elif line == b"":
+                self.said.seek(0)
+                lines = self.said.read().splitlines()
+                self.failed = {"failed": f"status {self.process.wait()}: " + " | ".join(lines[-6:])[-600:]}
+            elif line.startswith(b"{"):
+                answer = json.loads(line)
+                self.failed = answer if answer.keys() & {"failed", "refused"} else None
+                return answer
+        return self.failed
 
-    def in_turn(self, jobs):
-        """Yields each with its run, as long as there is time. While one runs, the next loads PyTorch, which is slow."""
-        jobs, started = list(jobs), None
-        for i, job in enumerate(jobs):
-            if self.left() < 1:
-                break
-            current = started or self.start(*job)
-            started = self.start(*jobs[i + 1]) if i + 1 < len(jobs) else None
-            yield job, self.finish(current)
-        if started:
-            started[0].kill()
-            started[0].wait()
+    def end(self):
+        if self.said.closed:
+            return
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self.said):
+            try:
+                file.close()
+            except OSError:
+                pass
 
 
-# ---- the table -------------------------------------------------------------------------------------------------------
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+def at_most(values):
+    """Of which value the median is at most, with 95 % certainty; None: there are too few."""
+    below = 0.0
+    for k in range(len(values)):
+        below += math.comb(len(values), k) / 2 ** len(values)
+        if below >= 0.95:
+            return sorted(values)[k]
+    return None
+
+
+def quotients(mine, other):
+    """Of turns in which both did the same steps."""
+    return [a / b for of_round, and_other in zip(mine, other) for a, b in zip(of_round, and_other)]
+
 
 def cap_of(peak, ratio):
     return math.ceil(peak * ratio / MIB)
@@ -244,188 +133,260 @@ def smallest(runs_under):
     return RATIOS[above] if above < len(RATIOS) else None
 
 
-def find_caps(runs, programs, variants, peaks):
-    """By program and variant; without those for which the time was over."""
-    def search(program, variant):
-        def runs_under(ratio):
-            if runs.left() < 1:
-                raise TimeoutError
-            run = runs.one(program, variant, cap_of(peaks[program], ratio))
-            if "cut" in run:
-                raise TimeoutError
-            return "ms" in run
-        return smallest(runs_under)
+def order_of(workers, turn):
+    """Another one comes first every time, and every other time they go backwards."""
+    turned = workers[turn % len(workers):] + workers[:turn % len(workers)]
+    return turned if turn // len(workers) % 2 == 0 else turned[::-1]
 
-    caps = {}
-    with concurrent.futures.ThreadPoolExecutor(runs.given.at_once) as pool:
-        tasks = {(p, v): pool.submit(search, p, v) for p in programs if p in peaks for v in variants}
-        for key, task in tasks.items():
-            try:
-                caps[key] = task.result()
-            except TimeoutError:
-                pass
-    return caps
 
+# ---- measuring -------------------------------------------------------------------------------------------------------
+
+class Program:
+    """What is known of one: by variant the steps' times, by round those of turns, and memory."""
+
+    def __init__(self, name, variants):
+        self.name, self.variants = name, list(variants)
+        self.ms = {variant: [] for variant in variants}
+        self.turns = {variant: [] for variant in variants}  # a list for each round
+        self.memory, self.calls, self.caps, self.wrong, self.took = {}, {}, {}, {}, 0.0
+
+    def peak(self):
+        return max((memory["peak_requested"] for memory in self.memory.values() if memory), default=0)
+
+    def add(self, variant):
+        if variant not in self.ms:
+            self.variants.append(variant)
+            self.ms[variant], self.turns[variant] = [], []
+
+
+class Table:
+    def __init__(self, given):
+        self.given, self.begin = given, time.monotonic()
+        self.end = self.begin + 60 * given.minutes
+        self.programs = [Program(name, given.variants) for name in given.programs]
+        self.failures, self.tries, self.budget = [], [], None
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def until(self):
+        return min(self.end, time.monotonic() + self.given.limit)
+
+    def start(self, program):
+        return {variant: Worker(self.given, program.name, variant, "--turns") for variant in program.variants}
+
+    def run(self):
+        started = {program: self.start(program) for program in self.programs}
+        for workers in started.values():
+            self.all_answer(workers)
+        for program, workers in started.items():
+            if time.monotonic() < self.begin + FIRST * (self.end - self.begin):
+                self.round(program, {**workers, **self.under_budget(program)})
+        for worker in (worker for workers in started.values() for worker in workers.values()):
+            worker.end()
+        self.find_caps(time.monotonic() + (self.left() / 2 if self.left() > LONG else self.left()))
+        for _ in range(self.given.rounds - 1):
+            for program in self.programs:
+                if any(program.turns.values()) and self.left() > 1.2 * program.took:
+                    self.round(program, self.start(program), load=True)
+
+    def under_budget(self, program):
+        """Both loops once more, with less than what they hold alone. Only now it is known how much that is."""
+        alone = self.alone(self.given.variants[0])
+        weir = next((variant for variant in program.variants if variant.text == "weir"), None)
+        if program.name != LOOPS or not alone or not weir:
+            return {}
+        self.budget = Variant(f"weir:budget={int(SHARE * alone / MIB)}MiB")
+        program.add(self.budget)
+        workers = {self.budget: Worker(self.given, LOOPS, self.budget, "--turns")}
+        self.all_answer(workers)
+        return workers
+
+    def alone(self, variant):
+        held = [program.memory.get(variant, {}).get("peak_held") for program in self.programs if program.name in ALONE]
+        return sum(held) if len(held) == len(ALONE) and all(held) else 0
+
+    # ---- a round -----------------------------------------------------------------------------------------------------
+
+    def all_answer(self, workers, word=None):
+        """Of those that go on: all at once, and each is waited for."""
+        for worker in workers.values() if word else ():
+            worker.tell(word)
+        until = self.until()
+        return {variant: worker.answer(until) for variant, worker in workers.items()}
+
+    def round(self, program, workers, load=False):
+        start = time.monotonic()
+        try:
+            if load:
+                self.all_answer(workers)
+            self.turns(program, self.made(workers, program))
+        finally:
+            for worker in workers.values():
+                worker.end()
+        for variant, worker in workers.items():
+            if worker.failed:
+                program.wrong.setdefault(variant, next(f"{key}: {why}" for key, why in worker.failed.items()))
+        program.took = max(program.took, time.monotonic() - start + 8)  # with the time to load PyTorch, at the least
+        told = ", ".join(f"{variant.text} {statistics.median(program.ms[variant]):.2f}" for variant in workers if program.ms[variant])
+        print(f"{program.name}: {told or 'nothing'} ms a step", file=sys.stderr, flush=True)
+
+    def made(self, workers, program):
+        self.all_answer(workers, "begin")
+        warm = self.steps_of(program)[0]
+        if warm:
+            self.all_answer(workers, warm)
+        return {variant: worker for variant, worker in workers.items() if not worker.failed}
+
+    def steps_of(self, program):
+        given = self.given
+        return [standard if asked is None else asked for asked, standard in zip((given.warm, given.steps), STEPS[program.name])]
+
+    def turns(self, program, workers):
+        if not workers:
+            return
+        steps, done, turn, count = self.steps_of(program)[1], 0, 0, 1
+        times = {variant: [] for variant in workers}
+        before = self.all_answer(workers, "memory")
+        while done < steps and workers and self.left() > 0:
+            count = min(count, steps - done)
+            for variant in order_of(list(workers), turn):
+                workers[variant].tell(count)
+                times[variant].append(workers[variant].answer(self.until()).get("ms"))
+            workers = {variant: worker for variant, worker in workers.items() if not worker.failed}
+            shortest = min((min(times[variant][-1]) for variant in workers), default=TURN)
+            done, turn, count = done + count, turn + 1, max(count, math.ceil(TURN / max(shortest, 0.01)))
+        for variant, answer in self.all_answer(workers, "memory").items():
+            if "memory" in answer and times[variant]:
+                self.keep(program, variant, times[variant], before[variant].get("memory", {}), answer["memory"])
+
+    @staticmethod
+    def keep(program, variant, times, before, memory):
+        program.ms[variant] += [ms for turn in times for ms in turn]
+        program.turns[variant].append([sum(turn) for turn in times])
+        if memory and memory["peak_held"] >= program.memory.get(variant, memory)["peak_held"]:
+            program.memory[variant] = memory
+            program.calls[variant] = memory["driver_calls"] - before.get("driver_calls", 0)
+
+    # ---- caps --------------------------------------------------------------------------------------------------------
+
+    def try_cap(self, program, variant, ratio, end):
+        worker = Worker(self.given, program.name, variant, "--cap", cap_of(program.peak(), ratio))
+        try:
+            answer = worker.answer(min(end, time.monotonic() + self.given.limit))
+        finally:
+            worker.end()
+        self.tries.append({"program": program.name, "variant": variant.text, "ratio": ratio, **answer})
+        if "cut" in answer:
+            raise TimeoutError
+        if "failed" in answer:
+            self.failures.append(f"{program.name}, {variant.text}, {ratio:g} of the peak: {answer['failed']}")
+        return "ms" in answer
+
+    def find_caps(self, end):
+        wanted = [(program, variant) for program in self.programs if program.name in self.given.caps and program.peak()
+                  for variant in program.variants if variant != self.budget and program.memory.get(variant)]
+
+        def search(program, variant):
+            if time.monotonic() < end:
+                program.caps[variant] = smallest(lambda ratio: self.try_cap(program, variant, ratio, end))
+        with concurrent.futures.ThreadPoolExecutor(self.given.at_once) as pool:
+            for task in [pool.submit(search, *job) for job in wanted]:
+                try:
+                    task.result()
+                except TimeoutError:
+                    pass
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------------
 
 def quantile(times, part):
     return sorted(times)[min(len(times) - 1, int(part * len(times)))]
 
 
-def of_steps(run):
-    return f"{statistics.median(run['ms']):.1f} ({quantile(run['ms'], 0.1):.1f} to {quantile(run['ms'], 0.9):.1f})"
+def over(program, variant, base):
+    """The median of quotients, and what it is at most."""
+    found = quotients(program.turns[variant], program.turns[base])
+    if variant is base or not found:
+        return ""
+    most = at_most(found)
+    return f"{statistics.median(found):.3f}" + (f" (at most {most:.3f})" if most else "") + f", {len(found)}"
 
 
-def table_row(variant, free, peak, ratio, capped):
-    """Of a program and an allocator: without a cap, and under the smallest one; `ratio` "": it was not looked for."""
+def row(program, variant, base):
     name = ALLOCATORS.get(variant.text, variant.text)
-    if "ms" not in free:
-        return [name, next(iter(free)), *[""] * 5]
-    memory = [""] * 3
-    if free["memory"]:
-        held, calls = free["memory"]["peak_held"], free["memory"]["driver_calls"]
-        memory = [f"{held / MIB:,.0f} ({held / peak:.3f})", f"{calls:,}", f"{free['measured']['driver_calls']:,}"]
-    under = f"{cap_of(peak, ratio):,} ({ratio:g})" if ratio else "none" if ratio is None else ""
-    return [name, of_steps(free), *memory, under, of_steps(capped) if capped and "ms" in capped else ""]
+    if not program.ms[variant]:
+        return [program.name, name, program.wrong.get(variant, "the time was over")[:160], "", "", "", ""]
+    times, memory, peak = program.ms[variant], program.memory.get(variant), program.peak()
+    held = [f"{memory['peak_held'] / MIB:,.0f} ({memory['peak_held'] / peak:.3f})", f"{program.calls[variant]:,}"] if memory else ["", ""]
+    ratio = program.caps.get(variant, "")
+    cap = f"{cap_of(peak, ratio):,} ({ratio:g})" if ratio else "none" if ratio is None else ""
+    return [program.name, name, f"{statistics.median(times):.2f} ({quantile(times, 0.1):.2f} to {quantile(times, 0.9):.2f})",
+            over(program, variant, base), *held, cap]
 
 
-def print_rows(head, rows):
-    for row in (head, ["---"] * len(head), *rows):
-        print("| " + " | ".join(row) + " |")
+def tell(table):
+    base = table.given.variants[0]
+    head = ["program", "allocator", "step, ms: median (p10 to p90)", f"time over {base.text}'s, turns", "held at the peak, MiB (over requested)",
+            "driver calls in a round", "smallest cap that ran, MiB (over requested)"]
+    for cells in (head, ["---"] * len(head), *(row(program, variant, base) for program in table.programs for variant in program.variants)):
+        print("| " + " | ".join(cells) + " |")
+    print()
+    for program in table.programs:
+        if program.peak():
+            rounds = max(map(len, program.turns.values()))
+            print(f"{program.name}: {program.peak() / MIB:,.0f} MiB requested at the peak, {rounds} rounds")
+        if program.name == LOOPS and table.budget:
+            tell_loops(table, program)
 
 
-def print_program(program, variants, free, capped, peaks, caps):
-    mine = {v: free[program, v] for v in variants if (program, v) in free}
-    any_run = next((run for run in mine.values() if "ms" in run), None)
-    if program in peaks:
-        print(f"\n{program}: at its peak it had requested {peaks[program] / MIB:,.0f} MiB; "
-              f"{any_run['measured']['allocations'] / len(any_run['ms']):,.0f} allocations a step\n")
-    else:
-        print(f"\n{program}\n")
-    print_rows(["allocator", "step, ms (p10 to p90)", "held at the peak, MiB (over requested)", "driver calls",
-                "in measured steps", "smallest cap that ran, MiB (over requested)", "step there, ms"],
-               [table_row(v, mine[v], peaks.get(program), caps.get((program, v), ""), capped.get((program, v)))
-                for v in mine])
+def tell_loops(table, program):
+    memory, budget = program.memory, table.budget
+    weir = next(variant for variant in program.variants if variant.text == "weir")
+    for variant in table.given.variants:
+        if table.alone(variant):
+            held = {other.text: f"{memory[other]['peak_held'] / table.alone(variant):.3f}" for other in program.variants if memory.get(other)}
+            print(f"{LOOPS}: alone they hold {table.alone(variant) / MIB:,.0f} MiB with {variant.text}; together, over that: {held}")
+    print(f"{LOOPS}: {budget.text} takes {over(program, budget, weir) or 'nobody knows how much'} of the time of weir with all memory")
 
 
-def table(runs, programs, variants):
-    free = {(p, v): run for (p, v), run in runs.in_turn((p, v) for p in programs for v in variants)}
-    peaks = {}
-    for (program, _), run in free.items():  # in the order of the variants: PyTorch's own figure, where it is among them
-        if run.get("memory"):
-            peaks.setdefault(program, run["memory"]["peak_requested"])
-    caps = find_caps(runs, programs, variants, peaks)
-    jobs = [(p, v, cap_of(peaks[p], ratio)) for (p, v), ratio in caps.items() if ratio]
-    capped = {(p, v): run for (p, v, _), run in runs.in_turn(jobs)}
-    for program in programs:
-        print_program(program, variants, free, capped, peaks, caps)
-
-
-# ---- comparing -------------------------------------------------------------------------------------------------------
-
-def order_of(variants, turn):
-    """Every other round backwards, so that no variant always comes behind the same one."""
-    return variants if turn % 2 == 0 else variants[::-1]
-
-
-def by_step(runs, choose):
-    """Every run did the same steps: of each one time of all rounds, and their mean."""
-    return statistics.fmean(choose(times) for times in zip(*(run["ms"] for run in runs)))
-
-
-def compare_rows(rounds, variants):
-    """`rounds`: of each the runs by variant, all of them good."""
-    rows, first = [], None
-    for variant in variants:
-        mine = [runs[variant] for runs in rounds]
-        best, median = by_step(mine, min), by_step(mine, statistics.median)
-        means = [statistics.fmean(run["ms"]) for run in mine]
-        first = first or (best, median, means)
-        ratios = sorted(a / b for a, b in zip(means, first[2]))
-        rows.append([variant.text, f"{best:.3f}", f"{best / first[0]:.4f}", f"{median:.3f}", f"{median / first[1]:.4f}",
-                     f"{ratios[0]:.4f} to {ratios[-1]:.4f}", *compare_memory(mine)])
-    return rows
-
-
-def compare_memory(runs):
-    if not all(run["memory"] for run in runs):
-        return ["", ""]
-    held = [run["memory"]["peak_held"] for run in runs]
-    calls = statistics.median(run["measured"]["driver_calls"] for run in runs)
-    over = max(held) / max(run["memory"]["peak_requested"] for run in runs)
-    return [f"{statistics.median(held) / MIB:,.0f} ({over:.3f})", f"{calls:,.0f}"]
-
-
-def compare(runs, programs, variants):
-    found = {program: {} for program in programs}  # by round
-    jobs = [(turn, p, v) for turn in range(runs.given.rounds) for p in programs for v in order_of(variants, turn)]
-    for (turn, *_), ((program, variant), run) in zip(jobs, runs.in_turn((p, v) for _, p, v in jobs)):
-        found[program].setdefault(turn, {})[variant] = run
-    for program in programs:
-        every = [one for one in found[program].values() if len(one) == len(variants)]
-        good = [one for one in every if all("ms" in run for run in one.values())]
-        print(f"\n{program}: {len(good)} of {runs.given.rounds} rounds\n")
-        if good:
-            print_rows(["variant", "step, ms: best of the rounds", "over the first", "median", "over the first",
-                        "rounds, over the first", "held at the peak, MiB (over requested)",
-                        "driver calls in the steps"],
-                       compare_rows(good, variants))
-        if len(good) < runs.given.rounds:
-            runs.failures.append(f"{program}: {len(good)} of {runs.given.rounds} rounds; {why_not(found[program])}")
-
-
-def why_not(rounds):
-    said = [next(iter(run.values())) for one in rounds.values() for run in one.values() if "ms" not in run]
-    return said[0] if said else "the time was over"
+def as_json(table):
+    return {"programs": [{"program": program.name, "peak_requested": program.peak(), "variants": [
+        {"variant": variant.text, "turns": program.turns[variant], "ms": program.ms[variant], "memory": program.memory.get(variant),
+         "cap": program.caps.get(variant), "wrong": program.wrong.get(variant)} for variant in program.variants]}
+        for program in table.programs], "tries": table.tries, "failures": table.failures}
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 def words():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    kind = parser.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--program", choices=list(STEPS))
-    kind.add_argument("--table", action="store_true")
-    kind.add_argument("--compare", nargs="+", metavar="VARIANT")
-    one = parser.add_argument_group("one run")
-    one.add_argument("--allocator", choices=list(ALLOCATORS), default="torch")
-    one.add_argument("--cap", type=int, metavar="MIB", help="weir's budget, or PyTorch's memory fraction")
-    one.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="as `weir options` lists them")
-    one.add_argument("--gate", action="store_true", help=argparse.SUPPRESS)
-    every = parser.add_argument_group("every run")
-    every.add_argument("--warm", type=int, metavar="N", help="steps that are not measured")
-    every.add_argument("--steps", type=int, metavar="N", help="steps that are")
-    every.add_argument("--seed", type=int, default=1)
-    every.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu rehearses, in the host's memory")
-    every.add_argument("--small", action="store_true", help="small nets and few tokens")
-    every.add_argument("--seam", type=Path, default=SEAM, metavar="FILE", help="libtorch-seam.so, as built")
-    many = parser.add_argument_group("many runs")
-    many.add_argument("--programs", default=",".join(STEPS), metavar="LIST")
-    many.add_argument("--variants", nargs="+", default=list(ALLOCATORS), metavar="VARIANT", help="rows of the table")
-    many.add_argument("--rounds", type=int, default=5, metavar="N")
-    many.add_argument("--at-once", type=int, default=6, metavar="N", help="processes that try caps")
-    many.add_argument("--seconds", type=float, default=3600, metavar="N", help="then nothing more is begun")
-    many.add_argument("--limit", type=float, default=120, metavar="N", help="seconds of one run at the most")
-    many.add_argument("--json", type=Path, metavar="FILE", help="for all that was measured")
-    return parser
+    parser.add_argument("--programs", default=",".join(STEPS), metavar="LIST", help="of " + ",".join(STEPS))
+    parser.add_argument("--variants", nargs="+", default=["torch", "expandable", "weir"], metavar="VARIANT",
+                        help="allocators, weir with options; `again` is torch once more, for what the machine does by itself")
+    parser.add_argument("--caps", default=",".join(STEPS), metavar="LIST", help="the programs whose smallest caps are looked for")
+    parser.add_argument("--minutes", type=float, default=9, metavar="N", help="for all: what there is no time for is left out")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of a program at the most")
+    parser.add_argument("--at-once", type=int, default=6, metavar="N", help="processes that try caps")
+    parser.add_argument("--limit", type=float, default=120, metavar="N", help="seconds for an answer")
+    parser.add_argument("--warm", type=int, metavar="N", help="steps that are not measured")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps that are, in a round")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu rehearses, in the host's memory")
+    parser.add_argument("--small", action="store_true", help="small nets and few tokens")
+    parser.add_argument("--package", type=Path, default=ROOT / "python", metavar="FOLDER", help="where the package weir is")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for all that was measured")
+    given = parser.parse_args()
+    check(parser, given)
+    return given
 
 
-def check_options(parser, given):
-    for option in given.option:
-        if "=" not in option:
-            parser.error(f"--option {option}: it is written name=value")
-    if given.option and given.allocator != "weir":
-        parser.error(f"--option is weir's; --allocator is {given.allocator}")
-    if given.cap is not None and (given.cap <= 0 or given.device == "cpu"):
-        parser.error(f"--cap {given.cap}: " + ("it is more than 0" if given.cap <= 0 else "not on the processor"))
-    given.option = [tuple(option.split("=", 1)) for option in given.option]
-
-
-def check_many(parser, given):
-    given.programs = given.programs.split(",")
-    for program in given.programs:
-        if program not in STEPS:
-            parser.error(f"there is no program {program}")
-    given.variants = [Variant(text) for text in given.compare or given.variants]
+def check(parser, given):
+    given.programs, given.caps = given.programs.split(","), [name for name in given.caps.split(",") if name]
+    for name in (*given.programs, *given.caps):
+        if name not in STEPS:
+            parser.error(f"there is no program {name}")
+    given.variants = [Variant(text) for text in given.variants]
     for variant in given.variants:
         if variant.allocator not in ALLOCATORS or (variant.options and variant.allocator != "weir"):
             parser.error(f"{variant.text} is no variant: torch, expandable, weir, or weir:name=value,…")
@@ -433,36 +394,22 @@ def check_many(parser, given):
             parser.error(f"{variant.text}: an option is written name=value")
     if given.rounds < 1 or given.at_once < 1:
         parser.error("--rounds and --at-once are at least 1")
-
-
-def check(parser, given):
-    if given.program:
-        check_options(parser, given)
-        for name, standard in zip(("warm", "steps"), STEPS[given.program]):
-            setattr(given, name, standard if getattr(given, name) is None else getattr(given, name))
-    else:
-        check_many(parser, given)
     if (given.warm or 0) < 0 or (given.steps is not None and given.steps < 1):
         parser.error("--warm is at least 0, --steps at least 1")
-    names = [given.allocator] if given.program else [variant.allocator for variant in given.variants]
-    given.seam = given.seam.absolute()
-    if "weir" in names and given.device == "cuda" and not given.seam.exists():
-        parser.error(f"{given.seam} is not here: cmake --build build/release --target torch-seam")
 
 
 def main():
-    parser = words()
-    given = parser.parse_args()
-    check(parser, given)
-    if given.program:
-        run_one(given)
-    runs = Runs(given)
-    (compare if given.compare else table)(runs, given.programs, given.variants)
+    given = words()
+    table = Table(given)
+    table.run()
+    tell(table)
     if given.json:
-        given.json.write_text(json.dumps({"runs": runs.all, "failures": runs.failures}, indent=1) + "\n")
-    for failure in runs.failures:
-        print(f"\nFAILED {failure}")
-    return 1 if runs.failures else 0
+        given.json.write_text(json.dumps(as_json(table), indent=1) + "\n")
+    wrong = [f"{program.name}, {variant.text}: {why}" for program in table.programs for variant, why in program.wrong.items()
+             if not why.startswith("cut")]
+    for failure in (*wrong, *table.failures):
+        print(f"FAILED {failure}")
+    return 1 if wrong or table.failures else 0
 
 
 if __name__ == "__main__":

@@ -26,13 +26,14 @@ if(WEIR_WERROR)
 endif()
 if(WEIR_WHEEL)
   add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${WEIR_STORE_PATH}/=)
+  add_compile_definitions(WEIR_ENGINES_COMMAND="weir-engines")
 endif()
 if(WEIR_INVARIANTS)
   add_compile_definitions(WEIR_INVARIANTS=1)
 endif()
 if(WEIR_SANITIZE)
-  # -O1: twice as fast as -O0 under a sanitizer, and backtraces still name every function.
-  add_compile_options(-fsanitize=${WEIR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1)
+  # -Og: tests are twice as fast as with -O0, and backtraces still name every function. They need its lines, which are -g1.
+  add_compile_options(-fsanitize=${WEIR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -Og -g1)
   # gcc takes what the instrumentation adds for uses of the unset.
   add_compile_options($<$<OR:$<C_COMPILER_ID:GNU>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${WEIR_SANITIZE})

@@ -14,7 +14,11 @@ foreach(library IN LISTS libraries)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS ${library} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_ONLY)
 endforeach()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+# What the Python package and weir/rmm.hpp let frameworks allocate through, beside libweir.
+set_target_properties(weir-seams PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS weir-seams EXPORT weirTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
+install(TARGETS weir-seams LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_ONLY)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # $ORIGIN-relative, unless somebody installs into absolute directories of their own.
@@ -22,6 +26,15 @@ file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_
 if(TARGET weir_command)
   set_target_properties(weir_command weir_sim_command PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
   install(TARGETS weir_command weir_sim_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(TARGET weir_serve)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/weir.service DESTINATION lib/systemd/system)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/weir.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
+
+# Beside libweir, where the command looks for it.
+if(TARGET weir-preload)
+  install(TARGETS weir-preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
 # Every module of the engines' rooms is a plug-in.
@@ -50,10 +63,11 @@ file(GLOB store_files ${PROJECT_SOURCE_DIR}/scripts/*.py ${PROJECT_SOURCE_DIR}/s
 install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
 # What scripts/engines compiles against the llama.cpp that it has put into the store.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/engines/gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
-foreach(room engines/text interpose)
+foreach(room engines/text gguf_file interpose)
   file(GLOB sources ${PROJECT_SOURCE_DIR}/src/${room}/*.[ch])
   install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/${room})
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/src/engines/command.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
 install(FILES ${PROJECT_SOURCE_DIR}/src/base/pointer_map.c ${PROJECT_SOURCE_DIR}/src/base/pointer_map.h
   ${PROJECT_SOURCE_DIR}/src/base/internal.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
 

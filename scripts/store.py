@@ -1,7 +1,7 @@
 """The store: where engines, models and their Python tools are kept.
 
 Everything in it can be made again from scripts/pins.json, so it is a cache.
-This module knows how a thing gets there: downloaded through pip, checked
+This module knows how a thing gets there: downloaded through pip or apt, checked
 against its pinned hash, made in a temporary folder of the store and renamed
 into place together with a stamp that says what it was made from. It uses the
 standard library alone, because it runs before any environment exists.
@@ -25,6 +25,7 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent
 MIB = 1 << 20
+APT_HELPER = Path("/usr/lib/apt/apt-helper")
 
 
 class Failed(Exception):
@@ -217,7 +218,7 @@ class Store:
     # ---- downloads -----------------------------------------------------------
 
     def fetch(self, name):
-        """The pinned file of that name, from downloads/ or through pip."""
+        """The pinned file of that name, from downloads/, or through pip, or from Debian's pool through apt."""
         pin = pins()[name]
         arch = machine()
         file = pin["files"].get("any") or pin["files"].get(arch)
@@ -235,9 +236,23 @@ class Store:
                             f"{file['sha256'][:12]}…; removed")
         self.room(name, 4 * file["size"])
         with self.scratch("download") as folder, self.log(f"download-{name}") as log:
-            got = self._pip_download(name, pin, file, folder, log)
+            got = (self._apt_download if "pool" in pin else self._pip_download)(name, pin, file, folder, log)
             os.replace(got, target)
         return target
+
+    def _apt_download(self, name, pin, file, folder, log):
+        """From the mirror that this system has its packages from; the pin's hash says whether it is the right file."""
+        advice = f"put {file['name']} into {self.path('downloads')} yourself and call again"
+        mirror = debian_mirror()
+        if not mirror:
+            raise Failed(f"{name}: apt knows no mirror of Debian's here; {advice}")
+        got = folder / file["name"]
+        self.screen.say(f"{name}: downloading {file['name']} ({mib(file['size'])})")
+        status = run([APT_HELPER, "-o", "APT::Sandbox::User=", "download-file", f"{mirror}{pin['pool']}/{file['name']}", got,
+                      f"SHA256:{file['sha256']}"], log)
+        if status == 0 and sha256_of(got) == file["sha256"]:
+            return got
+        raise Failed(f"{name}: {file['name']} could not be downloaded; is there a network? Otherwise {advice} (log: {log.name})")
 
     def _pip_download(self, name, pin, file, folder, log):
         wanted = folder / "requirement.txt"
@@ -313,6 +328,16 @@ def download_words(name):
     for tag in platforms.split("."):
         words += ["--platform", tag]
     return words
+
+
+def debian_mirror():
+    """The address below which Debian's pool/ lies, of the sources that apt has here; None: there is none."""
+    if not (APT_HELPER.exists() and shutil.which("apt-get")):
+        return None
+    told = subprocess.run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(REPO_URI) $(RELEASE)"], text=True,
+                          capture_output=True, check=False).stdout.splitlines()
+    every = [words for words in map(str.split, told) if len(words) == 4 and words[:2] == ["Debian", "main"]]
+    return next((uri for _, _, uri, release in every if "security" not in release), None)
 
 
 def write_metadata_backend(folder, pin):

@@ -230,18 +230,21 @@ WEIR_API WEIR_NODISCARD weir_status weir_tensor_bytes(weir_type type, uint32_t r
 /* The words for values, as logs, messages and the command's JSON have them. */
 
 typedef enum weir_names {
-    WEIR_NAMES_STATUS = 0,   /* weir_status: "WEIR_ERR_OUT_OF_MEMORY" */
-    WEIR_NAMES_KIND = 1,     /* weir_kind: "device", "pinned", "host" */
-    WEIR_NAMES_TYPE = 2,     /* weir_type: "f32", "i64", "bool", "text" … */
-    WEIR_NAMES_CLASS = 3,    /* weir_class: "weights" … */
-    WEIR_NAMES_CAUSE = 4,    /* weir_refusal_cause: "budget", "other process" … */
-    WEIR_NAMES_RUNG = 5,     /* weir_rung: "fit", "thread_cached" … */
-    WEIR_NAMES_SPAN = 6,     /* weir_span_state: "live", "pending" … */
-    WEIR_NAMES_ACTION = 7,   /* weir_action: "allocate", "use-begin" … */
-    WEIR_NAMES_GUARD = 8,    /* weir_guard_kind: "overrun", "use after free" … */
-    WEIR_NAMES_HARDWARE = 9, /* weir_hardware_kind: "cpu", "cuda", "rocm", "intel", "metal", "directml" */
-    WEIR_NAMES_VERDICT = 10, /* weir_verdict: "ACCEPTED", "LITTLE_VRAM" … */
-    WEIR_NAMES_STAGE = 11,   /* weir_stage: "detect", "construct", "load", "first-run", "later-run" */
+    WEIR_NAMES_STATUS = 0,     /* weir_status: "WEIR_ERR_OUT_OF_MEMORY" */
+    WEIR_NAMES_KIND = 1,       /* weir_kind: "device", "pinned", "host" */
+    WEIR_NAMES_TYPE = 2,       /* weir_type: "f32", "i64", "bool", "text" … */
+    WEIR_NAMES_CLASS = 3,      /* weir_class: "weights" … */
+    WEIR_NAMES_CAUSE = 4,      /* weir_refusal_cause: "budget", "other process" … */
+    WEIR_NAMES_RUNG = 5,       /* weir_rung: "fit", "thread_cached" … */
+    WEIR_NAMES_SPAN = 6,       /* weir_span_state: "live", "pending" … */
+    WEIR_NAMES_ACTION = 7,     /* weir_action: "allocate", "use-begin" … */
+    WEIR_NAMES_GUARD = 8,      /* weir_guard_kind: "overrun", "use after free" … */
+    WEIR_NAMES_HARDWARE = 9,   /* weir_hardware_kind: "cpu", "cuda", "rocm", "intel", "metal", "directml" */
+    WEIR_NAMES_VERDICT = 10,   /* weir_verdict: "ACCEPTED", "LITTLE_VRAM" … */
+    WEIR_NAMES_STAGE = 11,     /* weir_stage: "detect", "construct", "load", "first-run", "later-run" */
+    WEIR_NAMES_RESIDENCY = 12, /* weir_residency_state: "resident", "suspended", "moving" */
+    WEIR_NAMES_SOURCE = 13,    /* weir_prediction_source: "measured", "dry run", "metadata", "size", "none" */
+    WEIR_NAMES_POOL = 14,      /* weir_pool_action: "predicted", "evicted" … */
     WEIR_NAMES_COUNT
 } weir_names;
 

@@ -165,6 +165,13 @@ typedef struct weir_driver_table {
      * address that is a multiple of 2 MiB, 2 MiB or a granule show all of it. */
     weir_status (*cover)(weir_driver_device *device, void *address, uint64_t bytes);
     weir_status (*uncover)(weir_driver_device *device, void *address, uint64_t bytes);
+
+    /* Optional, both or none, and only with virtual memory: handles of memory of the host's, which the device's work
+     * reads and writes where they are mapped, as it does others, only slower. Whether this device has them, and
+     * `create` of such; map, unmap and destroy serve both. They count in the host's ledger. Without them
+     * weir_suspend_options.show does nothing. */
+    bool (*has_host_handles)(weir_driver_device *device);
+    weir_status (*create_on_host)(weir_driver_device *device, uint64_t bytes, size_t count, uint64_t *handles);
 } weir_driver_table;
 
 /* Makes the driver known under its name, for as long as the process lives; the table is copied. Errors:

@@ -22,7 +22,7 @@ WEIR_BEGIN
 /* Raised when the table gets a member at the end, or a structure here changes. weir takes tables from
  * WEIR_ENGINE_ABI_OLDEST on, the last version at which plug-ins and weir understood a structure differently (3: places
  * by class in weir_engine_plan), up to its own, and leaves alone what lies beyond a table's `struct_size`. */
-enum { WEIR_ENGINE_ABI = 3, WEIR_ENGINE_ABI_OLDEST = 3 };
+enum { WEIR_ENGINE_ABI = 6, WEIR_ENGINE_ABI_OLDEST = 3 };
 
 typedef struct weir_engine_model weir_engine_model; /* the engine's own */
 
@@ -57,6 +57,11 @@ typedef struct weir_engine_load {
     void (*progress)(double fraction, void *user); /* may be NULL; called from 0 to 1, on the loading thread */
     void *progress_user;
     const char *provider; /* since 2: one of the engine's; NULL: what it takes for the first place */
+    bool quick;           /* since 5, of a plan: of the model's file alone, in milliseconds; no library is opened */
+    /* Since 5, of a load; may be NULL. Asked as often as suits the engine, on any thread, with progress_user: once it answers
+     * true nobody wants the model any more, and the load should end soon, with WEIR_ERR_CANCELLED and nothing left. An engine
+     * that never asks loads to the end. */
+    bool (*stops)(void *user);
 } weir_engine_load;
 
 /* Since 2: one way in which the engine can run models. */
@@ -84,11 +89,33 @@ typedef struct weir_provider_share {
     uint64_t parts, of; /* nodes, or layers */
 } weir_provider_share;
 
-/* What the model will take, as far as it can be told before loading. */
+/* Since 5: where a figure comes from; the larger, the better. */
+typedef enum weir_prediction_source {
+    WEIR_PREDICTED_NOT = 0,      /* nobody can tell */
+    WEIR_PREDICTED_SIZE = 1,     /* the size of the model's file */
+    WEIR_PREDICTED_METADATA = 2, /* the structure of the file */
+    WEIR_PREDICTED_DRY_RUN = 3,  /* the engine has laid it out without memory */
+    WEIR_PREDICTED_MEASURED = 4, /* earlier loads of the same model with the same settings; weir/predict.h */
+    WEIR_PREDICTED_COUNT = 5
+} weir_prediction_source;
+
+/* What the model will take, as far as it can be told before loading. An engine fills as much as `struct_size` has; what
+ * is 0 in the members since 5 is not told. */
 typedef struct weir_engine_plan {
     size_t struct_size;
-    uint64_t bytes[WEIR_CLASS_MOST]; /* by weir_class, on the first place */
-    bool exact[WEIR_CLASS_MOST];     /* or else "at least" */
+    uint64_t bytes[WEIR_CLASS_MOST]; /* by weir_class, on the first place, at the moment at which it has the most */
+    bool exact[WEIR_CLASS_MOST];     /* or else an estimate, or "at least" */
+    /* Since 5: */
+    uint64_t passing[WEIR_CLASS_MOST]; /* of `bytes`: what is there only while it loads or runs */
+    uint64_t host[WEIR_CLASS_MOST];    /* beside `bytes`, of a model on a device: what is on the host */
+    /* Of a class that grows with use, as an elastic cache: what it has when all of it is in use. `bytes` is what the
+     * first run has to have then. 0: it does not grow. */
+    uint64_t whole[WEIR_CLASS_MOST];
+    weir_prediction_source source[WEIR_CLASS_MOST];
+    uint64_t context;   /* that it holds for: tokens of a sequence */
+    uint32_t sequences; /* that go on together */
+    uint32_t layers, layers_on_device;
+    uint64_t settings; /* a number for those that count for memory: equal ones, equal bytes; 0: all of them may */
 } weir_engine_plan;
 
 typedef struct weir_port {
@@ -148,6 +175,9 @@ typedef struct weir_outputs {
     size_t count;
     void *engine_data; /* the engine's */
     void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
+    /* Since 6: runs that one call of the engine's library has computed together, this one among them; 0: the engine does not
+     * tell, or each is computed by itself. */
+    uint64_t together;
 } weir_outputs;
 
 typedef struct weir_engine_metrics {
@@ -158,6 +188,15 @@ typedef struct weir_engine_metrics {
     uint64_t sessions;        /* that the engine has now beside the first, and */
     uint64_t sessions_failed; /* how often one could not be made: those that are there serve. 0: it makes none */
 } weir_engine_metrics;
+
+/* Since 4: what an engine says of a model whose memory is to leave the device. Sums of WEIR_CLASS_BIT
+ * (weir/residency.h); all begin as 0: everything is kept. */
+typedef struct weir_engine_leaving {
+    size_t struct_size;
+    uint32_t stay;      /* classes that stay on the device */
+    uint32_t drop;      /* classes that no later run reads before it has written them: zeros come back */
+    uint32_t unwritten; /* classes that runs only read: one copy is good for all times */
+} weir_engine_leaving;
 
 typedef struct weir_engine {
     uint32_t abi;         /* WEIR_ENGINE_ABI of the header it was compiled against */
@@ -196,8 +235,15 @@ typedef struct weir_engine {
     weir_status (*warm_up)(weir_engine_model *model);
     /* Optional. Gives back memory it can do without; `released` gets the bytes. */
     weir_status (*trim)(weir_engine_model *model, uint64_t wanted, uint64_t *released);
-    /* Optional. Gives its memory up while idle, and takes it back. */
-    weir_status (*suspend)(weir_engine_model *model);
+    /* Optional, and for a table of abi 4 or later: without it the model cannot be suspended. The memory of its client is
+     * about to leave the device (weir_model_suspend). No run is under way, no output is out, and neither comes before
+     * `resume`. The engine gives up what it keeps for later, waits for work of its own on the device and on its
+     * threads, and says what need not be kept. From its return until `resume` it touches none of that memory; info,
+     * health, metrics, cancel and unload may be called then, and unload frees without reading. A failure refuses: the
+     * model stays as it is. */
+    weir_status (*suspend)(weir_engine_model *model, weir_engine_leaving *out);
+    /* Optional. The memory is back at the same addresses, or has never left. Its contents may still be on their way; they
+     * are there when the next run begins. What it answers, weir_model_resume does; the memory is back in any case. */
     weir_status (*resume)(weir_engine_model *model);
     /* Optional. WEIR_OK if the next run can be expected to work. */
     weir_status (*health)(weir_engine_model *model);

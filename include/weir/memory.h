@@ -49,6 +49,9 @@ typedef struct weir_request {
     uint32_t flags;
     weir_reservation *reservation; /* the client's, which the charge comes out of; NULL: it is claimed now */
     weir_kind kind;                /* WEIR_KIND_DEVICE, or memory of the host's: see below */
+    /* The client's capture pool that the block is to be of (weir/stream.h), whether its stream is captured or not, and
+     * whatever weir_capture_begin said; NULL: that of the capture. Device memory, no zeros and no reservation. */
+    struct weir_capture_pool *pool;
 } weir_request;
 
 /* Allocates `bytes` on `stream` for the client. Zero bytes: WEIR_OK, NULL, nothing charged. On failure *out is NULL and
@@ -71,7 +74,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes
  * kind, which serves for all three. Errors besides: WEIR_ERR_UNSUPPORTED where the driver has no such memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
-/* Frees the block that starts at `pointer`, ordered behind the work on `stream`. NULL: WEIR_OK. Errors, each of which
+/* Frees the block that starts at `pointer`, ordered behind the work on `stream`; WEIR_STREAM_ALL: behind that of every
+ * stream, as cuMemFree, but without a wait where the driver can say when that is. NULL: WEIR_OK. Errors, each of which
  * changes nothing: WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
  * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has
  * not ended, weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the

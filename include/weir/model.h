@@ -3,6 +3,7 @@
 #define WEIR_MODEL_H
 
 #include <weir/engine.h>
+#include <weir/residency.h>
 #include <weir/select.h>
 
 WEIR_BEGIN
@@ -20,6 +21,9 @@ typedef struct weir_model_options {
     size_t setting_count;
     void (*progress)(double fraction, void *user);
     void *progress_user;
+    /* Asked by the engine while it loads, on any thread, with progress_user: true ends the load with WEIR_ERR_CANCELLED, as
+     * soon as the engine can; an engine that cannot loads to the end. NULL: never. */
+    bool (*stops)(void *user);
 } weir_model_options;
 
 /* Loads the model at `path`. `options` may be NULL. On failure nothing is left of it. Errors: WEIR_ERR_NOT_FOUND
@@ -55,6 +59,55 @@ WEIR_API weir_client *weir_model_client(const weir_model *model);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
+/* A model steps aside: what weir/residency.h does for a client, done for the client of a model between two of its runs. */
+
+typedef struct weir_model_suspend_options {
+    size_t struct_size;
+    bool refuse_runs; /* a run of it is refused with WEIR_ERR_BUSY until it is resumed; else the run resumes it first */
+    bool at_once;     /* with runs under way it is refused with WEIR_ERR_BUSY; else they are waited for */
+    /* Nanoseconds for those runs to end and for results to be released, and again for the device's work. 0: as long as
+     * it takes, but for results, as whoever has them may be waiting for a run. */
+    uint64_t wait;
+    /* As in weir_suspend_options; what the engine says of its classes is added to the sums. */
+    uint32_t stay, drop, unwritten;
+    bool verify, keep_guarantee;
+    const char *folder;
+} weir_model_suspend_options;
+
+/* Suspends it: runs that begin from here on wait at its gate, those under way are waited for or refused, the engine
+ * says what need not be kept (weir_engine.suspend), and the client is suspended; all of that or nothing. `options` may
+ * be NULL, and so may `out`, the client's receipt. Then weir_model_destroy works as before, and so do info, health,
+ * metrics and cancel. WEIR_ERR_BUSY: it is suspended already, or runs or results that are not released stand in the
+ * way; inside a pressure callback neither is waited for. WEIR_ERR_UNSUPPORTED: its engine cannot, or not with
+ * this model, or its runtime's resource cannot. WEIR_ERR_DEVICE_LOST: it is on no device. Others as
+ * weir_client_suspend. Any thread, but none that is in a run of the model. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options,
+                                                       weir_residency *out);
+
+/* Brings it back; WEIR_OK for one that is here. At return the contents are there, or with a stream other than
+ * WEIR_STREAM_HOST on their way: work on it comes behind them, and the next run waits for them. A failure, as of
+ * weir_client_resume, leaves the model suspended. Runs wait meanwhile. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_resume(weir_model *model, weir_stream stream);
+
+typedef struct weir_model_presence {
+    size_t struct_size;
+    weir_residency_state state;
+    uint64_t away;              /* bytes that are elsewhere now */
+    uint64_t suspends, resumes; /* that were done; of the resumes, by runs: */
+    uint64_t resumes_by_runs;
+    uint64_t returned; /* bytes that the last resume brought back */
+    /* Of the last that was done: when, by CLOCK_MONOTONIC in nanoseconds (0: never), and the milliseconds that it took
+     * without the wait for runs. */
+    uint64_t suspended_at, resumed_at;
+    double suspend_ms, resume_ms;
+} weir_model_presence;
+
+/* Whether the model is here, and what was done by the calls above and by runs; not what the program has done with the
+ * client itself. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_residency(weir_model *model, weir_model_presence *out);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 /* A model that was chosen for, and that moves on to the next candidate when one fails.
  *
  * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and tries the accepted
@@ -86,7 +139,8 @@ WEIR_API weir_client *weir_model_client(const weir_model *model);
  * A request is answered or has failed once, and a cancel reaches it in every row. One whose inputs lie on a device
  * (weir_tensor.on_device) is made on that device alone; one whose inputs are ordered on a stream waits for that before
  * it is made on another device. A warm-up is a request without an answer. Requests under way on the candidate before
- * end there, and their outputs stay until they are released. No lock of weir's is held while an engine loads or runs.
+ * end there, and their outputs stay until they are released. A suspended model that cannot be resumed for a request is
+ * row 6 if its device is lost; any other failure is the request's, as in row 1. No lock of weir's is held while an engine loads or runs.
  *
  * After a move weir_model_client and weir_model_info tell of the present candidate. What the latter told before stays
  * readable until the model is unloaded; the client from before is closed, and its record may
@@ -141,6 +195,8 @@ typedef struct weir_opening_options {
      * be called as long as the model lives; they may call weir, but not this model. */
     void (*notice)(const char *text, void *user);
     void *user;
+    /* As in weir_model_options, with `user`; of later loads, too. */
+    bool (*stops)(void *user);
 } weir_opening_options;
 
 /* Opens a model. `options` may be NULL. On failure nothing is left of it, the ledgers are as before, and the detail

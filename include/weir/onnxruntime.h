@@ -133,9 +133,9 @@ typedef struct weir_onnxruntime_details {
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_info(weir_onnxruntime *bridge, weir_onnxruntime_details *out);
 
 /* A call of ONNX Runtime has failed with the words in `text`. If that was because a request of this thread, or of one
- * that worked for it, was refused since `refused` was as given: writes the refusal's words there instead and answers
- * true. */
-WEIR_API bool weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity);
+ * that worked for it, was refused since `refused` was as given: writes the refusal's words there instead, and answers
+ * with its status. WEIR_OK: it was not. */
+WEIR_API weir_status weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity);
 
 WEIR_END
 #endif

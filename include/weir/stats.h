@@ -7,7 +7,8 @@
  * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client
  * on the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
  * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver has
- * given out, and never exceeds the budget. Bytes, all of them. */
+ * given out, and never exceeds the budget. Away bytes, of clients that are suspended (weir/residency.h), are in none of
+ * these. Bytes, all of them. */
 #ifndef WEIR_STATS_H
 #define WEIR_STATS_H
 
@@ -63,7 +64,17 @@ typedef struct weir_stats {
     uint64_t lent_clients, lent_streams;
     uint64_t misses;    /* the other allocations */
     uint64_t lost_tags; /* in the process: times that a tag was not kept; weir/memory.h */
+    uint64_t away;      /* bytes of blocks of suspended clients that are elsewhere: neither live nor held;
+                           weir/residency.h */
 } weir_stats;
+
+/* Whether a client is suspended; weir/residency.h. */
+typedef enum weir_residency_state {
+    WEIR_RESIDENT = 0,  /* its memory is on the device */
+    WEIR_SUSPENDED = 1, /* some is away */
+    WEIR_MOVING = 2,    /* a thread suspends or resumes it right now */
+    WEIR_RESIDENCY_COUNT = 3
+} weir_residency_state;
 
 typedef struct weir_client_stats {
     size_t struct_size;
@@ -81,6 +92,9 @@ typedef struct weir_client_stats {
     uint64_t thread_cached; /* live + pending + promised + thread_cached <= maximum */
     uint64_t hits, misses;  /* allocations that thread caches served, and the others */
     weir_runtime *runtime;  /* in whose ledger the account is */
+    uint64_t away;          /* bytes of its blocks that are elsewhere; not in live */
+    weir_residency_state residency;
+    uint64_t predicted; /* of a model: the peak that was predicted before it was loaded (weir/predict.h); 0: none was */
 } weir_client_stats;
 
 /* One consistent view of the runtime and of its clients in the order they were opened: `clients` (may be NULL with
@@ -104,7 +118,7 @@ typedef struct weir_gauge {
 /* PyTorch's key "allocated_bytes.all.current" is allocated_bytes.current, and so on. Bytes are as charged. */
 typedef struct weir_memory_stats {
     size_t struct_size;
-    weir_gauge allocated_bytes; /* live: in blocks that are not freed. What thread caches keep is freed */
+    weir_gauge allocated_bytes; /* live, or away: in blocks that are not freed. What thread caches keep is freed */
     weir_gauge
         active_bytes; /* live + pending: also those that are freed and that work of their uses holds up. A free that
                                    follows its stream's order alone is not active any more, as in PyTorch */

@@ -114,7 +114,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_call(weir_runtime *runtime, void (*fn)(
  * weir_capture_pool each.
  *
  * Live blocks stay where they are, as everywhere in weir, so that a graph may also use blocks that were allocated
- * outside of captures; it is the program that keeps those until the last launch. */
+ * outside of captures; it is the program that keeps those until the last launch.
+ *
+ * A bridge to a framework often learns of a capture only from the requests, on several streams that join it, or keeps
+ * what is not captured in the same pool. It names the pool in the request (weir_request.pool), without begin and end.
+ * Such a block is kept in the order of its stream: freed on that stream, captured or not, it is the pool's at once, and
+ * serves requests that name the pool on the same stream. Freed on another one it is used again when the device is past
+ * that. Blocks that the pool has by begin and end serve no request that names it, nor the other way round. */
 
 typedef struct weir_capture_pool weir_capture_pool;
 
@@ -131,8 +137,18 @@ WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client
  * for the pool has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime; end also works where the stream
  * has gone meanwhile. */
 
+/* Names all work that was put on the device so far, on whatever stream, also of those that weir does not know: for
+ * weir_free, weir_free_block and weir_capture_pool_destroy. The driver is asked for a point behind it; where it has none
+ * (CUDA before 12.5, the host) the call waits for the device. WEIR_ERR_STREAM_MISUSE while a stream is captured. */
+#ifdef __cplusplus
+#define WEIR_STREAM_ALL (weir_stream{UINT64_MAX})
+#else
+#define WEIR_STREAM_ALL ((weir_stream){UINT64_MAX})
+#endif
+
 /* What was captured will not be launched again, and its last launches are done when the work is that is on `stream`
- * now (WEIR_STREAM_HOST: are done). What the pool holds goes back in that order, and behind the uses that were
+ * now (WEIR_STREAM_HOST: are done; WEIR_STREAM_ALL: on every stream).
+ * What the pool holds goes back in that order, and behind the uses that were
  * declared; nothing waits. Blocks of it that are live become ordinary ones, which are freed behind the last launch
  * like any that it uses. The graph is gone afterwards: no call may be using it, and none may name it again; frees of
  * its blocks may go on. NULL is nothing. WEIR_ERR_BUSY while a capture for it has not ended, WEIR_ERR_STREAM_MISUSE,

@@ -28,8 +28,11 @@ typedef enum weir_action {
      * every stream; where `other` is another one, they are for that alone, which was ordered behind it. */
     WEIR_ACTION_REAP = 2,
     WEIR_ACTION_RESIZE = 3, /* bytes and charged are the new ones */
-    WEIR_ACTION_REFUSE = 4, /* pointer is NULL, bytes as requested, result WEIR_ERR_OUT_OF_MEMORY */
-    WEIR_ACTION_HOLD = 5,   /* the driver gave (or took back) physical memory: `held` has changed */
+    /* pointer is NULL, bytes as requested, result WEIR_ERR_OUT_OF_MEMORY; `object` is the weir_refusal_cause, and
+     * `generation` the limit in the way: the budget, a maximum, or what the reservation has. */
+    WEIR_ACTION_REFUSE = 4,
+    /* The driver gave (or took back) physical memory: `held` has changed. `object` is the budget. */
+    WEIR_ACTION_HOLD = 5,
     /* A weir_alloc, weir_free or weir_resize that failed otherwise than by a refusal: `result` is its answer, `object`
      * the action that did not happen, pointer and bytes as the caller gave them. Calls with a client that is none
      * belong to no runtime, and to no trace. */
@@ -58,8 +61,34 @@ typedef enum weir_action {
     WEIR_ACTION_NOTE_RECORD = 17, /* `object` is the event's number */
     WEIR_ACTION_NOTE_WAIT = 18,
     WEIR_ACTION_NOTE_USE = 19,
+
+    /* A block of a client that is suspended (weir/residency.h): `object` bytes of its charge are away from here on, neither
+     * live nor pending. The free of a block that is away takes these bytes with it. */
+    WEIR_ACTION_LEAVE = 20,
+    /* Its client was resumed: its `object` away bytes are live again. What is in them is there behind the work that is
+     * queued on `stream` so far. */
+    WEIR_ACTION_RETURN = 21,
+
+    /* What a pool of models did there (weir/pool.h). `object` is a weir_pool_action, `tag` the model's name, `bytes` as that
+     * says, `generation` what the pool may take of the device. Nothing is said of clients or blocks. */
+    WEIR_ACTION_POOL = 22,
     WEIR_ACTION_COUNT
 } weir_action;
+
+/* The pool's own log of decisions (weir_pool_options.event) is what a replay needs; these are the same moments among the
+ * events of the memory that they moved. */
+typedef enum weir_pool_action {
+    WEIR_POOL_PREDICTED = 0, /* a load begins; bytes: predicted, which are reserved from here on */
+    WEIR_POOL_PROMISED = 1,  /* a request is granted; bytes: its own, until it ends. None for a request without bytes */
+    WEIR_POOL_COMMITTED = 2, /* a load has ended; bytes: measured */
+    WEIR_POOL_WENT_SUSPENDED = 3, /* bytes: that stayed */
+    WEIR_POOL_CAME_BACK = 4,      /* resumed; bytes: measured */
+    WEIR_POOL_EVICTED = 5,        /* unloaded for another's sake, or the ceiling's; bytes: that came back */
+    WEIR_POOL_WENT = 6,           /* unloaded for its own: idle for long, removed, by hand; the same */
+    WEIR_POOL_REFUSED = 7,        /* a request; bytes: its own */
+    WEIR_POOL_LOAD_GAVE_UP = 8,   /* a load, suspend or resume has failed, or was stopped; bytes: that were reserved */
+    WEIR_POOL_ACTION_COUNT
+} weir_pool_action;
 
 typedef struct weir_event {
     size_t struct_size;
@@ -107,8 +136,8 @@ typedef enum weir_sink_format {
     WEIR_SINK_BINARY = 0,
     /* Comma-separated values: the columns that RMM's logging adaptor writes, Thread,Time,Action,Pointer,Size,Stream
      * with the actions allocate, allocate failure and free, and behind them Client,Class,Tag,Order,Nanoseconds. A
-     * resize is a free and an allocation. RMM's own reader ends at an action that it does not know, so that what RMM
-     * has no word for (a reap, a use) has no row here. */
+     * resize is a free and an allocation; a block that leaves is freed, and allocated again when it returns. RMM's own
+     * reader ends at an action that it does not know, so that what RMM has no word for (a reap, a use) has no row here. */
     WEIR_SINK_CSV = 1
 } weir_sink_format;
 

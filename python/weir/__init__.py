@@ -13,19 +13,64 @@ Needs libweir: the file that WEIR_LIBRARY names, one beside this package, or the
 for each status. Everything may be used from any thread, and nothing after a fork."""
 
 from .errors import (Busy, Cancelled, Closed, Conflict, Corrupt, DeviceLost, DoubleFree, DriverFailed, EngineFailed, Error, Foreign,
-                     Forked, Holder, Interior, Invalid, NoRoom, NotFound, OutOfMemory, Refusal, Stale, StreamMisuse, SystemFailed,
-                     Unsupported)
-from .machine import Device, Option, devices, engines, format_size, option, options, parse_size, set_option, version
-from .model import Metrics, Model, ModelInfo, Port, load
-from .names import Cause, Class, Hardware, Kind, Scrub, Source, Status, Type
+                     Forked, Interior, Invalid, NoRoom, NotFound, OutOfMemory, Stale, StreamMisuse, SystemFailed, Unsupported)
+from .names import Cause, Class, Hardware, Kind, ResidencyState, Scrub, Source, Status, Stay, Type
 from .runtime import Block, Client, Runtime
-from .statistics import ClientStats, RuntimeStats
-from .stream import Piece, Stream
+from .sizes import format_size, parse_size, version
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .astream import AsyncStream
+    from .choice import Candidate, Check, Choice, Chosen, Problem, check, explain
+    from .machine import Device, Option, devices, engines, option, options, set_option
+    from .model import Metrics, Model, ModelInfo, Port, load
+    from .outputs import Outputs
+    from .pool import Lease, Pool, PoolEvent, PoolModel, PoolUsage, Receipt, Variant
+    from .prediction import Fit, Prediction, predict, predict_fit
+    from .refusal import Holder, Refusal
+    from .residency import Presence, Residency, Stayed
+    from .statistics import ClientStats, RuntimeStats
+    from .stream import Piece, Stream
+    from .tensor import Tensor
+    from .trace import Event, Trace
+
+# Where the other names are: a module is imported when one of its names is first used.
+_LATER = {name: module for module, names in {
+    "astream": ("AsyncStream",),
+    "choice": ("Candidate", "Check", "Choice", "Chosen", "Problem", "check", "explain"),
+    "machine": ("Device", "Option", "devices", "engines", "option", "options", "set_option"),
+    "model": ("Metrics", "Model", "ModelInfo", "Port", "load"),
+    "outputs": ("Outputs",),
+    "pool": ("Lease", "Pool", "PoolEvent", "PoolModel", "PoolUsage", "Receipt", "Variant"),
+    "prediction": ("Fit", "Prediction", "predict", "predict_fit"),
+    "refusal": ("Holder", "Refusal"),
+    "residency": ("Presence", "Residency", "Stayed"),
+    "statistics": ("ClientStats", "RuntimeStats"),
+    "stream": ("Piece", "Stream"),
+    "tensor": ("Tensor",),
+    "trace": ("Event", "Trace"),
+}.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+    found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
-    "Block", "Busy", "Cancelled", "Cause", "Class", "Client", "ClientStats", "Closed", "Conflict", "Corrupt", "Device", "DeviceLost",
-    "DoubleFree", "DriverFailed", "EngineFailed", "Error", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind",
-    "Metrics", "Model", "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Piece", "Port", "Refusal", "Runtime",
-    "RuntimeStats", "Scrub", "Source", "Stale", "Status", "Stream", "StreamMisuse", "SystemFailed", "Type", "Unsupported", "devices",
-    "engines", "format_size", "load", "option", "options", "parse_size", "set_option", "version",
+    "AsyncStream", "Block", "Busy", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class", "Client",
+    "ClientStats", "Closed", "Conflict", "Corrupt", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed", "Error",
+    "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Metrics", "Model",
+    "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Pool", "PoolEvent", "PoolModel", "PoolUsage",
+    "Port", "Prediction", "Presence", "Problem", "Receipt", "Refusal", "Residency", "ResidencyState", "Runtime", "RuntimeStats",
+    "Scrub", "Source", "Stale", "Status", "Stay", "Stayed", "Stream", "StreamMisuse", "SystemFailed", "Tensor", "Trace", "Type",
+    "Unsupported", "Variant", "check", "devices", "engines", "explain", "format_size", "load", "option", "options", "parse_size",
+    "predict", "predict_fit", "set_option", "version",
 ]

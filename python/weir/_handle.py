@@ -6,13 +6,16 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from types import TracebackType
-from typing import TypeVar
 
 from .errors import Busy, Closed, EngineFailed, Error
 
-Self = TypeVar("Self", bound="Handle")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import TypeVar
+
+    Self = TypeVar("Self", bound="Handle")
 
 
 class Handle:
@@ -21,10 +24,11 @@ class Handle:
     _kind = "object"
 
     def __init__(self, pointer: int, name: str) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collector that runs inside may come here again
         self._pointer: int | None = pointer
         self._label = name
         self._calls = 0
+        self._lent = 0
 
     @property
     def closed(self) -> bool:
@@ -44,18 +48,36 @@ class Handle:
             with self._lock:
                 self._calls -= 1
 
+    def _lend(self) -> int:
+        """Its pointer, which stays good until `_take_back`: till then it is not closed."""
+        with self._lock:
+            if self._pointer is None:
+                raise Closed(f"the {self._kind} {self._label} is closed")
+            self._lent += 1
+            return self._pointer
+
+    def _take_back(self) -> None:
+        with self._lock:
+            self._lent -= 1
+
     def _end(self, pointer: int) -> None:
         """Gives the object back to libweir, or raises and leaves it as it is."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes it. Again: nothing happens. `Busy` while it is in use, by what it has or by another thread: it stays open."""
+        """Closes it. Again: nothing happens. `Busy` while it is in use, by what it has or by another thread, BufferError while others
+        have its memory: it stays open."""
+        if self._lent:
+            from ._c import dlpack
+            dlpack.sweep()
         with self._lock:
             pointer = self._pointer
             if pointer is None:
                 return
             if self._calls:
                 raise Busy(f"the {self._kind} {self._label} is in use by {self._calls} calls of other threads")
+            if self._lent:
+                raise BufferError(f"others have the memory of the {self._kind} {self._label}: {self._lent} arrays of it are alive")
             self._pointer = None
         try:
             self._end(pointer)

@@ -5,34 +5,11 @@ Python has a class for such a failure (MemoryError, ValueError, LookupError), th
 
 from __future__ import annotations
 
-import dataclasses
+from .names import Status
 
-from .names import Cause, Class, Status
-
-
-@dataclasses.dataclass(frozen=True)
-class Holder:
-    """A client that has memory which a refused request would have needed."""
-
-    client: str
-    bytes: int  # live and pending, or guaranteed if that is more
-
-
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """Why there was no memory, in bytes."""
-
-    cause: Cause
-    client: str  # who asked
-    device: str
-    memory_class: Class
-    requested: int  # as it would have been charged
-    current: int  # what the client had live, pending and promised
-    remaining: int  # what was left for it under the limit that refused
-    limit: int  # that limit: the budget or the maximum
-    largest: int  # the largest request that would have been met
-    needed: int | None  # the limit under which this request would have been met; None: no such limit
-    holders: tuple[Holder, ...]  # the one with the most first
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from .refusal import Refusal
 
 
 class Error(Exception):

@@ -1,42 +1,15 @@
-"""The library's version, options by name, sizes as text, engines, and the devices that this machine has."""
+"""Options by name, engines, and the devices that this machine has."""
 
 from __future__ import annotations
 
 import ctypes as c
 import dataclasses
-import re
 from collections.abc import Iterator
 
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from .errors import NotFound
 from .names import Hardware, Source
-
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def version() -> str:
-    """The version of the libweir that is running, such as "0.2.0"."""
-    return text(lib.weir_version())
-
-
-def parse_size(size: int | str) -> int:
-    """Bytes: of a number as it is, of a text such as "512MiB", "1.5 GiB" or "4096". ValueError for anything else."""
-    if isinstance(size, int):
-        if size < 0:
-            raise ValueError(f"{size} is less than no bytes")
-        return size
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])iB|B)?\s*", size)
-    if not found:
-        raise ValueError(f"{size!r} is no size: write bytes as a number, or a text such as '512MiB' or '1.5 GiB'")
-    return int(float(found[1]) * UNITS[found[2] or ""]) if "." in found[1] else int(found[1]) * UNITS[found[2] or ""]
-
-
-def format_size(size: int) -> str:
-    """Bytes as messages have them: "980 MiB", "1.5 GiB", "512 B"."""
-    buffer = c.create_string_buffer(32)
-    lib.weir_size_format(size, buffer, len(buffer))
-    return text(buffer.value)
 
 
 @dataclasses.dataclass(frozen=True)

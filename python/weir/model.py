@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from ._handle import Handle
+from ._place import Place
 from .errors import NotFound
-from .machine import parse_size
-from .names import Type
-from .runtime import Runtime
+from .names import Class, Type
+from .outputs import Outputs
+from .residency import Presence, Residency, away, classes, nanoseconds, presence, residency
+from .runtime import HOST_STREAM, Runtime
+from .sizes import parse_size
 from .statistics import ClientStats, client_stats
 from .stream import Piece, Run, Stream
-from .tensors import input_array, output_values, settings_array
+from .tensors import Inputs, copy_of, each_of, settings_array
+
+if TYPE_CHECKING:
+    from .astream import AsyncStream
 
 _ids = itertools.count(1)
 
@@ -63,8 +71,8 @@ class Metrics:
 
 
 class Model(Handle):
-    """A loaded model; `weir.load` makes one. Any number of threads may run it at once. `close` ends its streams and unloads it;
-    `Busy` while other runs are under way."""
+    """A loaded model; `weir.load` makes one. Any number of threads may run it at once. `close` ends its streams, gives its outputs back
+    and unloads it; `Busy` while other runs are under way, BufferError while others have made arrays of its outputs."""
 
     _kind = "model"
 
@@ -73,7 +81,9 @@ class Model(Handle):
         check(lib.weir_model_create(to_bytes(path), c.byref(options), c.byref(out)))
         self._runs: set[Run] = set()
         self._runtime = runtime
+        self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
         super().__init__(out.value or 0, os.fspath(path))
+        self._place = self._where()
         self._wanted = {port.name: port.type for port in self.info().inputs}
 
     def _end(self, pointer: int) -> None:
@@ -83,15 +93,23 @@ class Model(Handle):
         if not self.closed:
             for run in self._runs.copy():
                 run.end()
+            for one in self._kept.valuerefs():
+                outputs = one()
+                if outputs is not None:
+                    outputs.close()
         super().close()
 
     def __call__(self, inputs: Mapping[str, Any] | str, **settings: object) -> dict[str, Any]:
         """Runs it once and answers the outputs by name.
 
-        `inputs` has values by name: NumPy arrays or other buffers, str, bytes, numbers and lists (weir/tensors.py); a str alone is
-        the input "text". Outputs are NumPy arrays (memoryviews without NumPy) and str; inputs and outputs are copied. `settings`
-        are the engine's for one run, such as tokens=16. Errors: `Invalid` names a missing, unknown or ill-shaped input or a
-        setting, `OutOfMemory`, `EngineFailed`, `Cancelled`."""
+        `inputs` has values by name: arrays, buffers, str, bytes, numbers and lists (weir/tensors.py); a str alone is the input
+        "text". Outputs are copied: NumPy arrays (memoryviews without NumPy) and str; those that the engine leaves on a device are
+        `Tensor`s there. `settings` are the engine's for one run, such as tokens=16. Errors: `Invalid` names a missing, unknown or
+        ill-shaped input or a setting, `OutOfMemory`, `EngineFailed`, `Cancelled`."""
+        return self._answer(inputs, settings, next(_ids), None)
+
+    def infer(self, inputs: Mapping[str, Any] | str, **settings: object) -> Outputs:
+        """The same, and the outputs stay where the engine left them, until they are closed."""
         return self._infer(inputs, settings, next(_ids), None)
 
     def stream(self, inputs: Mapping[str, Any] | str, **settings: object) -> Stream:
@@ -99,38 +117,71 @@ class Model(Handle):
 
         Arguments and errors are those of a call; the iterator raises the errors. Closing the iterator, leaving its `with` or
         dropping it cancels the run. `Unsupported` for a model that does not generate."""
+        run, start = self._run(inputs, settings, True)
+        start()
+        return Stream(run)
+
+    def astream(self, inputs: Mapping[str, Any] | str, **settings: object) -> AsyncStream:
+        """The same for `async for`, in a program of asyncio's: waiting for a piece does not hold the loop up."""
+        from .astream import AsyncStream  # it imports asyncio
+        return AsyncStream(*self._run(inputs, settings, True))
+
+    async def acall(self, inputs: Mapping[str, Any] | str, **settings: object) -> dict[str, Any]:
+        """A call whose run has a thread of its own. Cancelling the task cancels the run, and waits until it has ended."""
+        from .astream import AsyncStream
+        async with AsyncStream(*self._run(inputs, settings, False)) as run:
+            async for _ in run:
+                pass
+            return run.outputs
+
+    def _run(self, inputs: Mapping[str, Any] | str, settings: Mapping[str, object], pieces: bool) -> tuple[Run, Callable[[], None]]:
+        """A run, and what starts it."""
         run = Run(next(_ids), self._cancel)
         given = {"text": inputs} if isinstance(inputs, str) else dict(inputs)
 
         def work() -> None:
             try:
-                run.outputs = self._infer(given, settings, run.id, run.take)
+                run.outputs = self._answer(given, settings, run.id, run.take if pieces else None)
             finally:
                 self._runs.discard(run)
 
-        with self._use():
-            self._runs.add(run)
-        run.start(work)
-        return Stream(run)
+        def start() -> None:
+            with self._use():
+                self._runs.add(run)
+            run.start(work)
+        return run, start
+
+    def _answer(self, inputs: Mapping[str, Any] | str, settings: Mapping[str, object], number: int,
+                take: Callable[[bytes, int, int], bool] | None) -> dict[str, Any]:
+        outputs = self._infer(inputs, settings, number, take)
+        found = each_of(outputs._raw)
+        answer = {name: outputs[name] if tensor.on_device else copy_of(tensor) for name, tensor in found.items()}
+        if not any(tensor.on_device for tensor in found.values()):
+            outputs.close()
+        return answer
 
     def _infer(self, inputs: Mapping[str, Any] | str, settings: Mapping[str, object], number: int,
-               take: Callable[[bytes, int, int], bool] | None) -> dict[str, Any]:
-        tensors, kept = input_array({"text": inputs} if isinstance(inputs, str) else inputs, self._wanted)
-        chosen = settings_array(settings)
-        inference = s.weir_inference(id=number, inputs=tensors, input_count=len(tensors), settings=chosen, setting_count=len(chosen))
+               take: Callable[[bytes, int, int], bool] | None) -> Outputs:
+        chosen, outputs = settings_array(settings), s.weir_outputs()
+        inference = s.weir_inference(id=number, settings=chosen, setting_count=len(chosen))
         if take is not None:
             def piece(raw: Any, _user: int | None) -> bool:
                 it = raw.contents
                 return take(c.string_at(it.text, it.bytes) if it.bytes else b"", it.token, it.index)
             inference.piece = s.weir_piece_fn(piece)
-        outputs = s.weir_outputs()
-        with self._use() as pointer:
+        given = {"text": inputs} if isinstance(inputs, str) else inputs
+        with self._use() as pointer, Inputs(given, self._wanted, self._place.device, self._place.runtime) as its:
+            inference.inputs, inference.input_count, inference.stream = its.array, len(its.array), its.stream
             check(lib.weir_model_infer(pointer, c.byref(inference), c.byref(outputs)))
-            try:
-                return output_values(outputs)
-            finally:
-                lib.weir_model_release_outputs(pointer, c.byref(outputs))
-                del kept
+            answer = self._kept[number] = Outputs(self._label, outputs, self._use, self._place)
+        return answer
+
+    def _where(self) -> Place:
+        details = s.weir_runtime_details()
+        with self._use() as pointer:
+            runtime = lib.weir_client_runtime(lib.weir_model_client(pointer))
+            check(lib.weir_runtime_info(runtime, c.byref(details)))
+            return Place(text(details.device), runtime)
 
     def _cancel(self, number: int) -> bool:
         with self._use() as pointer:
@@ -149,6 +200,39 @@ class Model(Handle):
         with self._use() as pointer:
             check(lib.weir_model_warm_up(pointer))
 
+    def suspend(self, *, refuse_runs: bool = False, at_once: bool = False, wait: float | None = None, stay: Iterable[Class] = (),
+                drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False, keep_guarantee: bool = False,
+                folder: str | os.PathLike[str] | None = None) -> Residency:
+        """Takes the device's memory from it between two runs; the next run resumes it, or is `Busy` with `refuse_runs`.
+
+        Runs under way are waited for, at most `wait` seconds (None: as long as they take), or are in the way with `at_once`: `Busy`.
+        So are outputs that are not closed. The other options are those of `Client.suspend`; the engine adds what it knows of its
+        memory. `Unsupported` where the engine cannot, or not with this model. Errors change nothing."""
+        options = s.weir_model_suspend_options(refuse_runs=refuse_runs, at_once=at_once, wait=nanoseconds(wait), stay=classes(stay),
+                                               drop=classes(drop), unwritten=classes(unwritten), verify=verify,
+                                               keep_guarantee=keep_guarantee, folder=to_bytes(folder))
+        raw = s.weir_residency()
+        with self._use() as pointer:
+            check(lib.weir_model_suspend(pointer, c.byref(options), c.byref(raw)))
+        return residency(raw)
+
+    def resume(self) -> None:
+        """Brings it back; its contents are there when this returns. A failure, such as `OutOfMemory`, leaves it suspended."""
+        with self._use() as pointer:
+            check(lib.weir_model_resume(pointer, HOST_STREAM))
+
+    def suspended(self, **options: Any) -> contextlib.AbstractContextManager[Residency]:
+        """`with model.suspended():` suspends it, with the options of `suspend`, and resumes it at the end."""
+        return away(lambda: self.suspend(**options), self.resume)
+
+    @property
+    def residency(self) -> Presence:
+        """Whether it is here, and when it was suspended and resumed."""
+        raw = s.weir_model_presence()
+        with self._use() as pointer:
+            check(lib.weir_model_residency(pointer, c.byref(raw)))
+        return presence(raw)
+
     def info(self) -> ModelInfo:
         """What it is, and its inputs and outputs."""
         raw = s.weir_model_details()
@@ -165,6 +249,16 @@ class Model(Handle):
         with self._use() as pointer:
             check(lib.weir_model_metrics(pointer, c.byref(raw)))
         return Metrics(*(getattr(raw, field.name) for field in dataclasses.fields(Metrics)))
+
+    def _repr_html_(self) -> str:
+        from . import picture
+        name = os.path.basename(self._label)
+        if self.closed:
+            return picture.gone("model", name)
+        details, info = s.weir_runtime_details(), self.info()
+        check(lib.weir_runtime_info(self._place.runtime, c.byref(details)))
+        what = f"{name} ({info.engine} on {self._place.device})"
+        return picture.of_client("model", what, self.stats(), details.budget)
 
     def stats(self) -> ClientStats:
         """The model's account."""

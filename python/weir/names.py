@@ -96,6 +96,24 @@ class Cause(enum.IntEnum):
     ADAPTOR = 9
 
 
+class ResidencyState(enum.IntEnum):
+    """Whether the memory of a client or a model is where it was; `weir.Residency.state`."""
+
+    RESIDENT = 0
+    SUSPENDED = 1  # some is away
+    MOVING = 2  # a thread suspends or resumes it right now
+
+
+class Stay(enum.IntEnum):
+    """Why a block of a suspended client stays; `weir.Stayed.why`."""
+
+    SHARED = 0  # its chunk holds memory of others, or memory that is free in the order of a stream
+    STABLE = 1  # it was allocated so that it does not move
+    GRAPH = 2  # it is of a capture pool
+    CLASS = 3  # its class was to stay
+    BUSY = 4  # another thread is freeing or resizing it
+
+
 class Source(enum.IntEnum):
     """Where the value of an option came from."""
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import ctypes as c
+import math
+import os
 import weakref
-from typing import Any
 
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
+from . import _streams
 from ._handle import Handle
+from ._place import Place
 from .errors import Unsupported
-from .machine import parse_size
-from .names import Class, Kind, Scrub
-from .statistics import ClientStats, RuntimeStats, client_stats, runtime_stats
+from .names import Class, Kind, Scrub, Type
+from .sizes import parse_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Iterable
+    from typing import Any
+
+    from .residency import Residency
+    from .statistics import ClientStats, RuntimeStats
+    from .tensor import Tensor
+    from .trace import Trace
 
 HOST_STREAM = s.weir_stream(0)
 
@@ -40,6 +53,10 @@ class Runtime(Handle):
 
     def _end(self, pointer: int) -> None:
         if self._own:
+            count = c.c_size_t()
+            check(lib.weir_snapshot(pointer, c.byref(s.weir_stats()), None, 0, c.byref(count)))
+            if not count.value:  # else it stays, and they may be in use
+                _streams.forget(pointer)
             check(lib.weir_runtime_destroy(pointer))
 
     def __del__(self) -> None:
@@ -77,6 +94,11 @@ class Runtime(Handle):
         """Opens an account; see `Client`."""
         return Client(self, name, maximum=maximum, guarantee=guarantee, scrub=scrub)
 
+    def trace(self, file: str | os.PathLike[str] | None = None, *, format: str = "binary", capacity: int = 0) -> Trace:
+        """Starts recording; see `Trace`."""
+        from .trace import Trace
+        return Trace(self, file, format=format, capacity=capacity)
+
     def drain(self) -> int:
         """Makes frees final; answers the bytes that were freed and are not final yet, 0 where all work was waited for."""
         left = c.c_uint64()
@@ -84,8 +106,13 @@ class Runtime(Handle):
             check(lib.weir_runtime_drain(pointer, c.byref(left)))
         return left.value
 
+    def _repr_html_(self) -> str:
+        from . import picture
+        return picture.gone("runtime", self._label) if self.closed else picture.of_runtime(self._label, self.stats())
+
     def stats(self) -> RuntimeStats:
         """One consistent view of the runtime and of its clients."""
+        from .statistics import client_stats, runtime_stats
         raw, count, room = s.weir_stats(), c.c_size_t(), 16
         with self._use() as pointer:
             while True:
@@ -113,8 +140,9 @@ class Client(Handle):
         out = c.c_void_p()
         with runtime._use() as pointer:
             check(lib.weir_client_create(pointer, c.byref(options), c.byref(out)))
+            self._places = {kind: Place("host", pointer) for kind in Kind}
+            self._places[Kind.DEVICE] = Place(runtime.device, pointer)
         self.runtime = runtime
-        self._on_host = runtime.device == "host"
         super().__init__(out.value or 0, name)
 
     def _end(self, pointer: int) -> None:
@@ -144,10 +172,67 @@ class Client(Handle):
         out = s.weir_block()
         with self._use() as pointer:
             check(lib.weir_alloc_with(pointer, c.byref(request), c.byref(out)))
-        return Block(self, out, size, self._on_host or kind != Kind.DEVICE)
+        return Block(self, out, size, self._places[kind])
+
+    def suspend(self, *, stay: Iterable[Class] = (), drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False,
+                keep_guarantee: bool = False, resume_on_alloc: bool = False, wait: float | None = None,
+                folder: str | os.PathLike[str] | None = None, show: bool = False) -> Residency:
+        """Takes the device's memory from under its blocks, so that everybody else may have it, and keeps their contents elsewhere.
+
+        The blocks stay, at their addresses. Until `resume` nothing may touch them, neither work on the device nor arrays and
+        memoryviews of theirs: on the host an access ends the process. Waits for the client's work, at most `wait` seconds (None: as
+        long as it takes); what others do with the memory is the caller's to wait for.
+
+        Blocks of the classes `stay` stay; contents of the classes `drop` come back as zeros; the classes `unwritten` are promised not
+        to be written since the last resume, so that the copies of then are still good; `verify` looks. `keep_guarantee`: else the
+        guarantee is given up meanwhile. `resume_on_alloc`: an allocation for the client resumes it; else it is `Busy`.
+        `show`: where the device can, copies are shown at the addresses of what is away, and the client is used on. `folder` takes
+        the contents; None: page-locked memory of the host, and on the host's own runtime a file in $TMPDIR or /tmp. Errors change
+        nothing: `Busy`, `Unsupported` for another resource than "budget(mapped)", `OutOfMemory` of the host's runtime,
+        `SystemFailed`."""
+        from .residency import classes, nanoseconds, residency
+        options = s.weir_suspend_options(stay=classes(stay), drop=classes(drop), unwritten=classes(unwritten), verify=verify,
+                                         keep_guarantee=keep_guarantee, resume_on_alloc=resume_on_alloc, wait=nanoseconds(wait),
+                                         folder=to_bytes(folder), show=show)
+        raw = s.weir_residency()
+        with self._use() as pointer:
+            check(lib.weir_client_suspend(pointer, c.byref(options), c.byref(raw)))
+        return residency(raw)
+
+    def resume(self) -> None:
+        """Brings it all back to the same addresses; its contents are there when this returns. `OutOfMemory` and other failures leave it
+        suspended with nothing lost. One that is not suspended: nothing happens."""
+        with self._use() as pointer:
+            check(lib.weir_client_resume(pointer, HOST_STREAM))
+
+    def suspended(self, **options: Any) -> contextlib.AbstractContextManager[Residency]:
+        """`with client.suspended():` suspends it, with the options of `suspend`, and resumes it at the end."""
+        from .residency import away
+        return away(lambda: self.suspend(**options), self.resume)
+
+    @property
+    def residency(self) -> Residency:
+        """What is away now, and what the last suspend did."""
+        from .residency import residency
+        raw = s.weir_residency()
+        with self._use() as pointer:
+            check(lib.weir_client_residency(pointer, c.byref(raw)))
+        return residency(raw)
+
+    def forget_copies(self) -> int:
+        """Gives up the copies that no resume needs; answers their bytes."""
+        with self._use() as pointer:
+            return int(lib.weir_client_forget_copies(pointer))
+
+    def _repr_html_(self) -> str:
+        from . import picture
+        if self.closed:
+            return picture.gone("client", self.name)
+        return picture.of_client("client", self.name, self.stats(), self.runtime.budget)
 
     def stats(self) -> ClientStats:
         """This client's line of `Runtime.stats`."""
+        from .statistics import client_stats
         raw = s.weir_client_stats()
         with self._use() as pointer:
             check(lib.weir_client_info(pointer, c.byref(raw)))
@@ -157,15 +242,16 @@ class Client(Handle):
 class Block(Handle):
     """Memory of a client, from `Client.alloc`; `close` frees it, at once.
 
-    `close` is BufferError while NumPy arrays or slices made from `memory` are alive; the memoryview itself is released."""
+    Others take its bytes without a copy by DLPack, as `Tensor` says; `tensor` gives them a type and a shape. `close` is BufferError
+    while what took it, or NumPy arrays or slices made from `memory`, are alive; the memoryview itself is released."""
 
     _kind = "block"
 
-    def __init__(self, client: Client, block: s.weir_block, size: int, addressable: bool) -> None:
+    def __init__(self, client: Client, block: s.weir_block, size: int, place: Place) -> None:
         self.client = client
         self.bytes = size  # as asked for
         self._block = block
-        self._addressable = addressable
+        self._place = place
         self._view: weakref.ref[memoryview] | None = None
         self._array: weakref.ref[Any] | None = None
         super().__init__(block.pointer, f"of {size} bytes of {client.name}")
@@ -180,7 +266,7 @@ class Block(Handle):
     def memory(self) -> memoryview:
         """Its bytes, to read and to write. `Unsupported` for memory that the processor cannot address."""
         with self._use() as pointer:
-            if not self._addressable:
+            if self._place.device != "host":
                 raise Unsupported(f"the {self._kind} {self._label} is the device's memory, which the processor cannot address")
             with self._lock:
                 view = self._view() if self._view is not None else None
@@ -193,6 +279,30 @@ class Block(Handle):
                     view = memoryview(array).cast("B")
                     self._view = weakref.ref(view)
                 return view
+
+    def tensor(self, type: Type = Type.U8, shape: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
+        """Its bytes from `offset` on as a tensor; without a shape as many elements as there are. ValueError for one that does not fit,
+        or an offset that is no multiple of the element's size."""
+        from .tensor import Tensor, element_bytes
+        width = element_bytes(type)
+        extents = ((self.bytes - offset) // width,) if shape is None else tuple(shape)
+        if offset < 0 or offset % width or min(extents, default=0) < 0 or offset + math.prod(extents) * width > self.bytes:
+            raise ValueError(f"{list(extents)} of {type.name.lower()} from byte {offset} on is no tensor in {self.bytes} bytes")
+        with self._use() as pointer:
+            return Tensor(self, self._place, pointer + offset, type, extents)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._place.dlpack
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        return self.tensor().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Of its bytes. Nothing tells when a taker of this has done: the block has to stay open until then. That of `tensor()` tells."""
+        from .tensor import Tensor
+        return Tensor(self, self._place, self.pointer, Type.U8, (self.bytes,)).cuda_array(lent=False)
 
     def close(self) -> None:
         view = self._view() if self._view is not None and not self.closed else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ._c import structures as s
 from ._c.library import text
-from .names import Class
+from .names import Class, ResidencyState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ClientStats:
     guaranteed: int  # bytes that are never lent to another client
     maximum: int  # the most it may have live, pending and promised
     live: int  # in blocks, as charged
+    away: int  # in blocks whose memory is elsewhere while it is suspended; not in live
     pending: int  # freed; the device is not past it yet
     promised: int  # claimed, and not backed yet
     thread_cached: int  # kept by threads for their next allocation
@@ -33,6 +34,8 @@ class ClientStats:
     misses: int  # and the others
     outside: int  # taken by its engine without asking weir; charged to nothing
     outside_method: str  # how that was found out
+    away: int  # in blocks whose memory is elsewhere, as the client is suspended; not in live
+    residency: ResidencyState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,7 @@ class RuntimeStats:
 
     budget: int
     live: int
+    away: int  # of suspended clients, elsewhere: neither live nor held
     pending: int
     cached: int  # mapped, and in no block
     spare: int  # mapped nowhere
@@ -54,12 +58,13 @@ class RuntimeStats:
     frees: int
     refusals: int
     driver_calls: int
+    away: int  # of suspended clients: neither live nor held
     clients: tuple[ClientStats, ...]  # in the order in which they were opened
 
 
 def client_stats(raw: s.weir_client_stats) -> ClientStats:
     members: dict[str, Any] = {field.name: getattr(raw, field.name) for field in dataclasses.fields(ClientStats)}
-    members.update(name=text(raw.name), outside_method=text(raw.outside_method),
+    members.update(name=text(raw.name), residency=ResidencyState(raw.residency), outside_method=text(raw.outside_method),
                    live_class=MappingProxyType({kind: int(raw.live_class[kind]) for kind in Class}))
     return ClientStats(**members)
 

@@ -32,6 +32,7 @@ class Run:
         self.pieces: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()  # None: the run has ended
         self.outputs: dict[str, Any] = {}
         self.error: BaseException | None = None
+        self.wake: Callable[[], None] | None = None  # told of each piece, and of the end
         self._cancel = cancel
         self._stopped = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -45,19 +46,24 @@ class Run:
                     work()
                 rest = self._decoder.decode(b"", True)
                 if rest:
-                    self.pieces.put(Piece(rest, *self._last))
+                    self._put(Piece(rest, *self._last))
             except BaseException as error:  # the reader's thread raises it
                 self.error = error
             finally:
-                self.pieces.put(None)
+                self._put(None)
         # No daemon: a thread inside of an engine cannot be dropped. `take` ends it when the program ends.
         self._thread = threading.Thread(target=body, name=f"weir-run-{self.id}", daemon=False)
         self._thread.start()
 
+    def _put(self, piece: Piece | None) -> None:
+        self.pieces.put(piece)
+        if self.wake is not None:
+            self.wake()
+
     def take(self, data: bytes, token: int, number: int) -> bool:
         """A piece, on the run's thread; False ends the run."""
         self._last = (token, number)
-        self.pieces.put(Piece(self._decoder.decode(data), token, number))
+        self._put(Piece(self._decoder.decode(data), token, number))
         return not self._stopped and threading.main_thread().is_alive()
 
     def stop(self) -> None:

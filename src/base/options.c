@@ -64,6 +64,11 @@ static struct option {
      .standard = "",
      .help = "a file that each runtime made from now on records into, .csv or binary; %d is the device, %p the process",
      .valid = is_anything},
+    {.name = "watch",
+     .environment = "WEIR_WATCH",
+     .standard = "0",
+     .help = "1 lets weir ps and weir top of the same user look at this process, by a socket and a thread of its own",
+     .valid = is_switch},
     {.name = "policy",
      .environment = "WEIR_POLICY",
      .standard = "fastest",
@@ -94,6 +99,11 @@ static struct option {
      .standard = "30d",
      .help = "how long an unpacked package stays in the store after its last use: 12h, 30d",
      .valid = is_age},
+    {.name = "predictions",
+     .environment = "WEIR_PREDICTIONS",
+     .standard = "1",
+     .help = "0 neither reads nor writes, in the store, what loads of models have taken; weir/predict.h",
+     .valid = is_switch},
     {.name = "engine_path",
      .environment = "WEIR_ENGINE_PATH",
      .standard = "",
@@ -458,8 +468,23 @@ uint64_t wi_option_wait(void)
     return nanoseconds;
 }
 
-bool wi_option_poison(void)
+static bool is_on(const char *name)
 {
     weir_option option = {.struct_size = sizeof option};
-    return weir_option_info("poison", 0, &option) == WEIR_OK && strcmp(option.value, "1") == 0;
+    return weir_option_info(name, 0, &option) == WEIR_OK && strcmp(option.value, "1") == 0;
+}
+
+bool wi_option_poison(void)
+{
+    return is_on("poison");
+}
+
+bool wi_option_watch(void)
+{
+    return is_on("watch");
+}
+
+bool wi_option_predictions(void)
+{
+    return is_on("predictions");
 }

@@ -13,6 +13,10 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes);
 uint64_t wi_option_range(void);
 /* Whether a runtime whose stack has no guard gets one. */
 bool wi_option_poison(void);
+/* Whether the process can be watched; runtime/watch/watch.h. */
+bool wi_option_watch(void);
+/* Whether what loads have measured is remembered in the store; weir/predict.h. */
+bool wi_option_predictions(void);
 /* The most bytes that a thread cache keeps; UINT64_MAX: not set. */
 uint64_t wi_option_thread_cache(void);
 /* Percent of the time that allocations may wait in place of holding more memory; memory/mapped/growth_policy.c. */

@@ -42,6 +42,17 @@ bool wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value
     return true;
 }
 
+bool wi_pointer_map_get(const wi_pointer_map *map, const void *pointer, uint64_t *value)
+{
+    if (map->capacity == 0 || pointer == NULL)
+        return false;
+    const wi_pointer_map_entry *entry = &map->entries[find(map, pointer)];
+    if (entry->pointer == NULL)
+        return false;
+    *value = entry->value;
+    return true;
+}
+
 bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *value)
 {
     if (map->capacity == 0 || pointer == NULL)

@@ -20,6 +20,8 @@ typedef struct wi_pointer_map {
 
 /* Sets the pointer's value. NULL is no key, and is ignored. False: no host memory. */
 bool wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value);
+/* The pointer's value; false: it is not there. */
+bool wi_pointer_map_get(const wi_pointer_map *map, const void *pointer, uint64_t *value);
 /* Removes the pointer; false: it is not there. */
 bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *value);
 void wi_pointer_map_clear(wi_pointer_map *map);

@@ -14,6 +14,9 @@ typedef enum wi_bug {
     WI_BUG_UNMAP_UNDER_USE = 3, /* pending memory is unmapped like free memory */
     WI_BUG_LOST_READER = 4,     /* a read that has ended is forgotten */
     WI_BUG_FREE_UNDER_USE = 5,  /* a block is freed while a launch uses it */
+    WI_BUG_LEAVE_EARLY = 6,     /* a suspend does not wait for declared uses */
+    WI_BUG_ARRIVE_LATE = 7,     /* the stream of a resume is not ordered behind the copies */
+    WI_BUG_EXCHANGE_EARLY = 8,  /* pieces that are shown are exchanged while work may be using them */
     WI_BUGS
 } wi_bug;
 

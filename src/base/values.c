@@ -28,9 +28,11 @@ static const char *const rungs[WEIR_RUNG_COUNT] = {"fit",   "thread_cached", "co
 static const char *const spans[WEIR_SPAN_COUNT] = {"live",    "pending", "thread_cached", "promised", "free",
                                                    "ordered", "kept",    "spare",         "busy"};
 static const char *const actions[WEIR_ACTION_COUNT] = {
-    "allocate",    "deallocate",   "reap",        "resize",      "refuse",    "hold",      "fail",
-    "stream-open", "stream-close", "synchronize", "use-begin",   "use-end",   "use-abort", "use-record",
-    "copy",        "fill",         "call",        "note-record", "note-wait", "note-use"};
+    "allocate",     "deallocate",  "reap",      "resize",   "refuse",    "hold",       "fail", "stream-open",
+    "stream-close", "synchronize", "use-begin", "use-end",  "use-abort", "use-record", "copy", "fill",
+    "call",         "note-record", "note-wait", "note-use", "leave",     "return",     "pool"};
+static const char *const pool_actions[WEIR_POOL_ACTION_COUNT] = {
+    "predicted", "promised", "committed", "suspended", "resumed", "evicted", "unloaded", "refused", "gave up"};
 static const char *const guards[WEIR_GUARD_COUNT] = {"overrun", "underrun", "use after free", "overlap"};
 static const char *const hardware[WEIR_HARDWARE_COUNT] = {"cpu", "cuda", "rocm", "intel", "metal", "directml"};
 static const char *const verdicts[WEIR_VERDICT_COUNT] = {
@@ -39,18 +41,31 @@ static const char *const verdicts[WEIR_VERDICT_COUNT] = {
     "OLD_CUDA",     "OLD_DRIVER",     "OLD_DEVICE", "NO_CPU",          "BAD_SETTING"};
 static const char *const stages[WEIR_STAGE_COUNT] = {"detect", "construct", "load", "first-run", "later-run"};
 
+static const char *const residencies[WEIR_RESIDENCY_COUNT] = {"resident", "suspended", "moving"};
+
+static const char *const sources[WEIR_PREDICTED_COUNT] = {"none", "size", "metadata", "dry run", "measured"};
+
 const char *weir_name_of(weir_names names, int value)
 {
     static const struct {
         const char *const *words;
         unsigned count;
     } tables[WEIR_NAMES_COUNT] = {
-        [WEIR_NAMES_STATUS] = {statuses, WEIR_STATUS_COUNT},   [WEIR_NAMES_KIND] = {kinds, WEIR_KIND_COUNT},
-        [WEIR_NAMES_TYPE] = {types, WEIR_TYPE_COUNT},          [WEIR_NAMES_CLASS] = {classes, WEIR_CLASS_COUNT},
-        [WEIR_NAMES_CAUSE] = {causes, WEIR_CAUSE_COUNT},       [WEIR_NAMES_RUNG] = {rungs, WEIR_RUNG_COUNT},
-        [WEIR_NAMES_SPAN] = {spans, WEIR_SPAN_COUNT},          [WEIR_NAMES_ACTION] = {actions, WEIR_ACTION_COUNT},
-        [WEIR_NAMES_GUARD] = {guards, WEIR_GUARD_COUNT},       [WEIR_NAMES_HARDWARE] = {hardware, WEIR_HARDWARE_COUNT},
-        [WEIR_NAMES_VERDICT] = {verdicts, WEIR_VERDICT_COUNT}, [WEIR_NAMES_STAGE] = {stages, WEIR_STAGE_COUNT},
+        [WEIR_NAMES_STATUS] = {statuses, WEIR_STATUS_COUNT},
+        [WEIR_NAMES_KIND] = {kinds, WEIR_KIND_COUNT},
+        [WEIR_NAMES_TYPE] = {types, WEIR_TYPE_COUNT},
+        [WEIR_NAMES_CLASS] = {classes, WEIR_CLASS_COUNT},
+        [WEIR_NAMES_CAUSE] = {causes, WEIR_CAUSE_COUNT},
+        [WEIR_NAMES_RUNG] = {rungs, WEIR_RUNG_COUNT},
+        [WEIR_NAMES_SPAN] = {spans, WEIR_SPAN_COUNT},
+        [WEIR_NAMES_ACTION] = {actions, WEIR_ACTION_COUNT},
+        [WEIR_NAMES_GUARD] = {guards, WEIR_GUARD_COUNT},
+        [WEIR_NAMES_POOL] = {pool_actions, WEIR_POOL_ACTION_COUNT},
+        [WEIR_NAMES_HARDWARE] = {hardware, WEIR_HARDWARE_COUNT},
+        [WEIR_NAMES_VERDICT] = {verdicts, WEIR_VERDICT_COUNT},
+        [WEIR_NAMES_STAGE] = {stages, WEIR_STAGE_COUNT},
+        [WEIR_NAMES_RESIDENCY] = {residencies, WEIR_RESIDENCY_COUNT},
+        [WEIR_NAMES_SOURCE] = {sources, WEIR_PREDICTED_COUNT},
     };
     bool known = (unsigned)names < WEIR_NAMES_COUNT && value >= 0 && (unsigned)value < tables[names].count;
     const char *word = known ? tables[names].words[value] : NULL;

@@ -4,6 +4,7 @@
 #include <weir/manifest.h>
 #include <weir/select.h>
 #include "choice/context.h"
+#include "predict/forecast.h"
 #include "runtime/runtime.h"
 
 /* Providers and their devices -------------------------------------------------------------------------------------- */
@@ -136,13 +137,12 @@ static bool can_predict(const weir_engine *table)
     return table->plan != NULL;
 }
 
-static void take(wi_context *context, wi_prediction *prediction, weir_status status)
+static void take(wi_context *context, wi_prediction *prediction, weir_status status, const weir_prediction *said)
 {
     prediction->known = status == WEIR_OK;
     if (status == WEIR_OK) {
-        for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-            if (__builtin_add_overflow(prediction->bytes, prediction->plan.bytes[i], &prediction->bytes))
-                prediction->bytes = UINT64_MAX - 1; /* which nothing has; the maximum means that nobody knows */
+        prediction->said = *said;
+        prediction->bytes = said->least_total;
         return;
     }
     if (status == WEIR_ERR_INVALID)
@@ -152,31 +152,47 @@ static void take(wi_context *context, wi_prediction *prediction, weir_status sta
     prediction->reason = wi_string_pool_print(&context->strings, "%s", weir_detail());
 }
 
-void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction)
+/* As the runtime is called that the model's client is of. */
+static const char *device_of(wi_provider provider)
+{
+    return provider == WI_CUDA || provider == WI_TENSORRT ? "cuda:0" : "host";
+}
+
+static weir_status ask(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_forecast *out)
 {
     const weir_manifest *manifest = &context->criteria.manifest;
     wi_settings settings;
+    weir_status status = wi_settings_merge(manifest, &context->criteria.options, engine->name, &settings);
+    context->strings.failed |= status != WEIR_OK;
+    if (status == WEIR_OK) {
+        wi_forecast_ask request = {.table = engine->table,
+                                   .engine = engine->name,
+                                   .path = manifest->model_file,
+                                   .provider = wi_provider_name(provider),
+                                   .device = device_of(provider),
+                                   .version = engine->providers[provider].version,
+                                   .settings = settings.all,
+                                   .setting_count = settings.count};
+        status = wi_forecast_make(&request, out);
+    }
+    wi_settings_free(&settings);
+    return status;
+}
+
+void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction)
+{
+    wi_forecast forecast;
     wi_kept_detail kept;
     if (prediction->asked)
         return;
-    *prediction = (wi_prediction){.asked = true, .reason = "", .plan = {.struct_size = sizeof prediction->plan}};
+    *prediction = (wi_prediction){.asked = true, .reason = ""};
     if (!can_predict(engine->table)) {
         prediction->reason = wi_string_pool_print(&context->strings, "the engine %s does not predict", engine->name);
         return;
     }
     wi_detail_keep(&kept);
-    weir_status status = wi_settings_merge(manifest, &context->criteria.options, engine->name, &settings);
-    context->strings.failed |= status != WEIR_OK;
-    if (status == WEIR_OK) {
-        weir_engine_load load = {.struct_size = sizeof load,
-                                 .path = manifest->model_file,
-                                 .settings = settings.all,
-                                 .setting_count = settings.count,
-                                 .provider = wi_provider_name(provider)};
-        status = engine->table->plan(&load, &prediction->plan);
-    }
-    take(context, prediction, status);
-    wi_settings_free(&settings);
+    weir_status status = ask(context, engine, provider, &forecast);
+    take(context, prediction, status, &forecast.prediction);
     wi_detail_restore(&kept);
 }
 

@@ -122,8 +122,8 @@ static weir_candidate write_candidate(wi_context *context, wi_candidate *c, int3
                           .predicted = c->prediction->known,
                           .obtainable = c->obtainable};
     if (c->prediction->known && c->device) {
-        memcpy(out.bytes, c->prediction->plan.bytes, sizeof out.bytes);
-        memcpy(out.exact, c->prediction->plan.exact, sizeof out.exact);
+        memcpy(out.bytes, c->prediction->said.least, sizeof out.bytes);
+        memcpy(out.exact, c->prediction->said.exact, sizeof out.exact);
     }
     return out;
 }

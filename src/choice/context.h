@@ -5,17 +5,18 @@
 
 #include "choice/engines.h"
 #include <weir/engine.h>
+#include <weir/predict.h>
 #include <weir/select.h>
 #include "base/string_pool.h"
 #include "choice/criteria.h"
 
 /* What an engine says a model will take with one of its providers. */
 typedef struct wi_prediction {
-    bool asked, known;    /* known: `plan` is filled */
+    bool asked, known;    /* known: `said` is filled */
     weir_verdict verdict; /* of an engine that cannot read the file, or does not take the settings */
     const char *reason;   /* the same, or why nothing is known */
-    weir_engine_plan plan;
-    uint64_t bytes; /* of all classes */
+    weir_prediction said;
+    uint64_t bytes; /* of all classes, that it has to have */
 } wi_prediction;
 
 typedef struct wi_candidate {

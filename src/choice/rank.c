@@ -98,10 +98,10 @@ static const char *place_in_order(const wi_context *context, const wi_candidate 
     return text;
 }
 
-static bool all_exact(const weir_engine_plan *plan)
+static bool all_exact(const weir_prediction *said)
 {
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        if (!plan->exact[i])
+        if (!said->exact[i])
             return false;
     return true;
 }
@@ -118,7 +118,7 @@ static void say_rank(wi_context *context, wi_candidate *c)
         weir_size_format(c->obtainable, there, sizeof there);
     if (prediction->known)
         c->reason = wi_string_pool_print(&context->strings, "%s; %s%s predicted, %s can be had", place,
-                                         all_exact(&prediction->plan) ? "" : "at least ", wanted, there);
+                                         all_exact(&prediction->said) ? "" : "at least ", wanted, there);
     else
         c->reason =
             wi_string_pool_print(&context->strings, "%s; %s can be had, the file has %s and no prediction is made: %s",

@@ -180,6 +180,34 @@ static struct option *getopt_table(const arg *options, size_t count)
     return table;
 }
 
+/* The letters, as getopt_long wants them. */
+static char *getopt_letters(const args_table *all)
+{
+    const arg *options = all->options;
+    size_t count = count_of(options);
+    char *letters = text_zeroed(4 + 2 * count, 1), *to = letters;
+    if (all->operands_end_options)
+        *to++ = '+';
+    *to++ = ':';
+    *to++ = 'h';
+    for (size_t i = 0; i < count; i++)
+        if (options[i].letter != 0) {
+            *to++ = options[i].letter;
+            if (options[i].value != NULL)
+                *to++ = ':';
+        }
+    return letters;
+}
+
+static const arg *option_of(const arg *options, int code)
+{
+    if (code >= FIRST_CODE)
+        return &options[code - FIRST_CODE];
+    while (options->name != NULL && (options->letter == 0 || options->letter != code))
+        options++;
+    return options->name != NULL ? options : NULL;
+}
+
 /* An option whose meaning depends on others, or on the operands. */
 typedef struct late {
     const arg *option;
@@ -194,11 +222,12 @@ typedef struct late_list {
 static int read_options(const args_table *all, int argc, char **argv, void *to, late_list *kept, uint64_t *seen)
 {
     struct option *table = getopt_table(all->options, count_of(all->options));
+    char *letters = getopt_letters(all);
     int status = -1, code;
     opterr = 0;
     optind = 0;
-    while (status < 0 && (code = getopt_long(argc, argv, ":h", table, NULL)) != -1) {
-        const arg *option = code >= FIRST_CODE ? &all->options[code - FIRST_CODE] : NULL;
+    while (status < 0 && (code = getopt_long(argc, argv, letters, table, NULL)) != -1) {
+        const arg *option = option_of(all->options, code);
         if (code == 'h') {
             status = print_help(all);
         } else if (option == NULL) {
@@ -209,8 +238,9 @@ static int read_options(const args_table *all, int argc, char **argv, void *to, 
         } else {
             status = set_option(all->verb, option, optarg, to);
         }
-        *seen |= option != NULL ? UINT64_C(1) << (code - FIRST_CODE) : 0;
+        *seen |= option != NULL ? UINT64_C(1) << (option - all->options) : 0;
     }
+    free(letters);
     free(table);
     return status;
 }

@@ -29,6 +29,7 @@ struct arg {
     size_t at; /* offset in the verb's structure */
     uint64_t least, most;
     int (*read)(const arg *option, const char *value, void *to); /* answers -1 to go on, else the exit status */
+    char letter; /* by which it is known as well, behind one dash; 0: none */
 };
 
 typedef struct args_table {
@@ -37,6 +38,7 @@ typedef struct args_table {
     const char *about; /* in the help before the options, and after them; may be NULL */
     const arg *options;
     const char *notes;
+    bool operands_end_options; /* what follows the first operand is an operand, too */
     /* Reads the operands, which are no options; NULL: there may be none. Answers as arg.read. */
     int (*read_operands)(char **operands, size_t count, void *to);
 } args_table;

@@ -18,13 +18,20 @@ typedef struct cli_verb {
 int verb_run(int argc, char **argv);
 int verb_simulate(int argc, char **argv);
 int verb_replay(int argc, char **argv);
+int verb_report(int argc, char **argv);
+int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
+int verb_exec(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_options(int argc, char **argv);
 int verb_devices(int argc, char **argv);
 int verb_engines(int argc, char **argv);
 int verb_explain(int argc, char **argv);
+int verb_predict(int argc, char **argv);
 int verb_check(int argc, char **argv);
+int verb_ps(int argc, char **argv);
+int verb_top(int argc, char **argv);
+int verb_serve(int argc, char **argv);
 int verb_version(int argc, char **argv);
 
 /* Writes "weir: …" as one line on standard error; control characters in it become '?'. Answers CLI_FAILED. */

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "args.h"
+#include "remote/remote.h"
 #include "simulator.h"
 
 #include <fcntl.h>
@@ -17,17 +18,63 @@ static int verb_simulate_there(int argc, char **argv)
     return simulator_become(argv);
 }
 
+#ifndef WEIR_SERVE
+static int any_words(char **operands, size_t count, void *to)
+{
+    (void)operands;
+    (void)count;
+    (void)to;
+    return -1;
+}
+#endif
+
+static int verb_serve_here(int argc, char **argv)
+{
+#ifdef WEIR_SERVE
+    return verb_serve(argc, argv);
+#else
+    static const args_table arguments = {.verb = "serve",
+                                         .usage = "serve MODEL|MANIFEST|FOLDER… [--json]",
+                                         .about = "This weir was built without it: that needs libmicrohttpd.",
+                                         .options = args_json,
+                                         .read_operands = any_words};
+    bool json = false;
+    int status = args_read(&arguments, argc, argv, &json, NULL);
+    return status >= 0
+               ? status
+               : cli_fail(
+                     "this weir was built without serve: that needs libmicrohttpd (apt install libmicrohttpd-dev)");
+#endif
+}
+
 static const cli_verb verbs[] = {
     {"run", "load models under one budget, run them, show where the memory went", verb_run},
+    {"serve", "models over HTTP: the Open Inference Protocol, OpenAI's interface", verb_serve_here},
     {"simulate", "random or scripted use of a simulated device, watched for races", verb_simulate_there},
     {"replay", "have a resource do again what a trace recorded; the smallest cap that does", verb_replay},
+    {"report", "a page that shows what a trace recorded: who held how much when, what lay where", verb_report},
+    {"export", "a trace for other tools: Perfetto, PyTorch's memory_viz, RMM; and theirs for weir", verb_export},
     {"plan", "an arena for a model's activations, a trace or a list, as small as can be", verb_plan},
-    {"bench", "what single operations cost, beside what one would call instead", verb_bench},
+    {"exec", "run a program as it is, with its CUDA memory under a budget", verb_exec},
+    {"bench", "what single operations cost, beside what one would call instead; a running server under load",
+     verb_bench},
+    {"ps", "the models that a running server has loaded, and the processes that can be watched", verb_ps},
+    {"top", "a server or a process, live: its budget, models, clients and classes", verb_top},
+    {"list", "the models of a running server, loaded or not", verb_list},
+    {"show", "all that a running server knows of a model", verb_show},
+    {"load", "have a running server load models", verb_move},
+    {"unload", "have a running server unload models, and say what came back", verb_move},
+    {"stop", "the same as unload", verb_move},
+    {"suspend", "have a running server suspend models", verb_move},
+    {"resume", "have a running server bring suspended models back", verb_move},
+    {"pin", "have a running server keep models where they are", verb_move},
+    {"unpin", "have a running server unload models for others again", verb_move},
     {"options", "every option, its value and where it came from", verb_options},
     {"devices", "the processor and the GPUs here, and what engines and their providers lack", verb_devices},
     {"engines", "the inference engines that can be used here, and what is missing", verb_engines},
     {"check", "whether a manifest is good: every mistake with its line and column", verb_check},
     {"explain", "which engine, provider and device a model would get, and why not the others", verb_explain},
+    {"predict", "what a model will take, by class, before it is loaded, and how it would fit", verb_predict},
     {"version", "the version", verb_version},
     {"help", "this text, or the help of a verb", verb_help},
 };

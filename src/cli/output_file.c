@@ -41,6 +41,13 @@ FILE *output_file_open(const char *path, const char *what)
     return file;
 }
 
+void output_file_remove(const char *path)
+{
+    struct stat kind;
+    if (stat(path, &kind) == 0 && S_ISREG(kind.st_mode))
+        remove(path);
+}
+
 weir_status output_file_close(FILE *file, const char *path, const char *what, int problem)
 {
     struct stat kind;

@@ -80,6 +80,11 @@ void terminal_progress_of(const char *doing, const char *name, double fraction)
     fflush(stderr);
 }
 
+bool terminal_shows_progress(void)
+{
+    return is_terminal(STDERR_FILENO);
+}
+
 void terminal_progress(const char *name, double fraction)
 {
     terminal_progress_of("loading", name, fraction);

@@ -18,6 +18,9 @@ void terminal_progress(const char *name, double fraction);
 /* With another word than "loading". */
 void terminal_progress_of(const char *doing, const char *name, double fraction);
 
+/* Whether there is a bar to see. */
+bool terminal_shows_progress(void);
+
 /* Removes the bar. */
 void terminal_progress_end(void);
 

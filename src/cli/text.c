@@ -27,6 +27,14 @@ void *text_zeroed(size_t count, size_t each)
     return memory;
 }
 
+FILE *text_stream(char **text, size_t *bytes)
+{
+    FILE *file = open_memstream(text, bytes);
+    if (file == NULL)
+        text_out_of_memory();
+    return file;
+}
+
 char *text_copy(const char *text)
 {
     size_t bytes = strlen(text) + 1;
@@ -213,4 +221,19 @@ void text_html_json(FILE *file, const json_t *object)
             fputc(*at, file);
     }
     free(text);
+}
+
+void text_page(FILE *file, const char *page, void (*put)(FILE *file, const char *mark, void *user), void *user)
+{
+    static const char open[] = "<!--weir:", close[] = "-->";
+    const char *at = page, *mark;
+    char name[32];
+    while ((mark = strstr(at, open)) != NULL) {
+        const char *begin = mark + sizeof open - 1, *end = strstr(begin, close);
+        fwrite(at, 1, (size_t)(mark - at), file);
+        snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
+        put(file, name, user);
+        at = end + sizeof close - 1;
+    }
+    fputs(at, file);
 }

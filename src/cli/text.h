@@ -14,6 +14,9 @@ void *text_grow(void *old, size_t count, size_t each);
 /* Ends the command with a line that says so. */
 _Noreturn void text_out_of_memory(void);
 
+/* open_memstream, but never NULL. */
+FILE *text_stream(char **text, size_t *bytes);
+
 /* Zeroed memory for `count` elements; at least one byte, so never NULL. */
 void *text_zeroed(size_t count, size_t each);
 
@@ -51,6 +54,9 @@ void text_html(FILE *file, const char *text);
 
 /* For the content of a <script>: no character in it can end the element. */
 void text_html_json(FILE *file, const json_t *object);
+
+/* Writes a page with its marks, <!--weir:NAME-->, replaced: `put` writes what stands for the one whose name is `mark`. */
+void text_page(FILE *file, const char *page, void (*put)(FILE *file, const char *mark, void *user), void *user);
 
 /* Reads a whole decimal number from `least` to `most`. */
 bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);

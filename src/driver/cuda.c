@@ -124,6 +124,27 @@ static weir_status choose_device(wi_device *device)
     return status;
 }
 
+/* Whether the device maps memory of the host's: that of the node nearest to it. A driver that does not know the question
+ * answers with an error, which means no. */
+static void look_at_host(wi_device *device)
+{
+    int can = 0, node = 0;
+    size_t granule = 0;
+    if (device->unmanaged ||
+        wi_cuda.cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                     device->device) != CUDA_SUCCESS ||
+        !can)
+        return;
+    if (wi_cuda.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device->device) != CUDA_SUCCESS ||
+        node < 0)
+        node = 0; /* a host of one node may have no number for it */
+    device->on_host = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, node}};
+    device->reaches_host = wi_cuda.cuMemGetAllocationGranularity(&granule, &device->on_host,
+                                                                 CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
+                           granule > 0 && device->granule % granule == 0;
+}
+
 static weir_status set_up(wi_device *device)
 {
     size_t granule = 0;
@@ -141,6 +162,8 @@ static weir_status set_up(wi_device *device)
         status = weir_fail(WEIR_ERR_DRIVER, "cuda:%d: an allocation granularity of %zu bytes is no power of two",
                            device->ordinal, granule);
     device->granule = granule;
+    if (status == WEIR_OK)
+        look_at_host(device);
     void *own = NULL;
     if (status == WEIR_OK)
         status = wi_cuda_stream_create(device, &own);
@@ -287,7 +310,8 @@ static void cuda_destroy(wi_device *device, uint64_t bytes, size_t count, const 
     wi_cuda_end(&guard);
 }
 
-static weir_status cuda_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+static weir_status create_like(wi_device *device, const CUmemAllocationProp *properties, uint64_t bytes, size_t count,
+                               wi_handle *handles)
 {
     wi_cuda_guard guard;
     weir_status status = wi_cuda_begin(device, &guard);
@@ -296,7 +320,7 @@ static weir_status cuda_create(wi_device *device, uint64_t bytes, size_t count, 
     size_t made = 0;
     for (; made < count; made++) {
         CUmemGenericAllocationHandle handle = 0;
-        status = wi_cuda_check(device, wi_cuda.cuMemCreate(&handle, bytes, &device->properties, 0), "cuMemCreate");
+        status = wi_cuda_check(device, wi_cuda.cuMemCreate(&handle, bytes, properties, 0), "cuMemCreate");
         if (status != WEIR_OK)
             break;
         handles[made] = handle;
@@ -306,6 +330,21 @@ static weir_status cuda_create(wi_device *device, uint64_t bytes, size_t count, 
             (void)wi_cuda.cuMemRelease(handles[i]);
     wi_cuda_end(&guard);
     return status;
+}
+
+static weir_status cuda_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    return create_like(device, &device->properties, bytes, count, handles);
+}
+
+static bool cuda_has_host_handles(wi_device *device)
+{
+    return device->reaches_host;
+}
+
+static weir_status cuda_create_on_host(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    return create_like(device, &device->on_host, bytes, count, handles);
 }
 
 static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
@@ -446,4 +485,6 @@ const wi_driver wi_cuda_driver = {
     .call = wi_cuda_call,
     .cover = cuda_cover,
     .uncover = cuda_uncover,
+    .has_host_handles = cuda_has_host_handles,
+    .create_on_host = cuda_create_on_host,
 };

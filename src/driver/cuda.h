@@ -33,8 +33,9 @@ struct weir_driver_device {
     CUdevice device;
     CUcontext context; /* the primary one, retained */
     uint64_t granule;
-    bool unmanaged; /* memory cannot be mapped */
-    CUmemAllocationProp properties;
+    bool unmanaged;    /* memory cannot be mapped */
+    bool reaches_host; /* memory of the host's can be mapped: `on_host` */
+    CUmemAllocationProp properties, on_host;
     atomic_bool lost;
     pthread_mutex_t shared_lock;         /* held while `shared` is made */
     CUmemGenericAllocationHandle shared; /* a granule, under all covered addresses; 0: there is none yet */

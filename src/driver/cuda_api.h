@@ -45,11 +45,15 @@ enum {
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID = 134,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 141,
     CU_MEM_ALLOCATION_TYPE_PINNED = 1,
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
+    CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
     CU_MEMHOSTALLOC_PORTABLE = 1,
+    CU_MEMHOSTREGISTER_PORTABLE = 1,
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
     CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
@@ -121,6 +125,8 @@ typedef struct CUmemPoolProps {
     X(cuMemFree, 3020, (CUdeviceptr address))                                                                          \
     X(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned flags))                                            \
     X(cuMemFreeHost, 2000, (void *address))                                                                            \
+    X(cuMemHostRegister, 6050, (void *address, size_t bytes, unsigned flags))                                          \
+    X(cuMemHostUnregister, 4000, (void *address))                                                                      \
     X(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *properties))                                 \
     X(cuMemPoolDestroy, 11020, (CUmemoryPool pool))                                                                    \
     X(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, int attribute, void *value))                                   \

@@ -41,7 +41,10 @@ weir_status wi_cuda_load(void)
     if (!loaded) {
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
         status = library ? find_all(library)
-                         : weir_fail(WEIR_ERR_NOT_FOUND, "no CUDA driver: %s; install the NVIDIA driver", dlerror());
+                         : weir_fail(WEIR_ERR_NOT_FOUND,
+                                     "no CUDA driver: %s; install the NVIDIA driver (apt install nvidia-driver; for a "
+                                     "container: docker run --gpus all), or use the device host",
+                                     dlerror());
         loaded = status == WEIR_OK;
         /* One that serves is never closed: it keeps threads and exit handlers of its own. One that does not is, or the
          * next call would be given the same again instead of what has been installed meanwhile. */

@@ -99,6 +99,13 @@ static weir_status host_create(wi_device *device, uint64_t bytes, size_t count, 
     return WEIR_OK;
 }
 
+/* Here the host's memory and the device's are one. */
+static bool host_has_host_handles(wi_device *device)
+{
+    (void)device;
+    return true;
+}
+
 static void host_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
 {
     (void)device;
@@ -294,4 +301,6 @@ const wi_driver wi_host_driver = {
     .call = wi_host_call,
     .cover = host_cover,
     .uncover = host_uncover,
+    .has_host_handles = host_has_host_handles,
+    .create_on_host = host_create,
 };

@@ -86,6 +86,12 @@ static void *no_context(wi_device *device)
     return NULL;
 }
 
+static bool no_has_host_handles(wi_device *device)
+{
+    (void)device;
+    return false;
+}
+
 static bool no_stream_capturing(wi_device *device, void *stream)
 {
     (void)device, (void)stream;
@@ -112,6 +118,7 @@ static void driver_complete(wi_driver *driver)
     COMPLETE(driver, stream_native);
     COMPLETE(driver, context);
     COMPLETE(driver, stream_capturing);
+    COMPLETE(driver, has_host_handles);
 }
 
 /* Registering ------------------------------------------------------------------------------------------------------ */
@@ -147,11 +154,14 @@ static weir_status driver_check_functions(const wi_driver *t)
     if (!GROUP(7, t->granule, t->reserve, t->unreserve, t->create, t->destroy, t->map, t->unmap) ||
         !GROUP(4, t->pool_allocate, t->pool_release, t->pool_trim, t->pool_held) ||
         !GROUP(2, t->stream_adopt, t->stream_abandon) || !GROUP(2, t->enter, t->leave) ||
-        !GROUP(2, t->cover, t->uncover) || (t->cover && !t->reserve))
-        return weir_fail(WEIR_ERR_INVALID,
-                         "weir_driver_register: the driver %s has a part of the functions for mappings, for pools, for "
-                         "adopted streams, of enter and leave or of cover and uncover; all of a group or none",
-                         t->name);
+        !GROUP(2, t->cover, t->uncover) || (t->cover && !t->reserve) ||
+        !GROUP(2, t->has_host_handles, t->create_on_host) || (t->create_on_host && !t->reserve))
+        return weir_fail(
+            WEIR_ERR_INVALID,
+            "weir_driver_register: the driver %s has a part of the functions for mappings, for pools, for "
+            "adopted streams, of enter and leave, of cover and uncover or for handles of the host's memory; all of a "
+            "group or none",
+            t->name);
     return WEIR_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "engines/registry.h"
 #include "base/model_path.h"
 #include "base/own.h"
+#include "engines/command.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>
@@ -163,17 +164,18 @@ static weir_status add(const weir_engine *engine)
 static const char *way_to(const char *name)
 {
     static const char *const ways[][2] = {
-        {"onnx",
-         "it is built with weir (WEIR_ENGINES=ON), and scripts/engines onnxruntime gets the library that it opens"},
-        {"gguf", "scripts/engines gets llama.cpp, and beside an installed weir builds the plug-in; in a checkout build "
-                 "weir again after that"},
-        {"llm",
-         "it is built with weir (WEIR_ENGINES=ON), and scripts/engines onnxruntime-genai gets the library that it "
-         "opens"}};
+        {"onnx", "it is built with weir (WEIR_ENGINES=ON), and " WEIR_ENGINES_COMMAND
+                 " onnxruntime gets the library that it opens"},
+        {"gguf",
+         WEIR_ENGINES_COMMAND " gets llama.cpp, and beside an installed weir builds the plug-in; in a checkout build "
+                              "weir again after that"},
+        {"llm", "it is built with weir (WEIR_ENGINES=ON), and " WEIR_ENGINES_COMMAND
+                " onnxruntime-genai gets the library that it "
+                "opens"}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (strcmp(ways[i][0], name) == 0)
             return ways[i][1];
-    return "scripts/engines gets the engines that weir knows";
+    return "weir's own are onnx, gguf and llm";
 }
 
 static weir_status not_found(const char *name, const search *s)
@@ -415,6 +417,7 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
                          engine->suffixes ? engine->suffixes : "");
         }
     }
-    return weir_fail(WEIR_ERR_NOT_FOUND, "no engine here takes %s; there are: %s%s; scripts/engines gets others", path,
+    return weir_fail(WEIR_ERR_NOT_FOUND,
+                     "no engine here takes %s; there are: %s%s; " WEIR_ENGINES_COMMAND " gets others", path,
                      tried[0] ? tried : "none", failure);
 }

@@ -94,8 +94,9 @@ typedef struct wi_cuda_scope {
     bool overruns;              /* device memory that is refused is granted by CUDA, past the budget */
     const wi_cuda_place *place; /* what device memory is; NULL: blocks */
     /* Written by the redirect: bytes that were granted so in this scope, requests for device memory that were refused
-     * in it, and the reason of the last one. */
+     * in it, and status and reason of the last one. */
     uint64_t overrun, refused;
+    weir_status status;
     char refusal[512];
     /* The redirect's own. */
     wi_cuda_redirect *redirect;

@@ -6,13 +6,15 @@
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-static int refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client, const weir_request *request)
+static int refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client, const weir_request *request,
+                  weir_status status)
 {
     wi_kept_detail why; /* the log's function may call weir */
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_fetch_add(&r->refused, 1);
     if (scope && request->kind == WEIR_KIND_DEVICE) {
         scope->refused++;
+        scope->status = status;
         snprintf(scope->refusal, sizeof scope->refusal, "%s", why.text);
     }
     pthread_mutex_lock(&r->lock);
@@ -146,13 +148,13 @@ static weir_status take(wi_cuda_redirect *r, const weir_request *request, const 
 /* CUDA grants it past the budget. False: the scope does not ask for that, or the device has no more either; the
  * detail is that of weir's refusal. */
 static bool overrun(wi_cuda_redirect *r, wi_cuda_scope *scope, const weir_request *request, wi_cuda_block *like,
-                    void **out)
+                    weir_status refusal, void **out)
 {
     wi_kept_detail why;
     like->granted = true;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     if (!scope || !scope->overruns || request->kind != WEIR_KIND_DEVICE || take(r, request, like, out) != WEIR_OK) {
-        (void)weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", why.text);
+        (void)weir_fail(refusal, "%s", why.text);
         return false;
     }
     scope->overrun += request->bytes;
@@ -177,9 +179,9 @@ static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request 
         request->reservation = NULL;
         status = take(r, request, &like, out);
     }
-    if (status == WEIR_OK || overrun(r, scope, request, &like, out))
+    if (status == WEIR_OK || overrun(r, scope, request, &like, status, out))
         return CUDA_OK;
-    return refuse(r, scope, client, request);
+    return refuse(r, scope, client, request, status);
 }
 
 /* Whether the request is weir's; *result is the answer then. */

@@ -722,10 +722,11 @@ static void own_describe(driver_alloc *s)
     s->table.features |= s->own->trim ? WEIR_FEATURE_TRIMS : 0;
 }
 
-weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, wi_resource **out)
+weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, weir_kind kind,
+                          wi_resource **out)
 {
     void *native = driver->context(device);
-    weir_status status = driver_alloc_create(&direct, driver, device, WEIR_KIND_DEVICE, out);
+    weir_status status = driver_alloc_create(&direct, driver, device, kind, out);
     if (status != WEIR_OK)
         return status;
     driver_alloc *s = driver_alloc_of(*out);

@@ -10,8 +10,10 @@ weir_status wi_direct_create(const wi_driver *driver, wi_device *device, weir_ki
  * to be waited for. */
 weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 
-/* A program's own functions: like async if they follow streams and the device has pools, else like direct. */
-weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, wi_resource **out);
+/* A program's own functions, for memory of that kind: like async if they follow streams and the device has pools, else like
+ * direct. */
+weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, weir_kind kind,
+                          wi_resource **out);
 
 /* The same as parts of a stack: device memory, no arguments. */
 weir_status wi_direct_make(const wi_driver *driver, wi_device *device, const wi_arguments *arguments,

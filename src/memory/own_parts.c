@@ -123,7 +123,9 @@ weir_status wi_own_base_make(const wi_driver *driver, wi_device *device, const w
                              wi_resource **out)
 {
     weir_status status = wi_arguments_check(arguments, (const char *const[]){NULL});
-    return status == WEIR_OK ? wi_own_create(wi_own_part_called(arguments->part).base, driver, device, out) : status;
+    return status == WEIR_OK
+               ? wi_own_create(wi_own_part_called(arguments->part).base, driver, device, WEIR_KIND_DEVICE, out)
+               : status;
 }
 
 weir_status wi_own_adaptor_make(wi_resource *inner, const wi_arguments *arguments, wi_resource **out)

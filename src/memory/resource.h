@@ -19,6 +19,7 @@
 typedef struct wi_resource wi_resource;
 struct wi_reservation;
 struct wi_layout;
+struct wi_away;
 
 /* How far a base goes for a block that fits nowhere. */
 typedef enum wi_growth {
@@ -37,8 +38,9 @@ typedef struct wi_placement {
     void *native; /* the driver's stream */
     wi_account *account;
     const char *tag;
+    bool plain;        /* a thread cache could serve the request */
     bool may_wait;     /* the request may wait for pending frees */
-    bool captured;     /* a capture was declared on the stream: nothing is in its order yet */
+    bool captured;     /* a capture was declared on the stream, or is served: nothing is in its order yet */
     bool thread_bound; /* the stream belongs to one thread: others cannot record events on it */
     wi_growth growth;
     /* the block ends at a granule, and the addresses behind it stay unmapped, so that the GPU faults there */
@@ -49,6 +51,9 @@ typedef struct wi_placement {
     weir_rung rung;                      /* the highest rung so far; the base raises it */
     bool ordered;                        /* set by the base: some bytes are in the order of the stream */
     struct weir_capture_pool *graph;     /* the capture pool of the block, or NULL; for the runtime */
+    bool graph_named;                    /* the request named it */
+    bool stable;                         /* the block stays on its memory; WEIR_ALLOC_STABLE */
+    struct wi_away *away;                /* what is to come back instead of a new block; memory/away.h; else NULL */
     wi_block *held;                      /* a pending block that is to serve the request; NULL: none */
     wi_block *rest;                      /* set with `held`: its rest, a pending block, or NULL */
     const struct wi_elastic_place *page; /* of the base elastic: the page that the block is to be; else NULL */
@@ -160,6 +165,8 @@ typedef struct wi_resource_table {
      * addresses are enough. */
     void (*look)(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                  wi_shortage *shortage);
+    /* How blocks can be without memory; away.h. NULL: they cannot. */
+    const struct wi_away_table *away;
     /* Checks invariants. The lock is held. NULL: there are none. */
     void (*check)(wi_resource *resource);
 } wi_resource_table;

@@ -1,5 +1,6 @@
 /* An instance of a model: opened, loaded, closed; and copies of what its engine says. */
 #include "model/model.h"
+#include "base/options.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>
@@ -23,22 +24,81 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
     return status;
 }
 
-weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load)
+void wi_instance_free(wi_instance *instance)
+{
+    if (instance)
+        free(instance->forecast);
+    free(instance);
+}
+
+/* A load goes on without it. */
+static void predict(wi_instance *instance, const weir_engine_load *load, bool quick)
+{
+    wi_kept_detail kept;
+    const char *device = wi_runtime_device(weir_client_runtime(instance->client));
+    wi_forecast_ask ask = {.table = instance->engine,
+                           .engine = instance->engine->name,
+                           .path = load->path,
+                           .provider = load->provider                    ? load->provider
+                                       : strncmp(device, "cuda", 4) == 0 ? "cuda"
+                                                                         : "cpu",
+                           .device = device,
+                           .version = "",
+                           .settings = load->settings,
+                           .setting_count = load->setting_count,
+                           .quick = quick};
+    wi_detail_keep(&kept);
+    instance->forecast = instance->forecast ? instance->forecast : malloc(sizeof *instance->forecast);
+    if (instance->forecast && wi_forecast_make(&ask, instance->forecast) != WEIR_OK) {
+        free(instance->forecast);
+        instance->forecast = NULL;
+    }
+    if (instance->forecast)
+        wi_ledger_note_predicted(&weir_client_runtime(instance->client)->ledger, &instance->client->account,
+                                 instance->forecast->prediction.peak_total);
+    wi_detail_restore(&kept);
+}
+
+/* `loaded`: it has just been; else it is about to be unloaded. What cannot be written down is lost, and no more. */
+static void learn(wi_instance *instance, bool loaded)
+{
+    wi_kept_detail kept;
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    const weir_engine *engine = instance->engine;
+    if (!instance->forecast || !wi_option_predictions())
+        return;
+    wi_detail_keep(&kept);
+    bool ran = !loaded && engine->metrics && engine->metrics(instance->loaded, &metrics) == WEIR_OK && metrics.runs > 0;
+    if ((loaded || ran) && engine->info(instance->loaded, &info) == WEIR_OK &&
+        weir_client_info(instance->client, &stats) == WEIR_OK && stats.residency == WEIR_RESIDENT &&
+        wi_forecast_learn(instance->forecast, info.version ? info.version : "", &stats, loaded, ran) != WEIR_OK)
+        weir_log(WEIR_LOG_DEBUG, "%s: what it took is not remembered: %s", stats.name, weir_detail());
+    wi_detail_restore(&kept);
+}
+
+weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick)
 {
     weir_engine_place place = {weir_client_runtime(instance->client), instance->client};
     weir_engine_load request = *load;
     request.places = &place;
     request.place_count = 1;
     weir_engine_model *loaded = NULL;
+    predict(instance, load, quick);
     weir_status status = instance->engine->load(&request, &loaded);
-    if (status == WEIR_OK)
-        instance->loaded = loaded;
-    return status;
+    if (status != WEIR_OK)
+        return status;
+    instance->loaded = loaded;
+    learn(instance, true);
+    return WEIR_OK;
 }
 
 weir_status wi_instance_close(wi_instance *instance)
 {
     weir_engine_model *loaded = instance->loaded;
+    if (loaded)
+        learn(instance, false);
     instance->loaded = NULL;
     if (loaded)
         instance->engine->unload(loaded);

@@ -29,7 +29,7 @@ void wi_model_free(weir_model *model)
 {
     for (wi_instance *older; model->newest; model->newest = older) {
         older = model->newest->older;
-        free(model->newest);
+        wi_instance_free(model->newest);
     }
     wi_info_copy_free(model->infos);
     if (model->failover)
@@ -94,7 +94,7 @@ static void forget(weir_model *model, wi_instance *instance)
     while (*link != instance)
         link = &(*link)->older;
     *link = instance->older;
-    free(instance);
+    wi_instance_free(instance);
 }
 
 static void leave_last(weir_model *model, wi_instance *instance)
@@ -132,6 +132,9 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
         old->present = false;
     /* The client of one that goes is closed with it, and its record may serve another model. */
     atomic_store(&model->client, instance ? instance->client : NULL);
+    if (model->presence.state == WEIR_SUSPENDED) /* the one that was is given up */
+        model->presence.state = WEIR_RESIDENT;
+    model->arriving = false;
     if (instance) {
         instance->present = true;
         instance->users++;
@@ -189,16 +192,17 @@ static weir_status load(const weir_model_options *o, const char *path, wi_instan
                                 .settings = o->settings,
                                 .setting_count = o->setting_count,
                                 .progress = o->progress,
-                                .progress_user = o->progress_user};
+                                .progress_user = o->progress_user,
+                                .stops = o->stops};
     weir_status status = open_instance(o, path, out);
     if (status != WEIR_OK)
         return status;
-    status = wi_instance_load(*out, &request);
+    status = wi_instance_load(*out, &request, true);
     if (status != WEIR_OK) { /* its own reason comes first */
         wi_kept_detail reason;
         wi_detail_keep(&reason);
         (void)wi_instance_close(*out);
-        free(*out);
+        wi_instance_free(*out);
         wi_detail_restore(&reason);
     }
     return status;
@@ -437,6 +441,52 @@ weir_status weir_model_info(weir_model *model, weir_model_details *out)
     if (!wi_copy_out(out, out->struct_size, &details, sizeof details))
         return weir_fail(WEIR_ERR_INVALID, "weir_model_info: member struct_size is not set");
     return WEIR_OK;
+}
+
+/* What the client of the instance has had so far. */
+static weir_status measure(wi_instance *at, weir_prediction *out)
+{
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    weir_status status = weir_client_info(at->client, &stats);
+    if (at->forecast)
+        *out = at->forecast->prediction;
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+        out->resident[i] = stats.live_class[i];
+        out->peak[i] = stats.peak_class[i];
+        out->source[i] = WEIR_PREDICTED_MEASURED;
+        out->least[i] = stats.live_class[i];
+        out->exact[i] = true;
+        out->host[i] = 0;
+    }
+    out->least_total = stats.live;
+    out->resident_total = stats.live;
+    out->peak_total = stats.peak;
+    out->host_total = 0;
+    return status;
+}
+
+static weir_status both(wi_instance *at, weir_prediction *predicted, weir_prediction *measured)
+{
+    weir_prediction taken = {.struct_size = sizeof taken};
+    if (!at->forecast)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "nothing was predicted for the model before it was loaded");
+    weir_status status = measured ? measure(at, &taken) : WEIR_OK;
+    if (status == WEIR_OK && ((predicted && !wi_copy_out(predicted, predicted->struct_size, &at->forecast->prediction,
+                                                         sizeof at->forecast->prediction)) ||
+                              (measured && !wi_copy_out(measured, measured->struct_size, &taken, sizeof taken))))
+        status = weir_fail(WEIR_ERR_INVALID, "weir_model_prediction: member struct_size is not set");
+    return status;
+}
+
+weir_status weir_model_prediction(weir_model *model, weir_prediction *predicted, weir_prediction *measured)
+{
+    wi_instance *at;
+    weir_status status = ask(model, true, "weir_model_prediction", &at);
+    if (status != WEIR_OK)
+        return status;
+    status = both(at, predicted, measured);
+    asked(model, at);
+    return status;
 }
 
 weir_client *weir_model_client(const weir_model *model)

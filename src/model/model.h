@@ -11,6 +11,9 @@
 
 #include <weir/model.h>
 #include <weir/engine.h>
+#include <weir/predict.h>
+
+#include "predict/forecast.h"
 
 #include <stdatomic.h>
 
@@ -20,8 +23,9 @@ typedef struct wi_instance {
     const weir_engine *engine;
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
-    size_t rank, attempt; /* weir_model_create_chosen's: of its candidate, and in the record */
-    uint64_t on_cpu, of;  /* and the parts that its provider leaves to the processor; 0: none, or not known */
+    wi_forecast *forecast; /* what was predicted before it was loaded; NULL: nothing */
+    size_t rank, attempt;  /* weir_model_create_chosen's: of its candidate, and in the record */
+    uint64_t on_cpu, of;   /* and the parts that its provider leaves to the processor; 0: none, or not known */
 
     /* Under the model's lock. */
     size_t users;       /* runs under way, results not released, and 1 while it is the present one */
@@ -45,6 +49,7 @@ typedef struct wi_run {
     weir_outputs *out;
     bool warms;     /* a warm-up: there are no results */
     bool delivered; /* a piece has been handed out */
+    bool entered;   /* it has passed the gate; residency.c */
     double ms;      /* that the engine took last */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
      * wherever it is. */
@@ -86,6 +91,11 @@ struct weir_model {
     uint64_t failed_failovers; /* times that none was found */
     char *kept;                /* how the first instance failed to close that left memory behind; NULL: none did */
     weir_engine_metrics past;  /* of the instances that are gone */
+    /* Whether its memory is there; residency.c. Who sets WEIR_MOVING has the gate until he sets another state. */
+    weir_model_presence presence;
+    size_t inside;     /* runs that have passed the gate */
+    bool refuses_runs; /* while it is suspended */
+    bool arriving;     /* contents may be on their way */
 };
 
 /* ---- instances; instance.c ---- */
@@ -93,8 +103,11 @@ struct weir_model {
 /* An instance with a client and no model yet. */
 weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
                              wi_instance **out);
-/* Loads it: `load` without places. On failure the instance is as before. */
-weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load);
+/* Loads it: `load` without places. What it will take is predicted before (`quick`: of the file alone), and what it has
+ * taken remembered. On failure the instance is as before. */
+weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick);
+/* The record of an instance, and what was predicted of it; NULL is nothing. */
+void wi_instance_free(wi_instance *instance);
 /* Unloads what is loaded and closes the client; the record stays. WEIR_ERR_ENGINE when the engine has kept memory,
  * which is logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);
@@ -130,6 +143,14 @@ weir_status wi_run_make(wi_run *run);
 /* Whether its inputs can be read by an instance on the device `to`: WEIR_ERR_INVALID names one that lies on another.
  * `from` is where memory lies that is not weir's. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, const char *from, const char *to);
+
+/* ---- suspending; residency.c ---- */
+
+/* A run passes the gate, and gets an instance, if there is one: a suspended model is resumed. With WEIR_ERR_DEVICE_LOST,
+ * too. Otherwise it has not entered. */
+weir_status wi_model_enter(weir_model *model, wi_run *run);
+/* With the lock held: a run that has entered is over. */
+void wi_model_exit_locked(weir_model *model);
 
 /* ---- what engines say; instance.c ---- */
 

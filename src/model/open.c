@@ -97,8 +97,9 @@ static weir_status load(const trial *it)
                                 .setting_count = settings.count,
                                 .progress = opening->options.progress,
                                 .progress_user = opening->options.user,
+                                .stops = opening->options.stops,
                                 .provider = it->candidate->provider};
-    status = wi_instance_load(it->instance, &request);
+    status = wi_instance_load(it->instance, &request, false); /* the choice has asked for the same */
     wi_settings_free(&settings);
     return status;
 }
@@ -222,7 +223,7 @@ static void give_up(trial *it, weir_status status)
             size_t length = strlen(reason);
             snprintf(reason + length, sizeof reason - length, "; %.400s", weir_detail());
         }
-        free(it->instance);
+        wi_instance_free(it->instance);
     }
     wi_exclude(it->opening, it->rank, status);
     (void)wi_attempts_add(it->opening, it->rank, &attempt);

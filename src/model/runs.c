@@ -57,7 +57,6 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
         if (run->next)
             run->next->link = &run->next;
         model->under_way = run;
-        run->instance = wi_model_join_locked(model);
     }
     pthread_mutex_unlock(&model->lock);
     return gone ? weir_fail(WEIR_ERR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
@@ -112,6 +111,8 @@ static weir_status end(weir_model *model, wi_run *run, weir_status status)
     if (at && (status != WEIR_OK || run->warms))
         wi_model_leave(model, at);
     pthread_mutex_lock(&model->lock);
+    if (run->entered)
+        wi_model_exit_locked(model);
     model->runs--;
     pthread_mutex_unlock(&model->lock);
     return status;
@@ -195,10 +196,14 @@ static weir_status check_inputs(const weir_model *model, const wi_run *run)
 
 static weir_status make(weir_model *model, wi_run *run)
 {
-    weir_status status = check_inputs(model, run);
-    if (status != WEIR_OK)
+    weir_status status = wi_model_enter(model, run);
+    bool ready = status == WEIR_OK;
+    if (ready)
+        status = check_inputs(model, run);
+    if (status != WEIR_OK && (ready || !run->entered))
         return end(model, run, status);
-    status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
+    if (ready)
+        status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
     if (status != WEIR_OK && model->failover)
         status = model->failover->recover(model, run, status);
     return end(model, run, status);
@@ -256,7 +261,8 @@ void weir_model_release_outputs(weir_model *model, weir_outputs *outputs)
         outputs->instance = NULL;
     wi_model_leave(model, from);
     pthread_mutex_lock(&model->lock);
-    model->outputs--; /* after the engine is done with it: unload may follow at once */
+    if (--model->outputs == 0) /* after the engine is done with it: unload may follow at once */
+        pthread_cond_broadcast(&model->changed);
     pthread_mutex_unlock(&model->lock);
 }
 

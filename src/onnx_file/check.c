@@ -164,9 +164,18 @@ static weir_status look_model(const checker *c, const uint8_t *at, const summary
     return HAS(s, 8) ? WEIR_OK : bad(c, at, "the model names no operator set");
 }
 
+/* The value of a Constant that is no tensor. */
+static bool is_constant_text(const uint8_t *data, size_t size, const summary *s)
+{
+    enum { TEXT = 3, TEXTS = 8 };
+    static const char word[] = "value_string";
+    return (s->numbers[20] == TEXT || s->numbers[20] == TEXTS) && memmem(data, size, word, sizeof word - 1);
+}
+
 static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size_t size, const summary *s)
 {
     onnx_tensor tensor;
+    weir_status status;
     switch (kind) {
     case ONNX_MODEL:
         return look_model(c, data, s);
@@ -176,9 +185,12 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
     case ONNX_NODE:
         return s->sizes[4] ? WEIR_OK : bad(c, data, "a node without an operator");
     case ONNX_ATTRIBUTE:
+        c->file->texts |= is_constant_text(data, size, s);
         return look_attribute(c, data, s);
     case ONNX_TENSOR:
-        return onnx_tensor_read(c->file, data, size, &tensor);
+        status = onnx_tensor_read(c->file, data, size, &tensor);
+        c->file->texts |= status == WEIR_OK && tensor.type == ONNX_STRING;
+        return status;
     case ONNX_SPARSE:
         return HAS(s, 1) && HAS(s, 2) ? WEIR_OK : bad(c, data, "a sparse tensor without values or indices");
     case ONNX_VALUE:

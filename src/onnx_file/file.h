@@ -34,6 +34,7 @@ typedef struct onnx_file {
     size_t size;
     onnx_stamp stamp;
     onnx_side_file *sides;
+    bool texts; /* some constant is of texts; onnx_check finds out */
 } onnx_file;
 
 /* Maps the file at `path`. WEIR_ERR_NOT_FOUND, WEIR_ERR_SYSTEM, or WEIR_ERR_CORRUPT for an empty one. */

@@ -11,6 +11,7 @@
 /* The calling thread's last refusal, which is the one to report when its own call fails. */
 typedef struct last_refusal {
     uint64_t bridge, number; /* the bridge's number, and which of its refusals it was */
+    weir_status status;
     wi_kept_detail why;
 } last_refusal;
 
@@ -23,45 +24,47 @@ static weir_onnxruntime *bridge_of(const ort_allocator *self)
 
 /* Refusing --------------------------------------------------------------------------------------------------------- */
 
-static void note_refusal(weir_onnxruntime *bridge)
+static void note_refusal(weir_onnxruntime *bridge, weir_status status)
 {
     last_refusal *own = wi_own(&mine, sizeof *own);
     pthread_mutex_lock(&bridge->lock);
     snprintf(bridge->words, sizeof bridge->words, "%s", weir_detail());
+    bridge->refusal = status;
     uint64_t number = atomic_fetch_add(&bridge->refused, 1) + 1;
     pthread_mutex_unlock(&bridge->lock);
     if (!own)
         return;
     own->bridge = bridge->number;
     own->number = number;
+    own->status = status;
     wi_detail_keep(&own->why);
 }
 
-static _Noreturn void refuse(weir_onnxruntime *bridge, weir_kind kind, size_t size)
+static _Noreturn void refuse(weir_onnxruntime *bridge, weir_status status, weir_kind kind, size_t size)
 {
-    note_refusal(bridge);
+    note_refusal(bridge, status);
     weir_log(WEIR_LOG_ERROR, "onnxruntime asked %s for %zu bytes of %s memory: %s", bridge->name, size,
              weir_name_of(WEIR_NAMES_KIND, kind), weir_detail());
     bridge->throw_bad_alloc();
     abort(); /* not reached: the call above only leaves by its exception */
 }
 
-bool weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity)
+weir_status weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity)
 {
     if (!bridge || !text || capacity == 0)
-        return false;
+        return WEIR_OK;
     const last_refusal *own = mine;
     if (own && own->bridge == bridge->number && own->number > refused) {
         snprintf(text, capacity, "%s", own->why.text);
-        return true;
+        return own->status;
     }
-    bool was = strstr(text, "bad_alloc") && atomic_load(&bridge->refused) > refused;
-    if (was) {
-        pthread_mutex_lock(&bridge->lock);
-        snprintf(text, capacity, "%s", bridge->words);
-        pthread_mutex_unlock(&bridge->lock);
-    }
-    return was;
+    if (!strstr(text, "bad_alloc") || atomic_load(&bridge->refused) <= refused)
+        return WEIR_OK;
+    pthread_mutex_lock(&bridge->lock);
+    snprintf(text, capacity, "%s", bridge->words);
+    weir_status status = bridge->refusal;
+    pthread_mutex_unlock(&bridge->lock);
+    return status;
 }
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
@@ -129,7 +132,7 @@ static void *take(ort_allocator *self, size_t size, weir_stream stream, weir_cla
                              ? wi_ort_pinned_alloc(bridge, bytes, &pointer)
                              : wi_ort_device_alloc(bridge, bytes, stream, memory_class, &pointer);
     if (status != WEIR_OK)
-        refuse(bridge, table->kind, size);
+        refuse(bridge, status, table->kind, size);
     return handed_out(table, pointer);
 }
 
@@ -172,7 +175,7 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
                          : known ? wi_ort_device_alloc(bridge, size, bridge->stream, WEIR_CLASS_ACTIVATIONS, &pointer)
                                  : wi_ort_follow(bridge, native, size, &pointer);
     if (status != WEIR_OK)
-        refuse(bridge, WEIR_KIND_DEVICE, size);
+        refuse(bridge, status, WEIR_KIND_DEVICE, size);
     atomic_fetch_add_explicit(&bridge->on_stream, 1, memory_order_relaxed);
     if (!known)
         atomic_fetch_add_explicit(&bridge->unknown, 1, memory_order_relaxed);

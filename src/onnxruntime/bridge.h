@@ -78,7 +78,8 @@ struct weir_onnxruntime {
     atomic_uint_fast64_t live, blocks, on_stream, unknown, reserved, foreign, refused;
     atomic_uint_fast64_t unfreed; /* as `live`, which counts a block until its free is done with the bridge */
     pthread_mutex_t lock;
-    char words[1024]; /* of the last refusal; guarded by lock */
+    char words[1024];    /* of the last refusal; guarded by lock */
+    weir_status refusal; /* its status; likewise */
 
     /* Under the lock of the registry. */
     bool registered;

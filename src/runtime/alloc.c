@@ -37,7 +37,7 @@ static uint64_t scrubbed_bytes(const wi_block *block)
 static weir_status alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
                                void *native)
 {
-    if (stack != runtime->resource) {
+    if (stack != runtime->resource && stack != atomic_load(&runtime->kinds[WI_KIND_SHOWN])) {
         memset((char *)block->pointer + from, 0, to - from);
         return WEIR_OK;
     }
@@ -129,6 +129,14 @@ static bool alloc_at_once(weir_client *client, wi_resource *stack, wi_placement 
     return base->table->place(base, p, out);
 }
 
+/* Before more memory is mapped, or some is moved: what was freed and has passed since. A base that places at once takes it back
+ * without a call of the driver. */
+static void alloc_reap(weir_runtime *runtime, const wi_resource *stack, wi_placement *p)
+{
+    if (stack->base->table->place && wi_pending_reap_oldest(&runtime->pending, stack->base) > 0)
+        wi_climbed(p, WEIR_RUNG_COMPLETED);
+}
+
 /* Places the block in the stack and makes it its client's. */
 static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed,
                                weir_block *out)
@@ -138,6 +146,7 @@ static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_place
     wi_measure(stack, placement);
     if (!zeroed && alloc_at_once(client, stack, placement, out))
         return WEIR_OK;
+    alloc_reap(runtime, stack, placement);
     weir_status status = alloc_find_place(client, stack, placement, &block);
     if (status == WEIR_ERR_OUT_OF_MEMORY && stack->base->table->trim_idle)
         (void)stack->base->table->trim_idle(stack->base, true);
@@ -151,7 +160,7 @@ static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_place
     note_point(runtime, block, placement->native);
     *out = (weir_block){block->pointer, wi_block_generation(block)};
     if (placement->graph)
-        wi_graph_adopt(placement->graph, block);
+        wi_graph_adopt(placement->graph, block, placement->graph_named);
     wi_tcache_flush(client);
     wi_publish(stack, block);
     return WEIR_OK;
@@ -169,6 +178,18 @@ static weir_status check_reservation(const weir_client *client, const weir_reque
     return WEIR_OK;
 }
 
+static weir_status check_pool(weir_client *client, const weir_request *request)
+{
+    const weir_capture_pool *pool = request->pool;
+    if (pool && wi_graph_client(pool) != client)
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: a capture pool of %s does not serve %s",
+                         wi_graph_client(pool)->account.name, client->account.name);
+    if (pool && (request->kind != WEIR_KIND_DEVICE || request->flags & WEIR_ALLOC_ZEROED || request->reservation))
+        return weir_fail(WEIR_ERR_INVALID, "weir_alloc: a capture pool has device memory, without zeros and without a "
+                                           "reservation; ask for those without the pool");
+    return WEIR_OK;
+}
+
 /* On a stream that is being captured, what the request would queue is refused. */
 static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request, void *native)
 {
@@ -178,10 +199,14 @@ static weir_status check_capture(weir_runtime *runtime, wi_resource *stack, cons
     return WEIR_OK;
 }
 
-/* Of the captured stream, when the block shall be of its pool. */
+/* That of the request; else of the captured stream, when the block shall be of its pool. */
 static weir_capture_pool *graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
 {
     weir_runtime *runtime = client->runtime;
+    if (request->pool)
+        wi_graph_hold(request->pool);
+    if (request->pool)
+        return request->pool;
     weir_capture_pool *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
                                    ? wi_streams_graph(&runtime->streams, request->stream)
                                    : NULL;
@@ -202,6 +227,22 @@ static weir_status alloc_kind(weir_client *client, weir_kind kind, wi_resource *
     return status == WEIR_OK ? wi_kinds_account(client, *stack, account) : status;
 }
 
+static const char *alloc_tag(const weir_request *request)
+{
+    return wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1);
+}
+
+/* Whether a thread cache may serve it: beyond how much, where, for what class and under which tag, it says only what is
+ * true of each hit. */
+static bool alloc_is_plain(const weir_client *client, const weir_request *request)
+{
+    const uint32_t true_of_hits = WEIR_ALLOC_NO_WAIT;
+    return request->memory_class != WEIR_CLASS_WEIGHTS && (unsigned)request->kind < WEIR_KIND_COUNT &&
+           wi_kind_is_own(client->runtime, request->kind) && request->alignment <= WI_UNIT &&
+           wi_power_of_two(request->alignment | !request->alignment) && !(request->flags & ~true_of_hits) &&
+           !request->reservation && !request->pool;
+}
+
 static weir_status allocate(weir_client *client, const weir_request *request, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
@@ -210,10 +251,14 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     wi_account *account;
     wi_stream_facts at;
     weir_status status = check_request(request, alignment);
+    if (status == WEIR_OK && wi_kind_is_own(runtime, request->kind))
+        status = wi_residency_admit(client, "weir_alloc");
     if (status == WEIR_OK)
         status = wi_streams_look(&runtime->streams, request->stream, runtime->name, &at);
     if (status == WEIR_OK)
         status = check_reservation(client, request);
+    if (status == WEIR_OK)
+        status = check_pool(client, request);
     if (status != WEIR_OK || request->bytes == 0)
         return status;
     status = alloc_kind(client, request->kind, &stack, &account);
@@ -227,11 +272,14 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
                               .stream = request->stream,
                               .native = at.native,
                               .account = account,
-                              .tag = wi_intern(request->tag, sizeof((weir_block_details *)0)->tag - 1),
-                              .captured = at.captured,
+                              .tag = alloc_tag(request),
+                              .plain = alloc_is_plain(client, request),
+                              .captured = at.captured || request->pool,
+                              .graph_named = request->pool != NULL,
+                              .stable = request->flags & WEIR_ALLOC_STABLE,
                               .thread_bound = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
-    placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !placement.captured;
+    placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !at.captured;
     placement.graph = placement.captured ? graph_for(client, stack, request) : NULL;
     status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
@@ -239,12 +287,33 @@ static weir_status allocate(weir_client *client, const weir_request *request, we
     return status;
 }
 
-/* Whether a thread cache may serve it: it says nothing but how much, where and for what class. */
-static bool alloc_is_plain(const weir_request *request)
+/* Asks no residence: it is a part of the client's own. */
+weir_status wi_alloc_shown(weir_client *client, uint64_t bytes, const char *tag, weir_block *out)
 {
-    return request->kind == WEIR_KIND_DEVICE && request->alignment <= WI_UNIT &&
-           wi_power_of_two(request->alignment | !request->alignment) && !request->flags && !request->tag &&
-           !request->reservation;
+    weir_runtime *runtime = client->runtime;
+    wi_resource *stack;
+    wi_account *account;
+    *out = (weir_block){NULL, 0};
+    weir_status status = wi_kinds_shown(runtime, &stack);
+    if (status == WEIR_OK)
+        status = wi_kinds_account(client, stack, &account);
+    if (status != WEIR_OK)
+        return status;
+    wi_placement p = {.bytes = bytes,
+                      .alignment = WI_UNIT,
+                      .stream = WEIR_STREAM_HOST,
+                      .account = account,
+                      .tag = wi_intern(tag, sizeof((weir_block_details *)0)->tag - 1),
+                      .may_wait = true};
+    status = alloc_place(client, stack, &p, false, out);
+    return wi_recorded_failure(runtime, status, WEIR_ACTION_ALLOCATE, NULL, bytes, WEIR_STREAM_HOST);
+}
+
+static bool alloc_hit(weir_client *client, const weir_request *r, weir_block *out)
+{
+    const char *tag = r->tag ? alloc_tag(r) : NULL;
+    out->pointer = wi_tcache_alloc_tagged(client, r->bytes, r->stream, r->memory_class, tag, &out->generation);
+    return out->pointer || wi_tcache_alloc_slow(client, r->bytes, r->stream, r->memory_class, tag, out);
 }
 
 weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
@@ -259,9 +328,7 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (wi_unlikely(status != WEIR_OK))
         return status;
     *out = (weir_block){NULL, 0};
-    if (alloc_is_plain(&copy) &&
-        ((out->pointer = wi_tcache_alloc(client, copy.bytes, copy.stream, copy.memory_class, &out->generation)) ||
-         wi_tcache_alloc_slow(client, copy.bytes, copy.stream, copy.memory_class, out)))
+    if (alloc_is_plain(client, &copy) && alloc_hit(client, &copy, out))
         return WEIR_OK;
     status = allocate(client, &copy, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, copy.bytes, copy.stream);
@@ -276,7 +343,7 @@ static __attribute__((noinline)) weir_status allocate_slowly(weir_client *client
         return status;
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: no place for the result");
-    if (wi_tcache_alloc_slow(client, bytes, stream, memory_class, &block)) {
+    if (wi_tcache_alloc_slow(client, bytes, stream, memory_class, NULL, &block)) {
         *out = block.pointer;
         return WEIR_OK;
     }
@@ -350,15 +417,47 @@ static weir_status record_fence(weir_runtime *runtime, const wi_block *block, we
     return status;
 }
 
+/* A block that is away is freed at once. What is shown of it work may be using, and what has come back may be on its way.
+ * The point is that of the free. */
+static weir_status wait_for_away(weir_runtime *runtime, const wi_block *block, wi_event point)
+{
+    const wi_driver *driver = runtime->driver;
+    wi_event event = {0};
+    weir_status status = block->shown ? driver->wait(runtime->device, point, UINT64_MAX) : WEIR_OK;
+    if (status == WEIR_OK && block->shown && wi_block_is_behind(block)) {
+        status = wi_streams_ended(&runtime->streams, block->stream)
+                     ? wi_streams_point_of_all(runtime, "weir_free", &event)
+                     : wi_streams_point(runtime, block->stream, &event);
+        if (status == WEIR_OK)
+            status = driver->wait(runtime->device, event, UINT64_MAX);
+    }
+    for (uint32_t k = 0; status == WEIR_OK && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, k, &event);
+         k++)
+        status = driver->wait(runtime->device, event, UINT64_MAX);
+    return status;
+}
+
 static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, fence *f)
 {
     wi_stream_facts at;
+    if (stream.id == WEIR_STREAM_ALL.id) { /* what zeroes the block is on a stream as well */
+        *f = (fence){.past = WI_UNPASSED};
+        weir_status all = wi_streams_point_of_all(runtime, "weir_free", &f->event);
+        return all == WEIR_OK && block->away > 0 ? wait_for_away(runtime, block, f->event) : all;
+    }
     weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
     wi_window(WI_WINDOW_FREE_LOOKED);
     f->native = at.native;
     if (status == WEIR_OK && at.captured)
         status = wi_streams_captured(runtime, stream, "weir_free");
     f->behind_all = false;
+    f->past = WI_PASSED;
+    if (status == WEIR_OK && block->away > 0) {
+        f->event = (wi_event){0};
+        if (f->native)
+            status = runtime->driver->record(runtime->device, f->native, &f->event);
+        return status == WEIR_OK ? wait_for_away(runtime, block, f->event) : status;
+    }
     if (status != WEIR_OK)
         return status;
     status = wait_for_zeroing(runtime, block, stream);
@@ -381,7 +480,8 @@ static weir_status make_fence(weir_runtime *runtime, wi_resource *stack, wi_bloc
 /* The client's account where the stack's memory counts. */
 static const wi_account *account_in(const weir_client *client, const wi_resource *stack)
 {
-    return stack == client->runtime->resource ? &client->account : &client->host_account;
+    bool own = stack == client->runtime->resource || stack->ledger == &client->runtime->ledger;
+    return own ? &client->account : &client->host_account;
 }
 
 weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told)
@@ -391,6 +491,8 @@ weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *bl
     wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;
+    if (stream.id == WEIR_STREAM_ALL.id)
+        stream = WEIR_STREAM_HOST;
     if (!told && stack->hears_frees)
         wi_freeing(stack, block, stream);
     if (f.past == WI_IN_ORDER)
@@ -432,18 +534,24 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
     wi_block *block;
-    if (wi_tcache_free_slow(client, pointer, generation, stream))
+    if (stream.id != WEIR_STREAM_ALL.id && wi_tcache_free_slow(client, pointer, generation, stream))
         return WEIR_OK;
     wi_tcache_flush(client);
+    uint64_t moves = wi_residency_moves(client);
     weir_status status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_free");
     if (status == WEIR_OK)
-        status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
+        do
+            status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
+        while (wi_unlikely(status == WEIR_ERR_BUSY) && wi_residency_wait(client, &moves));
     if (status != WEIR_OK)
         return status;
+    bool shown = block->shown;
     status = block->graph ? wi_graph_free(block->graph, stack, block, stream)
                           : wi_free_claimed(runtime, stack, block, stream);
     if (status != WEIR_OK)
         wi_unclaim(stack->base, block);
+    else if (shown)
+        wi_residency_sweep(client);
     return status;
 }
 
@@ -575,8 +683,10 @@ static weir_status alloc_resize(weir_client *client, void *pointer, size_t bytes
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
-    status = more ? alloc_grow(runtime, stack, block, bytes, stream, native)
-                  : alloc_shrink(runtime, stack, block, bytes, stream);
+    status = block->away > 0 ? weir_fail(WEIR_ERR_BUSY, "the block at %p is away, as %s is suspended; resume it first",
+                                         pointer, client->account.name)
+             : more          ? alloc_grow(runtime, stack, block, bytes, stream, native)
+                             : alloc_shrink(runtime, stack, block, bytes, stream);
     wi_unclaim(base, block);
     return status;
 }

@@ -102,6 +102,14 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
                                                              : status;
 }
 
+/* Where the driver has no such point, all streams are weir's own, and are waited for. */
+weir_status wi_streams_point_of_all(weir_runtime *runtime, const char *call, wi_event *out)
+{
+    const wi_driver *driver = runtime->driver;
+    *out = (wi_event){0};
+    return driver->record_all ? driver->record_all(runtime->device, out) : wi_streams_synchronize_all(runtime, call);
+}
+
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
 
 /* Finds the runtime and the driver's stream for a stream that is to be captured, or whose capture ends. */

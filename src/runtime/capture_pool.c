@@ -68,13 +68,20 @@ static bool capture_pool_is_past(const wi_block *block)
     return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
 }
 
+/* Whether two kept blocks serve the same requests. */
+static bool capture_pool_same_order(const wi_block *block, const wi_block *other)
+{
+    return block->graph_named == other->graph_named && (!block->graph_named || block->stream.id == other->stream.id);
+}
+
 /* Coalesces a kept block with the one behind it, whose record is gone then. False: they cannot be joined. */
 static bool capture_pool_join(wi_block *block, wi_block *next)
 {
     wi_resource *base = block->stack->base;
     const wi_block was = wi_block_copy(next);
-    if ((char *)block->pointer + block->charged != was.pointer || !base->table->join || !capture_pool_is_past(block) ||
-        !capture_pool_is_past(next) || !base->table->join(base, block, next))
+    if ((char *)block->pointer + block->charged != was.pointer || !base->table->join ||
+        !capture_pool_same_order(block, next) || !capture_pool_is_past(block) || !capture_pool_is_past(next) ||
+        !base->table->join(base, block, next))
         return false;
     wi_ledger_let_go(base->ledger, &was, block->memory_class);
     wi_ledger_keep(base->ledger, &was);
@@ -124,7 +131,8 @@ static void capture_pool_join_all(weir_capture_pool *graph)
 
 static bool capture_pool_suits(const wi_block *block, const wi_placement *p, bool cuts)
 {
-    return (block->charged == p->charged || (cuts && block->charged > p->charged)) &&
+    return block->graph_named == p->graph_named && (!p->graph_named || block->stream.id == p->stream.id) &&
+           (block->charged == p->charged || (cuts && block->charged > p->charged)) &&
            (uintptr_t)block->pointer % p->alignment == 0;
 }
 
@@ -181,15 +189,20 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
     weir_status status = wi_allocate(stack, p, out, &ignored);
     p->held = NULL;
     wi_block *left = status == WEIR_OK ? p->rest : held;
+    if (left && left != held) {
+        left->graph_named = p->graph_named;
+        wi_store(left->stream.id, p->stream.id);
+    }
     if (left)
         capture_pool_keep_or_give_back(graph, left);
     return status;
 }
 
-void wi_graph_adopt(weir_capture_pool *graph, wi_block *block)
+void wi_graph_adopt(weir_capture_pool *graph, wi_block *block, bool named)
 {
     capture_pool_lock(graph);
     block->graph = graph->closed ? NULL : graph;
+    block->graph_named = named;
     if (block->graph) {
         graph->live_blocks++;
         wi_graph_hold(graph);
@@ -225,7 +238,8 @@ static weir_status capture_pool_note_zeros(weir_runtime *runtime, wi_block *bloc
 }
 
 /* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
- * again. A free in the pool's own capture needs no event: the launches of the graph are in order. */
+ * again. A free in the pool's own capture needs no event: the launches of the graph are in order. Nor does the free of
+ * a block whose request named the pool on the block's stream: the next one there comes behind. */
 static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream,
                                           void **native)
 {
@@ -234,7 +248,7 @@ static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_blo
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
     if (status == WEIR_OK)
         status = capture_pool_note_zeros(runtime, block);
-    if (status != WEIR_OK || !*native)
+    if (status != WEIR_OK || !*native || (block->graph_named && stream.id == block->stream.id))
         return status;
     weir_capture_pool *captured = wi_streams_graph(&runtime->streams, stream);
     if (captured)
@@ -407,6 +421,13 @@ static weir_status capture_pool_shut(weir_capture_pool *graph, wi_event end, wi_
     return stream.id == 0 ? WEIR_OK : capture_pool_capturing(graph, "weir_capture_pool_destroy", stream);
 }
 
+static weir_status capture_pool_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
+{
+    void *native;
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_capture_pool_destroy", &native);
+    return status == WEIR_OK && native ? runtime->driver->record(runtime->device, native, out) : status;
+}
+
 weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
@@ -415,10 +436,9 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
     weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event end = {0};
     wi_block *list = NULL;
-    void *native;
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_capture_pool_destroy", &native);
-    if (status == WEIR_OK && native)
-        status = runtime->driver->record(runtime->device, native, &end);
+    weir_status status = stream.id == WEIR_STREAM_ALL.id
+                             ? wi_streams_point_of_all(runtime, "weir_capture_pool_destroy", &end)
+                             : capture_pool_point(runtime, stream, &end);
     if (status == WEIR_OK)
         status = capture_pool_shut(graph, end, &list);
     if (status != WEIR_OK)

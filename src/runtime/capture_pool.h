@@ -5,6 +5,8 @@
  * pool's list and not in that of deferred frees; its free is among its stream uses if it was on a stream outside of
  * the capture. A closed pool holds nothing. Its record lives while the pool is open, allocations for it are under
  * way, or blocks of it are live.
+ * A kept block whose request named the pool (graph_named) is in the order of its stream: it serves requests of that stream
+ * that name the pool, and is joined with such blocks alone.
  *
  * A pool's lock comes before those of streams, resources and the ledger. Of drivers, only `passed` is called with
  * it. */
@@ -26,8 +28,8 @@ weir_status wi_graphs_check_none(const weir_client *client);
 
 /* Allocates from what the pool holds; *out as from wi_allocate. WEIR_ERR_NO_ROOM: nothing fits. */
 weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *placement, wi_block **out);
-/* The claimed block belongs to the pool from now on, unless the pool was closed. */
-void wi_graph_adopt(weir_capture_pool *graph, wi_block *block);
+/* The claimed block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
+void wi_graph_adopt(weir_capture_pool *graph, wi_block *block, bool named);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
 weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream);
 /* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as

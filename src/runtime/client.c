@@ -39,8 +39,10 @@ static weir_client *client_take_record(weir_runtime *runtime)
         runtime->closed_count--;
     }
     pthread_mutex_unlock(&runtime->clients_lock);
-    if (client)
+    if (client) {
         memset(client->own_name, 0, sizeof client->own_name);
+        wi_residency_free(client);
+    }
     return client ? client : calloc(1, sizeof *client);
 }
 
@@ -53,6 +55,30 @@ static void client_keep_record(weir_client *client)
     runtime->closed_last = client;
     runtime->closed_count++;
     pthread_mutex_unlock(&runtime->clients_lock);
+}
+
+static _Thread_local const void *next_owner;
+
+void wi_client_own_next(const void *owner)
+{
+    next_owner = owner;
+}
+
+static const void *take_next_owner(void)
+{
+    const void *owner = next_owner;
+    next_owner = NULL;
+    return owner;
+}
+
+const void *wi_client_owner(const weir_client *client)
+{
+    return atomic_load(&client->owner);
+}
+
+void wi_client_disown(weir_client *client)
+{
+    atomic_store(&client->owner, NULL);
 }
 
 bool wi_client_hold(weir_client *client)
@@ -108,6 +134,7 @@ weir_status weir_client_create(weir_runtime *runtime, const weir_client_options 
                                    .secret = o.scrub == WEIR_SCRUB_OTHERS,
                                    .guaranteed = o.guaranteed,
                                    .maximum = o.maximum ? o.maximum : UINT64_MAX};
+    atomic_store(&client->owner, take_next_owner()); /* before anybody can see it in the ledger */
     (void)wi_runtime_reap(runtime); /* reaps first: blocks that the device is past do not prevent a close */
     status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status == WEIR_ERR_OUT_OF_MEMORY && client_release_kept(runtime) > 0)
@@ -144,7 +171,7 @@ static weir_status client_has_host_blocks(weir_client *client)
     if (!atomic_load(&client->host_open))
         return WEIR_OK;
     wi_ledger_account_snapshot(&atomic_load(&runtime->host)->ledger, &client->host_account, &stats);
-    for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < WI_KINDS; kind++) {
         wi_resource *stack = atomic_load(&runtime->kinds[kind]);
         wi_block found = {.tag = ""};
         if (stack)
@@ -182,14 +209,15 @@ weir_status weir_client_destroy(weir_client *client)
     if (status != WEIR_OK)
         return status;
     if (stats.blocks > 0) /* refused before the client is closing, as other threads may be using it */
-        return client_has_blocks(client, stats.blocks, stats.live);
-    status = client_has_host_blocks(client);
-    if (status != WEIR_OK)
-        return status;
+        return client_has_blocks(client, stats.blocks, stats.live + stats.away);
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
         return client_has_reservations(client, reservations, stats.promised);
     status = wi_graphs_check_none(client);
+    if (status != WEIR_OK)
+        return status;
+    wi_residency_end(client);
+    status = client_has_host_blocks(client);
     if (status != WEIR_OK)
         return status;
     /* Of several closers one succeeds, so that the account leaves the ledger once. Blocks that other threads allocated
@@ -221,6 +249,9 @@ weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uin
     weir_status status = wi_client_check(client, "weir_client_set_limits");
     if (status != WEIR_OK)
         return status;
+    if (!wi_residency_is_here(client))
+        return weir_fail(WEIR_ERR_BUSY, "weir_client_set_limits: %s is suspended; resume it first",
+                         client->account.name);
     if (maximum != 0 && guaranteed > maximum)
         return weir_fail(WEIR_ERR_INVALID, "%s cannot be guaranteed %llu bytes, more than its maximum of %llu",
                          client->account.name, (unsigned long long)guaranteed, (unsigned long long)maximum);

@@ -342,6 +342,8 @@ weir_status weir_elastic_commit(weir_elastic *elastic, size_t offset, size_t byt
         return weir_fail(WEIR_ERR_INVALID, "weir_elastic_commit: NULL");
     weir_client *client = elastic->client;
     weir_status status = pages_check(elastic, offset, bytes, "weir_elastic_commit");
+    if (status == WEIR_OK)
+        status = wi_residency_admit(client, "weir_elastic_commit");
     if (status != WEIR_OK || bytes == 0)
         return status;
     uint64_t page = elastic->range->page;
@@ -449,6 +451,8 @@ weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t by
     page_run pages = {(offset + page - 1) / page, (offset + bytes) / page};
     if (pages.first >= pages.end)
         return WEIR_OK;
+    wi_residency_forget(elastic->client, wi_elastic_at(elastic->range, pages.first),
+                        wi_elastic_at(elastic->range, pages.end));
     status = release_pages(elastic, pages, stream);
     return wi_recorded_failure(elastic->client->runtime, status, WEIR_ACTION_DEALLOCATE,
                                wi_elastic_at(elastic->range, pages.first), 0, stream);

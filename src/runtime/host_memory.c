@@ -3,6 +3,7 @@
  * adaptor "host_trim". */
 #include "memory/driver_alloc.h"
 #include "memory/elastic.h"
+#include "memory/host_chunks.h"
 #include "runtime/runtime.h"
 
 /* Host trim -------------------------------------------------------------------------------------------------------- */
@@ -134,24 +135,37 @@ weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
 void wi_kinds_destroy(weir_runtime *runtime)
 {
     wi_elastic_end(runtime);
-    for (int kind = 0; kind < WEIR_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < WI_KINDS; kind++) {
         wi_resource *stack = atomic_load(&runtime->kinds[kind]);
         if (stack) {
             wi_members_remove(&runtime->members[kind]);
             wi_resource_destroy(stack);
         }
     }
+    if (runtime->host_chunks)
+        wi_host_chunks_destroy(runtime->host_chunks);
     weir_runtime *host = atomic_load(&runtime->host);
     if (host)
         atomic_fetch_sub(&host->hosted, 1);
     pthread_mutex_destroy(&runtime->kinds_lock);
 }
 
-static weir_status kinds_make_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+static weir_status kinds_make_base(weir_runtime *runtime, int kind, wi_resource **out)
 {
-    weir_runtime *host = atomic_load(&runtime->host);
+    return kind == WI_KIND_SHOWN ? wi_host_chunks_create(runtime->driver, runtime->device, &runtime->host_chunks, out)
+                                 : wi_direct_create(runtime->driver, runtime->device, (weir_kind)kind, out);
+}
+
+weir_runtime *wi_kinds_host(weir_runtime *runtime)
+{
+    return kinds_are_there(runtime) ? atomic_load(&runtime->host) : runtime;
+}
+
+static weir_status kinds_make_stack(weir_runtime *runtime, int kind, wi_resource **out)
+{
+    weir_runtime *host = wi_kinds_host(runtime);
     wi_resource *stack = NULL;
-    weir_status status = wi_direct_create(runtime->driver, runtime->device, kind, &stack);
+    weir_status status = kinds_make_base(runtime, kind, &stack);
     if (status == WEIR_OK)
         status = wi_host_trim_create(host, stack, &stack);
     if (status == WEIR_OK)
@@ -159,6 +173,10 @@ static weir_status kinds_make_stack(weir_runtime *runtime, weir_kind kind, wi_re
     if (status != WEIR_OK) {
         if (stack)
             wi_resource_destroy(stack);
+        if (kind == WI_KIND_SHOWN && runtime->host_chunks) {
+            wi_host_chunks_destroy(runtime->host_chunks);
+            runtime->host_chunks = NULL;
+        }
         return status;
     }
     wi_resource_attach(stack, &host->ledger);
@@ -168,21 +186,22 @@ static weir_status kinds_make_stack(weir_runtime *runtime, weir_kind kind, wi_re
     return WEIR_OK;
 }
 
-weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+/* One that the runtime makes on first use. */
+static weir_status kinds_get_stack(weir_runtime *runtime, int kind, wi_resource **out)
 {
-    *out = wi_kind_is_own(runtime, kind) ? runtime->resource : atomic_load(&runtime->kinds[kind]);
-    if (*out)
-        return WEIR_OK;
     weir_runtime *shared = NULL;
     weir_status status = WEIR_OK;
-    if (!atomic_load(&runtime->host)) /* before the lock, as this may make the host's runtime */
+    *out = atomic_load(&runtime->kinds[kind]);
+    if (*out)
+        return WEIR_OK;
+    if (!wi_kinds_host(runtime)) /* before the lock, as this may make the host's runtime */
         status = weir_runtime_get("host", NULL, &shared);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->kinds_lock);
     *out = atomic_load(&runtime->kinds[kind]);
     if (!*out) {
-        if (!atomic_load(&runtime->host)) {
+        if (!wi_kinds_host(runtime)) {
             atomic_store(&runtime->host, shared);
             atomic_fetch_add(&shared->hosted, 1);
         }
@@ -194,13 +213,31 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
     return status;
 }
 
+weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+{
+    if (!wi_kind_is_own(runtime, kind))
+        return kinds_get_stack(runtime, (int)kind, out);
+    *out = runtime->resource;
+    return WEIR_OK;
+}
+
+bool wi_kinds_can_show(const weir_runtime *runtime)
+{
+    return wi_host_chunks_possible(runtime->driver, runtime->device);
+}
+
+weir_status wi_kinds_shown(weir_runtime *runtime, wi_resource **out)
+{
+    return kinds_get_stack(runtime, WI_KIND_SHOWN, out);
+}
+
 /* Accounts --------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out)
 {
     weir_runtime *runtime = client->runtime;
     weir_status status = WEIR_OK;
-    *out = stack == runtime->resource ? &client->account : &client->host_account;
+    *out = stack->ledger == &runtime->ledger ? &client->account : &client->host_account;
     if (*out == &client->account || atomic_load_explicit(&client->host_open, memory_order_acquire))
         return WEIR_OK;
     pthread_mutex_lock(&runtime->kinds_lock);
@@ -244,9 +281,9 @@ static bool kinds_freed_there(wi_resource *base, const void *pointer)
 
 wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind)
 {
-    for (int k = 0; k < WEIR_KIND_COUNT; k++) {
+    for (int k = 0; k < WI_KINDS; k++) {
         wi_resource *stack = k == WEIR_KIND_DEVICE ? runtime->resource : atomic_load(&runtime->kinds[k]);
-        *kind = (weir_kind)k;
+        *kind = k == WI_KIND_SHOWN ? WEIR_KIND_PINNED : (weir_kind)k;
         if (stack && stack->base->table->owns(stack->base, pointer))
             return stack;
     }
@@ -262,7 +299,7 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
     if (wi_likely(device_base->table->owns(device_base, pointer)))
         return runtime->resource;
     wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
-    for (int k = 0; !owner && k < WEIR_KIND_COUNT; k++) { /* so that a second free is reported as such */
+    for (int k = 0; !owner && k < WI_KINDS; k++) { /* so that a second free is reported as such */
         wi_resource *stack = atomic_load(&runtime->kinds[k]);
         if (stack && kinds_freed_there(stack->base, pointer))
             owner = stack;

@@ -30,6 +30,24 @@ static weir_layout_totals inspect_add_up(const wi_layout *layout, uint64_t held)
     return t;
 }
 
+static weir_status inspect_look(weir_runtime *runtime, wi_layout *layout, weir_layout_totals *out)
+{
+    uint64_t held;
+    inspect_copy(runtime, layout, &held);
+    if (layout->failed)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name);
+    *out = inspect_add_up(layout, held);
+    return WEIR_OK;
+}
+
+weir_status wi_runtime_look_layout(weir_runtime *runtime, weir_layout_totals *out)
+{
+    wi_layout layout = {0};
+    weir_status status = inspect_look(runtime, &layout, out);
+    wi_layout_clear(&layout);
+    return status;
+}
+
 static void inspect_tell(const wi_layout *layout, weir_layout_fn fn, void *user)
 {
     const weir_span *span = layout->spans;
@@ -44,16 +62,11 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
     if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
         return weir_fail(WEIR_ERR_INVALID, "weir_layout_walk: NULL, or member struct_size is not set");
     wi_layout layout = {0};
-    uint64_t held;
+    weir_layout_totals totals;
     (void)wi_runtime_reap(runtime);
-    inspect_copy(runtime, &layout, &held);
-    weir_status status =
-        layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory for a copy of where %s's memory lies", runtime->name)
-                      : WEIR_OK;
-    if (status == WEIR_OK && out) {
-        weir_layout_totals totals = inspect_add_up(&layout, held);
+    weir_status status = inspect_look(runtime, &layout, &totals);
+    if (status == WEIR_OK && out)
         wi_copy_out(out, out->struct_size, &totals, sizeof totals);
-    }
     if (status == WEIR_OK && fn)
         inspect_tell(&layout, fn, user);
     wi_layout_clear(&layout);

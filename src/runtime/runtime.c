@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "memory/adaptors/budget.h"
 #include "memory/stack.h"
+#include "runtime/watch/watch.h"
 
 #include <stdio.h>
 
@@ -216,8 +217,10 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
         if (status == WEIR_OK)
             atomic_store_explicit(slot, runtime, memory_order_release);
         pthread_mutex_unlock(lock);
-        if (made && status == WEIR_OK)
+        if (made && status == WEIR_OK) {
             wi_recorder_start(runtime);
+            wi_watch_start();
+        }
     }
     if (status == WEIR_OK)
         status = runtime_agree(runtime, &given);
@@ -234,8 +237,10 @@ weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const w
     pthread_mutex_lock(lock);
     weir_status status = runtime_make(driver, ordinal, options, false, out);
     pthread_mutex_unlock(lock);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
         wi_recorder_start(*out);
+        wi_watch_start();
+    }
     return status;
 }
 
@@ -296,6 +301,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     while (runtime->closed_first) {
         weir_client *client = runtime->closed_first;
         runtime->closed_first = client->next_closed;
+        wi_residency_free(client);
         free(client);
     }
     pthread_mutex_destroy(&runtime->clients_lock);
@@ -317,6 +323,14 @@ weir_runtime *wi_runtime_of(const void *pointer)
 
 void wi_runtimes_unlock(void)
 {
+    pthread_rwlock_unlock(&list_lock);
+}
+
+void wi_runtimes_each(void (*fn)(weir_runtime *runtime, void *user), void *user)
+{
+    pthread_rwlock_rdlock(&list_lock);
+    for (weir_runtime *r = runtimes; r; r = r->next)
+        fn(r, user);
     pthread_rwlock_unlock(&list_lock);
 }
 
@@ -451,6 +465,16 @@ void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */
 
+void wi_runtime_look(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
+                     size_t *count)
+{
+    wi_ledger_snapshot(&runtime->ledger, out, clients, stride, capacity, count);
+    for (size_t i = 0; i < *count && i < capacity && stride >= sizeof *clients; i++)
+        ((weir_client_stats *)((char *)clients + i * stride))->runtime = runtime;
+    out->failed_frees = atomic_load(&runtime->pending.failures);
+    out->lost_tags = wi_intern_lost(WI_TAG);
+}
+
 weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients, size_t capacity,
                           size_t *count)
 {
@@ -464,12 +488,8 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     weir_stats stats = {.struct_size = sizeof stats};
     uint64_t ordered; /* asks the driver what has passed */
     (void)wi_members_pass(&runtime->ledger, &ordered);
-    wi_ledger_snapshot(&runtime->ledger, &stats, clients, stride, capacity, &found);
-    for (size_t i = 0; i < found && i < capacity && stride >= sizeof *clients; i++)
-        ((weir_client_stats *)((char *)clients + i * stride))->runtime = runtime;
-    stats.failed_frees = atomic_load(&runtime->pending.failures);
+    wi_runtime_look(runtime, &stats, clients, stride, capacity, &found);
     stats.ordered = wi_min(ordered, stats.cached);
-    stats.lost_tags = wi_intern_lost(WI_TAG);
     wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     if (count)
         *count = found;

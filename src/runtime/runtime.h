@@ -9,6 +9,7 @@
 #include "runtime/capture_pool.h"
 #include "runtime/trace.h"
 #include "runtime/streams.h"
+#include "runtime/residency.h"
 
 #include <weir/elastic.h>
 #include <weir/weir.h>
@@ -25,6 +26,8 @@ struct weir_client {
     weir_elastic *elastics;    /* elastic blocks; under the same */
     atomic_uint holds; /* references: one while open, one for each membership in a block pool; 0: it may be reused */
     weir_client *next_closed;
+    _Atomic(wi_residence *) residence; /* of a client that was ever suspended; residency.h */
+    _Atomic(const void *) owner; /* who has it opened for a purpose of its own, to be told apart by; NULL: nobody */
 };
 
 struct weir_reservation {
@@ -42,6 +45,9 @@ enum { WI_CLOSED_KEPT = 64 };
 
 enum { WI_NAME_BYTES = 16, WI_STACK_BYTES = 256 };
 
+/* Beside the kinds that programs ask for: memory of the host's that the device can map, for copies that are shown. */
+enum { WI_KIND_SHOWN = WEIR_KIND_COUNT, WI_KINDS };
+
 struct weir_runtime {
     char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
@@ -50,14 +56,15 @@ struct weir_runtime {
     wi_device *device;
     wi_ledger ledger;
     wi_recorder recorder;
-    wi_resource *resource;                         /* top of the stack for the device's memory */
-    _Atomic(wi_resource *) kinds[WEIR_KIND_COUNT]; /* stacks for kinds of host memory, each made on first use */
-    _Atomic(weir_runtime *) host;                  /* the runtime whose ledger counts that; NULL: none was needed yet */
-    _Atomic(wi_resource *) elastic;                /* the stack for pages of elastic blocks, made with the first one */
+    wi_resource *resource;                  /* top of the stack for the device's memory */
+    _Atomic(wi_resource *) kinds[WI_KINDS]; /* stacks for kinds of host memory, each made on first use */
+    _Atomic(weir_runtime *) host;           /* the runtime whose ledger counts that; NULL: none was needed yet */
+    _Atomic(wi_resource *) elastic;         /* the stack for pages of elastic blocks, made with the first one */
+    struct wi_host_chunks *host_chunks;     /* below kinds[WI_KIND_SHOWN] */
     pthread_mutex_t kinds_lock;
-    atomic_uint hosted;                 /* runtimes whose host memory counts in this one's ledger */
-    wi_pending pending;                 /* of all stacks */
-    wi_member members[WEIR_KIND_COUNT]; /* of this runtime: the device's memory, and each kind in kinds[] */
+    atomic_uint hosted;          /* runtimes whose host memory counts in this one's ledger */
+    wi_pending pending;          /* of all stacks */
+    wi_member members[WI_KINDS]; /* of this runtime: the device's memory, and each kind in kinds[] */
     wi_member elastic_member;
     wi_streams streams;
     wi_tcaches caches;          /* over `resource` */
@@ -94,6 +101,13 @@ weir_runtime *wi_runtime_there(const char *device);
 /* The runtime whose memory contains `pointer`, or NULL. It cannot be destroyed until wi_runtimes_unlock. */
 weir_runtime *wi_runtime_of(const void *pointer);
 void wi_runtimes_unlock(void);
+/* Calls fn for each runtime; none is made or destroyed meanwhile. */
+void wi_runtimes_each(void (*fn)(weir_runtime *runtime, void *user), void *user);
+/* What weir_snapshot tells, as the ledger has it: nothing is reaped before, no driver is asked, and `ordered` is 0. */
+void wi_runtime_look(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients, size_t stride, size_t capacity,
+                     size_t *count);
+/* The sums of weir_layout_walk in the same way. WEIR_ERR_SYSTEM: no host memory for a copy. */
+weir_status wi_runtime_look_layout(weir_runtime *runtime, weir_layout_totals *out);
 /* The runtime whose streams have this number in their ids; NULL: none. */
 weir_runtime *wi_runtime_of_pool(uint16_t pool);
 
@@ -101,6 +115,11 @@ weir_runtime *wi_runtime_of_pool(uint16_t pool);
 weir_status wi_client_check(const weir_client *client, const char *call);
 /* The same for a call that allocates nothing, such as a free: the client may be closing. */
 weir_status wi_client_check_giving(const weir_client *client, const char *call);
+
+/* The next client that this thread opens has this owner; NULL takes that back. */
+void wi_client_own_next(const void *owner);
+const void *wi_client_owner(const weir_client *client);
+void wi_client_disown(weir_client *client);
 
 /* Keeps the record from being reused, even after the client's close. False: it is closed already. */
 bool wi_client_hold(weir_client *client);
@@ -112,6 +131,13 @@ void wi_kinds_destroy(weir_runtime *runtime);
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* whether the kind is the device's own memory */
 /* The stack for memory of the kind, and the client's account there. Both are made on first use. */
 weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
+/* Whether copies can be shown at addresses of the device; the stack of their memory, made on first use; a block of it, of
+ * whole granules, which weir_free_block frees. */
+bool wi_kinds_can_show(const weir_runtime *runtime);
+weir_status wi_kinds_shown(weir_runtime *runtime, wi_resource **out);
+weir_status wi_alloc_shown(weir_client *client, uint64_t bytes, const char *tag, weir_block *out);
+/* The runtime whose ledger counts the host's memory: for the host's own runtime itself; NULL: none was needed yet. */
+weir_runtime *wi_kinds_host(weir_runtime *runtime);
 weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
 weir_status wi_kinds_close_account(weir_client *client);
 /* The adaptor "host_trim": has the runtime in whose ledger the stack counts trim cached memory before this stack goes

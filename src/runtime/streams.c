@@ -399,6 +399,28 @@ weir_status weir_stream_synchronize(weir_stream stream)
     return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 
+/* A stream that has gone meanwhile has nothing to wait for. */
+static weir_status streams_synchronize_if_there(weir_runtime *runtime, weir_stream stream, const char *call)
+{
+    weir_status status = wi_streams_flush(stream, ~0u, call, &runtime);
+    return status == WEIR_OK || wi_streams_knows(&runtime->streams, stream) ? status : WEIR_OK;
+}
+
+weir_status wi_streams_synchronize_all(weir_runtime *runtime, const char *call)
+{
+    wi_streams *streams = &runtime->streams;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; i < WI_STREAMS && status == WEIR_OK; i++) {
+        pthread_mutex_lock(&streams->lock);
+        const wi_stream_place *place = i < streams->used ? &streams->places[i] : NULL;
+        weir_stream stream = place && place->users > 0 ? wi_streams_id(streams, place) : WEIR_STREAM_HOST;
+        pthread_mutex_unlock(&streams->lock);
+        if (stream.id != 0)
+            status = streams_synchronize_if_there(runtime, stream, call);
+    }
+    return status;
+}
+
 static weir_status streams_resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call,
                                    void **native)
 {

@@ -104,6 +104,9 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
  * captured one it is the point before the capture, as weir queues nothing in a capture. WEIR_ERR_STREAM_MISUSE when a
  * capture does not allow to record it. */
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out);
+/* A point behind the work of every stream, also of those that weir does not know: WEIR_STREAM_ALL. May wait for the device.
+ * WEIR_ERR_STREAM_MISUSE while a stream is captured. */
+weir_status wi_streams_point_of_all(weir_runtime *runtime, const char *call, wi_event *out);
 
 /* Among the files of this room ------------------------------------------------------------------------------------- */
 
@@ -131,6 +134,8 @@ void wi_streams_forget(weir_runtime *runtime, weir_stream stream);
 void wi_streams_abandon(weir_runtime *runtime, weir_stream stream);
 /* A refusal: the table is full. */
 weir_status wi_streams_all_taken(const weir_runtime *runtime);
+/* Waits for the work of every stream that the runtime knows. WEIR_ERR_STREAM_MISUSE while one is captured. */
+weir_status wi_streams_synchronize_all(weir_runtime *runtime, const char *call);
 weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream, const char *call);
 /* weir_capture_begin for `call`. With a pool, allocations on the stream come from it; NULL: they do not. */
 weir_status wi_capture_begin(weir_stream stream, struct weir_capture_pool *graph, const char *call);

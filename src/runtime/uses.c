@@ -65,6 +65,11 @@ static weir_status uses_open_ticket(wi_block *block, void *user)
     visit *v = user;
     bool opened;
     wi_event event;
+    if (block->away > 0 && !block->shown)
+        return weir_fail(WEIR_ERR_BUSY,
+                         "the block of %s at %p is away, as its client is suspended; resume the client before a launch "
+                         "that uses it",
+                         block->account->name, block->pointer);
     weir_status status = wi_stream_uses_open(&block->stream_uses, v->use->access, &opened);
     if (status != WEIR_OK)
         return status;

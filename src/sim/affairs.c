@@ -145,6 +145,12 @@ void run_stream(world *w, const step *s)
     w->stream_closed[stream] = false;
 }
 
+static void must_fail(world *w, const char *call, weir_status status, weir_status expected)
+{
+    if (status == WEIR_OK || (expected != WEIR_OK && status != expected))
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_name_of(WEIR_NAMES_STATUS, status));
+}
+
 static bool has_blocks(const world *w, unsigned client)
 {
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
@@ -172,6 +178,7 @@ static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t
     if (!ANSWER(w, "weir_client_create", status, WEIR_ERR_OUT_OF_MEMORY))
         return;
     oracle_set_limits(w->oracle, client, guaranteed, maximum);
+    w->written[client] = 0;
     w->opening[client] = ++w->openings;
     w->owner[client] = (uint8_t)((w->openings * 2 + (scrub != WEIR_SCRUB_NEVER)) % WI_SIM_OWNERS);
 }
@@ -189,6 +196,8 @@ static void close_client(world *w, unsigned client)
     if (busy || !ANSWER(w, "weir_client_destroy", status, WEIR_OK))
         return;
     w->clients[client] = NULL;
+    w->suspended[client] = RESIDENT;
+    oracle_closed(w->oracle, client);
     oracle_set_limits(w->oracle, client, 0, 0);
 }
 
@@ -216,6 +225,12 @@ void run_limits(world *w, const step *s)
     w->client_in_hand[client]++;
     weir_status status = weir_client_set_limits(w->clients[client], guaranteed, maximum);
     w->client_in_hand[client]--;
+    if (status == WEIR_ERR_BUSY && w->depth > 1) /* a step around this one gives up its copies */
+        return;
+    if (w->suspended[client]) {
+        must_fail(w, "weir_client_set_limits", status, WEIR_ERR_BUSY);
+        return;
+    }
     if (ANSWER(w, "weir_client_set_limits", status, WEIR_ERR_OUT_OF_MEMORY))
         oracle_set_limits(w->oracle, client, guaranteed, maximum);
 }
@@ -308,12 +323,6 @@ void run_info(world *w, const step *s)
         details.offset != offset || details.bytes != b->bytes || details.state != WEIR_BLOCK_LIVE ||
         details.client != w->clients[b->client] || details.memory_class != b->memory_class)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_block_info of a live block tells another");
-}
-
-static void must_fail(world *w, const char *call, weir_status status, weir_status expected)
-{
-    if (status == WEIR_OK || (expected != WEIR_OK && status != expected))
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 static void make_mistake(world *w, const step *s, const slot *b, bool held)

@@ -89,6 +89,7 @@ void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset
         b->length =
             bytes >= touchable(b->bytes) - b->offset ? touchable(b->bytes) - b->offset : touchable(bytes ? bytes : 1);
         b->version = (w->last_version += WI_SIM_OWNERS) + w->owner[b->client];
+        w->written[b->client] |= WEIR_CLASS_BIT(b->memory_class);
     } else if (b->version == 0) { /* garbage may be anything */
         return;
     }
@@ -111,7 +112,7 @@ void run_touch(world *w, const step *s)
     bool write = s->field[F_FLAGS] & 1;
     if (!world_take_slot(w, b, stream, true))
         return;
-    if (!b->declared && world_order_use(w, b, stream, write))
+    if (!b->declared && !world_is_away(w, b) && world_order_use(w, b, stream, write))
         world_touch(w, b, stream, write, s->field[F_MORE], s->field[F_BYTES]);
     world_let_slot_go(w, b, stream);
 }
@@ -215,6 +216,11 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
     reserved *from = s->field[F_COUNT] & 2 ? reserved_for(w, client) : NULL;
     uint64_t nested = w->nested, hits = count_hits(w), charged = world_charge(w, request.bytes, request.alignment);
     bool there = take_reserved(from, &request, charged);
+    if (!world_asks(w, client)) {
+        if (from)
+            from->in_hand--;
+        return;
+    }
     oracle_asking(w->oracle, client, request.memory_class, charged, there);
     weir_status status = weir_alloc_with(w->clients[client], &request, &block);
     bool kept = count_hits(w) > hits && w->nested == nested;
@@ -223,8 +229,11 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
         oracle_reserved(w->oracle, client, 0, charged);
     if (from)
         from->in_hand--;
+    bool admitted = world_was_admitted(w, client, "weir_alloc_with", status);
     if (status != WEIR_OK)
         oracle_failed_there(w->oracle, world_number(w, stream));
+    if (!admitted)
+        return;
     if (status == WEIR_ERR_OUT_OF_MEMORY)
         count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY) || request.bytes == 0)
@@ -242,6 +251,9 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                 .touched = bit(stream),
                 .writer = (uint8_t)stream,
                 .in_hand = true,
+                .stable = request.flags & WEIR_ALLOC_STABLE,
+                .home = stream,
+                .home_id = request.stream.id,
                 .declared = s->field[F_COUNT] & 1};
     settle_in(w, b, stream, zeroed, kept);
     if (s->field[F_COUNT] & 4 && !b->declared)
@@ -254,9 +266,10 @@ void run_allocate(world *w, const step *s)
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
     if (!world_has_client(w, client) || s->field[F_CLASS] >= WEIR_CLASS_COUNT || !world_take_slot(w, b, stream, false))
         return;
-    w->client_in_hand[client]++;
+    bool resumes = w->suspended[client] == SUSPENDED_UNTIL_ALLOC; /* which takes it in hand by itself */
+    w->client_in_hand[client] = (uint8_t)(w->client_in_hand[client] + !resumes);
     allocate(w, s, b, client, stream);
-    w->client_in_hand[client]--;
+    w->client_in_hand[client] = (uint8_t)(w->client_in_hand[client] - !resumes);
     world_let_slot_go(w, b, stream);
 }
 
@@ -313,11 +326,16 @@ void run_free(world *w, const step *s)
     world_let_slot_go(w, b, stream);
 }
 
-/* Somebody finds no memory. Now and then a user can do without some block. */
+/* Somebody finds no memory. Now and then a user can do without some block, or without all for a while. */
 void world_give_up(const weir_pressure *pressure, void *user)
 {
-    enum { SELDOM = 4 };
+    enum { SELDOM = 4, ASIDE = 41 };
     world *w = user;
+    if (w->pressed % ASIDE == ASIDE - 1 && pressure->attempt <= 2) {
+        w->pressed++;
+        world_step_aside(w);
+        return;
+    }
     if (w->pressed++ % SELDOM != 0 || pressure->attempt > 2)
         return;
     for (unsigned i = 0; i < WORLD_SLOTS; i++) {
@@ -358,7 +376,8 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
     unsigned number = world_number(w, stream);
     /* What is declared comes behind the stream of the allocation, and so behind what lay behind the block on it. */
     unsigned behind = b->declared ? oracle_stream_of(w->oracle, b->known) : number;
-    bool less = after < b->charged && !held(b), cut = less && cuts(w, b, after);
+    bool less = after < b->charged && !held(b) && oracle_away(w->oracle, b->known) == 0,
+         cut = less && cuts(w, b, after);
     oracle_block tail = 0;
     oracle_naming(w->oracle, b->known, number);
     if (cut)
@@ -383,7 +402,7 @@ static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, uns
 
 static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 {
-    bool busy = held(b), guarded = world_features(w) & WEIR_FEATURE_GUARDS;
+    bool busy = held(b) || oracle_away(w->oracle, b->known) > 0, guarded = world_features(w) & WEIR_FEATURE_GUARDS;
     uint64_t before = b->bytes, after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
     weir_status status = resize(w, b, bytes, after, stream);
     if (busy)
@@ -441,9 +460,10 @@ static bool gather(world *w, const step *s, launch *l, weir_use *uses)
         uint64_t index = (s->field[F_SLOT] + 2 * (uint64_t)i) % WORLD_SLOTS;
         const slot *b = world_slot(w, index);
         bool write = s->field[F_FLAGS] >> i & 1;
-        if (!b->block.pointer || !b->declared || b->in_hand)
+        bool torn = w->asked_to_show[b->client] && world_is_away(w, b); /* some of it is not shown, after a fault */
+        if (!b->block.pointer || !b->declared || b->in_hand || torn)
             continue;
-        conflict |= b->written || (write && b->readers > 0);
+        conflict |= b->written || (write && b->readers > 0) || world_is_away(w, b);
         l->slots[l->count] = (uint8_t)index;
         l->write[l->count] = write;
         uses[l->count++] = (weir_use){.block = b->block, .access = write ? WEIR_ACCESS_WRITE : WEIR_ACCESS_READ};

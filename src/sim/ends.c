@@ -138,6 +138,7 @@ void run_replace(world *w, const step *s)
         return;
     unsigned number = world_number(w, stream);
     pass_all_on(w, stream, other);
+    w->left_behind = true;
     if (!wi_sim_replace(w->device, w->native[stream], &next))
         return;
     oracle_capturing(w->oracle, number);
@@ -168,6 +169,9 @@ static bool lift_limits(world *w)
         run_limits(w, &(step){.field = {[F_CLIENT] = c}});
         any |= world_has_client(w, c);
     }
+    world_resume_all(w); /* what they were guaranteed comes back */
+    for (unsigned c = 0; c < w->options.clients; c++)
+        run_limits(w, &(step){.field = {[F_CLIENT] = c}});
     if (!any)
         run_client(w, &(step){0});
     return wi_runtime_budget(w->runtime) == w->options.budget;

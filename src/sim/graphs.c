@@ -93,7 +93,7 @@ static void capture(world *w, const step *s, world_graph *g)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (stream == 0 || !world_has_stream(w, stream) || w->stream_in_hand[stream] > 0 || world_frees_for_others(w) ||
-        g->captures == WORLD_CAPTURES)
+        g->captures == WORLD_CAPTURES || w->suspended[g->client])
         return;
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)

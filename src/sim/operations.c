@@ -296,6 +296,48 @@ static void choose_piece(world *w, step *s)
     s->field[F_COUNT] = world_random(w, 8);
 }
 
+/* Some classes, seldom many. */
+static uint64_t some_classes(world *w, unsigned percent)
+{
+    if (!chance(w, percent))
+        return 0;
+    uint64_t some = world_random(w, 1 << WEIR_CLASS_COUNT);
+    return some & world_random(w, 1 << WEIR_CLASS_COUNT);
+}
+
+static void choose_suspend(world *w, step *s)
+{
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_CLASS] = world_random(w, 2);
+    for (int tries = 0; tries < 32;
+         tries++) { /* one of a block that is large enough to leave, and is used soon before */
+        const slot *b = &w->slots[s->field[F_SLOT] = some_slot(w, true)];
+        if (!b->block.pointer || !b->declared || b->bytes < w->options.granule)
+            continue;
+        s->field[F_CLIENT] = b->client;
+        s->field[F_STREAM] = any_stream(w);
+        break;
+    }
+    s->field[F_FLAGS] = some_classes(w, 20) | some_classes(w, 30) << WEIR_CLASS_COUNT |
+                        (chance(w, 60) ? world_random(w, 1 << WEIR_CLASS_COUNT) : 0) << 2 * WEIR_CLASS_COUNT;
+    s->field[F_COUNT] = (chance(w, 20) ? SUSPEND_VERIFY : 0) | (chance(w, 40) ? SUSPEND_KEEP : 0) |
+                        (chance(w, 40) ? SUSPEND_ON_ALLOC : 0) | (chance(w, 5) ? SUSPEND_FOLDER : 0) |
+                        (chance(w, 35) ? SUSPEND_SHOW : 0);
+    s->field[F_MORE] = chance(w, 20) ? world_random(w, UINT64_C(1000000)) + 1 : 0;
+}
+
+/* A client that is suspended, if one is soon found. */
+static void choose_resume(world *w, step *s)
+{
+    for (int tries = 0; tries < 4; tries++) {
+        s->field[F_CLIENT] = world_random(w, w->options.clients);
+        if (w->suspended[s->field[F_CLIENT]])
+            break;
+    }
+    s->field[F_STREAM] = chance(w, 30) ? 0 : any_stream(w);
+    s->field[F_COUNT] = chance(w, 40) ? 1 + world_random(w, 6) : 0;
+}
+
 static void choose_nothing(world *w, step *s)
 {
     (void)w;
@@ -336,6 +378,9 @@ const operation operations[] = {
     {"take", {26, 26, 26}, run_take, choose_take},
     {"give", {26, 26, 26}, run_give, choose_piece},
     {"piece", {20, 20, 20}, run_piece, choose_piece},
+    {"suspend", {10, 12, 14}, run_suspend, choose_suspend},
+    {"resume", {20, 24, 28}, run_resume, choose_resume},
+    {"forget", {2, 2, 2}, run_forget, choose_client},
 };
 
 unsigned operation_count(void)

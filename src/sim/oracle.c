@@ -7,8 +7,8 @@
 const char *oracle_kind_name(oracle_kind kind)
 {
     static const char *const names[ORACLE_KINDS] = {
-        "early-reuse", "overlap", "unmapped", "unmap-live", "unmap-under-use", "lost-order", "budget",
-        "ledger",      "refusal", "answer",   "device",     "stuck",           "leak",       "user"};
+        "early-reuse", "overlap", "unmapped", "unmap-live", "unmap-under-use", "before-arrival", "lost-order", "budget",
+        "ledger",      "refusal", "answer",   "device",     "stuck",           "leak",           "user"};
     return kind < ORACLE_KINDS ? names[kind] : "?";
 }
 
@@ -185,6 +185,7 @@ wi_sim_watcher oracle_watcher(oracle *o)
                             .order = on_order,
                             .pass = on_pass,
                             .hold = oracle_holding,
+                            .map = oracle_mapping,
                             .unmap = oracle_unmapping,
                             .wrong = on_wrong};
 }
@@ -206,7 +207,8 @@ oracle *oracle_create(unsigned streams, uint64_t device_bytes, uint64_t granule,
     o->clock = calloc(o->width, sizeof *o->clock);
     o->events = calloc(o->width, sizeof *o->events);
     bool made = o->host && o->clock && o->events &&
-                wi_plane_init(&o->owners, device_bytes / granule + 1, (uint32_t)(granule / WI_SIM_UNIT));
+                wi_plane_init(&o->owners, (1 + WI_SIM_HOST_TIMES) * (device_bytes / granule) + 1,
+                              (uint32_t)(granule / WI_SIM_UNIT));
     for (unsigned s = 0; made && s < o->width; s++)
         made = (o->clock[s] = calloc(o->width, sizeof **o->clock)) != NULL;
     made = made && oracle_new_owner(o, 0, 0, NULL) == 0; /* nobody: what units point to at first */
@@ -238,5 +240,7 @@ void oracle_destroy(oracle *o)
     free(o->unused);
     free(o->pending);
     free(o->ordered);
+    free(o->away);
+    free(o->copies);
     free(o);
 }

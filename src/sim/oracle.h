@@ -26,6 +26,7 @@ typedef enum oracle_kind {
     ORACLE_UNMAPPED,        /* a block, or work, where no memory is */
     ORACLE_UNMAP_LIVE,      /* a live block's memory taken away */
     ORACLE_UNMAP_UNDER_USE, /* memory taken away while queued work may use it */
+    ORACLE_ARRIVAL,         /* work that may run before what was away is there again */
     ORACLE_LOST_ORDER,      /* declared uses that conflict and run in no order */
     ORACLE_BUDGET,          /* more held than the budget */
     ORACLE_LEDGER,          /* a snapshot that is not what users have */
@@ -139,6 +140,24 @@ bool oracle_drained(const oracle *o);
 /* Compares what such a view tells to be in the order of streams, or kept by threads. `drained`: so it was before the view was taken, and no
  * stream was being captured. */
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained);
+/* The call begins, and ends, that may take the memory from under blocks of the client, whose work is done; how much of them is
+ * away then. `due`: what it is guaranteed is given up. */
+void oracle_suspending(oracle *o, unsigned client);
+uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due);
+/* The call begins, and ends, that may bring it back, behind the point where the stream is then. */
+void oracle_resuming(oracle *o, unsigned client);
+void oracle_resumed(oracle *o, unsigned client, unsigned stream, bool resumed);
+/* Bytes that are away, and have memory: a resume that failed has left it there. They count as come with the next part. */
+uint64_t oracle_had(oracle *o, unsigned client);
+/* A part may have come back. Returns its bytes. */
+uint64_t oracle_came(oracle *o, unsigned client, unsigned stream);
+/* It was refused so many bytes with this cause, while no other call was under way. `settled`: a point can be had on every
+ * stream. */
+void oracle_refused_resume(oracle *o, unsigned client, uint64_t charged, int cause, bool settled);
+/* How many of the block's charged bytes are away. */
+uint64_t oracle_away(const oracle *o, oracle_block block);
+/* The client is closed: nothing is promised for its return any more. */
+void oracle_closed(oracle *o, unsigned client);
 /* A request of this charge was refused with this cause, while no other call was under way. */
 void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause);
 /* Everything was freed and the device closed. */

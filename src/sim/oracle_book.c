@@ -195,6 +195,7 @@ static void check_line(oracle *o, const weir_client_stats *line, unsigned number
     for (int k = 0; k < WEIR_CLASS_COUNT; k++)
         check_bytes(o, weir_name_of(WEIR_NAMES_CLASS, k), number, line->live_class[k], a->live_class[k],
                     a->moving_class[k]);
+    check_bytes(o, "away", number, line->away, a->coming ? 0 : a->away, (a->coming ? a->away : 0) + a->away_moving);
     if (a->maximum && a->live + a->reserved + a->pending_least > a->maximum)
         oracle_report(o, ORACLE_BUDGET, "client %u has %llu bytes and a maximum of %llu", number,
                       ULL(a->live + a->reserved + a->pending_least), ULL(a->maximum));
@@ -214,13 +215,14 @@ static void check_held(oracle *o, const weir_stats *stats, bool settled)
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
                   size_t count, bool settled)
 {
-    uint64_t live = 0, pending = 0, thread_cached = 0;
+    uint64_t live = 0, pending = 0, thread_cached = 0, away = 0;
     oracle_sweep_pending(o);
     for (size_t i = 0; i < count; i++) {
         check_line(o, &lines[i], numbers[i], settled);
         check_thread_cached(o, &lines[i], numbers[i]);
         live += lines[i].live;
         thread_cached += lines[i].thread_cached;
+        away += lines[i].away;
         pending += lines[i].pending;
     }
     if (live != stats->live || pending != stats->pending || live < o->live || live - o->live > o->moving)
@@ -231,6 +233,9 @@ void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *l
         oracle_report(o, ORACLE_LEDGER,
                       "the clients' %llu thread-cached bytes are not the device's %llu, of %llu cached",
                       ULL(thread_cached), ULL(stats->thread_cached), ULL(stats->cached));
+    if (away != stats->away)
+        oracle_report(o, ORACLE_LEDGER, "the clients' %llu bytes away are not the device's %llu", ULL(away),
+                      ULL(stats->away));
     check_held(o, stats, settled);
     if (stats->budget != o->budget && stats->budget != o->next_budget)
         oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));

@@ -205,9 +205,22 @@ typedef struct access {
     bool write, declared; /* the latter: or weir's own, which weir remembers itself */
 } access;
 
+/* Whether it is what was away that the work runs before, although its user came behind the resume. */
+static bool is_too_soon(const owner *w, const uint64_t *clock, const access *a, unsigned late)
+{
+    bool behind = !w->home || a->stream == w->home || clock[w->home] >= w->home_point;
+    return w->arrived && late == w->by && (behind || a->declared);
+}
+
 /* Work on `stream` that conflicts with `late`'s on the block, and runs in no order with it. */
 static void tell_race(oracle *o, const owner *w, const uint64_t *clock, const access *a, unsigned late)
 {
+    if (is_too_soon(w, clock, a, late)) {
+        oracle_report(o, ORACLE_ARRIVAL,
+                      "work on stream %u %s block %llu, whose contents work %llu on stream %u brings back", a->stream,
+                      a->write ? "writes" : "reads", ULL(w->serial), ULL(w->last[late]), late);
+        return;
+    }
     bool previous = !(w->own >> late & 1);
     bool after_allocation = !w->stream || clock[w->stream] >= w->allocated;
     oracle_kind kind = previous ? ORACLE_EARLY_REUSE : ORACLE_LOST_ORDER;
@@ -243,6 +256,18 @@ static void touch_live(oracle *o, owner *w, const access *a, uint64_t sequence)
         w->write_stream = stream;
         w->write = sequence;
     }
+}
+
+/* A copy of what leaves, or comes; others of the same block are of other bytes. */
+static void touch_moving(oracle *o, owner *w, const access *a, uint64_t sequence)
+{
+    unsigned by = o->accounts[w->client].by;
+    uint64_t last = by ? w->last[by] : 0;
+    if (by)
+        w->last[by] = 0;
+    touch_live(o, w, a, sequence);
+    if (by)
+        w->last[by] = wi_max(w->last[by], last);
 }
 
 /* The runtime's own work on bytes without an owner, which are about to be given out. */
@@ -283,8 +308,14 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
             continue;
         previous = r.owner;
         owner *w = &o->table[r.owner];
-        if (w->state == OWNER_LIVE) {
+        bool live = w->state == OWNER_LIVE || w->state == OWNER_POOL;
+        if (live && own && o->accounts[w->client].moves) {
+            oracle_note_copy(o, w->client, stream, sequence, start, bytes);
+            touch_moving(o, w, &a, sequence);
+        } else if (w->state == OWNER_LIVE) {
             touch_live(o, w, &a, sequence);
+        } else if (own && !write) {
+            continue; /* between blocks that are copied out */
         } else if (own) {
             touch_free(o, stream, sequence, start + at, bytes - at);
             return;
@@ -317,26 +348,41 @@ void oracle_used(oracle *o, oracle_block block, unsigned stream)
     o->table[block].marks |= UINT64_C(1) << stream;
 }
 
+/* The part of the granule that an owner has loses its memory. */
+static void unmap_run(oracle *o, const char *address, uint32_t granule, const run *r)
+{
+    const owner *w = &o->table[r->owner];
+    bool live = w->state == OWNER_LIVE || w->state == OWNER_POOL;
+    const account *a = &o->accounts[w->client];
+    bool moves = live && a->moves && !w->graphs;
+    const char *start = address + (uint64_t)r->first * WI_SIM_UNIT;
+    uint64_t last = moves && a->by ? w->last[a->by] : 0;
+    unsigned late;
+    if (last) /* copies of other bytes of the block may go on */
+        w->last[a->by] = oracle_last_copy(o, w->client, start, (uint64_t)r->count * WI_SIM_UNIT);
+    if (live && !moves)
+        oracle_report(o, ORACLE_UNMAP_LIVE, "handle %u is unmapped under block %llu, which is live", granule,
+                      ULL(w->serial));
+    else if (!oracle_behind(o, o->host, w->last, &late))
+        oracle_report(
+            o, ORACLE_UNMAP_UNDER_USE,
+            "handle %u is unmapped under block %llu, %s on stream %u, whose work %llu on stream %u may still run",
+            granule, ULL(w->serial), moves ? "allocated" : "freed", moves ? w->stream : w->free_stream,
+            ULL(w->last[late]), late);
+    if (last)
+        w->last[a->by] = last;
+    if (moves)
+        oracle_take_away(o, address, granule, r->first, r->count);
+}
+
 void oracle_unmapping(void *user, const void *address, uint32_t handle)
 {
     oracle *o = user;
-    uint32_t previous = UINT32_MAX, index;
-    unsigned late;
-    (void)address;
-    for (uint32_t at = 0; at < o->owners.units;) {
-        at += wi_plane_run(&o->owners, handle, at, o->owners.units - at, &index);
-        if (index == previous)
-            continue;
-        previous = index;
-        const owner *w = &o->table[index];
-        if (w->state == OWNER_LIVE || w->state == OWNER_POOL)
-            oracle_report(o, ORACLE_UNMAP_LIVE, "handle %u is unmapped under block %llu, which is live", handle,
-                          ULL(w->serial));
-        else if (!oracle_behind(o, o->host, w->last, &late))
-            oracle_report(o, ORACLE_UNMAP_UNDER_USE,
-                          "handle %u is unmapped under block %llu, freed on stream %u, whose work %llu on stream %u "
-                          "may still run",
-                          handle, ULL(w->serial), w->free_stream, ULL(w->last[late]), late);
+    run r = {.row = handle};
+    for (; r.first < o->owners.units; r.first += r.count) {
+        r.count = wi_plane_run(&o->owners, handle, r.first, o->owners.units - r.first, &r.owner);
+        if (r.owner != 0)
+            unmap_run(o, address, handle, &r);
     }
 }
 
@@ -356,7 +402,6 @@ static void check_free(oracle *o, const owner *w, unsigned stream)
 static void begin_free(oracle *o, oracle_block block, unsigned stream)
 {
     owner *w = &o->table[block];
-    check_free(o, w, stream);
     w->state = w->pool ? OWNER_POOL : OWNER_FREED;
     w->moving = true;
     w->free_stream = stream;
@@ -364,6 +409,11 @@ static void begin_free(oracle *o, oracle_block block, unsigned stream)
     w->least_before = w->least[stream];
     if (stream)
         w->last[stream] = w->least[stream] = wi_sim_queued(o->device, stream);
+    w->charged -= w->away;
+    o->accounts[w->client].away -= w->away;
+    o->accounts[w->client].away_moving += w->away;
+    w->gone = w->away;
+    w->away = 0;
     oracle_live(o, w->client, w->memory_class, 0, w->charged);
     oracle_move(o, w->client, w->memory_class, w->charged, 0);
     if (w->order == ORDER_ALONE)
@@ -372,9 +422,17 @@ static void begin_free(oracle *o, oracle_block block, unsigned stream)
     oracle_list_pending(o, block);
 }
 
+/* No work may touch what is away, or is waited for if it is shown: its free waits for nothing. */
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
 {
-    oracle_begin_order(o, &o->table[block], stream);
+    owner *w = &o->table[block];
+    check_free(o, w, stream);
+    if (w->away > 0) {
+        stream = 0;
+        w->queued = w->arrived = false;
+        w->marks = 0;
+    }
+    oracle_begin_order(o, w, stream);
     begin_free(o, block, stream);
 }
 
@@ -382,6 +440,7 @@ static void end_free(oracle *o, owner *w)
 {
     w->moving = false;
     oracle_move(o, w->client, w->memory_class, 0, w->charged);
+    o->accounts[w->client].away_moving -= w->gone;
 }
 
 void oracle_freed(oracle *o, oracle_block block)
@@ -389,6 +448,9 @@ void oracle_freed(oracle *o, oracle_block block)
     owner *w = &o->table[block];
     unsigned stream = w->free_stream;
     end_free(o, w);
+    if (w->gone > 0)
+        oracle_forget_away(o, block);
+    w->gone = 0;
     oracle_end_order(o, block);
     if (w->order == ORDER_ALONE)
         return;
@@ -415,6 +477,10 @@ void oracle_kept(oracle *o, oracle_block block)
     w->order = ORDER_MORE;
     w->state = OWNER_LIVE;
     oracle_live(o, w->client, w->memory_class, w->charged, 0);
+    w->charged += w->gone;
+    w->away = w->gone;
+    w->gone = 0;
+    o->accounts[w->client].away += w->away;
     if (w->units != w->length / WI_SIM_UNIT)
         oracle_report(o, ORACLE_OVERLAP, "bytes of block %llu were given out, though its free was refused",
                       ULL(w->serial));
@@ -446,11 +512,16 @@ void oracle_close_pool(oracle *o, oracle_block block)
     owner *w = &o->table[block];
     const char *address = w->address;
     run r;
-    for (uint64_t at = 0; at < w->length && first_run(o, address + at, w->length - at, &r);
-         at = run_end(&r, at, address))
+    oracle_join_away(o, block);
+    for (uint64_t at = 0, next; at < w->length; at = next) {
+        next = at + o->granule - ((uintptr_t)(address + at) & (o->granule - 1)); /* of which some may be away */
+        if (!first_run(o, address + at, w->length - at, &r))
+            continue;
+        next = run_end(&r, at, address);
         for (unsigned s = 1; s < o->width; s++)
             w->last[s] = wi_max(w->last[s], o->table[r.owner].last[s]);
-    give(o, address, w->length, block);
+        give(o, address + at, wi_min(next, w->length) - at, block);
+    }
     w->state = OWNER_LIVE;
     w->pool = 0;
 }
@@ -478,6 +549,7 @@ oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint
     w->length = length;
     w->charged = charged;
     give(o, t->address, t->length, tail);
+    check_free(o, t, stream);
     begin_free(o, tail, stream);
     return tail;
 }

@@ -31,8 +31,13 @@ typedef struct owner {
     uint64_t freed;                     /* how far that stream was */
     bool elsewhere;                     /* a call named another stream than that of the allocation */
     uint64_t last_before, least_before; /* of that stream, in case the free is refused */
-    bool queued, past; /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
-    uint64_t marks;    /* bits of streams: with uses that weir remembers */
+    bool queued, past;   /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
+    uint64_t marks;      /* bits of streams: with uses that weir remembers */
+    uint64_t away;       /* of its charge */
+    uint64_t gone;       /* what was, of one whose free has not ended */
+    bool arrived;        /* it was away: what it holds came by … */
+    unsigned by, home;   /* … this stream, and is there for whoever comes behind … */
+    uint64_t home_point; /* … this point of that one; of the host's, for all */
     uint64_t own, declared; /* bits of streams: with accesses of this owner; whose last one was declared */
     uint64_t *last;         /* per stream: the last access of this owner or of those before */
     uint64_t *least, *most; /* per stream: what weir was told to wait for: it stands between; both lie behind `last` */
@@ -52,9 +57,27 @@ typedef struct snapshots {
 typedef struct account {
     uint64_t live, live_class[WEIR_CLASS_COUNT], reserved, guaranteed, maximum;
     uint64_t pending_least, pending_most;
+    uint64_t away, away_moving; /* of live blocks; of those whose free has not ended */
+    uint64_t coming;            /* of them, while a call may bring it back */
+    uint64_t due;               /* what is guaranteed again when it is back */
+    bool moves;                 /* its memory may be taken from under its blocks, or put there */
+    unsigned by;                /* the stream of the copies, then; 0: there were none */
     uint64_t moving, moving_class[WEIR_CLASS_COUNT],
         asked; /* that may be live, or promised, besides: calls are under way */
 } account;
+
+/* Units of a block at addresses that have no memory. */
+typedef struct away_span {
+    char *address;
+    uint32_t units, owner;
+} away_span;
+
+/* What a copy of a client's that is on its way touches. */
+typedef struct away_copy {
+    const char *address;
+    uint64_t bytes, sequence;
+    unsigned client;
+} away_copy;
 
 struct oracle {
     oracle_findings found;
@@ -74,6 +97,10 @@ struct oracle {
     size_t pending_count, pending_capacity;
     uint32_t *ordered; /* freed in the order of their streams alone */
     size_t ordered_count, ordered_capacity;
+    away_span *away;
+    size_t away_count, away_capacity;
+    away_copy *copies;
+    size_t copy_count, copy_capacity;
     uint64_t heirs; /* bits of streams in the place of one that ended without a word */
     bool
         left_behind; /* there was such a one: what it left waits for a point that is had when memory is short, or given back */
@@ -99,6 +126,17 @@ void oracle_move(oracle *o, unsigned client, weir_class memory_class, uint64_t m
 void oracle_live(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
 void oracle_sweep_pending(oracle *o);
 bool oracle_are_done(const oracle *o, const uint64_t *points);
+
+/* A copy of the client's is queued; up to which one the host must be behind before the memory there goes. */
+void oracle_note_copy(oracle *o, unsigned client, unsigned stream, uint64_t sequence, const char *address,
+                      uint64_t bytes);
+uint64_t oracle_last_copy(const oracle *o, unsigned client, const char *address, uint64_t bytes);
+/* Memory goes from under a block whose client may be moved, and comes somewhere. */
+void oracle_take_away(oracle *o, const char *address, uint32_t granule, uint32_t first, uint32_t count);
+void oracle_mapping(void *user, const void *address, uint32_t granule);
+/* Nobody has what is away of the block any more; what is of the pool's pieces is the pool's. */
+void oracle_forget_away(oracle *o, uint32_t index);
+void oracle_join_away(oracle *o, uint32_t pool);
 
 /* A free, with what its points were before it, begins and ends: what its order is. */
 void oracle_begin_order(oracle *o, owner *w, unsigned stream);

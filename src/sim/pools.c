@@ -6,11 +6,16 @@
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 enum { RUN = 1, MANY = 2, KINDS = 3, MOST_TAKEN = 8 }; /* ways to take */
 
-/* The step's pool, which others do not end until it is left. */
+static bool is_away(const world *w, const pool *p)
+{
+    return oracle_away(w->oracle, p->known) > 0;
+}
+
+/* The step's pool, which others do not end until it is left. Nobody has business with one that is away. */
 static pool *enter(world *w, const step *s)
 {
     pool *p = &w->pools[s->field[F_SLOT] % WORLD_POOLS];
-    if (!p->pool || p->closed)
+    if (!p->pool || p->closed || is_away(w, p))
         return NULL;
     p->in_hand++;
     return p;
@@ -90,6 +95,7 @@ static void move_in(world *w, pool *p, unsigned client, const weir_block_pool_op
     p->count = o->count;
     p->bytes = o->bytes;
     p->flags = o->flags;
+    p->memory_class = (uint8_t)o->memory_class;
     p->known = oracle_allocated(
         w->oracle, &(oracle_got){.client = client,
                                  .address = view.base,
@@ -108,11 +114,14 @@ static void create(world *w, const step *s, pool *p, unsigned client)
         .memory_class = s->field[F_CLASS] % WEIR_CLASS_COUNT ? s->field[F_CLASS] % WEIR_CLASS_COUNT : WEIR_CLASS_KV,
         .flags = (uint32_t)s->field[F_FLAGS] & (WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED)};
     uint64_t charged = world_charge(w, o.count * o.bytes, UNIT);
+    if (!world_asks(w, client))
+        return;
     w->client_in_hand[client]++;
     oracle_asking(w->oracle, client, o.memory_class, charged, false);
     weir_status status = weir_block_pool_create(w->clients[client], &o, &p->pool);
     oracle_answered(w->oracle, client, o.memory_class, charged, false);
-    if (ANSWER(w, "weir_block_pool_create", status, WEIR_ERR_OUT_OF_MEMORY))
+    if (world_was_admitted(w, client, "weir_block_pool_create", status) &&
+        ANSWER(w, "weir_block_pool_create", status, WEIR_ERR_OUT_OF_MEMORY))
         move_in(w, p, client, &o, charged);
     w->client_in_hand[client]--;
 }
@@ -236,6 +245,7 @@ static void take_piece(world *w, pool *p, const pool_member *m, uint32_t index, 
         return;
     }
     bool clear = p->flags & WEIR_BLOCK_POOL_CLEAR && b->had != m->serial;
+    w->written[p->client] |= clear ? WEIR_CLASS_BIT(p->memory_class) : 0;
     char *address = p->base + index * p->bytes;
     b->had = m->serial;
     b->slot = (slot){.block = {.pointer = address},
@@ -243,6 +253,7 @@ static void take_piece(world *w, pool *p, const pool_member *m, uint32_t index, 
                      .length = p->bytes,
                      .version = clear ? WI_SIM_ZERO : 0,
                      .client = (uint8_t)p->client,
+                     .memory_class = p->memory_class,
                      .touched = stream ? UINT64_C(1) << stream : 0,
                      .writer = (uint8_t)stream};
     b->slot.known = oracle_allocated(w->oracle, &(oracle_got){.client = p->client,

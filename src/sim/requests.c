@@ -22,6 +22,7 @@ static void fill(world *w, slot *b, unsigned stream, uint8_t value)
     b->offset = 0;
     b->length = bytes;
     b->version = WI_SIM_ZERO + value;
+    w->written[b->client] |= WEIR_CLASS_BIT(b->memory_class);
 }
 
 void run_fill(world *w, const step *s)
@@ -30,7 +31,7 @@ void run_fill(world *w, const step *s)
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (!world_take_slot(w, b, stream, true))
         return;
-    if (!b->declared && world_order_use(w, b, stream, true))
+    if (!b->declared && !world_is_away(w, b) && world_order_use(w, b, stream, true))
         fill(w, b, stream, (uint8_t)s->field[F_MORE]);
     world_let_slot_go(w, b, stream);
 }
@@ -48,6 +49,7 @@ static void copy(world *w, slot *to, const slot *from, unsigned stream)
     to->offset = 0;
     to->length = bytes;
     to->version = from->version;
+    w->written[to->client] |= WEIR_CLASS_BIT(to->memory_class);
 }
 
 void run_copy(world *w, const step *s)
@@ -57,9 +59,9 @@ void run_copy(world *w, const step *s)
     if (!world_take_slot(w, to, stream, true))
         return;
     if (world_take_slot(w, from, stream, true)) {
-        if (!to->declared && !from->declared && to->client == from->client && from->version != 0 &&
-            from->length <= s->field[F_BYTES] && world_order_use(w, to, stream, true) &&
-            world_order_use(w, from, stream, false))
+        if (!to->declared && !from->declared && !world_is_away(w, to) && !world_is_away(w, from) &&
+            to->client == from->client && from->version != 0 && from->length <= s->field[F_BYTES] &&
+            world_order_use(w, to, stream, true) && world_order_use(w, from, stream, false))
             copy(w, to, from, stream);
         world_let_slot_go(w, from, stream);
     }
@@ -89,7 +91,7 @@ void run_record(world *w, const step *s)
     unsigned stream = (unsigned)s->field[F_STREAM], number = world_number(w, stream);
     if (!world_take_slot(w, b, stream, true))
         return;
-    if (!b->declared && stream && world_order_use(w, b, stream, false)) {
+    if (!b->declared && stream && !world_is_away(w, b) && world_order_use(w, b, stream, false)) {
         world_touch(w, b, stream, false, 0, 0);
         oracle_using(w->oracle, b->known, number, false);
         if (ANSWER(w, "weir_use_record",

@@ -4,7 +4,8 @@
 #include <time.h>
 
 static const char *const defects[WI_BUGS] = {"nothing",         "early-reuse", "drop-wait",
-                                             "unmap-under-use", "lost-reader", "free-under-use"};
+                                             "unmap-under-use", "lost-reader", "free-under-use",
+                                             "leave-early",     "arrive-late", "exchange-early"};
 
 const char *defect_name(wi_bug defect)
 {

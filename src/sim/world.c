@@ -95,10 +95,20 @@ bool world_knows_foreign(const world_options *options)
     return options->streams <= (WORLD_STREAMS - WORLD_GONE) / 2;
 }
 
-/* Own streams that nobody has stay the runtime's, beside those that others made, and a few that have ended. */
+/* Own streams that nobody has stay the runtime's, beside those that others made, a few that have ended, and those of the
+ * copies. */
 static unsigned most_streams(const world_options *options)
 {
-    return world_knows_foreign(options) ? 2 * options->streams + WORLD_GONE : options->streams;
+    unsigned streams = world_knows_foreign(options) ? 2 * options->streams + WORLD_GONE : options->streams;
+    return world_knows_residency(options) ? streams + options->clients : streams;
+}
+
+/* The copies of what is away count in a host's ledger, which does not hold them all. */
+static weir_status make_host(world *w)
+{
+    enum { STAGE = 8 * WI_MIB };
+    weir_runtime_options o = {.struct_size = sizeof o, .budget = w->options.budget / 4 * 3 + STAGE};
+    return weir_runtime_create("host", &o, &w->host);
 }
 
 world *world_create(const world_options *options)
@@ -123,7 +133,10 @@ world *world_create(const world_options *options)
     weir_runtime_options o = {.struct_size = sizeof o, .budget = options->budget, .resource = options->resource};
     /* In every second world threads keep nothing, and more of what they free goes through the runtime. */
     (void)ANSWER(w, "weir_option_set", weir_option_set("thread_cache", options->seed % 2 ? NULL : "0"), WEIR_OK);
-    weir_status status = wi_runtime_create_over(between_driver(), 0, &o, &w->runtime);
+    weir_status status = make_host(w);
+    o.host = w->host;
+    if (status == WEIR_OK)
+        status = wi_runtime_create_over(between_driver(), 0, &o, &w->runtime);
     (void)ANSWER(w, "weir_option_set", weir_option_set("thread_cache", NULL), WEIR_OK);
     (void)ANSWER(w, "weir_runtime_create", status, WEIR_OK);
     if (status == WEIR_OK) {
@@ -182,6 +195,8 @@ void world_end(world *w)
     if (w->runtime) {
         world_settle_all(w);
         end_captures(w);
+        if (w->options.seed % 3 != 0) /* the others free what is away */
+            world_resume_all(w);
         end_blocks(w);
         run_snapshot(w, &(step){0});
         world_check_rest(w);
@@ -204,6 +219,8 @@ void world_end(world *w)
 void world_destroy(world *w)
 {
     oracle_destroy(w->oracle);
+    if (w->host)
+        (void)!weir_runtime_destroy(w->host);
     free(w);
     wi_sim_configure(NULL);
     wi_clock = NULL;

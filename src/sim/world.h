@@ -13,6 +13,7 @@
 
 #include <weir/weir.h>
 #include <weir/block_pool.h>
+#include <weir/residency.h>
 
 enum {
     WORLD_SLOTS = 256,
@@ -29,6 +30,7 @@ enum {
     WORLD_GRAPHS = 2,
     WORLD_GRAPH_BLOCKS = 6,
     WORLD_CAPTURES = 3,
+    WORLD_SUSPENDERS = 8, /* clients with a stream for copies */
     WORLD_DEPTH = 2
 };
 
@@ -102,8 +104,29 @@ typedef struct slot {
     uint8_t readers;
     bool written;
     bool in_hand; /* of a step that has not ended */
+    bool stable;
     uint32_t alignment;
+    unsigned home; /* the stream of the allocation, as it was then */
+    uint64_t home_id;
 } slot;
+
+typedef enum world_residency { RESIDENT, SUSPENDED, SUSPENDED_UNTIL_ALLOC } world_residency;
+
+/* How a client is suspended: bits of the step's count. */
+enum { SUSPEND_VERIFY = 1, SUSPEND_KEEP = 2, SUSPEND_ON_ALLOC = 4, SUSPEND_FOLDER = 8, SUSPEND_SHOW = 16 };
+
+/* What was done so, counted. */
+typedef enum world_move {
+    MOVE_SUSPENDED,
+    MOVE_LEFT, /* … and something went */
+    MOVE_TRUSTED,
+    MOVE_NOT_SUSPENDED,
+    MOVE_SHOWN,
+    MOVE_RESUMED,
+    MOVE_PIECES, /* a part came back */
+    MOVE_NOT_RESUMED,
+    WORLD_MOVES
+} world_move;
 
 /* What somebody may want again. */
 typedef struct freed_block {
@@ -149,6 +172,7 @@ typedef struct pool {
     char *base;
     unsigned client;
     uint32_t count, flags;
+    uint8_t memory_class;
     uint64_t bytes; /* of a piece */
     pool_member members[WORLD_MEMBERS];
     pool_piece pieces[WORLD_PIECES];
@@ -191,6 +215,12 @@ typedef struct world {
     uint64_t memberships;
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
     unsigned openings, opening[WORLD_CLIENTS];
+    uint8_t suspended[WORLD_CLIENTS];                        /* world_residency */
+    uint8_t written[WORLD_CLIENTS];                          /* bits of classes: since the client was resumed */
+    bool asked_to_show[WORLD_CLIENTS], shown[WORLD_CLIENTS]; /* by the suspend; and it is: the client may be used */
+    uint64_t moves[WORLD_MOVES];
+    bool left_behind; /* some stream ended without a word */
+    weir_runtime *host;
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
     bool registered_twice[WORLD_STREAMS + 1]; /* by two threads, and only one of them could unregister it yet */
     bool unsettled[WORLD_STREAMS + 1];        /* it took another one's place, and could not be registered yet */
@@ -326,6 +356,20 @@ void world_expect_busy(world *w, const char *call, weir_status status);
 void world_register_beside(world *w);
 void world_settle_all(world *w);
 void world_check_rest(world *w);
+
+/* Clients are suspended where each can have a stream for its copies. */
+bool world_knows_residency(const world_options *options);
+void run_suspend(world *w, const step *s);
+void run_resume(world *w, const step *s);
+void run_forget(world *w, const step *s);
+bool world_can_move(const world *w, unsigned client);
+bool world_is_away(const world *w, const slot *b);
+/* A call begins that allocates for the client, which it may resume. False: it must not, as the client is in hand. */
+bool world_asks(world *w, unsigned client);
+/* It has ended. False: the client is suspended, and it was refused for that. */
+bool world_was_admitted(world *w, unsigned client, const char *call, weir_status status);
+void world_step_aside(world *w);
+void world_resume_all(world *w); /* of those that are suspended */
 
 bool world_knows_graphs(const world *w);
 void run_graph(world *w, const step *s);

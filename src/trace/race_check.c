@@ -103,7 +103,8 @@ typedef struct block {
     const char *client, *tag;
     unsigned slot; /* where it was allocated */
     uint64_t sequence;
-    bool told; /* of the allocation's order */
+    bool told;     /* of the allocation's order */
+    uint64_t left; /* the order of the first leave since it was here last; 0: it is here */
     access *accesses;
     size_t access_count, access_room;
     declared *declared;
@@ -136,12 +137,14 @@ struct race_check {
     race_finding *found;
     size_t found_count;
     uint64_t violations, last_order;
+    const char *leaving; /* the client whose block left by the last event */
 };
 
 const char *race_kind_name(race_kind kind)
 {
     static const char *const names[RACE_KINDS] = {"free-in-use",    "unordered-use", "unordered-allocation",
-                                                  "use-after-free", "early-reuse",   "overlap"};
+                                                  "use-after-free", "early-reuse",   "overlap",
+                                                  "use-while-away"};
     return (unsigned)kind < RACE_KINDS ? names[kind] : "?";
 }
 
@@ -452,6 +455,13 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
                       .launch = number,
                       .slot = slot,
                       .write = event->access != WEIR_ACCESS_READ};
+        if (b->left && !b->freed) {
+            report(r, RACE_USE_WHILE_AWAY, b, event, HOST, b->left,
+                   "away since event %llu, is %s on %s by event %llu; resume its client before",
+                   (unsigned long long)b->left, now.write ? "written" : "read", name(r, slot, who),
+                   (unsigned long long)event->order);
+            continue;
+        }
         if (b->freed) {
             report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
                    "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
@@ -617,6 +627,73 @@ static weir_status record_use(race_check *r, const weir_event *event, unsigned s
     return b ? clock_join(&r->purse, &b->reads, &r->streams[slot].clock) : WEIR_OK;
 }
 
+/* Residency -------------------------------------------------------------------------------------------------------- */
+
+/* The suspend has waited for the streams on which live blocks of the client were allocated. */
+static weir_status wait_for_client(race_check *r, const char *client)
+{
+    weir_status status = WEIR_OK;
+    for (block *b = (block *)wi_treap_above(&r->blocks, 0); b && status == WEIR_OK;
+         b = (block *)wi_treap_above(&r->blocks, b->node.key))
+        if (!b->freed && b->slot != HOST && strcmp(b->client, client) == 0)
+            status = wait_for_stream(r, b->slot);
+    return status;
+}
+
+static weir_status leave(race_check *r, const weir_event *event)
+{
+    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    char who[NAME];
+    if (!b || b->left)
+        return WEIR_OK;
+    if (!r->leaving || strcmp(r->leaving, event->client) != 0) {
+        weir_status status = wait_for_client(r, event->client);
+        if (status != WEIR_OK)
+            return status;
+    }
+    for (size_t i = 0; i < b->access_count; i++) {
+        const access *a = &b->accesses[i];
+        if (waited_for(b, a) || behind(&r->streams[HOST].clock, a->slot, a->sequence))
+            continue;
+        report(
+            r, RACE_USE_WHILE_AWAY, b, event, a->slot, a->order,
+            "leaves by event %llu, and work of %s (event %llu) may still %s it; declare the use, or wait for it before "
+            "the suspend",
+            (unsigned long long)event->order, name(r, a->slot, who), (unsigned long long)a->order,
+            a->write ? "write" : "read");
+        break;
+    }
+    b->access_count = 0;
+    b->left = event->order;
+    return WEIR_OK;
+}
+
+/* Its contents are written by the stream, as by a declared use. */
+static weir_status come_back(race_check *r, const weir_event *event, unsigned slot)
+{
+    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    if (!b)
+        return WEIR_OK;
+    b->left = 0;
+    b->access_count = 0;
+    if (slot == HOST)
+        return WEIR_OK;
+    weir_status status = queue(r, slot);
+    if (status == WEIR_OK)
+        status = clock_copy(&r->purse, &b->writes, &r->streams[slot].clock);
+    clock_clear(&r->purse, &b->reads);
+    if (status == WEIR_OK && !make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+        return no_memory();
+    if (status == WEIR_OK)
+        b->accesses[b->access_count++] = (access){.start = b->node.key,
+                                                  .end = end_of(b),
+                                                  .sequence = r->streams[slot].sequence,
+                                                  .order = event->order,
+                                                  .slot = slot,
+                                                  .write = true};
+    return status;
+}
+
 /* Notes ------------------------------------------------------------------------------------------------------------ */
 
 static weir_status note_record(race_check *r, const weir_event *event, unsigned slot)
@@ -650,6 +727,12 @@ static weir_status take(race_check *r, const weir_event *event, unsigned slot)
         return status == WEIR_OK ? release(r, event, slot) : status;
     case WEIR_ACTION_RESIZE:
         return resize(r, event, slot);
+    case WEIR_ACTION_LEAVE:
+        status = leave(r, event);
+        r->leaving = event->client;
+        return status;
+    case WEIR_ACTION_RETURN:
+        return come_back(r, event, slot);
     case WEIR_ACTION_SYNCHRONIZE:
     case WEIR_ACTION_STREAM_CLOSE:
         return slot == HOST ? WEIR_OK : wait_for_stream(r, slot);
@@ -678,6 +761,8 @@ static weir_status take(race_check *r, const weir_event *event, unsigned slot)
 weir_status race_check_event(race_check *r, const weir_event *event)
 {
     unsigned slot;
+    if (event->action != WEIR_ACTION_LEAVE)
+        r->leaving = NULL;
     if (r->last_order && event->order > r->last_order + 1)
         pass_all(r);
     r->last_order = event->order;

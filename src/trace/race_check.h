@@ -6,7 +6,11 @@
  * means of its own are notes. So this one knows blocks by their addresses, and of weir what weir/uses.h and
  * weir/memory.h promise: a launch is behind the declared uses it conflicts with and behind the allocation, a free waits
  * for declared uses. What the program did not declare it has to have ordered itself. What one host thread learns, all
- * know. */
+ * know.
+ *
+ * Of weir/residency.h it knows that a suspend waits for the streams of the client's blocks and for declared uses, and that
+ * what a resume brings back is written by its stream. Other work that may still use a block when it leaves is a finding,
+ * and so is each use while it is away. */
 #ifndef WI_TRACE_RACE_CHECK_H
 #define WI_TRACE_RACE_CHECK_H
 
@@ -19,6 +23,7 @@ typedef enum race_kind {
     RACE_USE_AFTER_FREE,
     RACE_EARLY_REUSE, /* the bytes were another block's while work may still have used the old one */
     RACE_OVERLAP,     /* the bytes of a live block were given out again */
+    RACE_USE_WHILE_AWAY,
     RACE_KINDS
 } race_kind;
 

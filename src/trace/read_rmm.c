@@ -134,9 +134,23 @@ void lines_close(lines *l)
 
 /* Rows ------------------------------------------------------------------------------------------------------------- */
 
-enum { C_ACTION, C_POINTER, C_SIZE, C_STREAM, C_NEEDED, C_TIME = C_NEEDED, C_CLASS, C_ORDER };
+enum {
+    C_ACTION,
+    C_POINTER,
+    C_SIZE,
+    C_STREAM,
+    C_NEEDED,
+    C_TIME = C_NEEDED,
+    C_CLASS,
+    C_ORDER,
+    C_CLIENT,
+    C_TAG,
+    C_CLOCK,
+    C_THREAD
+};
 
-static const char *const names[RMM_COLUMNS] = {"Action", "Pointer", "Size", "Stream", "Time", "Class", "Order"};
+static const char *const names[RMM_COLUMNS] = {"Action", "Pointer", "Size", "Stream",      "Time",  "Class",
+                                               "Order",  "Client",  "Tag",  "Nanoseconds", "Thread"};
 
 /* No device has so much: a size beyond it is a mistake in the file. */
 #define BYTES_MOST (UINT64_C(1) << 48)
@@ -200,6 +214,7 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
                          path, missing);
     out->weirs = out->place[C_ORDER] >= 0;
     out->timed = !out->weirs && out->place[C_TIME] >= 0;
+    out->clocked = out->weirs && out->place[C_CLOCK] >= 0;
     return WEIR_OK;
 }
 
@@ -313,5 +328,11 @@ const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out)
         return "a time that is none";
     if (columns->weirs && !read_number(fields[place[C_ORDER]], &out->key))
         return "an order that is no number";
+    if (columns->clocked && !read_number(fields[place[C_CLOCK]], &out->nanoseconds))
+        return "nanoseconds that are no number";
+    out->client = place[C_CLIENT] >= 0 ? fields[place[C_CLIENT]] : "";
+    out->tag = place[C_TAG] >= 0 ? fields[place[C_TAG]] : "";
+    if (place[C_THREAD] < 0 || !read_number(fields[place[C_THREAD]], &out->thread))
+        out->thread = 0;
     return NULL;
 }

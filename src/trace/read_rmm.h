@@ -35,15 +35,18 @@ typedef struct rmm_row {
     weir_class memory_class; /* WEIR_CLASS_OTHER where there is no such column */
     uint64_t pointer, bytes, stream;
     uint64_t key; /* rows happened in the order of their keys: weir's order, else nanoseconds of the day, else 0 */
+    const char *client, *tag;     /* in the line; "" where there is no such column */
+    uint64_t nanoseconds, thread; /* 0 where there is no such column */
 } rmm_row;
 
-enum { RMM_COLUMNS = 7, RMM_FIELDS = 64 };
+enum { RMM_COLUMNS = 11, RMM_FIELDS = 64 };
 
 typedef struct rmm_columns {
     int place[RMM_COLUMNS]; /* which field of a row has it; -1: none */
     int count;              /* of a row's fields */
     bool weirs;             /* weir wrote it, so that stream 0 is WEIR_STREAM_HOST */
     bool timed;             /* keys are times of the day, which start again at midnight */
+    bool clocked;           /* rows have nanoseconds */
 } rmm_columns;
 
 /* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are

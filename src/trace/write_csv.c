@@ -9,10 +9,11 @@
 
 typedef struct csv {
     wi_trace_file *file;
-    wi_pointer_map known;
-    uint64_t start; /* nanoseconds of the first event */
+    wi_pointer_map known; /* the bytes of live blocks, or IS_AWAY */
+    uint64_t start;       /* nanoseconds of the first event */
 } csv;
 
+#define IS_AWAY UINT64_MAX
 enum { ROW = 2048 };
 
 /* Adds a value, quoted where it has to be, cut so that it and what follows fit. */
@@ -58,6 +59,27 @@ static weir_status remember(csv *c, const weir_event *event)
                : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
 }
 
+/* In RMM's words: it was freed. */
+static weir_status add_leave(csv *c, const weir_event *event)
+{
+    uint64_t old;
+    if (!wi_pointer_map_remove(&c->known, event->pointer, &old))
+        return WEIR_OK;
+    weir_event left = *event;
+    left.bytes = IS_AWAY;
+    weir_status status = old == IS_AWAY ? WEIR_OK : add_row(c, event, "free", old);
+    return status == WEIR_OK ? remember(c, &left) : status;
+}
+
+static weir_status add_return(csv *c, const weir_event *event)
+{
+    uint64_t old;
+    if (!wi_pointer_map_remove(&c->known, event->pointer, &old))
+        return WEIR_OK;
+    weir_status status = old == IS_AWAY ? add_row(c, event, "allocate", event->bytes) : WEIR_OK;
+    return status == WEIR_OK ? remember(c, event) : status;
+}
+
 static weir_status add_resize(csv *c, const weir_event *event)
 {
     uint64_t old;
@@ -80,9 +102,13 @@ static weir_status add_event(csv *c, const weir_event *event)
         return status == WEIR_OK ? remember(c, event) : status;
     case WEIR_ACTION_DEALLOCATE:
         (void)wi_pointer_map_remove(&c->known, event->pointer, &old);
-        return add_row(c, event, "free", old);
+        return old == IS_AWAY ? WEIR_OK : add_row(c, event, "free", old);
     case WEIR_ACTION_RESIZE:
         return add_resize(c, event);
+    case WEIR_ACTION_LEAVE:
+        return add_leave(c, event);
+    case WEIR_ACTION_RETURN:
+        return add_return(c, event);
     case WEIR_ACTION_REFUSE:
         return add_row(c, event, "allocate failure", event->bytes);
     case WEIR_ACTION_FAIL:

@@ -11,6 +11,7 @@ typedef struct shared {
     uint64_t first, second; /* equal whenever nobody is inside */
     uint64_t entered;       /* the owner's count */
     uint64_t wrong;
+    atomic_bool begun; /* the owner was inside */
     int number;
 } shared;
 
@@ -44,6 +45,7 @@ static void *own(void *user)
         if (wi_biased_enter(&s->lock)) {
             change(s, &wrong);
             s->entered++;
+            atomic_store_explicit(&s->begun, true, memory_order_relaxed);
             wi_biased_leave(&s->lock);
         }
     }
@@ -63,6 +65,9 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
         s[i].number = i;
         pthread_create(&threads[i], NULL, own, &s[i]);
     }
+    for (int i = 0; i < LOCKS; i++) /* on a busy machine a thread may come late */
+        while (!atomic_load_explicit(&s[i].begun, memory_order_relaxed))
+            sched_yield();
     for (int claim = 0; claim < CLAIMS; claim++) {
         for (int i = 0; i < LOCKS; i++)
             wi_biased_ask(&s[i].lock);

@@ -24,6 +24,9 @@ static void a_pointer_map_is_a_map(void **state)
             used -= values[k] != 0;
             values[k] = 0;
         }
+        value = 0;
+        assert_int_equal(wi_pointer_map_get(&map, &place[64 * k], &value), values[k] != 0);
+        assert_int_equal(value, values[k]);
         assert_int_equal(map.used, used);
         assert_true(2 * map.used <= map.capacity + 1);
     }
@@ -40,6 +43,7 @@ static void null_is_no_key(void **state)
     wi_pointer_map map = {0};
     uint64_t value = 7;
     assert_false(wi_pointer_map_remove(&map, &map, &value));
+    assert_false(wi_pointer_map_get(&map, NULL, &value) || wi_pointer_map_get(&map, &map, &value));
     assert_true(wi_pointer_map_put(&map, NULL, 1));
     assert_false(wi_pointer_map_remove(&map, NULL, &value));
     assert_int_equal(value, 7);

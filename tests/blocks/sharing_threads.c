@@ -5,7 +5,8 @@
 
 #include <stdatomic.h>
 
-enum { THREADS = 6, COUNT = 40, LENGTH = 6, STEPS = UNDER_TSAN ? 400 : 4000, SALTS = 2, WORDS = BLOCK / 8 };
+enum { THREADS = 6, COUNT = 40, LENGTH = 6, SALTS = 2, WORDS = BLOCK / 8 };
+enum { STEPS = UNDER_TSAN ? 400 : 1500, LONG_STEPS = 8000 };
 
 static fixture *shared;
 static weir_block_pool *pool;
@@ -136,7 +137,8 @@ static void *work(void *user)
 {
     worker *w = user;
     expect(weir_stream_acquire(shared->runtime, &w->stream) == WEIR_OK);
-    for (int i = 0; i < STEPS; i++) {
+    int steps = getenv("WEIR_TEST_LONG") ? LONG_STEPS : STEPS;
+    for (int i = 0; i < steps; i++) {
         serve(w);
         if (pick(w, 64) == 0)
             expect(weir_prefix_cache_evict(w->cache, 1 + pick(w, 5), NULL) == WEIR_OK);

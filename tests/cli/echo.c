@@ -48,11 +48,11 @@ static weir_type type_of(const char *name)
 static void read_port(weir_engine_model *model, char *rest)
 {
     weir_port *port = &model->ports[model->count];
-    char *word = strtok(rest, " ");
+    char *next, *word = strtok_r(rest, " ", &next);
     snprintf(model->names[model->count], sizeof model->names[0], "%s", word);
     port->name = model->names[model->count++];
-    port->type = type_of(strtok(NULL, " "));
-    while ((word = strtok(NULL, " ")) != NULL)
+    port->type = type_of(strtok_r(NULL, " ", &next));
+    while ((word = strtok_r(NULL, " ", &next)) != NULL)
         port->shape[port->rank++] = strtoll(word, NULL, 10);
 }
 

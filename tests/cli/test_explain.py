@@ -6,7 +6,7 @@ import harness
 import test_devices
 from harness import MIB
 
-KEYS = {"engine", "provider", "device", "runtime", "library", "version", "verdict", "reason", "rank", "bytes", "exact", "obtainable"}
+KEYS = {"engine", "provider", "device", "runtime", "library", "version", "verdict", "reason", "rank", "bytes", "exact", "source", "obtainable"}
 
 
 class Explain(harness.Case):
@@ -46,7 +46,7 @@ class Explain(harness.Case):
             self.assertTrue(candidate["reason"])
             self.assertEqual(candidate["rank"] >= 0, candidate["verdict"] == "ACCEPTED")
         chosen = answer["candidates"][0]
-        self.assertEqual((chosen["rank"], chosen["bytes"], chosen["exact"]), (0, None, None))  # the toy predicts nothing
+        self.assertEqual((chosen["rank"], chosen["bytes"], chosen["exact"], chosen["source"]), (0, None, None, None))  # the toy predicts nothing
         self.assertEqual(chosen["obtainable"], 1024 * MIB)  # the budget
         self.assertEqual(self.verdict(answer, "toy", "directml")["verdict"], "OTHER_PLATFORM")
         self.assertEqual(self.verdict(answer, "toy", "tensorrt")["verdict"], "NOT_LISTED")

@@ -15,13 +15,13 @@ class Words(harness.Case):
         self.assertIn("--rum", self.refused("--rum"))
 
     def test_help(self):
-        for words in ((), ("run",), ("replay",), ("plan",), ("bench",), ("options",), ("devices",), ("engines",), ("check",), ("explain",), ("version",), ("help",)):
+        for words in ((), ("run",), ("serve",), ("replay",), ("report",), ("export",), ("plan",), ("exec",), ("bench",), ("bench", "serve"), ("ps",), ("top",), ("list",), ("show",), ("load",), ("unload",), ("stop",), ("suspend",), ("resume",), ("pin",), ("unpin",), ("options",), ("devices",), ("engines",), ("check",), ("explain",), ("predict",), ("version",), ("help",)):
             out, error = self.weir(*words, "--help")
             self.assertIn("usage: weir", out)
             self.assertEqual(error, "")
         self.assertIn("--guarantee", self.weir("help", "run")[0])
         self.assertEqual([verb["name"] for verb in self.weir_json("help")["verbs"]],
-                         ["run", "simulate", "replay", "plan", "bench", "options", "devices", "engines", "check", "explain", "version", "help"])
+                         ["run", "serve", "simulate", "replay", "report", "export", "plan", "exec", "bench", "ps", "top", "list", "show", "load", "unload", "stop", "suspend", "resume", "pin", "unpin", "options", "devices", "engines", "check", "explain", "predict", "version", "help"])
         self.refused("help", "nothing")
 
     def test_help_shows_every_option_of_a_verb_in_a_row_of_its_own(self):

@@ -4,12 +4,39 @@ if(NOT TARGET weir_command OR NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/replay.cmake)
-foreach(part words run run_chosen npy files engines devices bench replay plan check explain stored llm)
+foreach(part words run run_chosen npy files engines devices bench replay report export plan check explain stored llm run_aside)
   add_test(NAME cli-${part} COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
     WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set_tests_properties(cli-${part} PROPERTIES TIMEOUT 300 LABELS cli)
 endforeach()
-set_tests_properties(cli-engines cli-llm PROPERTIES LABELS "cli;engine")
+if(TARGET weir_serve)
+  foreach(part serve_page serve_config serve_hostile packaging remote)
+    if(NOT part STREQUAL remote OR CURL_FOUND)
+      add_test(NAME cli-${part} COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+        WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
+      set_tests_properties(cli-${part} PROPERTIES TIMEOUT 300 LABELS cli)
+    endif()
+  endforeach()
+  add_test(NAME cli-serve COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_serve.py)
+  set_tests_properties(cli-serve PROPERTIES TIMEOUT 300 LABELS "cli;engine")
+  add_test(NAME cli-ollama COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_ollama.py)
+  set_tests_properties(cli-ollama PROPERTIES TIMEOUT 300 LABELS cli)
+  # Clients of others', with the Python that has them; it is found when the test runs.
+  add_test(NAME cli-clients COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR} WEIR_TEST_STORE=${WEIR_STORE_PATH}
+    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_clients.py)
+  set_tests_properties(cli-clients PROPERTIES TIMEOUT 600 LABELS "cli;engine")
+  add_test(NAME cli-serve_hostile-long COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_SANITIZE=${WEIR_SANITIZE} WEIR_TEST_SECONDS=1800 ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_serve_hostile.py)
+  set_tests_properties(cli-serve_hostile-long PROPERTIES TIMEOUT 3600 LABELS "cli;long")
+  add_test(NAME cli-openapi COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_openapi.py)
+  set_tests_properties(cli-openapi PROPERTIES LABELS cli)
+  add_test(NAME cli-openapi-fuzz COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/fuzz_openapi.py)
+  set_tests_properties(cli-openapi-fuzz PROPERTIES TIMEOUT 900 LABELS "cli;long")
+endif()
+set_tests_properties(cli-engines cli-llm cli-run_aside PROPERTIES LABELS "cli;engine")
 # On a device of CUDA's with ONNX Runtime: by scripts/gpu-onnx a GPU, here the stub.
 if(TARGET weir-engine-onnx AND NOT WEIR_SANITIZE)
   include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
@@ -33,4 +60,21 @@ if(TARGET weir-engine-gguf AND TARGET weir-engine-onnx AND NOT WEIR_SANITIZE AND
     WEIR_TEST_STORE=${WEIR_STORE_PATH} LD_LIBRARY_PATH=${WEIR_STUB}/cuda STUB_CUDA_TOTAL=0x40000000
     ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_run_gguf.py)
   set_tests_properties(cli-run-gguf PROPERTIES TIMEOUT 300 LABELS "cli;engine")
+endif()
+
+# Ten million hostile texts to what serve reads, where the compiler can steer towards new ones.
+if(WEIR_HAVE_FUZZER AND TARGET weir_serve)
+  set(serve ${PROJECT_SOURCE_DIR}/src/cli/serve)
+  add_executable(fuzz-serve ${CMAKE_CURRENT_LIST_DIR}/fuzz_serve.c ${serve}/tensors.c ${serve}/shared_memory.c ${serve}/answers.c ${serve}/schema.c ${serve}/config.c
+    ${PROJECT_SOURCE_DIR}/src/serve/route.c ${PROJECT_SOURCE_DIR}/src/cli/text.c)
+  target_compile_definitions(fuzz-serve PRIVATE _GNU_SOURCE)
+  target_include_directories(fuzz-serve PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(fuzz-serve PRIVATE -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined)
+  target_link_options(fuzz-serve PRIVATE -fsanitize=fuzzer,address,undefined)
+  target_link_libraries(fuzz-serve PRIVATE weir weir_base PkgConfig::JANSSON)
+  set_target_properties(fuzz-serve PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fuzz-serve-found)
+  add_test(NAME cli-serve-fuzz COMMAND fuzz-serve -runs=10000000 -max_len=2000 -seed=1 -verbosity=0 -rss_limit_mb=4096
+    ${PROJECT_BINARY_DIR}/tests/fuzz-serve-found ${CMAKE_CURRENT_LIST_DIR}/fuzz_seeds)
+  set_tests_properties(cli-serve-fuzz PROPERTIES LABELS "cli;long" TIMEOUT 3600)
 endif()

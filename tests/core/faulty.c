@@ -1,14 +1,16 @@
 #include "core/faulty.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static const wi_driver *const host = &wi_host_driver;
 
-faults fault = {.fail_at = -1};
+faults fault = {.fail_at = -1, .and_at = -1, .kill_at = -1};
 
 void faults_reset(long fail_at)
 {
-    fault = (faults){.fail_at = fail_at, .status = WEIR_ERR_DRIVER};
+    fault = (faults){.fail_at = fail_at, .and_at = -1, .kill_at = -1, .status = WEIR_ERR_DRIVER};
 }
 
 bool faults_nothing_left(void)
@@ -25,7 +27,10 @@ bool faults_nothing_left(void)
 static weir_status next(void)
 {
     long call = atomic_fetch_add(&fault.calls, 1), fail_at = atomic_load(&fault.fail_at);
-    if (fail_at < 0 || (atomic_load(&fault.stay) ? call < fail_at : call != fail_at))
+    if (call == fault.kill_at)
+        kill(getpid(), SIGKILL);
+    bool fails = fail_at >= 0 && (atomic_load(&fault.stay) ? call >= fail_at : call == fail_at);
+    if (!fails && call != atomic_load(&fault.and_at))
         return WEIR_OK;
     return weir_fail(fault.status, "faulty: call %ld is made to fail", call);
 }
@@ -105,7 +110,19 @@ static weir_status f_map(wi_device *device, void *address, uint64_t bytes, size_
 static weir_status f_unmap(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     NEXT;
+    if (atomic_load(&fault.refused_unmaps) > 0 && atomic_fetch_sub(&fault.refused_unmaps, 1) > 0)
+        return weir_fail(WEIR_ERR_DRIVER, "faulty: what is at %p is not unmapped", address);
     return counted(host->unmap(device, address, bytes, count, handles), &fault.mapped, -granules(device, bytes, count));
+}
+/* They count as the device's. */
+static bool f_has_host_handles(wi_device *device)
+{
+    return host->has_host_handles(device);
+}
+static weir_status f_create_on_host(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    NEXT;
+    return counted(host->create_on_host(device, bytes, count, handles), &fault.handles, granules(device, bytes, count));
 }
 static weir_status f_cover(wi_device *device, void *address, uint64_t bytes)
 {
@@ -257,4 +274,6 @@ const wi_driver faulty_driver = {
     .call = f_call,
     .cover = f_cover,
     .uncover = f_uncover,
+    .has_host_handles = f_has_host_handles,
+    .create_on_host = f_create_on_host,
 };

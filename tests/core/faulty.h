@@ -10,11 +10,14 @@ extern const wi_driver faulty_driver;
 typedef struct faults {
     atomic_long calls;   /* that can fail, since the last reset */
     atomic_long fail_at; /* the call that fails, from 0; -1: none */
-    weir_status status;  /* what it answers */
+    atomic_long and_at;  /* one more that fails; -1: none */
+    long kill_at;        /* the call at which the process is killed; -1: none */
+    weir_status status;  /* what they answer */
     atomic_bool stay;    /* every later call fails too */
     atomic_long limit;   /* handles that the device has; 0: no limit */
     atomic_long devices, ranges, handles, mapped, covered, streams, pieces; /* given out and not given back */
     atomic_long refused_releases;                                           /* so many pieces more are not taken back */
+    atomic_long refused_unmaps;                                             /* so many mappings more stay */
     void (*in_destroy)(void *); /* called while handles are being destroyed */
     void (*in_release)(void *); /* ... and while a piece is being given back */
     void *user;

@@ -146,7 +146,8 @@ static void pending_blocks_are_freed_already(void **state)
 static void streams_that_are_none(void **state)
 {
     fixture *f = *state;
-    weir_stream wrong[] = {f->released, f->foreign, {1}, {UINT64_MAX}, {f->stream.id + 1}, {f->stream.id ^ 1u << 20}};
+    weir_stream wrong[] = {f->released,      f->foreign,         {1},
+                           {UINT64_MAX - 1}, {f->stream.id + 1}, {f->stream.id ^ 1u << 20}};
     weir_runtime *r = f->runtime;
     char bytes[8] = "seven..";
     void *p = f;

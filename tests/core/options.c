@@ -150,6 +150,8 @@ static void values_are_checked(void **state)
         {"budget", "host=", false},
         {"budget", "1g,x", false},
         {"budget", "", true},
+        {"watch", "1", true},
+        {"watch", "on", false},
         {"reuse_wait", "0", true},
         {"reuse_wait", "100", true},
         {"reuse_wait", "101", false},

@@ -95,16 +95,15 @@ static void a_freed_block_serves_the_same_stream_alone(void **state)
     give(f->other, others, f->stream);
 }
 
-static void what_a_request_says_besides_is_not_served(void **state)
+static void what_no_hit_can_promise_is_not_served(void **state)
 {
     fixture *f = *state;
     void *p = allocate(f->client, 1000, f->stream, WEIR_CLASS_KV);
     give(f->client, p, f->stream);
     const weir_request requests[] = {
-        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = "tagged"},
         {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .flags = WEIR_ALLOC_ZEROED},
         {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .alignment = 4096},
-        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .kind = WEIR_KIND_HOST},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .flags = WEIR_ALLOC_STABLE},
     };
     for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
         weir_block block;
@@ -123,6 +122,94 @@ static void what_a_request_says_besides_is_not_served(void **state)
     assert_true(second.generation != first.generation);
     fails(WEIR_ERR_STALE, weir_free_block(f->client, first, f->stream));
     ok(weir_free_block(f->client, second, f->stream));
+    fails(WEIR_ERR_INVALID,
+          weir_alloc_with(
+              f->client,
+              &(weir_request){.struct_size = sizeof plain, .bytes = 900, .flags = 1u << 9, .stream = f->stream},
+              &first));
+    fails(WEIR_ERR_INVALID, weir_alloc_with(f->client,
+                                            &(weir_request){.struct_size = sizeof plain,
+                                                            .bytes = 900,
+                                                            .stream = f->stream,
+                                                            .kind = (weir_kind)WEIR_KIND_COUNT},
+                                            &first));
+}
+
+static void check_tag(const void *p, const char *tag)
+{
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(p, &d));
+    assert_int_equal(d.state, WEIR_BLOCK_LIVE);
+    assert_string_equal(d.tag, tag);
+}
+
+/* A tag, and what is true of each hit: the block goes round in the thread cache, and has each time its own tag. */
+static void what_every_hit_promises_is_served(void **state)
+{
+    fixture *f = *state;
+    weir_kind own = host_writes() ? WEIR_KIND_HOST : WEIR_KIND_DEVICE; /* the host has one by either name */
+    const weir_request requests[] = {
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = "tagged"},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = ""},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .tag = "otherwise"},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .flags = WEIR_ALLOC_NO_WAIT},
+        {.struct_size = sizeof(weir_request), .bytes = 1000, .stream = f->stream, .kind = own},
+    };
+    enum { REQUESTS = sizeof requests / sizeof requests[0] };
+    weir_block block;
+    void *p = NULL;
+    for (int i = 0; i < 2 * REQUESTS; i++) {
+        const weir_request *r = &requests[i % REQUESTS];
+        ok(weir_alloc_with(f->client, r, &block));
+        assert_true(!p || block.pointer == p);
+        check_tag(p = block.pointer, r->tag ? r->tag : "");
+        ok(weir_free_block(f->client, block, f->stream));
+        assert_int_equal(thread_cached(f), 1024);
+    }
+    assert_int_equal(take_snapshot(f->runtime).device.hits, 2 * REQUESTS - 1);
+    assert_ptr_equal(allocate(f->client, 1000, f->stream, WEIR_CLASS_KV), p);
+    check_tag(p, "");
+    give(f->client, p, f->stream);
+}
+
+static void count_span(const weir_segment *segment, const weir_span *span, void *user)
+{
+    (void)segment;
+    *(size_t *)user += span != NULL;
+}
+
+/* One block at a time comes and goes, in a way in which no thread cache serves it: none keeps it either. Else each round
+ * would leave one more behind. */
+static void what_is_not_served_is_not_kept(void **state)
+{
+    fixture *f = *state;
+    enum { WAYS = 4, ROUNDS = 3000 };
+    weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
+    size_t before = 0, after = 0;
+    for (int round = 0; round <= ROUNDS; round++) {
+        for (int way = 0; way < WAYS; way++) {
+            weir_request request = {.struct_size = sizeof request, .bytes = 1000, .stream = WEIR_STREAM_HOST};
+            weir_reservation *reservation = NULL;
+            weir_block block;
+            request.flags = way == 0 ? WEIR_ALLOC_ZEROED : 0;
+            request.alignment = way == 1 ? 512 : 0;
+            if (way == 2)
+                ok(weir_reservation_create(f->client, 1024, 0, &reservation));
+            request.reservation = reservation;
+            ok(weir_alloc_with(f->client, &request, &block));
+            if (way == 3)
+                ok(weir_resize(f->client, block.pointer, 600, WEIR_STREAM_HOST));
+            ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));
+            ok(weir_reservation_destroy(reservation));
+        }
+        for (int i = 0; i < 2; i++) /* these are kept */
+            give(f->client, allocate(f->client, i ? 1000 : 600, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST);
+        if (round == 0)
+            ok(weir_layout_walk(f->runtime, count_span, &before, &totals));
+    }
+    ok(weir_layout_walk(f->runtime, count_span, &after, &totals));
+    assert_int_equal(after, before);
+    assert_int_equal(thread_cached(f), 1024 + 768);
 }
 
 static void among_many_streams_each_has_its_own(void **state)
@@ -675,7 +762,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         test(a_freed_block_serves_the_same_stream_alone),
-        test(what_a_request_says_besides_is_not_served),
+        test(what_no_hit_can_promise_is_not_served),
+        test(what_every_hit_promises_is_served),
+        test(what_is_not_served_is_not_kept),
         test(among_many_streams_each_has_its_own),
         test(the_oldest_thread_cache_makes_way),
         test(when_thread_caches_go_the_others_are_found),

@@ -86,6 +86,7 @@ static void every_action_with_its_numbers(void **state)
     assert_string_equal(e.device, "host");
     assert_int_equal(e.action, WEIR_ACTION_HOLD);
     assert_int_equal(e.held, GRANULE);
+    assert_int_equal(e.object, s.device.budget);
     assert_string_equal(e.client, "");
     static const struct {
         weir_action action;
@@ -118,7 +119,8 @@ static void every_action_with_its_numbers(void **state)
             assert_string_equal(e.client, "");
             continue;
         }
-        assert_int_equal(e.object, e.action == WEIR_ACTION_DEALLOCATE);
+        assert_int_equal(e.object,
+                         e.action == WEIR_ACTION_REFUSE ? WEIR_CAUSE_BUDGET : e.action == WEIR_ACTION_DEALLOCATE);
         if (e.action == WEIR_ACTION_REAP && e.generation == 0) {
             assert_true((char *)e.pointer <= (char *)block.pointer);
             assert_true((char *)e.pointer + e.bytes >= (char *)block.pointer + 512);

@@ -35,9 +35,13 @@
     X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                                                          \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)                                                                      \
     X(CU_MEMHOSTALLOC_PORTABLE)                                                                                        \
+    X(CU_MEMHOSTREGISTER_PORTABLE)                                                                                     \
     X(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)                                                               \
     X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)                                                                               \
-    X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+    X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)                                                                            \
+    X(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                                                                                \
+    X(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                               \
+    X(CU_MEM_LOCATION_TYPE_HOST_NUMA)
 
 /* Theirs first. What the constants are there is kept under other names, and ours get other names as they are declared. */
 #include <cuda.h>
@@ -75,12 +79,17 @@ static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thr
 #define CU_STREAM_CAPTURE_STATUS_NONE   OUR_CU_STREAM_CAPTURE_STATUS_NONE
 #define CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED                                                        \
     OUR_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-#define CU_MEM_ALLOCATION_TYPE_PINNED OUR_CU_MEM_ALLOCATION_TYPE_PINNED
+#define CU_MEM_ALLOCATION_TYPE_PINNED    OUR_CU_MEM_ALLOCATION_TYPE_PINNED
+#define CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID OUR_CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+#define CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED                                              \
+    OUR_CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+#define CU_MEM_LOCATION_TYPE_HOST_NUMA OUR_CU_MEM_LOCATION_TYPE_HOST_NUMA
 #undef CU_MEM_LOCATION_TYPE_DEVICE
 #define CU_MEM_LOCATION_TYPE_DEVICE        OUR_CU_MEM_LOCATION_TYPE_DEVICE
 #define CU_MEM_ALLOC_GRANULARITY_MINIMUM   OUR_CU_MEM_ALLOC_GRANULARITY_MINIMUM
 #define CU_MEM_ACCESS_FLAGS_PROT_READWRITE OUR_CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 #undef CU_MEMHOSTALLOC_PORTABLE
+#undef CU_MEMHOSTREGISTER_PORTABLE
 #undef CU_STREAM_LEGACY
 #undef CU_STREAM_PER_THREAD
 #define CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED             OUR_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
@@ -88,6 +97,7 @@ static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thr
 #define CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD            OUR_CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
 #define CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED        OUR_CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 #define CU_MEMHOSTALLOC_PORTABLE                          OUR_CU_MEMHOSTALLOC_PORTABLE
+#define CU_MEMHOSTREGISTER_PORTABLE                       OUR_CU_MEMHOSTREGISTER_PORTABLE
 #define CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES OUR_CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
 #define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD                 OUR_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 #define CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT              OUR_CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT

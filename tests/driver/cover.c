@@ -130,6 +130,61 @@ static void test_a_failure_leaves_nothing_covered(void **state)
     drop_range(&range);
 }
 
+/* Handles of the host's memory are mapped among those of the device's, and hold what was written at either place. */
+static void test_handles_of_the_hosts_memory(void **state)
+{
+    (void)state;
+    skip_unless(driver->has_host_handles && D(has_host_handles(device)));
+    mapped_range range;
+    wi_handle own, theirs[2];
+    make_range(&range, 8, 0);
+    ok(D(create(device, granule, 1, &own)));
+    ok(D(create_on_host(device, granule, 2, theirs)));
+    ok(D(map(device, range.address, granule, 2, theirs)));
+    ok(D(map(device, range.address + 2 * granule, granule, 1, &own)));
+    fill_granules(range.address, 3, 40);
+    ok(D(unmap(device, range.address, granule, 2, theirs)));
+    ok(D(unmap(device, range.address + 2 * granule, granule, 1, &own)));
+    ok(D(map(device, range.address + 2 * granule, granule, 1, theirs)));
+    ok(D(map(device, range.address + 5 * granule, granule, 1, theirs + 1)));
+    ok(D(map(device, range.address, granule, 1, &own)));
+    expect_granule(range.address + 2 * granule, 40);
+    expect_granule(range.address + 5 * granule, 41);
+    expect_granule(range.address, 42);
+    ok(D(copy(device, range.address, range.address + 5 * granule, granule, NULL)));
+    expect_granule(range.address, 41);
+    if (device_kind_now == ON_STUB) {
+        assert_int_equal(control.stub_count("host handles"), 2);
+        wi_handle none[2];
+        for (int nth = 1; nth <= 2; nth++) {
+            control.stub_fail("cuMemCreate", nth, CUDA_ERROR_OUT_OF_MEMORY);
+            fails(D(create_on_host(device, granule, 2, none)), WEIR_ERR_OUT_OF_MEMORY);
+        }
+        assert_int_equal(control.stub_count("host handles"), 2);
+    }
+    ok(D(unmap(device, range.address, granule, 1, &own)));
+    ok(D(unmap(device, range.address + 2 * granule, granule, 1, theirs)));
+    ok(D(unmap(device, range.address + 5 * granule, granule, 1, theirs + 1)));
+    V(destroy(device, granule, 1, &own));
+    V(destroy(device, granule, 2, theirs));
+    drop_range(&range);
+}
+
+/* One that opens where it cannot be answers so. */
+static void test_a_device_that_does_not_reach_the_host(void **state)
+{
+    (void)state;
+    skip_unless(device_kind_now == ON_STUB);
+    V(close(device));
+    control.stub_reach(false);
+    ok(D(open(0, &device)));
+    assert_false(D(has_host_handles(device)));
+    V(close(device));
+    control.stub_reach(true);
+    ok(D(open(0, &device)));
+    assert_true(D(has_host_handles(device)));
+}
+
 int run_cover_tests(void)
 {
     const struct CMUnitTest cover[] = {
@@ -138,6 +193,8 @@ int run_cover_tests(void)
         cmocka_unit_test_setup_teardown(test_handles_come_and_go_among_covered_addresses, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_cover_leaves_as_many_areas_as_before, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_a_failure_leaves_nothing_covered, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_handles_of_the_hosts_memory, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_a_device_that_does_not_reach_the_host, open_device, close_device),
     };
     return cmocka_run_group_tests(cover, NULL, NULL);
 }

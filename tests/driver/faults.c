@@ -185,6 +185,32 @@ static void test_pieces_fail_and_then_work(void **state)
     }
 }
 
+/* Long page-locked pieces are the process's own pages, registered: each error gives them back. */
+static void test_long_pinned_pieces(void **state)
+{
+    (void)state;
+    const uint64_t bytes = UINT64_C(70) << 20;
+    uint64_t allocated = control.stub_count("cuMemHostAlloc");
+    unsigned char *piece = NULL;
+    for (int code = 2; code < 1000; code += 997) {
+        control.stub_fail("cuMemHostRegister", 1, code);
+        fails(D(allocate(device, WEIR_KIND_PINNED, bytes, (void **)&piece)),
+              code == 2 ? WEIR_ERR_OUT_OF_MEMORY : WEIR_ERR_DRIVER);
+        assert_non_null(strstr(weir_detail(), "cuMemHostRegister"));
+        assert_int_equal(control.stub_count("registered"), 0);
+    }
+    ok(D(allocate(device, WEIR_KIND_PINNED, bytes, (void **)&piece)));
+    assert_int_equal(control.stub_count("registered"), 1);
+    assert_int_equal(control.stub_count("cuMemHostAlloc"), allocated);
+    for (uint64_t at = 0; at < bytes; at += 4096)
+        assert_int_equal(piece[at]++, 0);
+    control.stub_fail("cuMemHostUnregister", 1, 999);
+    fails(D(release(device, WEIR_KIND_PINNED, piece, bytes)), WEIR_ERR_DRIVER);
+    assert_int_equal(piece[bytes - 4096], 1);
+    ok(D(release(device, WEIR_KIND_PINNED, piece, bytes)));
+    assert_int_equal(control.stub_count("registered"), 0);
+}
+
 static void test_releases_fail_and_then_work(void **state)
 {
     (void)state;
@@ -382,6 +408,7 @@ int run_stub_tests(void)
         cmocka_unit_test_setup_teardown(test_unknown_codes_have_words, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_each_call_recovers, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_pieces_fail_and_then_work, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_long_pinned_pieces, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_releases_fail_and_then_work, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_without_pools, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_adopting_fails_and_then_works, open_device, close_device),

@@ -310,12 +310,13 @@ static void tokens_of(const fixture *its, int prompt, char *text, size_t capacit
 }
 
 /* Both ways give the same answers. */
-static void same_both_ways(const char *context, bool grows)
+static void same_both_ways(const char *context, const char *windows, bool grows)
 {
     static const int prompts[] = {5, 200, 300, 440, 30, 460};
-    const weir_setting one[] = {{"context", context}, elastic[1], elastic[2], elastic[3]};
-    const weir_setting other[] = {{"context", context}, elastic[1], elastic[2], {"cache_memory", "whole"}};
-    fixture its = fixture_open(other_path, one, 4), whole = fixture_open(other_path, other, 4);
+    const weir_setting one[] = {{"context", context}, elastic[1], elastic[2], elastic[3], {"swa_full", windows}};
+    const weir_setting other[] = {
+        {"context", context}, elastic[1], elastic[2], {"cache_memory", "whole"}, {"swa_full", "1"}};
+    fixture its = fixture_open(other_path, one, 5), whole = fixture_open(other_path, other, 5);
     uint64_t loaded = kv_of(&its.it);
     if (grows)
         assert_true(loaded < kv_of(&whole.it));
@@ -332,14 +333,17 @@ static void same_both_ways(const char *context, bool grows)
     fixture_close(&whole);
 }
 
-/* llama.cpp gives the layers with a window as many cells as the others; those that the window has left are used again. */
+/* Layers with a window have as many cells as the others, or so many that those which the window has left are used again: the
+ * tokens are the same. */
 static void test_windows_grow_and_answer_the_same(void **state)
 {
     static const model_shape four = {.layers = 4, .width = 128, .heads = 2, .heads_kv = 2, .wide = 64, .context = 4096};
     (void)state;
     write_windowed(other_path, &four, 64);
-    same_both_ways("2048", true);
-    same_both_ways("512", true);
+    same_both_ways("2048", "1", true);
+    same_both_ways("512", "1", true);
+    same_both_ways("2048", "0", true);
+    same_both_ways("512", "0", true);
     unlink(other_path);
 }
 
@@ -347,7 +351,7 @@ static void test_states_of_recurrent_layers_stay_whole(void **state)
 {
     (void)state;
     write_recurrent(other_path, &shape);
-    same_both_ways("2048", false);
+    same_both_ways("2048", "0", false);
     unlink(other_path);
 }
 

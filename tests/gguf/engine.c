@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engines/gguf/file.h"
+#include "gguf_file/file.h"
 
 static char llama_path[64], bert_path[64], long_path[64];
 static const weir_setting one_thread[] = {{"threads", "1"}, {"batch", "64"}};
@@ -524,7 +524,7 @@ static void test_wrong_questions(void **state)
     inference.input_count = 0;
     assert_int_equal(its.it.engine->infer(its.model, &inference, &outputs), WEIR_ERR_INVALID);
     assert_non_null(strstr(weir_detail(), "missing"));
-    static const weir_setting wrong[] = {{"colour", "blue"},  {"tokens", "many"}, {"tokens", "-1"}, {"top_p", "nan"},
+    static const weir_setting wrong[] = {{"colour", "blue"},  {"tokens", "many"}, {"tokens", "-2"}, {"top_p", "nan"},
                                          {"logits", "maybe"}, {"threads", "2"},   {"chat", "1"}};
     static const char *const named[] = {"top_k", "many", "-1", "nan", "maybe", "of loading", "template"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -578,7 +578,7 @@ static void test_the_rest(void **state)
     OK(it.engine->info(model, &info));
     assert_string_equal(info.engine, "gguf");
     assert_non_null(strstr(info.architecture, "bert"));
-    assert_int_equal(info.output_count, 1);
+    assert_int_equal(info.output_count, 2);
     assert_false(info.generates);
     OK(it.engine->warm_up(model));
     OK(it.engine->health(model));
@@ -630,7 +630,7 @@ static void test_types(void **state)
     plain lib = plain_library(probe.library);
     for (uint32_t type = 0; type < GGML_TYPE_COUNT; type++) {
         uint32_t elements = 0, size = 0;
-        bool known = wg_type_block(type, &elements, &size);
+        bool known = wi_gguf_type_block(type, &elements, &size);
         assert_int_equal(known, lib.ggml_blck_size((enum ggml_type)type) != 0);
         if (known) {
             assert_int_equal(elements, lib.ggml_blck_size((enum ggml_type)type));
@@ -638,7 +638,7 @@ static void test_types(void **state)
         }
     }
     uint32_t elements, size;
-    assert_false(wg_type_block(GGML_TYPE_COUNT, &elements, &size));
+    assert_false(wi_gguf_type_block(GGML_TYPE_COUNT, &elements, &size));
 }
 
 int main(void)

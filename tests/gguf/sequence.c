@@ -11,14 +11,14 @@
 
 enum { MADE = 24, END = 2, BATCH = 32, PROMPT = 50 };
 
-static char path[64], other_path[72];
+static char path[64], other_path[72], windowed_path[80];
 static int32_t prompt[PROMPT], expected[MADE];
 static const weir_setting load[] = {{"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "2"}};
 
 typedef struct saved {
     unsigned char *data;
     size_t bytes;
-    int32_t tokens[256], made[MADE];
+    int32_t tokens[768], made[MADE];
     size_t token_count, made_count;
 } saved;
 
@@ -166,6 +166,42 @@ static void test_a_text_goes_behind_what_a_state_stands_for(void **state)
     release(&its, &outputs);
     free(middle.data);
     fixture_close(&its);
+}
+
+/* Cells that the window has left are used again, and are no part of a state. */
+static void test_states_of_windows(void **state)
+{
+    static const weir_setting full[] = {
+        {"threads", "1"}, {"batch", "32"}, {"context", "768"}, {"sequences", "2"}, {"swa_full", "1"}};
+    static const weir_setting few[] = {{"threads", "1"}, {"batch", "32"}, {"context", "768"}, {"sequences", "2"}};
+    enum { LONG = 400, MOST = 16 };
+    int32_t text[LONG];
+    (void)state;
+    for (int i = 0; i < LONG; i++)
+        text[i] = i == 0 ? 1 : 260 + i * 7 % 26;
+    fixture whole = fixture_open(windowed_path, full, 5), its = fixture_open(windowed_path, few, 4);
+    for (int length = 300; length <= LONG; length += 50) {
+        saved wanted, middle, end, early, late;
+        uint64_t stop_at = 3;
+        OK(go_on(&whole, NULL, text, length, MOST, 0, &wanted));
+        int first = length % 4; /* 0: the last token of the prompt is computed again */
+        OK(go_on(&its, NULL, text, length, first, 0, &middle));
+        OK(go_on(&its, &middle, NULL, 0, MOST - first, 0, &end));
+        assert_memory_equal(end.made, wanted.made + first, end.made_count * sizeof *end.made);
+        assert_int_equal(end.made_count, MOST - first);
+        OK(go_on(&its, NULL, text, length, MOST, stop_at, &early));
+        OK(go_on(&its, &early, NULL, 0, MOST - 3, 0, &late));
+        assert_memory_equal(late.made, wanted.made + 3, (MOST - 3) * sizeof *late.made);
+        assert_int_equal(go_on(&whole, &middle, NULL, 0, 1, 0, NULL), WEIR_ERR_INVALID);
+        assert_true(middle.bytes < wanted.bytes);
+        free(wanted.data);
+        free(middle.data);
+        free(end.data);
+        free(early.data);
+        free(late.data);
+    }
+    fixture_close(&its);
+    fixture_close(&whole);
 }
 
 /* Its reader stopped: the state is that of what the reader has. */
@@ -441,12 +477,17 @@ int main(void)
     write_llama(path, &shape);
     shape.seed = 8;
     write_llama(other_path, &shape);
+    snprintf(windowed_path, sizeof windowed_path, "%s-windowed", path);
+    shape.layers = 4;
+    shape.context = 768;
+    write_windowed(windowed_path, &shape, 64);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i == 0 ? 1 : 260 + i * 7 % 26;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_goes_on_where_its_state_was_saved),
         cmocka_unit_test(test_tokens_go_behind_what_a_state_stands_for),
         cmocka_unit_test(test_a_text_goes_behind_what_a_state_stands_for),
+        cmocka_unit_test(test_states_of_windows),
         cmocka_unit_test(test_a_run_that_was_stopped_early_saves_what_it_gave),
         cmocka_unit_test(test_states_are_saved_and_put_back_beside_other_runs),
         cmocka_unit_test(test_a_state_goes_from_one_load_to_the_next),
@@ -459,5 +500,6 @@ int main(void)
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
     unlink(other_path);
+    unlink(windowed_path);
     return failed;
 }

@@ -1,11 +1,14 @@
 # The check of a file's structure needs no llama.cpp: its sources are built into the test.
 set(gguf_sources ${PROJECT_SOURCE_DIR}/src/engines/gguf)
 weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_sources}/check_tensors.c
-  ${gguf_sources}/check_vocabulary.c ${gguf_sources}/file.c ${gguf_sources}/cursor.c ${gguf_sources}/types.c
-  LIBS m LABELS gguf)
+  ${gguf_sources}/check_vocabulary.c
+  LIBS weir_gguf_file m LABELS gguf)
 target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
-# So do grammars and sums.
+# Neither does what a model will take.
+weir_test(gguf-layout gguf/layout.c gguf/shapes.c gguf/writer.c LIBS weir_gguf_file LABELS gguf)
+
+# Grammars and sums need none either.
 weir_test(gguf-grammar gguf/grammar.c ${gguf_sources}/grammar.c ${gguf_sources}/sum.c LABELS gguf)
 target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
@@ -18,7 +21,12 @@ if(TARGET weir-engine-gguf)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
-  target_sources(test-gguf-engine PRIVATE ${gguf_sources}/types.c)
+  weir_test(gguf-layout-dry gguf/layout_dry.c gguf/shapes.c gguf/writer.c $<TARGET_OBJECTS:weir-engine-gguf-border>
+    LIBS weir_gguf_file stdc++ ${CMAKE_DL_LIBS} LABELS gguf ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+  target_include_directories(test-gguf-layout-dry SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  set_target_properties(test-gguf-layout-dry PROPERTIES LINKER_LANGUAGE C)
+  add_dependencies(test-gguf-layout-dry weir-engine-gguf)
+  target_link_libraries(test-gguf-engine PRIVATE weir_gguf_file)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_sources(test-gguf-sequence PRIVATE ${gguf_sources}/sum.c)
   target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)

@@ -77,6 +77,37 @@ static void refused_with(const fixture *its, const weir_tensor *input, weir_sett
     assert_non_null(strstr(weir_detail(), words));
 }
 
+/* ---- counts ------------------------------------------------------------------------------------------------------ */
+
+/* The last token that is made is never computed with, and needs no room. */
+static void test_as_many_tokens_as_there_is_room_for(void **state)
+{
+    static const weir_setting narrow[] = {{"threads", "1"}, {"context", "256"}};
+    static const weir_setting all[] = {{"tokens", "-1"}, {"ignore_eos", "1"}, {"logprobs", "2"}};
+    enum { CONTEXT = 256 };
+    (void)state;
+    fixture its = fixture_open(path, narrow, 2);
+    weir_tensor input = token_input(prompt, 0, PROMPT);
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    OK(infer(&its, &input, all, 3, &outputs));
+    const weir_tensor *tokens = output_named(&outputs, "tokens"), *text = output_named(&outputs, "text");
+    const weir_tensor *tops = output_named(&outputs, "top_texts"), *ends = output_named(&outputs, "top_text_ends");
+    size_t made = tokens->bytes / sizeof(int32_t), at = 0;
+    assert_int_equal(made, CONTEXT - PROMPT + 1);
+    assert_int_equal(*(const int32_t *)output_named(&outputs, "prompt_tokens")->data, PROMPT);
+    /* The likeliest was taken each time, so its texts are the text. */
+    assert_int_equal(ends->bytes, made * 2 * sizeof(int32_t));
+    for (size_t i = 0; i < made; i++) {
+        const int32_t *end = (const int32_t *)ends->data + 2 * i;
+        int32_t begin = i > 0 ? end[-1] : 0;
+        assert_memory_equal((const char *)tops->data + begin, (const char *)text->data + at, (size_t)(end[0] - begin));
+        at += (size_t)(end[0] - begin);
+    }
+    assert_int_equal(at, text->bytes);
+    release(&its, &outputs);
+    fixture_close(&its);
+}
+
 /* ---- stop words ------------------------------------------------------------------------------------------------- */
 
 #define GREEDY                                                                                                         \
@@ -654,6 +685,7 @@ int main(void)
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i == 0 ? 1 : 260 + i * 7 % 26;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_many_tokens_as_there_is_room_for),
         cmocka_unit_test(test_a_stop_word_ends_the_text_wherever_its_tokens_end),
         cmocka_unit_test(test_a_beginning_of_a_stop_word_is_given_out_when_it_is_none),
         cmocka_unit_test(test_what_may_be_a_stop_word_is_not_streamed),

@@ -11,6 +11,7 @@ from pathlib import Path
 # this list.
 ROOMS = {
     "base": (),
+    "gguf_file": (),
     # libweir, upwards
     "planner": ("base",),
     "driver": ("base",),
@@ -21,20 +22,25 @@ ROOMS = {
     "onnxruntime": ("runtime", "base"),
     "hardware": ("base",),
     "engines": ("base",),
-    "choice": ("engines", "runtime", "base"),
-    "model": ("choice", "engines", "runtime", "base"),
+    "predict": ("gguf_file", "base"),
+    "choice": ("predict", "engines", "runtime", "base"),
+    "model": ("choice", "predict", "engines", "runtime", "base"),
+    "pool": ("model", "choice", "engines", "runtime", "base"),
     # beside it
     "interpose": ("base",),
+    "seams": ("base/pointer_map.h",),
+    "preload": ("driver/cuda_api.h", "base"),
     "manifest": ("base",),
     "onnx_file": (),
     "onnx_shapes": ("onnx_file", "base"),
-    "engines/onnx": ("onnx_file", "onnxruntime/api.h"),
+    "engines/onnx": ("onnx_shapes", "onnx_file", "onnxruntime/api.h", "engines/command.h"),
     "engines/text": (),
-    "engines/gguf": ("engines/text", "interpose"),
-    "engines/llm": ("engines/text", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h"),
+    "engines/gguf": ("engines/text", "gguf_file", "interpose", "engines/command.h"),
+    "engines/llm": ("engines/text", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "engines/command.h"),
     # around it
-    "sim": ("runtime", "memory", "driver", "base"),
-    "cli": ("sim", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base"),
+    "sim": ("runtime", "memory", "driver", "base", "pool/admission.h", "pool/decisions.h"),
+    "serve": (),
+    "cli": ("sim", "serve", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base", "engines/command.h"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 ELSEWHERE = re.compile(r"(\.\./[\w./]*\.c(?:pp)?)\b")

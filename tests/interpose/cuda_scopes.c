@@ -188,9 +188,13 @@ static void memory_that_the_engine_does_not_have_is_refused_in_its_words(void **
     fixture f = begin(4 * MIB);
     const wi_cuda_place place = {take_own, give_own_back, &own};
     wi_cuda_scope scope = {.memory_class = WEIR_CLASS_KV, .place = &place};
-    own = (own_memory){.answer = WEIR_ERR_OUT_OF_MEMORY};
     ok(wi_cuda_scope_enter(f.redirect, &scope));
+    own = (own_memory){.answer = WEIR_ERR_BUSY};
     assert_int_equal(f.m.cudaMalloc(&pointer, MIB), 2);
+    assert_int_equal(scope.status, WEIR_ERR_BUSY);
+    own = (own_memory){.answer = WEIR_ERR_OUT_OF_MEMORY};
+    assert_int_equal(f.m.cudaMalloc(&pointer, MIB), 2);
+    assert_int_equal(scope.status, WEIR_ERR_OUT_OF_MEMORY);
     wi_cuda_scope_leave(&scope);
     assert_non_null(strstr(stats(&f).refusal, "the engine has none"));
     assert_int_equal(own.taken + own.given_back, 0);

@@ -38,6 +38,8 @@ static void test_a_model_that_is_loaded_has_its_weights_alone(void **state)
         OK(it.engine->plan(&it.load, &plan));
         assert_int_equal(stats_of(&it).allocations, 0);
         assert_int_equal(plan.bytes[WEIR_CLASS_KV], 2 * TOKEN_OF_CACHE);
+        /* For the whole context; without one buffer for both, past and present. */
+        assert_int_equal(plan.whole[WEIR_CLASS_KV], (which == SHARED ? 1 : 2) * plan.context * TOKEN_OF_CACHE);
         assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], matrices * sizeof(float));
         for (int i = 0; i < 3; i++) {
             const weir_setting several[] = {{"sequences", "3"}, {"threads", i ? "1" : "2"}};

@@ -366,7 +366,7 @@ typedef struct wrong {
 static const wrong at_a_run[] = {
     {{"colour", "blue"}, "colour"},
     {{"tokens", "many"}, "many"},
-    {{"tokens", "-1"}, "-1"},
+    {{"tokens", "-2"}, "-2"},
     {{"top_p", "nan"}, "nan"},
     {{"top_p", "1.5"}, "from 0 to 1"},
     {{"temperature", "-1"}, "temperature"},
@@ -485,8 +485,8 @@ static void test_what_a_model_says_of_itself(void **state)
     assert_words(info.architecture, "llama, 2 layers");
     assert_true(info.generates);
     assert_int_equal(info.input_count, 3);
-    assert_int_equal(info.output_count, 8);
-    assert_int_equal(info.outputs[7].shape[0], VOCABULARY);
+    assert_int_equal(info.output_count, 9);
+    assert_int_equal(info.outputs[8].shape[0], VOCABULARY);
     assert_int_equal(info.share_count, 1);
     assert_int_equal(info.shares[0].parts, LAYERS);
     assert_int_equal(info.shares[0].of, LAYERS);

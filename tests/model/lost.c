@@ -17,6 +17,13 @@ static void lose_device(void)
     dlclose(library);
 }
 
+static weir_status agree(weir_engine_model *model, weir_engine_leaving *out)
+{
+    (void)model;
+    (void)out;
+    return WEIR_OK;
+}
+
 /* What is live when it happens is given back in the ledger all the same; what is held goes last. */
 static void a_lost_device_leaves_nothing(void **state)
 {
@@ -25,6 +32,15 @@ static void a_lost_device_leaves_nothing(void **state)
     weir_outputs held, out;
     books before = take_books();
     weir_opening_options options = opening_options(NULL);
+    weir_model_presence presence = WEIR_INIT(weir_model_presence);
+    double_onnx.suspend = agree;
+    b.weights = 4 * MIB; /* a chunk of its own */
+    weir_model *away = open_model(wants(&w, "cuda cpu"), &options);
+    infer_and_release(away);
+    weir_model_suspend_options nothing = WEIR_INIT(weir_model_suspend_options);
+    nothing.drop = WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS); /* so that no page-locked memory is lost with the device */
+    ok(weir_model_suspend(away, &nothing, NULL));
+    b.weights = WEIGHTS;
     weir_model *model = open_model(wants(&w, "tensorrt cuda cpu"), &options);
     ok(infer_once(model, &held));
     assert_string_equal(made_on(&held), "tensorrt");
@@ -40,8 +56,21 @@ static void a_lost_device_leaves_nothing(void **state)
     assert_non_null(strstr(record.attempts[0].reason, "lost to this process"));
     weir_model_release_outputs(model, &held);
     weir_model_release_outputs(model, &out);
-    assert_int_equal(b.alive, 1);
+    assert_int_equal(b.alive, 2);
     infer_and_release(model);
+    /* One that was away cannot come back: it is moved like any other, and is here then. */
+    ok(weir_model_residency(away, &presence));
+    assert_int_equal(presence.state, WEIR_SUSPENDED);
+    assert_int_equal(presence.away, 4 * MIB);
+    ok(infer_once(away, &out));
+    assert_string_equal(made_on(&out), "cpu");
+    weir_model_release_outputs(away, &out);
+    ok(weir_model_residency(away, &presence));
+    assert_int_equal(presence.state, WEIR_RESIDENT);
+    assert_int_equal(presence.resumes, 0);
+    ok(weir_model_suspend(away, NULL, NULL)); /* from where it is now */
+    infer_and_release(away);
+    ok(weir_model_destroy(away));
     /* Another model finds out for itself, and is opened where it can be. */
     weir_model *other = open_model(wants(&w, "cuda cpu"), &options);
     infer_and_release(other);

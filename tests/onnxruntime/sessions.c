@@ -3,6 +3,7 @@
 #include "ort.h"
 #include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
+#include <weir/residency.h>
 
 static const char *const models[] = {"mlp", "conv", "loop", "branch", "folded"};
 enum { MODELS = sizeof models / sizeof *models };
@@ -72,6 +73,48 @@ static void answers_are_equal(void **state)
         ok(weir_onnxruntime_unregister(NULL, "host"));
         end(&f);
     }
+}
+
+/* What a session has is away between its runs: it answers the same, again and again. Results may go while they are away. */
+static void suspended(const char *model, weir_client *client, int times)
+{
+    ort_session *session = ort_session_of(model, true);
+    ort_ports inputs, plain;
+    ort_plain_answers(model, 1, 2, &plain);
+    ort_inputs(session, 1, 2, &inputs);
+    for (int i = 0; i < times; i++) {
+        ort_ports outputs;
+        weir_residency receipt = WEIR_INIT(weir_residency);
+        ort_outputs(session, &outputs);
+        ort_ok(ort_run(session, &inputs, &outputs));
+        assert_true(ort_equal(&plain, &outputs));
+        ok(weir_client_suspend(client, NULL, &receipt));
+        assert_true(receipt.away > 0);
+        assert_int_equal(ort_live(client) + receipt.away, receipt.stayed + receipt.away);
+        if (i % 2)
+            ort_release(&outputs);
+        ok(weir_client_resume(client, WEIR_STREAM_HOST));
+        if (i % 2 == 0) {
+            assert_true(ort_equal(&plain, &outputs));
+            ort_release(&outputs);
+        }
+    }
+    ort_release(&inputs);
+    ort_release(&plain);
+    ort->ReleaseSession(session);
+    assert_int_equal(ort_live(client), 0);
+}
+
+static void suspended_between_runs(void **state)
+{
+    (void)state;
+    fixture f = begin();
+    weir_onnxruntime_options o = ort_bridge(f.a);
+    ok(weir_onnxruntime_register(&o));
+    for (int i = 0; i < MODELS; i++)
+        suspended(models[i], f.a, 100);
+    ok(weir_onnxruntime_unregister(NULL, "host"));
+    end(&f);
 }
 
 /* Contiguous runs out of a pool of blocks that another client has. */
@@ -311,13 +354,10 @@ int main(void)
 {
     int status = ort_open("onnxruntime");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_equal),
-        cmocka_unit_test(out_of_a_pool_of_blocks),
-        cmocka_unit_test(who_takes_part),
-        cmocka_unit_test(every_request_fails_in_turn),
-        cmocka_unit_test(somebody_elses_allocator_stays),
-        cmocka_unit_test(a_session_that_outlives_it),
-        cmocka_unit_test(the_environment_is_pinned),
+        cmocka_unit_test(answers_are_equal),           cmocka_unit_test(suspended_between_runs),
+        cmocka_unit_test(out_of_a_pool_of_blocks),     cmocka_unit_test(who_takes_part),
+        cmocka_unit_test(every_request_fails_in_turn), cmocka_unit_test(somebody_elses_allocator_stays),
+        cmocka_unit_test(a_session_that_outlives_it),  cmocka_unit_test(the_environment_is_pinned),
         cmocka_unit_test(statistics_for_onnxruntime),
     };
     return status ? status : cmocka_run_group_tests(tests, NULL, NULL);

@@ -368,6 +368,8 @@ static void refusals_are_told(void **state)
                             : alloc_on(&f, native, 100 * MIB));
         else
             refusals++;
+        if (i == 0) /* no device could have so much */
+            assert_int_equal(weir_onnxruntime_explain(f.bridge, 0, text, sizeof text), WEIR_ERR_INVALID);
     }
     assert_int_equal(refusals, 3);
     assert_int_equal(errors, 3);
@@ -375,9 +377,9 @@ static void refusals_are_told(void **state)
     assert_non_null(strstr(said, "104857600 bytes"));
     assert_non_null(strstr(said, "anna"));
     assert_int_equal(stats(&f).refused, 3);
-    assert_true(weir_onnxruntime_explain(f.bridge, 2, text, sizeof text));
+    assert_int_equal(weir_onnxruntime_explain(f.bridge, 2, text, sizeof text), WEIR_ERR_OUT_OF_MEMORY);
     assert_non_null(strstr(text, "100 MiB"));
-    assert_false(weir_onnxruntime_explain(f.bridge, 3, text, sizeof text));
+    ok(weir_onnxruntime_explain(f.bridge, 3, text, sizeof text));
     void *p = alloc_on(&f, native, BYTES);
     assert_non_null(p);
     f.table->Free(f.table, p);
@@ -387,7 +389,7 @@ static void refusals_are_told(void **state)
 typedef struct refused_thread {
     const fixture *f;
     pthread_barrier_t before, after;
-    bool explained;
+    weir_status explained;
 } refused_thread;
 
 static void *refused_then_asked(void *argument)
@@ -408,7 +410,7 @@ static void a_refusal_belongs_to_its_bridge(void **state)
     (void)state;
     fixture f = begin(6 * MIB, true);
     weir_onnxruntime_options o = fake_options(f.a, f.known);
-    refused_thread t = {.f = &f, .explained = true};
+    refused_thread t = {.f = &f, .explained = WEIR_ERR_OUT_OF_MEMORY};
     pthread_t thread;
     pthread_barrier_init(&t.before, NULL, 2);
     pthread_barrier_init(&t.after, NULL, 2);
@@ -419,7 +421,7 @@ static void a_refusal_belongs_to_its_bridge(void **state)
     ok(weir_onnxruntime_create(&o, &f.bridge));
     pthread_barrier_wait(&t.after);
     pthread_join(thread, NULL);
-    assert_false(t.explained);
+    assert_int_equal(t.explained, WEIR_OK);
     pthread_barrier_destroy(&t.before);
     pthread_barrier_destroy(&t.after);
     end(&f);

@@ -122,9 +122,9 @@ def symbols_of(name, wanted):
                   f"exported and not declared: {', '.join(sorted(exported - wanted))}" if exported - wanted else ""]
     other = {symbol for symbol in versioned if symbol.partition("@@")[2] != f"WEIR_{series}"}
     complaints.append(f"not of the version WEIR_{series}: {', '.join(sorted(other))}" if other else "")
-    # In the static library what is not static is visible to the whole program: weir_, and wi_ for what is internal.
-    loose = {symbol for symbol in names("-g", libdir() / f"{name}.a") if not symbol.startswith(("weir_", "wi_"))}
-    complaints.append(f"{name}.a defines names besides weir_ and wi_: {', '.join(sorted(loose))}" if loose else "")
+    # In the static library what is not static is visible to the whole program: weir_, and for what is internal wi_, and wp_ of the pool.
+    loose = {symbol for symbol in names("-g", libdir() / f"{name}.a") if not symbol.startswith(("weir_", "wi_", "wp_"))}
+    complaints.append(f"{name}.a defines names besides weir_, wi_ and wp_: {', '.join(sorted(loose))}" if loose else "")
     dynamic = run("readelf", "-d", library)
     soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
     if not soname or soname[1] != f"{name}.so.{series}":

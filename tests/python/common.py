@@ -16,10 +16,11 @@ sys.path.insert(0, str(PACKAGE))
 MIB = 2**20
 
 
-def run_python(code, **environment):
+def run_python(code, *options, **environment):
     """The ended process of a Python of its own with the package; a variable that is None is taken away."""
     variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    return subprocess.run([sys.executable, "-c", code], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    python = os.environ.get("WEIR_TEST_PYTHON") or sys.executable  # one that an emulator runs cannot be started by its own name
+    return subprocess.run([python, *options, "-c", code], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=120, env={k: v for k, v in variables.items() if v is not None})
 
 

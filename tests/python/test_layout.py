@@ -12,24 +12,31 @@ from pathlib import Path
 from common import SOURCE
 
 from weir import names
-from weir._c import library, structures
+from weir._c import inspection, library, pooling, structures
 
 HEADERS = sorted((SOURCE / "include/weir").glob("*.h"))
-NAMELESS = {"weir_refusal_holder": "((weir_refusal *)0)->holders[0]"}  # what C has no name for
+NAMELESS = {"weir_refusal_holder": "((weir_refusal *)0)->holders[0]",  # what C has no name for
+            "weir_residency_stay": "((weir_residency *)0)->stay[0]",
+            "weir_pool_holder": "((weir_pool_receipt *)0)->holder[0]"}
 CONSTANTS = {"WEIR_MAX_RANK": structures.MAX_RANK, "WEIR_KIND_MOST": structures.KIND_MOST, "WEIR_CLASS_MOST": structures.CLASS_MOST,
              "WEIR_RUNG_MOST": structures.RUNG_MOST, "WEIR_REFUSAL_HOLDERS": structures.REFUSAL_HOLDERS,
-             "WEIR_BYTES_UNKNOWN": structures.UNKNOWN, "WEIR_ALLOC_ZEROED": structures.ALLOC_ZEROED,
-             "WEIR_ALLOC_NO_WAIT": structures.ALLOC_NO_WAIT}
+             "WEIR_STAYS": structures.STAYS, "WEIR_POOL_NONE": pooling.NONE, "WEIR_POOL_HOLDERS": pooling.HOLDERS,
+             "WEIR_POOL_EVENT_COUNT": len(pooling.EVENTS), "WEIR_POOL_STEP_COUNT": len(pooling.STEPS),
+             "WEIR_BLOCK_WAITS": structures.BLOCK_WAITS, "WEIR_BYTES_UNKNOWN": structures.UNKNOWN,
+             "WEIR_ALLOC_ZEROED": structures.ALLOC_ZEROED,
+             "WEIR_ALLOC_NO_WAIT": structures.ALLOC_NO_WAIT, "WEIR_NAMES_CLASS": inspection.NAMES_CLASS,
+             "WEIR_NAMES_ACTION": inspection.NAMES_ACTION, "WEIR_NAMES_VERDICT": inspection.NAMES_VERDICT}
 PREFIXES = {names.Status: "WEIR_ERR_", names.Class: "WEIR_CLASS_", names.Kind: "WEIR_KIND_", names.Scrub: "WEIR_SCRUB_",
-            names.Type: "WEIR_TYPE_", names.Cause: "WEIR_CAUSE_", names.Source: "WEIR_OPTION_FROM_", names.Hardware: "WEIR_HARDWARE_"}
+            names.Type: "WEIR_TYPE_", names.Cause: "WEIR_CAUSE_", names.Source: "WEIR_OPTION_FROM_", names.Hardware: "WEIR_HARDWARE_",
+            names.ResidencyState: "WEIR_", names.Stay: "WEIR_STAY_"}
 COUNTS = {names.Status: "WEIR_STATUS_COUNT", names.Class: "WEIR_CLASS_COUNT", names.Kind: "WEIR_KIND_COUNT",
           names.Scrub: "WEIR_SCRUB_COUNT", names.Type: "WEIR_TYPE_COUNT", names.Cause: "WEIR_CAUSE_COUNT",
-          names.Hardware: "WEIR_HARDWARE_COUNT"}
+          names.Hardware: "WEIR_HARDWARE_COUNT", names.ResidencyState: "WEIR_RESIDENCY_COUNT", names.Stay: "WEIR_STAY_COUNT"}
 
 
 def structures_used():
     """(name, class) of each structure that is declared."""
-    return [(name, each) for name, each in vars(structures).items()
+    return [(name, each) for name, each in {**vars(structures), **vars(inspection), **vars(pooling)}.items()
             if isinstance(each, type) and issubclass(each, ctypes.Structure) and hasattr(each, "_fields_")]
 
 
@@ -85,7 +92,7 @@ class Layout(unittest.TestCase):
 
     def test_functions_take_as_many_arguments_as_the_headers_say(self):
         text = re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in HEADERS), flags=re.S)
-        for name, (answer, arguments) in library.FUNCTIONS.items():
+        for name, (answer, arguments) in {**library.FUNCTIONS, **inspection.FUNCTIONS, **inspection.MANIFEST_FUNCTIONS}.items():
             found = re.search(rf"WEIR_API ([\w \n*]*?)\*?\b{name}\(([^;]*?)\);", text)
             self.assertIsNotNone(found, name)
             count = 0 if found[2].strip() == "void" else found[2].count(",") + 1

@@ -2,6 +2,7 @@
 WEIR_REQUIRE_ENGINES=1."""
 
 import array
+import asyncio
 import gc
 import threading
 import time
@@ -228,6 +229,69 @@ class Language(unittest.TestCase):
                 list(stream)
         self.assertLessEqual(len(made), 3)
         self.assertFalse(self.model.cancel())
+
+    def test_the_loop_goes_on_while_pieces_come(self):
+        turned, waited = threading.Event(), []
+
+        async def turn():
+            turned.set()
+
+        async def read():
+            async with self.model.astream("Once upon a time", tokens=8) as stream:
+                pieces = [await stream.__anext__()]
+                other = asyncio.create_task(turn())  # runs while the third piece, which waits for it, is waited for
+                pieces += [piece async for piece in stream]
+                await other
+            return pieces, stream.outputs["text"]
+        with held(lambda run: turned.is_set() and not waited.append(run))[0]:
+            pieces, text = asyncio.run(read())
+        self.assertEqual(1, len(waited))
+        self.assertEqual(text, "".join(pieces))
+        self.assertEqual(list(range(8)), [piece.number for piece in pieces])
+        self.assertEqual(text, asyncio.run(self.model.acall("Once upon a time", tokens=8))["text"])
+
+    def test_leaving_an_async_loop_ends_the_run(self):
+        async def leave(how):
+            stream = self.model.astream("Once upon a time", **LONG)
+            run = stream._run
+            if how == "with":
+                async with stream:
+                    await stream.__anext__()
+            elif how == "drop":
+                async for _ in stream:
+                    break
+                del stream
+                await asyncio.to_thread(run._thread.join, 60)
+            else:
+                async def all_of_it():
+                    async with stream:
+                        async for _ in stream:
+                            started.set()
+                started = asyncio.Event()
+                task = asyncio.create_task(all_of_it())
+                await started.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+            return run
+        for how in ("with", "drop", "cancel"):
+            patch, made = held(lambda run: run._stopped)
+            with patch:
+                run = asyncio.run(leave(how))
+            self.assertFalse(run._thread.is_alive(), how)
+            self.assertLessEqual(len(made), 3, how)
+            self.assertEqual(set(), self.model._runs, how)
+
+    def test_failures_are_raised_by_the_async_loop(self):
+        async def fail():
+            with self.assertRaisesRegex(weir.Invalid, "nonsense"):
+                async for _ in self.model.astream("Hello", nonsense=1):
+                    pass
+            with self.assertRaisesRegex(weir.Invalid, "nonsense"):
+                await self.model.acall("Hello", nonsense=1)
+            with self.assertRaisesRegex(weir.Invalid, "nonsense"):
+                await self.model.astream("Hello", nonsense=1).aclose()
+        asyncio.run(fail())
 
     def test_a_program_that_ends_does_not_wait_for_the_whole_text(self):
         ended = run_python(f"""if True:

@@ -102,7 +102,7 @@ static void streams_that_are_none(void **state)
     ok(weir_stream_acquire(f->runtime, &gone));
     ok(weir_stream_release(gone));
     ok(weir_stream_acquire(f->runtime, &there)); /* in its place */
-    const weir_stream wrong[] = {gone, other.stream, {0xdeadbeef}, {UINT64_MAX}};
+    const weir_stream wrong[] = {gone, other.stream, {0xdeadbeef}, {UINT64_MAX - 1}};
     snapshot before = drained(f);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         q = f;

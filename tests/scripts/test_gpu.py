@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what scripts/gpu-check, scripts/gpu-onnx and scripts/gpu-torch stand on: steps, limits, summaries, packs, and models without weights."""
+"""Tests of what scripts/gpu-check, scripts/gpu-onnx and scripts/gpu-python stand on: steps, limits, summaries, packs, and models without weights."""
 
 import contextlib
 import importlib.machinery
@@ -33,7 +33,7 @@ def script(name):
     return module
 
 
-gpu_check, gpu_onnx, gpu_torch = script("gpu-check"), script("gpu-onnx"), script("gpu-torch")
+gpu_check, gpu_onnx, gpu_python = script("gpu-check"), script("gpu-onnx"), script("gpu-python")
 CMOCKA = "echo '[ RUN      ] a'; echo '[  PASSED  ] 4 test(s).'; echo '[  SKIPPED ] 1 test(s), listed below:'; "
 
 
@@ -180,26 +180,35 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
                 self.assertLessEqual(2.5 * serving + min(serving, 15) + 4 * 5, left)
         self.assertEqual(onnx_steps.serving_in(185), 60)
 
-    def of_torch(self, status, said, part="compare"):
+    def of_torch(self, part, status, said):
         steps.results.clear()
-        with mock.patch.object(steps, "run", return_value=(status, said, 1.0)) as run:
-            gpu_torch.programs(part, 100, ["--compare", "a", "b"])
+        (self.folder / "torch-tests").mkdir(exist_ok=True)
+        given = mock.Mock(stub=False, programs="--programs bert", tests=None)
+        with mock.patch.object(steps, "run", return_value=(status, said, 1.0)) as run, \
+                mock.patch.object(gpu_python.importlib.util, "find_spec", return_value=True):
+            getattr(gpu_python, part)(given, 120)
         return steps.results[0], run.call_args
 
     def test_tables_of_pytorch_programs_are_told_whole(self):
-        said = "gpt2 weir: 40 ms a step\n\ngpt2: 5 of 5 rounds\n\n| variant |\n| --- |\n| weir |\n"
-        (went, _, _, lines), call = self.of_torch(0, said)
-        self.assertEqual((went, lines), ("passed", ["gpt2: 5 of 5 rounds", "| variant |", "| --- |", "| weir |"]))
-        self.assertEqual(call.kwargs["most"], 110)  # it ends by itself before
-        self.assertIn(100, call.args[1])
-        self.assertEqual(self.of_torch(1, said + "FAILED why\n")[0][3][-1], "FAILED why")
-        self.assertEqual(self.of_torch(2, "usage: words\n")[0][3], ["usage: words"])
+        said = "gpt2: torch 40 ms a step\n| program |\n| --- |\n| gpt2 |\n\ngpt2: 16 MiB requested at the peak, 1 rounds\n"
+        (went, _, _, lines), call = self.of_torch("programs", 0, said)
+        self.assertEqual((went, lines), ("passed", ["| program |", "| --- |", "| gpt2 |", "gpt2: 16 MiB requested at the peak, 1 rounds"]))
+        self.assertEqual(call.kwargs["most"], 130)  # it ends by itself before
+        self.assertIn(2, call.args[1])
+        self.assertEqual(call.args[1][-2:], ["--programs", "bert"])
+        self.assertEqual(self.of_torch("programs", 1, said + "FAILED why\n")[0][3][-1], "FAILED why")
+        self.assertEqual(self.of_torch("programs", 2, "usage: words\n")[0][3], ["usage: words"])
 
-    def test_the_table_leaves_the_comparison_its_time(self):
-        steps.place.end = time.monotonic() + 312
-        self.assertAlmostEqual(gpu_torch.time_of("table", ["table", "compare"]), 165, delta=1)
-        self.assertAlmostEqual(gpu_torch.time_of("table", ["table"]), 300, delta=1)
-        self.assertAlmostEqual(gpu_torch.time_of("compare", ["table", "compare"]), 300, delta=1)
+    def test_what_fails_on_weir_alone_is_told(self):
+        said = "9 tests listed in 1 files\npassed natively 5, of these on weir 4, ratio 0.8\nWEIR failed a.b: why\nmore\n"
+        self.assertEqual(self.of_torch("tests", 0, said)[0][3], said.splitlines()[:3])
+
+    def test_parts_leave_the_others_their_time(self):
+        steps.place.end = time.monotonic() + 412
+        every = ["suites", "tests", "programs"]
+        self.assertAlmostEqual(gpu_python.time_for("tests", every), 180, delta=1)
+        self.assertAlmostEqual(gpu_python.time_for("tests", ["suites", "tests"]), 400, delta=1)
+        self.assertAlmostEqual(gpu_python.time_for("programs", every), 400, delta=1)
 
     def test_without_time_nothing_is_begun(self):
         steps.place.end = time.monotonic()

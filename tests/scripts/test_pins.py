@@ -65,8 +65,10 @@ def plant(folder, pin, name):
 
 
 def every_file():
-    """(pin's name, machine, file) of everything that can be fetched."""
+    """(pin's name, machine, file) of everything that pip fetches."""
     for name, pin in PINS.items():
+        if "pool" in pin:
+            continue
         for machine in MACHINES:
             file = pin["files"].get("any") or pin["files"].get(machine)
             if file:
@@ -107,7 +109,7 @@ class Commands(unittest.TestCase):
             index.mkdir()
             planted = copy.deepcopy(PINS)
             for name, pin in planted.items():
-                for file in pin["files"].values():
+                for file in pin["files"].values() if "pool" not in pin else ():
                     plant(index, pin, file["name"])
                     file.update(sha256=st.sha256_of(index / file["name"]), size=1)
             offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PIP_CONFIG_FILE": os.devnull}
@@ -124,6 +126,27 @@ class Commands(unittest.TestCase):
                         self.fail(f"{error}\n{log.read_text()}")
                     self.assertEqual(got, home / "downloads" / file["name"])
                     self.assertEqual(st.sha256_of(got), st.sha256_of(index / file["name"]))
+
+    @unittest.skipUnless(st.APT_HELPER.exists(), "apt is not here")
+    def test_apt_takes_what_is_debians(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, pin in PINS.items():
+                if "pool" not in pin:
+                    continue
+                planted = {name: copy.deepcopy(pin)}
+                file = planted[name]["files"]["any"]
+                there = Path(folder) / pin["pool"] / file["name"]
+                there.parent.mkdir(parents=True)
+                there.write_text("what Debian has")
+                file.update(sha256=st.sha256_of(there), size=1)
+                with mock.patch.object(st, "pins", return_value=planted), mock.patch.object(st, "debian_mirror", return_value=f"file://{folder}/"):
+                    store = st.Store(Path(folder) / "home", Quiet())
+                    with store.lock():
+                        self.assertEqual(store.fetch(name).read_text(), "what Debian has")
+                        there.write_text("something else")
+                        (store.path("downloads") / file["name"]).unlink()
+                        with self.assertRaisesRegex(st.Failed, "could not be downloaded"):
+                            store.fetch(name)
 
 
 if __name__ == "__main__":

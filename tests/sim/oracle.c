@@ -381,6 +381,134 @@ static void look(bench *b, uint64_t live, uint64_t pending)
     oracle_check(b->o, &stats, &line, &(unsigned){0}, 1, true);
 }
 
+/* Away ------------------------------------------------------------------------------------------------------------- */
+
+/* A block of one granule whose memory leaves, as its client is suspended. */
+static oracle_block leave(bench *b)
+{
+    oracle_block block = take(b, 0, 0, WI_MIB);
+    oracle_suspending(b->o, 0);
+    assert_int_equal(sim->unmap(b->device, b->range, 2 * WI_MIB, 1, b->handles), WEIR_OK);
+    assert_int_equal(oracle_suspended(b->o, 0, true, false), WI_MIB);
+    assert_int_equal(oracle_away(b->o, block), WI_MIB);
+    return block;
+}
+
+static void put_under(bench *b)
+{
+    assert_int_equal(sim->map(b->device, b->range, 2 * WI_MIB, 1, b->handles), WEIR_OK);
+}
+
+/* Contents come by stream 2, and stream 1 is behind them, or not. */
+static void come_back(bench *b, bool ordered)
+{
+    wi_event event;
+    oracle_resuming(b->o, 0);
+    put_under(b);
+    assert_int_equal(sim->fill(b->device, b->range, 7, WI_MIB, b->stream[2]), WEIR_OK);
+    assert_int_equal(sim->record(b->device, b->stream[2], &event), WEIR_OK);
+    if (ordered)
+        assert_int_equal(sim->order(b->device, b->stream[1], event), WEIR_OK);
+    oracle_resumed(b->o, 0, 1, true);
+}
+
+static void a_client_leaves_and_comes_back(void **state)
+{
+    (void)state;
+    bench b = set_up();
+    oracle_block block = leave(&b);
+    come_back(&b, true);
+    assert_int_equal(oracle_away(b.o, block), 0);
+    work(&b, 1, 0, true);
+    give(&b, block, 1);
+    assert_int_equal(sim->synchronize(b.device), WEIR_OK);
+    tear_down(&b, ORACLE_KINDS);
+}
+
+static void work_before_the_contents_are_back(void **state)
+{
+    (void)state;
+    bench b = set_up();
+    oracle_block block = leave(&b);
+    come_back(&b, false);
+    work(&b, 1, 0, true);
+    give(&b, block, 1);
+    assert_int_equal(sim->synchronize(b.device), WEIR_OK);
+    tear_down(&b, ORACLE_ARRIVAL);
+}
+
+static void work_that_is_not_behind_the_resume_is_the_users(void **state)
+{
+    (void)state;
+    bench b = set_up();
+    oracle_block block = leave(&b);
+    come_back(&b, true);
+    work(&b, 3, 0, true);
+    assert_int_equal(sim->synchronize(b.device), WEIR_OK);
+    give(&b, block, 1);
+    tear_down(&b, ORACLE_USER);
+}
+
+static void leaving_under_use(void **state)
+{
+    (void)state;
+    bench b = set_up();
+    oracle_block block = take(&b, 1, 0, WI_MIB);
+    work(&b, 1, 0, true);
+    oracle_suspending(b.o, 0);
+    (void)sim->unmap(b.device, b.range, 2 * WI_MIB, 1, b.handles);
+    put_under(&b);
+    (void)oracle_suspended(b.o, 0, false, false);
+    give(&b, block, 1);
+    assert_int_equal(sim->synchronize(b.device), WEIR_OK);
+    tear_down(&b, ORACLE_UNMAP_UNDER_USE);
+}
+
+static void a_refused_suspend_that_took_memory(void **state)
+{
+    (void)state;
+    bench b = set_up();
+    oracle_block block = take(&b, 0, 0, WI_MIB);
+    oracle_suspending(b.o, 0);
+    (void)sim->unmap(b.device, b.range, 2 * WI_MIB, 1, b.handles);
+    (void)oracle_suspended(b.o, 0, false, false);
+    oracle_resuming(b.o, 0);
+    put_under(&b);
+    oracle_resumed(b.o, 0, 0, true);
+    give(&b, block, 0);
+    tear_down(&b, ORACLE_UNMAP_LIVE);
+}
+
+static void a_client_that_is_back_without_memory(void **state)
+{
+    (void)state;
+    bench b = set_up();
+    oracle_block block = leave(&b);
+    oracle_resuming(b.o, 0);
+    oracle_resumed(b.o, 0, 0, true);
+    oracle_resuming(b.o, 0);
+    put_under(&b);
+    oracle_resumed(b.o, 0, 0, true);
+    give(&b, block, 0);
+    tear_down(&b, ORACLE_UNMAPPED);
+}
+
+/* What is away can be freed, and the addresses are others' from then on. */
+static void others_memory_where_a_block_is_away(void **state)
+{
+    (void)state;
+    for (int freed = 0; freed < 2; freed++) {
+        bench b = set_up();
+        oracle_block block = leave(&b);
+        if (freed)
+            give(&b, block, 1);
+        put_under(&b);
+        if (!freed)
+            give(&b, block, 1);
+        tear_down(&b, freed ? ORACLE_KINDS : ORACLE_OVERLAP);
+    }
+}
+
 static void snapshots_agree(void **state)
 {
     (void)state;
@@ -454,6 +582,13 @@ int main(void)
         cmocka_unit_test(a_lost_reader_is_found_at_the_next_owner),
         cmocka_unit_test(frees_too_early_are_the_users),
         cmocka_unit_test(use_after_free_is_the_users),
+        cmocka_unit_test(a_client_leaves_and_comes_back),
+        cmocka_unit_test(work_before_the_contents_are_back),
+        cmocka_unit_test(work_that_is_not_behind_the_resume_is_the_users),
+        cmocka_unit_test(leaving_under_use),
+        cmocka_unit_test(a_refused_suspend_that_took_memory),
+        cmocka_unit_test(a_client_that_is_back_without_memory),
+        cmocka_unit_test(others_memory_where_a_block_is_away),
         cmocka_unit_test(snapshots_agree),
         cmocka_unit_test(a_snapshot_that_forgets_pending_bytes),
         cmocka_unit_test(more_than_the_budget),

@@ -141,6 +141,38 @@ static void wrong_releases_are_told(void **state)
     expect_wrong("a piece of 4096 bytes");
 }
 
+/* What was copied to the host has bytes that tell what it was, wherever they are moved, and is that again back on the device. */
+static void contents_pass_through_the_host(void **state)
+{
+    (void)state;
+    enum { THERE = 4096 };
+    wi_device *device = open_device();
+    void *at = NULL, *first = NULL, *second = NULL;
+    ok(sim->allocate(device, WEIR_KIND_DEVICE, 8192, &at));
+    ok(sim->allocate(device, WEIR_KIND_PINNED, 4096, &first));
+    ok(sim->allocate(device, WEIR_KIND_PINNED, 4096, &second));
+    char *piece = at;
+    wi_sim_touch(device, NULL, piece, 1024, true, 70000);
+    ok(sim->fill(device, piece + 1024, 7, 512, NULL));
+    ok(sim->copy(device, first, piece, 2048, NULL));
+    assert_int_equal(((unsigned char *)first)[1024], 7);
+    memcpy((char *)second + 512, first, 2048);
+    ok(sim->copy(device, piece + THERE, (char *)second + 512, 2048, NULL));
+    wi_sim_touch(device, NULL, piece + THERE, 1024, false, 70000);
+    wi_sim_touch(device, NULL, piece + THERE + 1024, 512, false, WI_SIM_ZERO + 7);
+    assert_string_equal(wrong, "");
+    ((unsigned char *)second)[512 + 300] ^= 1; /* a byte is not what it was */
+    ok(sim->copy(device, piece + THERE, (char *)second + 512, 2048, NULL));
+    wi_sim_touch(device, NULL, piece + THERE, 256, false, 70000);
+    assert_string_equal(wrong, "");
+    wi_sim_touch(device, NULL, piece + THERE + 256, 256, false, 70000);
+    expect_wrong("where version 70000 was written");
+    ok(sim->release(device, WEIR_KIND_DEVICE, at, 8192));
+    ok(sim->release(device, WEIR_KIND_PINNED, first, 4096));
+    ok(sim->release(device, WEIR_KIND_PINNED, second, 4096));
+    sim->close(device);
+}
+
 /* Pinned and pageable memory has bytes and takes none of the device's. */
 static void host_memory_is_real(void **state)
 {
@@ -416,6 +448,7 @@ int main(void)
         cmocka_unit_test(what_a_piece_holds_is_unknown),
         cmocka_unit_test(never_more_than_there_is),
         cmocka_unit_test(wrong_releases_are_told),
+        cmocka_unit_test(contents_pass_through_the_host),
         cmocka_unit_test(host_memory_is_real),
         cmocka_unit_test(pool_follows_the_streams),
         cmocka_unit_test(pool_is_trimmed),

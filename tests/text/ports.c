@@ -56,6 +56,20 @@ static weir_tensor rows_of(const int32_t *tokens, int64_t rows, int64_t columns)
                          .bytes = (size_t)((rows > 0 ? rows : 1) * columns) * sizeof *tokens};
 }
 
+/* The processor reads them. A caller whose header is older has no such member. */
+static void test_inputs_on_a_device_are_refused(void **state)
+{
+    (void)state;
+    int32_t tokens[1] = {0};
+    weir_tensor text = text_of("abc"), row = rows_of(tokens, 0, 1);
+    text.on_device = row.on_device = true;
+    fails(WEIR_ERR_INVALID, wt_check_bytes(&text, WEIR_TYPE_TEXT));
+    assert_string_equal(weir_detail(), "the input 'messages' lies on a device and must be memory of the host's");
+    fails(WEIR_ERR_INVALID, wt_check_tokens(&row, 1, 10, false));
+    text.struct_size = offsetof(weir_tensor, on_device);
+    ok(wt_check_bytes(&text, WEIR_TYPE_TEXT));
+}
+
 static void test_tokens_are_of_the_vocabulary(void **state)
 {
     (void)state;
@@ -269,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_are_a_row),
+        cmocka_unit_test(test_inputs_on_a_device_are_refused),
         cmocka_unit_test(test_tokens_are_of_the_vocabulary),
         cmocka_unit_test(test_tokens_are_as_many_as_they_say),
         cmocka_unit_test(test_messages_are_read_one_by_one),

@@ -260,7 +260,7 @@ static void failures_with_their_kind(void **state)
         uint64_t bytes;
     } wanted[] = {{WEIR_ACTION_FAIL, WEIR_ACTION_ALLOCATE, WEIR_ERR_STREAM_MISUSE, 77},
                   {WEIR_ACTION_FAIL, WEIR_ACTION_ALLOCATE, WEIR_ERR_INVALID, 78},
-                  {WEIR_ACTION_REFUSE, 0, WEIR_ERR_OUT_OF_MEMORY, 5 * MIB},
+                  {WEIR_ACTION_REFUSE, (weir_action)WEIR_CAUSE_BUDGET, WEIR_ERR_OUT_OF_MEMORY, 5 * MIB},
                   {WEIR_ACTION_FAIL, WEIR_ACTION_DEALLOCATE, WEIR_ERR_INTERIOR, 0},
                   {WEIR_ACTION_FAIL, WEIR_ACTION_RESIZE, WEIR_ERR_STREAM_MISUSE, 10},
                   {WEIR_ACTION_DEALLOCATE, 1, WEIR_OK, 1000},

@@ -1,10 +1,12 @@
 /* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered`
  * frees on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's
- * function while the exit closes traces. */
+ * function while the exit closes traces. `suspended` has two models take turns on a device that has room for one, and
+ * prints what the ledger says behind each turn. */
 #include "info.h"
 
-#include <weir/weir.h>
+#include <weir/residency.h>
 #include <weir/trace.h>
+#include <weir/weir.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,104 @@ static void make_one_more(weir_log_level level, const char *text, void *user)
     }
 }
 
+/* Models that take turns ------------------------------------------------------------------------------------------- */
+
+enum { MIB = 1 << 20, LAYERS = 4 };
+
+static const char *const names[2] = {"first", "second"};
+
+typedef struct turns {
+    weir_runtime *rt;
+    weir_client *models[2];
+    weir_stream streams[2];
+    void *layers[2][LAYERS], *kv[2];
+} turns;
+
+static void *take(const turns *t, int model, size_t bytes, weir_class memory_class, const char *tag)
+{
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = bytes,
+                            .stream = t->streams[model],
+                            .memory_class = memory_class,
+                            .tag = tag};
+    weir_block block;
+    must(weir_alloc_with(t->models[model], &request, &block));
+    must(weir_fill(t->rt, block.pointer, model, bytes, t->streams[model]));
+    return block.pointer;
+}
+
+static void say(const turns *t, const char *what)
+{
+    weir_stats all = WEIR_INIT(weir_stats);
+    weir_client_stats clients[2] = {WEIR_INIT(weir_client_stats), WEIR_INIT(weir_client_stats)};
+    size_t count;
+    must(weir_snapshot(t->rt, &all, clients, 2, &count));
+    printf("{\"what\": \"%s\", \"live\": %llu, \"pending\": %llu, \"away\": %llu", what, (unsigned long long)all.live,
+           (unsigned long long)all.pending, (unsigned long long)all.away);
+    for (int i = 0; i < 2; i++)
+        printf(", \"%s\": {\"live\": %llu, \"away\": %llu, \"state\": \"%s\"}", clients[i].name,
+               (unsigned long long)clients[i].live, (unsigned long long)clients[i].away,
+               weir_name_of(WEIR_NAMES_RESIDENCY, (int)clients[i].residency));
+    puts("}");
+}
+
+static void work(const turns *t, int model)
+{
+    for (int i = 0; i < 4; i++) {
+        void *p = take(t, model, (size_t)(1 + i) * MIB, WEIR_CLASS_ACTIVATIONS, "hidden");
+        must(weir_free(t->models[model], p, t->streams[model]));
+    }
+    must(weir_stream_synchronize(t->streams[model]));
+}
+
+static void load(turns *t, int model)
+{
+    for (int i = 0; i < LAYERS; i++)
+        t->layers[model][i] = take(t, model, (size_t)(4 + model) * MIB, WEIR_CLASS_WEIGHTS, "layer");
+    t->kv[model] = take(t, model, (6 + 2 * (size_t)model) * MIB, WEIR_CLASS_KV, "cache");
+    work(t, model);
+}
+
+static void take_turns(const char *device)
+{
+    turns t = {0};
+    weir_runtime_options options = WEIR_INIT(weir_runtime_options);
+    options.budget = 40 * MIB;
+    must(weir_runtime_create(device, &options, &t.rt));
+    for (int i = 0; i < 2; i++) {
+        weir_client_options model = WEIR_INIT(weir_client_options);
+        model.name = names[i];
+        must(weir_client_create(t.rt, &model, &t.models[i]));
+        must(weir_stream_acquire(t.rt, &t.streams[i]));
+    }
+    load(&t, 0);
+    say(&t, "loaded");
+    must(weir_client_suspend(t.models[0], NULL, NULL));
+    say(&t, "suspended");
+    load(&t, 1);
+    must(weir_free(t.models[0], t.kv[0], t.streams[0])); /* it is away */
+    say(&t, "freed");
+    for (int i = 0; i < 3; i++) {
+        int next = i % 2;
+        must(weir_client_suspend(t.models[!next], NULL, NULL));
+        must(weir_client_resume(t.models[next], t.streams[next]));
+        work(&t, next);
+        say(&t, "turned");
+    }
+    for (int i = 0; i < LAYERS; i++)
+        must(weir_free(t.models[0], t.layers[0][i], t.streams[0]));
+    say(&t, "emptied");
+    for (int i = 0; i < LAYERS; i++) /* they are away */
+        must(weir_free(t.models[1], t.layers[1][i], t.streams[1]));
+    must(weir_free(t.models[1], t.kv[1], t.streams[1]));
+    say(&t, "ended");
+    for (int i = 0; i < 2; i++) {
+        must(weir_stream_release(t.streams[i]));
+        must(weir_client_destroy(t.models[i]));
+    }
+    must(weir_runtime_destroy(t.rt));
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "ordered", *device = argc > 2 ? argv[2] : "host";
@@ -68,6 +168,10 @@ int main(int argc, char **argv)
     weir_runtime *rt, *second;
     weir_client *client;
     weir_stream a, b;
+    if (strcmp(how, "suspended") == 0) {
+        take_turns(device);
+        return 0;
+    }
     options.name = "user, \"program\"";
     must(weir_runtime_get(device, NULL, &rt));
     must(weir_client_create(rt, &options, &client));

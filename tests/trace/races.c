@@ -2,6 +2,7 @@
  * the host driver; their work is what they say it is. */
 #include "info.h"
 #include "trace.h"
+#include <weir/residency.h>
 #include <weir/trace.h>
 
 #include "trace/race_check.h"
@@ -462,6 +463,84 @@ static void any_events_at_all(void **state)
     }
 }
 
+/* Residency -------------------------------------------------------------------------------------------------------- */
+
+static void away_and_back(recorded *r, weir_stream stream)
+{
+    ok(weir_client_suspend(r->f->client, NULL, NULL));
+    ok(weir_client_resume(r->f->client, stream));
+}
+
+static void what_is_waited_for_may_leave(void **state)
+{
+    recorded *r = *state;
+    weir_stream a = r->f->a, b = r->f->b;
+    void *p = make(r, a), *q = make(r, b);
+    use(r, p, a, WEIR_ACCESS_WRITE);
+    order(r, a, b, 1);
+    use(r, p, b, WEIR_ACCESS_READ); /* of the other block's stream */
+    away_and_back(r, a);
+    use(r, p, a, WEIR_ACCESS_WRITE); /* behind the resume */
+    ok(weir_launch_end(begin(r->f, b, q, WEIR_ACCESS_WRITE)));
+    give(r, p, a);
+    give(r, q, b);
+    finds(r, -1, 0);
+}
+
+static void used_while_it_is_away(void **state)
+{
+    recorded *r = *state;
+    void *p = make(r, r->f->a);
+    ok(weir_client_suspend(r->f->client, NULL, NULL));
+    use(r, p, r->f->a, WEIR_ACCESS_READ);
+    use(r, p, WEIR_STREAM_HOST, WEIR_ACCESS_WRITE);
+    finds(r, RACE_USE_WHILE_AWAY, 2);
+    names_everything(r, p, r->f->a, WEIR_STREAM_HOST);
+    ok(weir_client_resume(r->f->client, WEIR_STREAM_HOST));
+    use(r, p, r->f->a, WEIR_ACCESS_READ);
+    give(r, p, r->f->a);
+    finds(r, RACE_USE_WHILE_AWAY, 2);
+}
+
+static void leaves_under_work_that_nobody_told_of(void **state)
+{
+    recorded *r = *state;
+    weir_stream b = r->f->b;
+    void *p = make(r, r->f->a);
+    order(r, r->f->a, b, 1);
+    use(r, p, b, WEIR_ACCESS_WRITE);
+    away_and_back(r, WEIR_STREAM_HOST);
+    finds(r, RACE_USE_WHILE_AWAY, 1);
+    names_everything(r, p, WEIR_STREAM_HOST, b);
+    give(r, p, WEIR_STREAM_HOST); /* told once */
+    finds(r, RACE_USE_WHILE_AWAY, 1);
+}
+
+static void used_before_it_is_back(void **state)
+{
+    recorded *r = *state;
+    void *p = make(r, r->f->a);
+    away_and_back(r, r->f->a);
+    use(r, p, r->f->b, WEIR_ACCESS_READ); /* on another stream, in no order with the resume's */
+    finds(r, RACE_UNORDERED_USE, 1);
+    order(r, r->f->b, r->f->a, 1);
+    give(r, p, r->f->a);
+    finds(r, RACE_UNORDERED_USE, 1);
+}
+
+static void freed_while_it_is_away(void **state)
+{
+    recorded *r = *state;
+    void *p = make(r, r->f->a);
+    use(r, p, r->f->a, WEIR_ACCESS_WRITE);
+    ok(weir_client_suspend(r->f->client, NULL, NULL));
+    give(r, p, r->f->b); /* in no order with anything */
+    finds(r, -1, 0);
+    use(r, p, r->f->b, WEIR_ACCESS_READ);
+    finds(r, RACE_USE_AFTER_FREE, 1);
+    ok(weir_client_resume(r->f->client, WEIR_STREAM_HOST));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +567,11 @@ int main(void)
         test(a_recorded_use_is_waited_for),
         test(a_copy_reads_and_writes),
         test(what_was_there_before),
+        test(what_is_waited_for_may_leave),
+        test(used_while_it_is_away),
+        test(leaves_under_work_that_nobody_told_of),
+        test(used_before_it_is_back),
+        test(freed_while_it_is_away),
         test(any_events_at_all),
     };
     return cmocka_run_group_tests_name("trace race_check", tests, NULL, NULL);

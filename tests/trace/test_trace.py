@@ -1,6 +1,10 @@
 """A program recorded by WEIR_TRACE, its files, and what weir simulate --trace says of them."""
 
 import csv
+import json
+import pickle
+import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -9,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
 import harness
 
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 RMM = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"]
 
 
@@ -100,6 +105,140 @@ class Trace(harness.Case):
         self.weir("run", "a.toy", "--trace", "run.csv", WEIR_TRACE="t.weir")
         self.assertGreater(self.weir_json("simulate", "--trace", "t.weir")["events"], 2)
         self.assertTrue((self.folder / "run.csv").read_text().startswith(",".join(RMM)))
+
+    # Suspended clients --------------------------------------------------------------------------------------------------------------
+
+    def turns(self, trace="t.weir"):
+        """What the program said behind each turn."""
+        return [json.loads(line) for line in self.program(trace, "suspended").stdout.splitlines()]
+
+    def test_a_report_of_models_that_take_turns(self):
+        said = self.turns()
+        answer = self.weir_json("report", "t.weir")
+        line, last = answer["timeline"], said[-1]
+        self.assertEqual((answer["live_at_end"], answer["away_at_end"]), (last["live"], last["away"]))
+        self.assertEqual(max(line["away"]), answer["peak_away"])
+        self.assertGreaterEqual(answer["peak_away"], max(one["away"] for one in said))
+        # The points tell the same as the ledger did, in its order.
+        points = [(live, away) for live, away in zip(line["live"], line["away"])]
+        for one in said:
+            self.assertIn((one["live"], one["away"]), points)
+            points = points[points.index((one["live"], one["away"])):]
+        for at, event in enumerate(line["event"]):
+            self.assertEqual(sum(one["bytes"][at] for one in line["away_series"]), line["away"][at])
+            self.assertEqual(sum(one["bytes"][at] for one in line["series"]), line["live"][at] + line["pending"][at])
+        clients = {one["name"]: one for one in answer["clients"]}
+        for name in ("first", "second"):
+            self.assertEqual(clients[name]["peak_away"], max(one[name]["away"] for one in said))
+            self.assertEqual((clients[name]["live_at_end"], clients[name]["away_at_end"]), (0, 0))
+
+    def test_suspends_and_resumes_are_marked(self):
+        said = self.turns()
+        answer = self.weir_json("report", "t.weir")
+        self.assertEqual([(one["what"], one["client"]) for one in answer["residency"]],
+                         [("suspend", "first"), ("suspend", "second"), ("resume", "first"), ("suspend", "first"), ("resume", "second"),
+                          ("suspend", "second"), ("resume", "first")])
+        self.assertEqual(answer["residency_count"], 7)
+        self.assertEqual((answer["residency"][0]["bytes"], answer["residency"][0]["blocks"]), (said[1]["first"]["away"], 5))
+        moment, = [one for one in answer["moments"] if one["label"] == "most away"]
+        self.assertEqual(moment["away"], answer["peak_away"])
+        self.assertEqual(sum(block[7] for block in moment["blocks"]), moment["away"])
+        self.assertEqual([sum(one[i] for one in moment["ranges"]) for i in range(3)], [moment["live"], moment["pending"], moment["away"]])
+        shares = "".join(column[2::3] for column in answer["map"]["columns"])
+        self.assertIn("9", shares)
+        out = self.weir("report", "t.weir")[0]
+        self.assertIn("away at most, as clients were suspended", out)
+        self.assertRegex(out, r"client .* peak +away")
+
+    @unittest.skipIf(BROWSER is None, "no chromium here")
+    def test_the_page_draws_what_is_away(self):
+        self.turns()
+        self.weir("report", "t.weir", "-o", "page.html")
+        kept = {key: value for key, value in self.environment({}).items() if "ASAN" not in key and key != "LD_PRELOAD"}
+        shown = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder}/browser",
+                                "--dump-dom", f"file://{self.folder}/page.html"], timeout=120, env=kept, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        if "<html" not in shown:
+            self.skipTest("the browser does not run here")
+        self.assertRegex(shown, 'data-ready="[0-9]+"')  # the script has come to its end
+        shown = re.sub(r"<script.*?</script>", "", shown, flags=re.S)
+        legend = re.search(r'<div class="legend">(.*?)</div>', shown, re.S)[1]
+        for words in ("first away", "second away", "first weights"):
+            self.assertIn(words, legend)
+        for words in ("away at most; 7 suspends and resumes", "<th>away at the end</th>", "what is away is not among them"):
+            self.assertIn(words, shown)
+        self.assertNotIn('id="awaynote" hidden', shown)
+
+    def test_nothing_in_a_program_that_takes_turns_is_out_of_order(self):
+        self.turns()
+        self.assertEqual(self.weir_json("simulate", "--trace", "t.weir")["violations"], 0)
+
+    def test_a_csv_has_what_left_as_freed(self):
+        self.turns("t.csv")
+        with open(self.folder / "t.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        live, most = {}, 0
+        for row in rows:
+            if row["Action"] == "allocate":
+                self.assertNotIn(row["Pointer"], live)
+                live[row["Pointer"]] = int(row["Size"])
+            else:
+                self.assertEqual(live.pop(row["Pointer"]), int(row["Size"]))
+            most = max(most, sum(live.values()))
+        self.assertEqual(live, {})
+        self.assertLessEqual(most, 40 << 20)  # the budget
+        answer = self.weir_json("report", "t.csv")
+        self.assertEqual((answer["malformed"], answer["peak"], answer["peak_away"]), (0, most, 0))
+
+    def test_a_replay_frees_what_left(self):
+        self.turns()
+        self.turns("t.csv")
+        answer = self.weir_json("replay", "t.weir", "--driver", "host", "--cap", "40MiB", WEIR_BUDGET="")
+        trace = answer["traces"][0]
+        report = self.weir_json("report", "t.weir")
+        marks = {what: sum(one["blocks"] for one in report["residency"] if one["what"] == what) for what in ("suspend", "resume")}
+        self.assertEqual((trace["left"], trace["returned"]), (marks["suspend"], marks["resume"]))
+        self.assertEqual((trace["malformed"], trace["failures"], trace["live_at_end"]), (0, 0, 0))
+        self.assertEqual(trace["peak_requested"], report["peak_requested"])
+        out = self.weir("replay", "t.weir", "--driver", "host", WEIR_BUDGET="")[0]
+        self.assertIn(f"{marks['suspend']} blocks that left were freed here, and {marks['resume']} that returned were allocated again", out)
+        told = self.weir_json("replay", "t.csv", "--driver", "host", WEIR_BUDGET="")["traces"][0]
+        self.assertEqual([told[key] for key in ("events", "peak_requested", "left", "malformed")],
+                         [trace["events"], trace["peak_requested"], 0, 0])
+
+    def test_exports_of_what_left(self):
+        said = self.turns()
+        report = self.weir_json("report", "t.weir")
+        for form in ("perfetto", "pickle", "weir", "csv"):
+            self.weir("export", "t.weir", "--format", form, "-o", f"out.{form}")
+        events = json.loads((self.folder / "out.perfetto").read_text())["traceEvents"]
+        away = [one["args"]["bytes"] for one in events if one["ph"] == "C" and one["pid"] == 1 and one["name"] == "away"]
+        self.assertEqual((max(away), away[-1]), (report["peak_away"], said[-1]["away"]))
+        marks = [one["name"] for one in events if one.get("cat") == "residency"]
+        self.assertEqual(marks, [one["what"] for one in report["residency"]])
+        open_slices = {}
+        for one in events:
+            if one["ph"] in "be":
+                key = one["cat"], one["id"]
+                self.assertEqual(key in open_slices, one["ph"] == "e")
+                open_slices[key] = True
+                if one["ph"] == "e":
+                    del open_slices[key]
+        self.assertEqual(open_slices, {})
+        snapshot = pickle.loads((self.folder / "out.pickle").read_bytes())
+        live, most = {}, 0
+        for entry in snapshot["device_traces"][0]:
+            if entry["action"] == "alloc":
+                self.assertNotIn(entry["addr"], live)
+                live[entry["addr"]] = entry["size"]
+            elif entry["action"] == "free_completed":
+                self.assertEqual(live.pop(entry["addr"]), entry["size"])
+            most = max(most, sum(live.values()))
+        self.assertEqual((live, most), ({}, report["peak_requested"]))
+        again = self.weir_json("report", "out.weir")
+        for key in ("residency", "timeline", "clients", "peak_away"):
+            self.assertEqual(again[key], report[key])
+        self.assertEqual(self.weir_json("report", "out.csv")["peak"], report["peak_requested"])
 
 
 if __name__ == "__main__":

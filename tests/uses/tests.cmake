@@ -13,6 +13,7 @@ weir_uses_test(uses uses)
 weir_uses_test(uses-streams streams)
 weir_uses_test(uses-graph graph)
 weir_uses_test(uses-graph-threads graph_threads)
+weir_uses_test(uses-graph-requests graph_requests)
 weir_uses_test(uses-ends ends)
 
 weir_test(uses-others uses/others.c uses/lender.c INTERNAL)

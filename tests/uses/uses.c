@@ -592,12 +592,35 @@ static void launches_of_several_threads(void **state)
         ok(weir_free(f->client, blocks[i], f->a));
 }
 
+/* Nobody asks for what is pending meanwhile, as a look at statistics would. */
+static void what_has_passed_comes_before_new_memory(void **state)
+{
+    fixture *f = *state;
+    weir_stats before = WEIR_INIT(weir_stats), after = WEIR_INIT(weir_stats);
+    void *block = allocate(f->client, 2 * BLOCK, f->a, WEIR_CLASS_KV);
+    ok(weir_snapshot(f->runtime, &before, NULL, 0, NULL));
+    for (int i = 0; i < 20; i++) {
+        gate g = GATE;
+        gated_use(f, f->b, block, WEIR_ACCESS_READ, &g);
+        ok(weir_free(f->client, block, f->a));
+        open_gate(&g);
+        ok(weir_stream_synchronize(f->b));
+        ok(weir_alloc(f->client, 2 * BLOCK, i % 2 ? f->a : f->c, WEIR_CLASS_KV, &block));
+    }
+    ok(weir_snapshot(f->runtime, &after, NULL, 0, NULL));
+    assert_int_equal(after.held, before.held);
+    assert_int_equal(after.created, before.created);
+    assert_int_equal(after.ladder[WEIR_RUNG_COMPLETED] - before.ladder[WEIR_RUNG_COMPLETED], 20);
+    ok(weir_free(f->client, block, f->a));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_free_waits_for_every_declared_use),
+        CASE(what_has_passed_comes_before_new_memory),
         CASE(an_allocation_waits_for_the_uses_of_a_freed_block),
         CASE(uses_are_ordered_by_what_they_do),
         CASE(values_show_the_order),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes as c
 import os
-from pathlib import Path
-from typing import Any
 
-from ..errors import BY_STATUS, Error, Holder, OutOfMemory, Refusal
-from ..names import Cause, Class, Status
+from ..errors import BY_STATUS, Error, OutOfMemory
+from ..names import Status
 from . import structures as s
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 VERSION = "0.2"  # before 1.0 every minor version may change the interface
 SONAME = f"libweir.so.{VERSION}"
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def candidates() -> list[str]:
@@ -21,28 +23,30 @@ def candidates() -> list[str]:
     named = os.environ.get("WEIR_LIBRARY")
     if named:
         return [named]
-    beside = [folder / name for folder in (PACKAGE, PACKAGE / "lib") for name in (SONAME, "libweir.so")]
-    return [*(str(path) for path in beside if path.exists()), SONAME]
+    beside = [os.path.join(PACKAGE, folder, name) for folder in ("", "lib") for name in (SONAME, "libweir.so")]
+    return [*filter(os.path.exists, beside), SONAME]
 
 
-def open_library() -> c.CDLL:
+def open_first(names: list[str], version_function: str, needed: str) -> c.CDLL:
+    """The first of these files that can be opened and is of this version. ImportError with what is `needed`, and why not."""
     troubles = []
-    for name in candidates():
+    for name in names:
         try:
             found = c.CDLL(name)
-            found.weir_version.restype = c.c_char_p
-            version = found.weir_version().decode()
+            told = getattr(found, version_function)
+            told.restype = c.c_char_p
+            version = told().decode()
         except (OSError, AttributeError) as error:
             troubles.append(str(error))
             continue
         if version.split(".")[:2] == VERSION.split("."):
             return found
         troubles.append(f"{name} is version {version}")
-    raise ImportError(f"weir needs {SONAME}: WEIR_LIBRARY can name it, or it lies beside the package or where the dynamic linker "
-                      f"looks ({'; '.join(troubles)})")
+    raise ImportError(f"weir needs {needed} ({'; '.join(troubles)})")
 
 
-lib = open_library()
+lib = open_first(candidates(), "weir_version",
+                 f"{SONAME}: WEIR_LIBRARY can name it, or it lies beside the package or where the dynamic linker looks")
 
 _status, _text, _pointer, _to = c.c_int, c.c_char_p, c.c_void_p, c.POINTER
 
@@ -64,9 +68,24 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_client_set_limits": (_status, [_pointer, c.c_uint64, c.c_uint64]),
     "weir_alloc_with": (_status, [_pointer, _to(s.weir_request), _to(s.weir_block)]),
     "weir_free_block": (_status, [_pointer, s.weir_block, s.weir_stream]),
+    "weir_block_info": (_status, [_pointer, _to(s.weir_block_details)]),
+    "weir_copy": (_status, [_pointer, _pointer, _pointer, c.c_size_t, s.weir_stream]),
+    "weir_stream_acquire": (_status, [_pointer, _to(s.weir_stream)]),
+    "weir_stream_release": (_status, [s.weir_stream]),
+    "weir_stream_register": (_status, [_pointer, _pointer, _to(s.weir_stream)]),
+    "weir_stream_default": (_status, [_pointer, c.c_int, _to(s.weir_stream)]),
+    "weir_stream_unregister": (_status, [s.weir_stream]),
+    "weir_stream_synchronize": (_status, [s.weir_stream]),
+    "weir_stream_native": (_pointer, [s.weir_stream]),
+    "weir_use_record": (_status, [_pointer, s.weir_block, s.weir_stream]),
+    "weir_client_runtime": (_pointer, [_pointer]),
     "weir_refusal_last": (_status, [_to(s.weir_refusal)]),
     "weir_snapshot": (_status, [_pointer, _to(s.weir_stats), _to(s.weir_client_stats), c.c_size_t, _to(c.c_size_t)]),
     "weir_client_info": (_status, [_pointer, _to(s.weir_client_stats)]),
+    "weir_client_suspend": (_status, [_pointer, _to(s.weir_suspend_options), _to(s.weir_residency)]),
+    "weir_client_resume": (_status, [_pointer, s.weir_stream]),
+    "weir_client_residency": (_status, [_pointer, _to(s.weir_residency)]),
+    "weir_client_forget_copies": (c.c_uint64, [_pointer]),
     "weir_engine_name_at": (_text, [c.c_size_t]),
     "weir_model_create": (_status, [_text, _to(s.weir_model_options), _to(_pointer)]),
     "weir_model_destroy": (_status, [_pointer]),
@@ -76,6 +95,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_model_warm_up": (_status, [_pointer]),
     "weir_model_metrics": (_status, [_pointer, _to(s.weir_engine_metrics)]),
     "weir_model_info": (_status, [_pointer, _to(s.weir_model_details)]),
+    "weir_model_suspend": (_status, [_pointer, _to(s.weir_model_suspend_options), _to(s.weir_residency)]),
+    "weir_model_resume": (_status, [_pointer, s.weir_stream]),
+    "weir_model_residency": (_status, [_pointer, _to(s.weir_model_presence)]),
     "weir_model_client": (_pointer, [_pointer]),
     "weir_hardware_create": (_status, [_to(s.weir_hardware_options), _to(_pointer)]),
     "weir_hardware_destroy": (None, [_pointer]),
@@ -100,26 +122,13 @@ def to_bytes(value: str | os.PathLike[str] | None, what: str = "a text") -> byte
     return encoded
 
 
-def last_refusal(detail: str) -> Refusal | None:
-    """The numbers of the calling thread's last refusal, if it is the one that `detail` is about."""
-    raw = s.weir_refusal()
-    if lib.weir_refusal_last(c.byref(raw)) != Status.OK or raw.cause == Cause.NONE or f"{text(raw.client)} asked for " not in detail:
-        return None
-    holders = []
-    for holder in raw.holders:
-        if not holder.client:
-            break
-        holders.append(Holder(text(holder.client), holder.bytes))
-    return Refusal(Cause(raw.cause), text(raw.client), text(raw.device), Class(raw.memory_class), raw.requested, raw.current,
-                   raw.remaining, raw.limit, raw.largest, None if raw.needed == s.UNKNOWN else raw.needed, tuple(holders))
-
-
 def check(status: int) -> None:
     """Raises what a failed status is in Python, with the calling thread's detail text; called right after the call that failed."""
     if status == Status.OK:
         return
     detail = text(lib.weir_detail())
     if status == Status.OUT_OF_MEMORY:
+        from ..refusal import last_refusal
         raise OutOfMemory(detail, last_refusal(detail))
     try:
         kind = BY_STATUS[Status(status)]

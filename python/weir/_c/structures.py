@@ -4,13 +4,18 @@ what a C compiler makes of the headers."""
 from __future__ import annotations
 
 import ctypes as c
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_RANK = 16
 KIND_MOST = 8
 CLASS_MOST = 8
 RUNG_MOST = 16
 REFUSAL_HOLDERS = 4
+STAYS = 8
+BLOCK_WAITS = 16
 ALLOC_ZEROED = 1
 ALLOC_NO_WAIT = 2
 UNKNOWN = 2**64 - 1  # WEIR_BYTES_UNKNOWN
@@ -67,9 +72,21 @@ class weir_block(c.Structure):
     _fields_ = [("pointer", c.c_void_p), ("generation", c.c_uint64)]
 
 
+class weir_block_wait(c.Structure):
+    _fields_ = [("stream", weir_stream), ("point", c.c_uint64)]
+
+
+class weir_block_details(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("block", weir_block), ("offset", c.c_size_t), ("bytes", c.c_size_t),
+                ("charged", c.c_size_t), ("client", c.c_void_p), ("runtime", c.c_void_p), ("memory_class", Enum), ("state", Enum),
+                ("stream", weir_stream), ("tag", c.c_char * 48), ("kind", Enum), ("waits", c.c_uint32),
+                ("wait", weir_block_wait * BLOCK_WAITS)]
+
+
 class weir_request(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("bytes", c.c_size_t), ("alignment", c.c_size_t), ("stream", weir_stream),
-                ("memory_class", Enum), ("tag", c.c_char_p), ("flags", c.c_uint32), ("reservation", c.c_void_p), ("kind", Enum)]
+                ("memory_class", Enum), ("tag", c.c_char_p), ("flags", c.c_uint32), ("reservation", c.c_void_p), ("kind", Enum),
+                ("pool", c.c_void_p)]
 
 
 class weir_refusal_holder(c.Structure):  # without a name of its own in C: a member of weir_refusal.holders
@@ -93,7 +110,7 @@ class weir_stats(Sized):
                 ("failed_frees", c.c_uint64), ("ordered", c.c_uint64), ("created", c.c_uint64), ("moved", c.c_uint64),
                 ("batches", c.c_uint64), ("thread_cached", c.c_uint64), ("hits", c.c_uint64), ("emptied", c.c_uint64),
                 ("ladder", c.c_uint64 * RUNG_MOST), ("lent_clients", c.c_uint64), ("lent_streams", c.c_uint64),
-                ("misses", c.c_uint64), ("lost_tags", c.c_uint64)]
+                ("misses", c.c_uint64), ("lost_tags", c.c_uint64), ("away", c.c_uint64)]
 
 
 class weir_client_stats(Sized):
@@ -102,7 +119,26 @@ class weir_client_stats(Sized):
                 ("live_class", c.c_uint64 * CLASS_MOST), ("peak", c.c_uint64), ("peak_class", c.c_uint64 * CLASS_MOST),
                 ("blocks", c.c_uint64), ("allocations", c.c_uint64), ("frees", c.c_uint64), ("refusals", c.c_uint64),
                 ("outside", c.c_uint64), ("outside_method", c.c_char * 128), ("thread_cached", c.c_uint64),
-                ("hits", c.c_uint64), ("misses", c.c_uint64), ("runtime", c.c_void_p)]
+                ("hits", c.c_uint64), ("misses", c.c_uint64), ("runtime", c.c_void_p), ("away", c.c_uint64), ("residency", Enum), ("predicted", c.c_uint64)]
+
+
+# ---- weir/residency.h
+
+class weir_suspend_options(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("stay", c.c_uint32), ("drop", c.c_uint32), ("unwritten", c.c_uint32),
+                ("verify", c.c_bool), ("keep_guarantee", c.c_bool), ("resume_on_alloc", c.c_bool), ("wait", c.c_uint64),
+                ("folder", c.c_char_p), ("show", c.c_bool)]
+
+
+class weir_residency_stay(c.Structure):  # without a name of its own in C: a member of weir_residency.stay
+    _fields_ = [("pointer", c.c_void_p), ("bytes", c.c_uint64), ("why", Enum), ("tag", c.c_char * 48)]
+
+
+class weir_residency(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("state", Enum), ("away", c.c_uint64), ("released", c.c_uint64),
+                ("copied", c.c_uint64), ("trusted", c.c_uint64), ("dropped", c.c_uint64), ("differed", c.c_uint64),
+                ("stored", c.c_uint64), ("stayed", c.c_uint64), ("stays", c.c_uint32), ("stay", weir_residency_stay * STAYS),
+                ("shown", c.c_uint64)]
 
 
 # ---- weir/engine.h, weir/model.h
@@ -144,7 +180,7 @@ class weir_inference(Sized):
 
 class weir_outputs(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("tensors", c.c_void_p), ("count", c.c_size_t), ("engine_data", c.c_void_p),
-                ("instance", c.c_void_p)]
+                ("instance", c.c_void_p), ("together", c.c_uint64)]
 
 
 class weir_engine_metrics(Sized):
@@ -157,7 +193,19 @@ class weir_model_options(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("name", c.c_char_p), ("engine", c.c_char_p), ("device", c.c_char_p),
                 ("runtime", c.c_void_p), ("guaranteed", c.c_uint64), ("maximum", c.c_uint64),
                 ("settings", c.POINTER(weir_setting)), ("setting_count", c.c_size_t), ("progress", weir_progress_fn),
-                ("progress_user", c.c_void_p)]
+                ("progress_user", c.c_void_p), ("stops", c.c_void_p)]
+
+
+class weir_model_suspend_options(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("refuse_runs", c.c_bool), ("at_once", c.c_bool), ("wait", c.c_uint64),
+                ("stay", c.c_uint32), ("drop", c.c_uint32), ("unwritten", c.c_uint32), ("verify", c.c_bool),
+                ("keep_guarantee", c.c_bool), ("folder", c.c_char_p)]
+
+
+class weir_model_presence(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("state", Enum), ("away", c.c_uint64), ("suspends", c.c_uint64),
+                ("resumes", c.c_uint64), ("resumes_by_runs", c.c_uint64), ("returned", c.c_uint64),
+                ("suspended_at", c.c_uint64), ("resumed_at", c.c_uint64), ("suspend_ms", c.c_double), ("resume_ms", c.c_double)]
 
 
 # ---- weir/select.h

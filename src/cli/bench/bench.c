@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include "cli/args.h"
+#include "cli/remote/remote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static const arg option_list[] = {
 
 static const args_table arguments = {
     .verb = "bench",
-    .usage = "bench [OPTION…]",
+    .usage = "bench [OPTION…]\nbench serve --model NAME [OPTION…]",
     .about =
         "Measures weir, and beside it, in the same run, what a program would use instead. Six parts:\n\n"
         "  allocator    pairs of an allocation and a free, blocks that come and go at random, several threads: by "
@@ -106,7 +107,8 @@ static const args_table arguments = {
         "cap, what it costs\n"
         "  plans        with --problems, or when asked for: static plans of graphs of ten thousands of buffers, and of "
         "given problems: how near to the lower bound they come, and after which time",
-    .options = option_list};
+    .options = option_list,
+    .notes = "'weir bench serve --help' tells of load on a running server."};
 
 /* Without --only: every part that has what it needs. */
 static void choose_parts(verb_args *args)
@@ -122,6 +124,8 @@ static void choose_parts(verb_args *args)
 
 int verb_bench(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return bench_serve(argc - 1, argv + 1);
     verb_args args = {.bench = {.device = "host", .lag = 64, .rounds = 5, .laps = 2000}};
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status >= 0)

@@ -1,4 +1,4 @@
-/* check.c: the verb check: everything that is wrong with a manifest, with its place. */
+/* check.c: the verb check: everything that is wrong with a manifest, with its place, or with a server's configuration. */
 #include <weir/base.h>
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -7,6 +7,9 @@
 #include "cli/cli.h"
 #include "cli/engine_file.h"
 #include "cli/manifest.h"
+#ifdef WEIR_SERVE
+#include "cli/serve/config.h"
+#endif
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -14,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 /* The engine ------------------------------------------------------------------------------------------------------- */
 
@@ -293,6 +297,84 @@ static int check(const char *path, bool json)
     return status;
 }
 
+/* A server's configuration ----------------------------------------------------------------------------------------- */
+
+#ifdef WEIR_SERVE
+
+/* What its folders and its models' files lack. */
+static void check_models(server_config *file)
+{
+    const char *name;
+    json_t *model;
+    struct stat found;
+    for (size_t i = 0; i < file->folder_count; i++)
+        if (stat(file->folders[i], &found) != 0 || !S_ISDIR(found.st_mode))
+            config_problem(file, "folders: there is no folder %s", file->folders[i]);
+    json_object_foreach(file->models, name, model)
+    {
+        weir_manifest_problems *list = NULL;
+        weir_status status = manifest_check(config_text(model, "path"), &list);
+        if (status != WEIR_OK)
+            config_problem(file, "models.%.80s.path: %s", name, weir_detail());
+        for (size_t i = 0; status == WEIR_OK && i < list->count; i++)
+            config_problem(file, "models.%.80s.path: %s:%u:%u: %s", name, list->path, list->problems[i].line,
+                           list->problems[i].column, list->problems[i].text);
+        manifest_problems_release(list);
+    }
+}
+
+static int answer_config_json(const char *path, const server_config *file)
+{
+    json_t *errors = json_array();
+    for (size_t i = 0; i < file->problem_count; i++)
+        json_array_append_new(errors, problem_json(0, 0, file->problems[i]));
+    return cli_print_json(json_pack("{s:b, s:o, s:o, s:i, s:n, s:[]}", "good", file->problem_count == 0, "path",
+                                    text_json(path), "errors", errors, "more", 0, "engine", "remarks"));
+}
+
+static int answer_config(const char *path, const server_config *file)
+{
+    char *where = text_clean(path, strlen(path), false);
+    for (size_t i = 0; i < file->problem_count; i++) {
+        char *clean = text_clean(file->problems[i], strlen(file->problems[i]), false);
+        printf("%s%s:%s %s\n", terminal_bold(), where, terminal_plain(), clean);
+        free(clean);
+    }
+    if (file->problem_count == 0)
+        printf("%s is %sgood%s\n", where, terminal_green(), terminal_plain());
+    free(where);
+    return cli_flush(CLI_OK);
+}
+
+static int check_config(const char *path, bool json)
+{
+    server_config *file = serve_config(path);
+    if (!file)
+        return fail(path, json);
+    check_models(file);
+    size_t count = file->problem_count;
+    int status = json ? answer_config_json(path, file) : answer_config(path, file);
+    if (status == CLI_OK && count > 0)
+        status = cli_fail("%s has %zu problem%s", path, count, count == 1 ? "" : "s");
+    config_free(file);
+    return status;
+}
+
+#else
+
+static bool config_is(const char *path)
+{
+    (void)path;
+    return false;
+}
+
+static int check_config(const char *path, bool json)
+{
+    return check(path, json);
+}
+
+#endif
+
 /* Unpacked packages ------------------------------------------------------------------------------------------------ */
 
 static int clear(bool json)
@@ -338,11 +420,13 @@ static const arg option_list[] = {
 
 static const args_table arguments = {
     .verb = "check",
-    .usage = "check MANIFEST [--json]\ncheck --clear [--json]",
+    .usage = "check MANIFEST|CONFIGURATION [--json]\ncheck --clear [--json]",
     .about =
         "Looks whether a manifest is good: a JSON file, a package (.aimod) or a model, which may be the name of one in "
         "the "
-        "store's models/. Every problem is a line on standard output, PATH:LINE:COLUMN: what is wrong. The model has "
+        "store's models/; or whether a server's configuration is (a JSON file with models or folders, "
+        "'weir serve --config'). Every problem is a line on standard output, PATH:LINE:COLUMN: what is wrong. The "
+        "model has "
         "to "
         "be there; it is not loaded, and no device is asked. Its engine is asked whether it takes the settings. That "
         "the engine, or a provider that the manifest names, is not here is a remark, with the way to get it.\n\n"
@@ -361,7 +445,7 @@ int verb_check(int argc, char **argv)
     if (args.clears)
         return clear(args.json);
     char *path = engine_file_named(args.path);
-    status = check(path, args.json);
+    status = config_is(path) ? check_config(path, args.json) : check(path, args.json);
     free(path);
     return status;
 }

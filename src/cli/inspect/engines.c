@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "engines/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,9 +98,9 @@ int verb_engines(int argc, char **argv)
             json_pack("{s:o, s:o}", "engines", list, "engine_path", text_json(named ? path.value : "")));
     json_decref(list);
     if (count == 0)
-        printf(
-            "no engine plug-in found (weir-engine-NAME.so): 'make' builds weir's own beside libweir, scripts/engines\n"
-            "gets the engines they open; other places to look in are named by WEIR_ENGINE_PATH%s%s\n",
-            named ? ", now " : "", named ? path.value : "");
+        printf("no engine plug-in found (weir-engine-NAME.so): 'make' builds weir's own beside "
+               "libweir, " WEIR_ENGINES_COMMAND "\n"
+               "gets the engines they open; other places to look in are named by WEIR_ENGINE_PATH%s%s\n",
+               named ? ", now " : "", named ? path.value : "");
     return cli_flush(CLI_OK);
 }

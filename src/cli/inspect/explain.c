@@ -1,6 +1,7 @@
 /* explain.c: the verb explain: what would be selected for a model, and why not the others. */
 #include <weir/base.h>
 #include <weir/manifest.h>
+#include <weir/predict.h>
 #include <weir/select.h>
 
 #include "cli/args.h"
@@ -32,13 +33,31 @@ static json_t *exact_json(const weir_candidate *c)
     return exact;
 }
 
+/* Where each figure comes from: the candidate is asked for once more, which engines remember. */
+static json_t *source_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_candidate *c)
+{
+    weir_prediction said = WEIR_INIT(weir_prediction);
+    weir_predict_options options = WEIR_INIT(weir_predict_options);
+    options.manifest = manifest;
+    options.candidate = c;
+    options.settings = asked->settings;
+    options.setting_count = asked->setting_count;
+    if (!c->predicted || weir_predict(NULL, &options, &said) != WEIR_OK)
+        return json_null();
+    json_t *source = json_object();
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+        json_object_set_new(source, weir_name_of(WEIR_NAMES_CLASS, i),
+                            json_string(weir_name_of(WEIR_NAMES_SOURCE, (int)said.source[i])));
+    return source;
+}
+
 static json_t *place_json(const weir_candidate *c)
 {
     return json_pack("{s:o, s:o, s:o, s:o}", "engine", text_json(c->engine), "provider", text_json(c->provider),
                      "device", text_json(c->device), "runtime", text_json(c->runtime));
 }
 
-static json_t *candidate_json(const weir_candidate *c)
+static json_t *candidate_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_candidate *c)
 {
     json_t *object = place_json(c);
     json_object_set_new(object, "library", text_json(c->library));
@@ -48,16 +67,17 @@ static json_t *candidate_json(const weir_candidate *c)
     json_object_set_new(object, "rank", json_integer(c->rank));
     json_object_set_new(object, "bytes", bytes_json(c));
     json_object_set_new(object, "exact", exact_json(c));
+    json_object_set_new(object, "source", source_json(manifest, asked, c));
     json_object_set_new(object, "obtainable",
                         c->obtainable == WEIR_BYTES_UNKNOWN ? json_null() : json_integer((json_int_t)c->obtainable));
     return object;
 }
 
-static json_t *choice_json(const weir_choice *choice)
+static json_t *choice_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < choice->count; i++)
-        json_array_append_new(list, candidate_json(&choice->candidates[i]));
+        json_array_append_new(list, candidate_json(manifest, asked, &choice->candidates[i]));
     json_t *chosen = choice->accepted > 0 ? place_json(&choice->candidates[0]) : json_null();
     return json_pack("{s:s, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
                      chosen, "candidates", list);
@@ -253,11 +273,11 @@ static int fail_choice(const explain_args *args, const weir_manifest *manifest, 
     return answer;
 }
 
-static int answer(const explain_args *args, const weir_choice *choice)
+static int answer(const explain_args *args, const weir_manifest *manifest, const weir_choice *choice)
 {
     int status = CLI_OK;
     if (args->json)
-        status = cli_print_json(choice_json(choice));
+        status = cli_print_json(choice_json(manifest, &args->options, choice));
     else
         print_choice(choice);
     if (choice->accepted == 0 && status == CLI_OK)
@@ -284,7 +304,7 @@ static int explain(explain_args *args, const char *path)
     else if ((looked = weir_choice_create(manifest, &args->options, &choice)) != WEIR_OK)
         status = fail_choice(args, manifest, looked);
     else
-        status = answer(args, choice);
+        status = answer(args, manifest, choice);
     weir_choice_destroy(choice);
     weir_hardware_destroy(machine);
     manifest_release(manifest);

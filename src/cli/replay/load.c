@@ -7,6 +7,7 @@
 #include "base/pointer_map.h"
 #include "trace/read_binary.h"
 #include "trace/read_rmm.h"
+#include "trace/recording.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -84,6 +85,7 @@ static void sort(wi_replay_events *events)
 typedef struct maker {
     wi_replay_plan *plan;
     wi_pointer_map slots; /* of live blocks, by address */
+    wi_pointer_map away;  /* blocks that are away, by address */
     uint32_t *unused, unused_count;
     size_t *allocated_by; /* by slot: the operation that allocated it */
     uint64_t streams[WI_REPLAY_STREAMS];
@@ -136,6 +138,22 @@ static void add_free(maker *m, uint64_t slot, wi_replay_op *op)
     m->plan->frees++;
 }
 
+/* Whether the event of a block that is away, or comes and goes, is an operation. What leaves in several events goes with
+ * the first one. */
+static bool is_operation(maker *m, const wi_replay_event *event, bool known, weir_status *status)
+{
+    const void *address = (const void *)(uintptr_t)event->pointer;
+    uint64_t ignored;
+    bool left = wi_pointer_map_remove(&m->away, address, &ignored);
+    if (!event->moves)
+        return !(left && event->frees); /* its operation was the leave */
+    if (event->frees && (left || known) && !wi_pointer_map_put(&m->away, address, 1))
+        *status = no_memory(m->plan);
+    m->plan->leaves += event->frees && known;
+    m->plan->returns += !event->frees && left;
+    return event->frees ? known : left;
+}
+
 /* Adds the operation of an event. Answers what is wrong with the event, or NULL. */
 static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream, weir_status *status)
 {
@@ -145,6 +163,11 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
     if (!address)
         return event->bytes == 0 ? NULL : event->frees ? "a free of NULL" : "an allocation at NULL";
     bool known = wi_pointer_map_remove(&m->slots, address, &slot);
+    if (!is_operation(m, event, known, status)) {
+        if (known)
+            (void)wi_pointer_map_put(&m->slots, address, slot); /* puts it back */
+        return NULL;
+    }
     if (event->frees && !known)
         return "a free of a pointer that is not live";
     if (!event->frees && known) {
@@ -216,6 +239,7 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
         status = make(m, events);
     if (m) {
         wi_pointer_map_clear(&m->slots);
+        wi_pointer_map_clear(&m->away);
         free(m->unused);
         free(m->allocated_by);
     }
@@ -296,7 +320,8 @@ static weir_status load_text(wi_replay_plan *plan, wi_replay_events *events, boo
 
 /* Binary ----------------------------------------------------------------------------------------------------------- */
 
-/* A resize is a free and an allocation at the same place, as in the text form. */
+/* A resize is a free and an allocation at the same place, as in the text form; a leave is a free, a return an allocation.
+ */
 static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_replay_events *events)
 {
     wi_replay_event add = {.key = event->order,
@@ -305,12 +330,13 @@ static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_r
                            .bytes = event->bytes,
                            .stream = event->stream.id,
                            .memory_class = (uint8_t)event->memory_class,
-                           .frees = event->action != WEIR_ACTION_ALLOCATE};
+                           .frees = event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_RETURN,
+                           .moves = event->action == WEIR_ACTION_LEAVE || event->action == WEIR_ACTION_RETURN};
     bool refused = event->action == WEIR_ACTION_REFUSE ||
                    (event->action == WEIR_ACTION_FAIL && event->object == WEIR_ACTION_ALLOCATE);
     plan->refused += refused;
     if (event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_DEALLOCATE &&
-        event->action != WEIR_ACTION_RESIZE)
+        event->action != WEIR_ACTION_RESIZE && !add.moves)
         return WEIR_OK;
     weir_status status = wi_replay_add(events, &add);
     if (status != WEIR_OK || event->action != WEIR_ACTION_RESIZE)
@@ -337,30 +363,45 @@ static weir_status load_binary(wi_replay_plan *plan, wi_replay_events *events)
     return status;
 }
 
+/* Snapshots -------------------------------------------------------------------------------------------------------- */
+
+static weir_status load_snapshot(wi_replay_plan *plan, wi_replay_events *events)
+{
+    recording all = {.format = RECORDING_PICKLE};
+    weir_status status = recording_load(plan->name, RECORDING_NO_DEVICE, &all);
+    for (size_t i = 0; status == WEIR_OK && i < all.count; i++)
+        status = add_event(&all.events[i], plan, events);
+    for (size_t i = 0; status == WEIR_OK && i < all.problem_count && i < RECORDING_PROBLEMS; i++)
+        wi_replay_problem_add(plan, all.problems[i].line, all.problems[i].what);
+    if (status == WEIR_OK && all.problem_count > RECORDING_PROBLEMS)
+        plan->problem_count = all.problem_count;
+    plan->binary = true;
+    if (status == WEIR_OK)
+        recording_clear(&all);
+    return status;
+}
+
 /* Both ------------------------------------------------------------------------------------------------------------- */
 
-static weir_status is_binary(const char *path, bool *out)
+static weir_status load_events(wi_replay_plan *plan, wi_replay_events *events, bool *host)
 {
-    char front[8] = "";
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
-    *out = fread(front, 1, sizeof front, file) == sizeof front && memcmp(front, WI_TRACE_MAGIC, sizeof front) == 0;
-    weir_status status = ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
-    fclose(file);
-    return status;
+    recording_file kind;
+    weir_status status = recording_file_look(plan->name, &kind);
+    if (status != WEIR_OK)
+        return status;
+    return kind == RECORDING_FILE_PICKLE   ? load_snapshot(plan, events)
+           : kind == RECORDING_FILE_BINARY ? load_binary(plan, events)
+                                           : load_text(plan, events, host);
 }
 
 weir_status wi_replay_load(const char *path, wi_replay_plan *out)
 {
     wi_replay_events events = {0};
-    bool binary = false, host = true;
+    bool host = true;
     *out = (wi_replay_plan){.name = strdup(path)};
     if (!out->name)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
-    weir_status status = is_binary(path, &binary);
-    if (status == WEIR_OK)
-        status = binary ? load_binary(out, &events) : load_text(out, &events, &host);
+    weir_status status = load_events(out, &events, &host);
     if (status == WEIR_OK)
         status = wi_replay_plan_make(&events, host, out);
     free(events.list);

@@ -210,11 +210,12 @@ static json_t *trace_json(const replay_answer *a)
                   "moves", number_if(r->counts_moves, s.moves), "failures", text_json_count(s.failures), "waits",
                   text_json_count(s.waits), "passes", passes_json(a));
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder", ladder_json(r->counts_moves, &s), "min_cap",
-        number_if(found, a->smallest.bytes), "min_cap_ratio", real_if(found, over(a->smallest.bytes, plan->peak)),
-        "min_cap_ns_per_event", real_if(found, a->smallest.ns), "refused_in_trace", text_json_count(plan->refused),
-        "malformed", text_json_count(plan->problem_count), "malformed_lines", problems_json(plan), "lost",
-        text_json_count(plan->lost), "cut_off", plan->cut);
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder", ladder_json(r->counts_moves, &s),
+        "min_cap", number_if(found, a->smallest.bytes), "min_cap_ratio",
+        real_if(found, over(a->smallest.bytes, plan->peak)), "min_cap_ns_per_event", real_if(found, a->smallest.ns),
+        "refused_in_trace", text_json_count(plan->refused), "left", text_json_count(plan->leaves), "returned",
+        text_json_count(plan->returns), "malformed", text_json_count(plan->problem_count), "malformed_lines",
+        problems_json(plan), "lost", text_json_count(plan->lost), "cut_off", plan->cut);
     json_object_update(object, rest);
     json_decref(rest);
     return object;
@@ -339,6 +340,10 @@ static void print_remarks(const replay_answer *a, uint64_t lag)
     if (plan->refused)
         printf("%s: %llu allocations that failed when it was recorded were left out\n", name,
                (unsigned long long)plan->refused);
+    if (plan->leaves || plan->returns)
+        printf("%s: clients were suspended and resumed: %llu blocks that left were freed here, and %llu that returned "
+               "were allocated again\n",
+               name, (unsigned long long)plan->leaves, (unsigned long long)plan->returns);
     if (plan->lost)
         printf("%s: %llu events are missing\n", name, (unsigned long long)plan->lost);
     if (plan->cut)

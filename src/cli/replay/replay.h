@@ -33,15 +33,16 @@ typedef struct wi_replay_plan {
     uint32_t slots;
     uint16_t streams, host_stream; /* their number; the one that is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
     uint64_t allocations, frees;
-    uint64_t refused; /* allocations that failed when the trace was recorded; they are no operations */
-    uint64_t peak;    /* the most that was live at once, as requested */
+    uint64_t refused;         /* allocations that failed when the trace was recorded; they are no operations */
+    uint64_t leaves, returns; /* blocks of clients that were suspended and resumed: frees and allocations here */
+    uint64_t peak;            /* the most that was live at once, as requested */
     uint64_t problem_count;
     wi_replay_problem problems[WI_REPLAY_PROBLEMS]; /* the first ones */
     uint64_t lost;                                  /* events that are known to be missing */
     bool binary, cut;                               /* problems have event numbers, not lines; the file is cut off */
 } wi_replay_plan;
 
-/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, told apart by their content. What is no
+/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, or a snapshot of PyTorch's allocator, told apart by their content. What is no
  * row, a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The
  * order is that of weir's numbers where there are such; else the file's, unless its times go back: then that of the
  * times, which may pass midnight once. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; also for a trace
@@ -55,6 +56,7 @@ typedef struct wi_replay_event {
     uint64_t line, pointer, bytes, stream;
     uint8_t memory_class;
     bool frees;
+    bool moves; /* for its client was suspended, or resumed; the block goes on */
 } wi_replay_event;
 
 typedef struct wi_replay_events {

@@ -237,6 +237,8 @@ static int read_models(char **paths, size_t count, void *to)
     if (args->driver != NULL && args->choice.device != NULL)
         return cli_usage("run", "--driver %s and --device %s: one of them is enough", args->driver,
                          args->choice.device);
+    if (args->suspend_idle && !args->serial)
+        return cli_usage("run", "--suspend-idle is for models that run one after the other: with --serial");
     if (count == 0)
         return cli_usage("run", "which model?");
     if (count > RUN_MODELS_MOST)
@@ -287,6 +289,8 @@ static const arg option_list[] = {
     {"repeat", "N", "runs of each model after its first, warming one (default 1)", ARG_NUMBER, AT(repeat), 1,
      UINT64_C(1) << 40},
     {"serial", NULL, "one model after the other instead of all at once", ARG_FLAG, AT(serial)},
+    {"suspend-idle", NULL, "with --serial: a model's memory leaves the device while another one is loaded or runs",
+     ARG_FLAG, AT(suspend_idle)},
     {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = read_setting},
     {"output", "DIR", "write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models", ARG_FILE,
      AT(output)},

@@ -297,4 +297,5 @@ void model_run_clear(model_run *m)
     free(m->provider);
     free(m->architecture);
     free(m->remarks);
+    free(m->asides);
 }

@@ -46,6 +46,7 @@ static json_t *client_json(const model_run *m)
     json_object_set_new(object, "first_run_seconds", json_real(m->first_seconds));
     json_object_set_new(object, "seconds", json_real(m->seconds));
     json_object_set_new(object, "runs", text_json_count(m->runs));
+    json_object_set_new(object, "suspensions", aside_json(m));
     json_object_set_new(object, "shares", m->shares != NULL ? json_incref(m->shares) : json_array());
     json_object_set_new(object, "attempts", m->attempts != NULL ? json_incref(m->attempts) : json_array());
     json_object_set_new(object, "left_out", text_json_count(m->left_out));
@@ -225,6 +226,15 @@ static void print_shares(const model_run *m)
     printf("%s\n", terminal_plain());
 }
 
+static void print_asides(const model_run *m)
+{
+    for (size_t i = 0; i < m->aside_count; i++) {
+        char *text = aside_text(&m->asides[i]);
+        printf("%s: %s\n", m->args->name, text);
+        free(text);
+    }
+}
+
 /* What an engine took when it was opened, and its own remarks on memory that it keeps to itself. */
 static void print_remarks(const run *all)
 {
@@ -257,6 +267,8 @@ void run_print_table(const run *all)
     table_clear(&grid);
     for (size_t i = 0; i < all->device_count; i++)
         print_total(all, &all->devices[i]);
+    for (size_t i = 0; i < all->count; i++)
+        print_asides(&all->models[i]);
     print_remarks(all);
     if (all->trace != NULL)
         printf("trace: %s\n", all->trace);

@@ -220,8 +220,21 @@ static void put_table(FILE *file, run *all)
     fputs("</tr>\n", file);
 }
 
+static void put_asides(FILE *file, const model_run *m)
+{
+    for (size_t i = 0; i < m->aside_count; i++) {
+        char *text = aside_text(&m->asides[i]);
+        fputs("<p class=\"notes\">", file);
+        text_html(file, m->args->name);
+        fprintf(file, ": %s.</p>\n", text);
+        free(text);
+    }
+}
+
 static void put_notes(FILE *file, run *all)
 {
+    for (size_t i = 0; i < all->count; i++)
+        put_asides(file, &all->models[i]);
     fprintf(file,
             "<p class=\"notes\">The classes of a model add up to its own peak; the peaks of two models need not fall "
             "on the same moment. Outside is what an engine took without asking weir: %s.</p>\n",
@@ -271,24 +284,11 @@ static const struct {
     {"notes", put_notes}, {"footer", put_footer},   {"data", put_data},
 };
 
-static void put_part(FILE *file, run *all, const char *mark, size_t length)
+static void put_part(FILE *file, const char *mark, void *user)
 {
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (strlen(parts[i].mark) == length && strncmp(parts[i].mark, mark, length) == 0)
-            parts[i].put(file, all);
-}
-
-static void put_page(FILE *file, run *all)
-{
-    static const char open[] = "<!--weir:", close[] = "-->";
-    const char *at = report_page, *mark;
-    while ((mark = strstr(at, open)) != NULL) {
-        const char *name = mark + sizeof open - 1, *end = strstr(name, close);
-        fwrite(at, 1, (size_t)(mark - at), file);
-        put_part(file, all, name, (size_t)(end - name));
-        at = end + sizeof close - 1;
-    }
-    fputs(at, file);
+        if (strcmp(parts[i].mark, mark) == 0)
+            parts[i].put(file, user);
 }
 
 weir_status report_write(run *all, const char *path)
@@ -296,6 +296,6 @@ weir_status report_write(run *all, const char *path)
     FILE *file = output_file_open(path, "the report");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;
-    put_page(file, all);
+    text_page(file, report_page, put_part, all);
     return output_file_close(file, path, "the report", 0);
 }

@@ -163,18 +163,47 @@ static void end_phase(run *all)
     all->phases[all->phase_count - 1].to = (uint64_t)(run_clock() * 1e9);
 }
 
+/* Stepping aside --------------------------------------------------------------------------------------------------- */
+
+static void tell_failure(const model_run *m)
+{
+    if (m->failed.status != WEIR_OK && m->failed.status != WEIR_ERR_CANCELLED)
+        failure_print(&m->failed, m->args->name);
+}
+
+/* With --suspend-idle: all models but this one are suspended, and it is not. */
+static void make_room(run *all, model_run *next)
+{
+    for (size_t i = 0; all->args->suspend_idle && i < all->count; i++) {
+        model_run *m = &all->models[i];
+        if (m == next || m->model == NULL || m->is_aside || m->failed.status != WEIR_OK)
+            continue;
+        begin_phase(all, "suspend ", m->args->name);
+        aside_suspend(all, m);
+        end_phase(all);
+        tell_failure(m);
+    }
+    if (!next->is_aside || next->failed.status != WEIR_OK)
+        return;
+    begin_phase(all, "resume ", next->args->name);
+    aside_resume(all, next);
+    end_phase(all);
+    tell_failure(next);
+}
+
 /* Loading, one model after another --------------------------------------------------------------------------------- */
 
 static void load_all(run *all)
 {
+    all->began = run_clock();
     for (size_t i = 0; i < all->count && !interrupt_seen(); i++) {
         model_run *m = &all->models[i];
+        make_room(all, m);
         begin_phase(all, "load ", m->args->name);
         if (m->failed.status == WEIR_OK)
             model_run_load(m, all->args->inputs, all->args->input_count);
         end_phase(all);
-        if (m->failed.status != WEIR_OK && m->failed.status != WEIR_ERR_CANCELLED)
-            failure_print(&m->failed, m->args->name);
+        tell_failure(m);
     }
 }
 
@@ -271,16 +300,42 @@ static void run_at_once(run *all)
         pthread_join(runners[i].thread, NULL);
 }
 
+static void run_in_turn(run *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (model_run_good(&all->models[i]))
+            model_run_run(&all->models[i]);
+}
+
+/* Each has a phase of its own, as others leave and come between them. */
+static void run_and_suspend(run *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        model_run *m = &all->models[i];
+        if (!model_run_good(m) || interrupt_seen())
+            continue;
+        make_room(all, m);
+        if (!model_run_good(m))
+            continue;
+        begin_phase(all, "run ", m->args->name);
+        model_run_run(m);
+        end_phase(all);
+    }
+}
+
 static void run_all(run *all)
 {
     double start = run_clock();
-    begin_phase(all, all->args->serial ? "one after another" : "all at once", "");
-    if (!all->args->serial)
-        run_at_once(all);
-    for (size_t i = 0; all->args->serial && i < all->count; i++)
-        if (model_run_good(&all->models[i]))
-            model_run_run(&all->models[i]);
-    end_phase(all);
+    if (all->args->suspend_idle) {
+        run_and_suspend(all);
+    } else {
+        begin_phase(all, all->args->serial ? "one after another" : "all at once", "");
+        if (all->args->serial)
+            run_in_turn(all);
+        else
+            run_at_once(all);
+        end_phase(all);
+    }
     all->seconds = run_clock() - start;
     for (size_t i = 0; i < all->count; i++) {
         const failure *failed = &all->models[i].failed;

@@ -40,6 +40,7 @@ typedef struct run_args {
     uint64_t tokens; /* 0: the engine's default */
     uint64_t repeat;
     bool serial, json, stream;
+    bool suspend_idle;          /* with serial */
     const char *driver;         /* the device's name, as weir_runtime_get takes it; NULL: not given */
     weir_choice_options choice; /* the options that select engine, provider and device */
     bool no_fallback;
@@ -86,6 +87,14 @@ typedef struct stream_print {
     size_t used, capacity;
 } stream_print;
 
+/* A time for which a model was suspended; seconds since the first load. */
+typedef struct aside {
+    double suspended_at, suspend_seconds;
+    double resumed_at, resume_seconds; /* if it was */
+    bool resumed;
+    uint64_t away, released, copied, trusted, dropped; /* as in weir_residency */
+} aside;
+
 /* One model: model_run.c, selected_model.c ------------------------------------------------------------------------- */
 
 typedef struct model_run {
@@ -121,6 +130,9 @@ typedef struct model_run {
     bool measured;
     double load_seconds, first_seconds, seconds; /* the last: of all runs but the first */
     uint64_t runs;                               /* those */
+    aside *asides;
+    size_t aside_count;
+    bool is_aside; /* it is suspended now */
     stream_print stream;
 } model_run;
 
@@ -197,13 +209,21 @@ typedef struct run {
     model_run *models;
     size_t count;
     timeline *line;
-    run_phase phases[RUN_MODELS_MOST + 2];
+    run_phase phases[5 * RUN_MODELS_MOST + 2];
     size_t phase_count;
     weir_stats end; /* after everything was unloaded */
     uint64_t budget;
+    double began;   /* the first load, by run_clock */
     double seconds; /* of the runs together, without the loads */
     bool leaked;
 } run;
+
+/* Suspends the model, and resumes it; what that did is noted, a failure becomes the model's. aside.c, as the two below. */
+void aside_suspend(const run *all, model_run *m);
+void aside_resume(const run *all, model_run *m);
+/* [{suspended_at, suspend_seconds, away, …}]; and one of them as words, to be freed. */
+json_t *aside_json(const model_run *m);
+char *aside_text(const aside *one);
 
 /* The client's share of the whole run's peak, from the trace; 0: the trace has no such client. */
 uint64_t run_peak_share(const run *all, const char *client, uint64_t by_class[WEIR_CLASS_COUNT]);

@@ -1,5 +1,7 @@
 /* simulate.c: the verb simulate: random or scripted steps on the simulated device, and the check of recorded programs.
  */
+#include "simulate.h"
+
 #include "cli/args.h"
 #include <weir/trace.h>
 #include "cli/cli.h"
@@ -176,7 +178,7 @@ static const arg option_list[] = {
     {"no-faults", NULL, "no driver call is made to fail", ARG_CLEAR, AT(options.world.faults)},
     {"plant", "BUG",
      "has the runtime make a mistake, to see it found: early-reuse, drop-wait, unmap-under-use, lost-reader, "
-     "free-under-use",
+     "free-under-use, leave-early, arrive-late, exchange-early",
      ARG_CALL, .read = read_plant},
     {"script", "FILE", "the steps of a file instead of random ones", ARG_TEXT, AT(script)},
     {"trace", "FILE",
@@ -187,7 +189,7 @@ static const arg option_list[] = {
 
 static const args_table arguments = {
     .verb = "simulate",
-    .usage = "simulate [OPTION…]\nsimulate --trace FILE [--json]",
+    .usage = "simulate [OPTION…]\nsimulate --trace FILE [--json]\nsimulate pool [OPTION…]",
     .about =
         "Uses a simulated device at random, as several clients on several streams would, and watches with an oracle "
         "that "
@@ -328,6 +330,8 @@ int verb_simulate(int argc, char **argv)
 {
     simulate_args args = {0};
     uint64_t seen;
+    if (argc > 1 && strcmp(argv[1], "pool") == 0)
+        return simulate_pool(argc - 1, argv + 1);
     simulate_defaults(&args.options);
     int status = args_read(&arguments, argc, argv, &args, &seen);
     if (status >= 0)

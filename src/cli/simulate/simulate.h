@@ -7,4 +7,7 @@
 /* The simulated device in replays. */
 extern const wi_replay_device simulate_replays;
 
+/* weir simulate pool; argv[0] is "pool". Answers the exit status. */
+int simulate_pool(int argc, char **argv);
+
 #endif

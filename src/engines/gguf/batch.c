@@ -109,7 +109,8 @@ static void clear_memory(void *user)
     model->library->llama_memory_clear(model->library->llama_get_memory(model->context), false);
 }
 
-/* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins again. */
+/* Leaves `computed` tokens of it; a memory that cannot forget only a part (a recurrent one) begins again. No more is taken
+ * back than the last step has added, so that layers with a window still have all that the next one looks at. */
 static void shorten(void *user)
 {
     wg_generation *it = user;

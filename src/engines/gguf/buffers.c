@@ -94,7 +94,7 @@ void wg_phase_end(wg_phase *phase)
         note_overruns(phase);
     }
     if (phase->refusal == WEIR_OK && phase->scope.refused > 0) {
-        phase->refusal = WEIR_ERR_OUT_OF_MEMORY;
+        phase->refusal = phase->scope.status;
         snprintf(phase->detail, sizeof phase->detail, "%s", phase->scope.refusal);
     }
     current = phase->outer;
@@ -198,7 +198,7 @@ static ggml_backend_buffer_t make_on_device(wg_phase *phase, const hook *of, siz
     uint64_t refused = phase->scope.refused;
     ggml_backend_buffer_t buffer = of->alloc(of->type, size);
     if (!buffer && phase->scope.refused > refused)
-        keep_refusal(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", phase->scope.refusal));
+        keep_refusal(phase, weir_fail(phase->scope.status, "%s", phase->scope.refusal));
     return buffer;
 }
 

@@ -12,6 +12,7 @@
  *
  * Pages are exchanged while the device is idle, between two decodes: a kernel may look at any cell of the cache. Pages
  * of sequences that are gone stay until somebody needs memory, or until the model has nothing to do. */
+#include "engines/text/soon.h"
 #include "wg.h"
 
 #include <weir/elastic.h>
@@ -21,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 /* A tensor of the cache in its buffer. */
 typedef struct rows {
@@ -375,22 +375,12 @@ static void release_unused(struct wg_cache *cache)
 
 /* ---- others need memory ------------------------------------------------------------------------------------------ */
 
-static struct timespec soon(long milliseconds)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    now.tv_nsec += milliseconds * 1000000;
-    now.tv_sec += now.tv_nsec / 1000000000;
-    now.tv_nsec %= 1000000000;
-    return now;
-}
-
 /* The thread that computes may ask for memory itself, and two that compute may ask each other: nobody waits for long. */
 static void give_up(const weir_pressure *pressure, void *user)
 {
     enum { A_DECODE_MS = 100 };
     struct wg_cache *cache = user;
-    struct timespec until = soon(A_DECODE_MS);
+    struct timespec until = wt_soon(A_DECODE_MS);
     int waited = 0;
     (void)pressure;
     pthread_mutex_lock(&cache->lock);

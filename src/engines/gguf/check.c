@@ -16,10 +16,10 @@ weir_status wg_bad_key(const wg_file *file, const wg_key *key, const char *what)
                          key->text, key->text_bytes > 60 ? "…" : "", what, (unsigned long long)key->value_at);
     if (key->kind == WG_ARRAY)
         return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s', %llu elements of %s: %s, at byte %llu", file->path, key->name,
-                         (unsigned long long)key->count, wg_kind_name(key->element), what,
+                         (unsigned long long)key->count, wi_gguf_kind_name(key->element), what,
                          (unsigned long long)key->value_at);
     return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is %s %g: %s, at byte %llu", file->path, key->name,
-                     wg_kind_name(key->kind), key->number, what, (unsigned long long)key->value_at);
+                     wi_gguf_kind_name(key->kind), key->number, what, (unsigned long long)key->value_at);
 }
 
 weir_status wg_bad_tensor(const wg_file *file, const wg_tensor *tensor, const char *what)
@@ -40,7 +40,7 @@ static const wg_key *own_key(const wg_file *file, const wg_facts *facts, const c
 {
     char name[sizeof facts->architecture + LONGEST_SUFFIX];
     snprintf(name, sizeof name, "%s.%s", facts->architecture, suffix);
-    return wg_file_key(file, name);
+    return wi_gguf_file_key(file, name);
 }
 
 /* ---- single values ----------------------------------------------------------------------------------------------- */
@@ -104,10 +104,10 @@ static weir_status per_layer(const wg_file *file, const wg_facts *facts, const c
     if (key->count < facts->layers || key->count > MOST_LAYERS)
         return wg_bad_key(file, key, "it must have one element for each layer");
     wg_cursor cursor;
-    weir_status status = wg_cursor_open(file, key->value_at, &cursor);
+    weir_status status = wi_gguf_cursor_open(file, key->value_at, &cursor);
     if (status == WEIR_OK)
-        status = wg_cursor_read(&cursor, each, 4ull * facts->layers);
-    wg_cursor_close(&cursor);
+        status = wi_gguf_cursor_read(&cursor, each, 4ull * facts->layers);
+    wi_gguf_cursor_close(&cursor);
     for (uint32_t i = 0; status == WEIR_OK && i < facts->layers; i++)
         if (each[i] > most)
             status = wg_bad_key(file, key, "an element is out of all proportion");
@@ -118,7 +118,7 @@ static weir_status per_layer(const wg_file *file, const wg_facts *facts, const c
 
 static weir_status architecture(const wg_file *file, wg_facts *facts)
 {
-    const wg_key *key = wg_file_key(file, "general.architecture");
+    const wg_key *key = wi_gguf_file_key(file, "general.architecture");
     if (!key)
         return wg_no_key(file, "general.architecture");
     if (key->kind != WG_TEXT || key->text_bytes == 0 || key->text_bytes >= sizeof facts->architecture ||
@@ -126,11 +126,11 @@ static weir_status architecture(const wg_file *file, wg_facts *facts)
         return wg_bad_key(file, key, "it must be a short name in small letters");
     snprintf(facts->architecture, sizeof facts->architecture, "%s", key->text);
     facts->known = strcmp(facts->architecture, "llama") == 0 || strcmp(facts->architecture, "bert") == 0;
-    const wg_key *parts = wg_file_key(file, "split.count");
+    const wg_key *parts = wi_gguf_file_key(file, "split.count");
     if (parts && parts->number != 0 && parts->number != 1)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is one of %.0f parts; join them with llama-gguf-split --merge",
                          file->path, parts->number);
-    const wg_key *kind = wg_file_key(file, "general.type");
+    const wg_key *kind = wi_gguf_file_key(file, "general.type");
     if (kind && kind->kind == WG_TEXT && strcmp(kind->text, "model") != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is no model but '%.60s'", file->path, kind->text);
     return WEIR_OK;
@@ -274,7 +274,7 @@ weir_status wg_check(const char *path, wg_facts *out)
 {
     wg_file file;
     *out = (wg_facts){.pooling = -1};
-    weir_status status = wg_file_open(path, &file);
+    weir_status status = wi_gguf_file_open(path, &file);
     if (status != WEIR_OK)
         return status;
     status = architecture(&file, out);
@@ -286,6 +286,6 @@ weir_status wg_check(const char *path, wg_facts *out)
         status = weir_fail(WEIR_ERR_CORRUPT, "%s: holds no tensors: a vocabulary only", path);
     if (status == WEIR_OK && out->known)
         status = own_rules(&file, out);
-    wg_file_close(&file);
+    wi_gguf_file_close(&file);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef WG_CHECK_H
 #define WG_CHECK_H
 
-#include "file.h"
+#include "gguf_file/file.h"
 
 /* What was learnt on the way and later steps want to know. */
 typedef struct wg_facts {

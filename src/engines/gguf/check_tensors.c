@@ -36,7 +36,7 @@ static weir_status type_of(const wg_file *file, const wg_tensor *tensor)
 
 static weir_status shape(const wg_file *file, const char *name, uint64_t first, uint64_t second)
 {
-    const wg_tensor *tensor = wg_file_tensor(file, name);
+    const wg_tensor *tensor = wi_gguf_file_tensor(file, name);
     char what[96];
     if (!tensor)
         return weir_fail(WEIR_ERR_CORRUPT, "%s: tensor '%s' is missing", file->path, name);

@@ -20,7 +20,7 @@ static weir_status hash_text(wg_cursor *cursor, uint64_t bytes, uint64_t *hash)
     *hash = 1469598103934665603ull;
     while (bytes > 0) {
         size_t step = bytes < sizeof part ? (size_t)bytes : sizeof part;
-        weir_status status = wg_cursor_read(cursor, part, step);
+        weir_status status = wi_gguf_cursor_read(cursor, part, step);
         if (status != WEIR_OK)
             return status;
         for (size_t i = 0; i < step; i++)
@@ -33,15 +33,15 @@ static weir_status hash_text(wg_cursor *cursor, uint64_t bytes, uint64_t *hash)
 static bool same_text(const wg_file *file, const entry *a, const entry *b)
 {
     wg_cursor left = {0}, right = {0};
-    bool same = a->bytes == b->bytes && wg_cursor_open(file, a->at, &left) == WEIR_OK &&
-                wg_cursor_open(file, b->at, &right) == WEIR_OK;
+    bool same = a->bytes == b->bytes && wi_gguf_cursor_open(file, a->at, &left) == WEIR_OK &&
+                wi_gguf_cursor_open(file, b->at, &right) == WEIR_OK;
     for (uint64_t i = 0; same && i < a->bytes; i++) {
         char one = 0, other = 1;
-        same =
-            wg_cursor_read(&left, &one, 1) == WEIR_OK && wg_cursor_read(&right, &other, 1) == WEIR_OK && one == other;
+        same = wi_gguf_cursor_read(&left, &one, 1) == WEIR_OK && wi_gguf_cursor_read(&right, &other, 1) == WEIR_OK &&
+               one == other;
     }
-    wg_cursor_close(&left);
-    wg_cursor_close(&right);
+    wi_gguf_cursor_close(&left);
+    wi_gguf_cursor_close(&right);
     return same;
 }
 
@@ -56,14 +56,14 @@ static int by_hash(const void *a, const void *b)
 static weir_status list_texts(const wg_file *file, const wg_key *key, entry *entries)
 {
     wg_cursor cursor;
-    weir_status status = wg_cursor_open(file, key->value_at, &cursor);
+    weir_status status = wi_gguf_cursor_open(file, key->value_at, &cursor);
     for (uint64_t i = 0; status == WEIR_OK && i < key->count; i++) {
-        status = wg_cursor_text_bytes(&cursor, &entries[i].bytes);
+        status = wi_gguf_cursor_text_bytes(&cursor, &entries[i].bytes);
         entries[i].at = cursor.at;
         if (status == WEIR_OK)
             status = hash_text(&cursor, entries[i].bytes, &entries[i].hash);
     }
-    wg_cursor_close(&cursor);
+    wi_gguf_cursor_close(&cursor);
     return status;
 }
 
@@ -86,7 +86,7 @@ static weir_status unique(const wg_file *file, const wg_key *key)
 
 static weir_status beside(const wg_file *file, const char *name, uint32_t element, uint32_t other, uint64_t count)
 {
-    const wg_key *key = wg_file_key(file, name);
+    const wg_key *key = wi_gguf_file_key(file, name);
     if (!key)
         return WEIR_OK;
     if (key->kind != WG_ARRAY || (key->element != element && key->element != other))
@@ -96,22 +96,22 @@ static weir_status beside(const wg_file *file, const char *name, uint32_t elemen
     if (key->element != WG_F32)
         return WEIR_OK;
     wg_cursor cursor;
-    weir_status status = wg_cursor_open(file, key->value_at, &cursor);
+    weir_status status = wi_gguf_cursor_open(file, key->value_at, &cursor);
     for (uint64_t i = 0; status == WEIR_OK && i < key->count; i++) {
         float score = 0;
-        status = wg_cursor_read(&cursor, &score, sizeof score);
+        status = wi_gguf_cursor_read(&cursor, &score, sizeof score);
         if (status == WEIR_OK && isnan(score))
             status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' has no number at element %llu, byte %llu", file->path,
                                name, (unsigned long long)i, (unsigned long long)(cursor.at - sizeof score));
     }
-    wg_cursor_close(&cursor);
+    wi_gguf_cursor_close(&cursor);
     return status;
 }
 
 /* A token id under `name`, or what llama.cpp takes when the file names none. */
 static weir_status special(const wg_file *file, const char *name, uint32_t otherwise, bool needed, uint64_t count)
 {
-    const wg_key *key = wg_file_key(file, name);
+    const wg_key *key = wi_gguf_file_key(file, name);
     if (key && key->kind != WG_U32)
         return wg_bad_key(file, key, "it must be a u32");
     if (key && key->integer >= count && (needed || key->integer != UINT32_MAX))
@@ -135,7 +135,7 @@ static weir_status specials(const wg_file *file, const char *model, uint64_t cou
         status = special(file, "tokenizer.ggml.eos_token_id", 0, false, count);
     if (status != WEIR_OK || !bert)
         return status;
-    bool usual = !wg_file_key(file, "tokenizer.ggml.seperator_token_id");
+    bool usual = !wi_gguf_file_key(file, "tokenizer.ggml.seperator_token_id");
     if (usual && count <= 102)
         return weir_fail(WEIR_ERR_CORRUPT,
                          "%s: key 'tokenizer.ggml.seperator_token_id' is missing, and there is no token "
@@ -146,14 +146,14 @@ static weir_status specials(const wg_file *file, const char *model, uint64_t cou
 
 weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts)
 {
-    const wg_key *model = wg_file_key(file, "tokenizer.ggml.model");
+    const wg_key *model = wi_gguf_file_key(file, "tokenizer.ggml.model");
     if (!model)
         return wg_no_key(file, "tokenizer.ggml.model");
     if (model->kind != WG_TEXT)
         return wg_bad_key(file, model, "it must be a text");
     if (strcmp(model->text, "none") == 0 || strcmp(model->text, "no_vocab") == 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: has no vocabulary", file->path);
-    const wg_key *tokens = wg_file_key(file, TOKENS);
+    const wg_key *tokens = wi_gguf_file_key(file, TOKENS);
     if (!tokens)
         return wg_no_key(file, TOKENS);
     if (tokens->kind != WG_ARRAY || tokens->element != WG_TEXT || tokens->count == 0 || tokens->count > INT32_MAX)

@@ -79,6 +79,7 @@ void wg_context_fill(const weir_engine_model *model, struct llama_context_params
     params->type_v = (enum ggml_type)FIND(cache_types, load->cache_v)->value;
     params->rope_freq_base = (float)load->rope_frequency_base;
     params->rope_freq_scale = (float)load->rope_frequency_scale;
+    params->swa_full = load->swa_full;
     if (model->embeds) {
         /* An encoder takes a whole text at once, so the longest must fit; the cache of a decoder is shared. */
         params->n_ctx = model->longest;

@@ -1,6 +1,8 @@
 /* devices.c: llama.cpp on CUDA. Its backend is a library of its own, libggml-cuda.so, which is opened when a model asks
  * for a device. It takes its memory by cudaMalloc; a redirect (interpose/cuda_redirect.h) sends that to the clients of
  * the model that the calling thread is at work for. The redirect lasts as long as there is such a model. */
+#include "engines/command.h"
+#include "interpose/cuda_needs.h"
 #include "wg.h"
 #include <weir/engine.h>
 #include <weir/stats.h>
@@ -107,28 +109,23 @@ weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
         if (access(path, R_OK) == 0)
             return wg_check_mark(directory);
     }
-    return weir_fail(WEIR_ERR_NOT_FOUND,
-                     "no libggml-cuda.so in %s or in its lib/; scripts/engines --cuda llama-cuda puts llama.cpp's "
-                     "library for CUDA into the store (the setting 'llama_cuda' names another directory)",
-                     directory);
+    return weir_fail(
+        WEIR_ERR_NOT_FOUND,
+        "llama.cpp's library for CUDA is not here: no libggml-cuda.so in %s or in its lib/; run " WEIR_ENGINES_COMMAND
+        " --cuda llama-cuda, or name another directory by the setting 'llama_cuda'",
+        directory);
 }
 
 weir_status wg_devices_needs(char *missing, size_t capacity)
 {
-    static const char *const needed[] = {"libcuda.so.1", "libcudart.so.13", "libcublas.so.13"};
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        void *library = dlopen(needed[i], RTLD_LAZY | RTLD_LOCAL);
-        if (!library) {
-            snprintf(
-                missing, capacity,
-                "llama.cpp's library for CUDA needs %s: install NVIDIA's driver, and put CUDA 13 where the dynamic "
-                "linker finds it (LD_LIBRARY_PATH)",
-                needed[i]);
-            return WEIR_ERR_NOT_FOUND;
-        }
-        dlclose(library);
-    }
-    return WEIR_OK;
+    const char *name = wi_cuda_missing(NULL);
+    if (!name)
+        return WEIR_OK;
+    snprintf(missing, capacity,
+             "llama.cpp's library for CUDA needs %s: install NVIDIA's driver, and put CUDA 13 where the dynamic "
+             "linker finds it (LD_LIBRARY_PATH)",
+             name);
+    return WEIR_ERR_NOT_FOUND;
 }
 
 static weir_status open_library(const char *directory)

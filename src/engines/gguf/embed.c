@@ -202,16 +202,24 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
 {
     size_t bytes = all->count * model->width * sizeof(float);
     float *vectors = malloc(bytes);
-    if (!vectors)
+    int32_t *counts = malloc((all->count + 1) * sizeof *counts);
+    if (!vectors || !counts) {
+        free(vectors);
+        free(counts);
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu embeddings", all->count);
+    }
+    for (size_t i = 0; i < all->count; i++)
+        counts[i] = (int32_t)(all->ends[i] - (i ? all->ends[i - 1] : 0));
     weir_status status = call_all(model, all, vectors, run);
     for (size_t i = 0; status == WEIR_OK && settings->normalize && i < all->count; i++)
         normalize(vectors + i * model->width, model->width);
     wt_parts parts = {.count = 0};
     wt_parts_add_rows(&parts, "embeddings", WEIR_TYPE_F32, vectors, all->count, model->width);
+    wt_parts_add(&parts, "prompt_tokens", WEIR_TYPE_I32, counts, all->count);
     if (status == WEIR_OK)
         status = wt_hand_out(model->places.host, model->places.kind, &parts, out);
     free(vectors);
+    free(counts);
     return status;
 }
 

@@ -32,19 +32,64 @@ static weir_status make_logits(wg_generation *it)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
+/* What the likeliest tokens say: one text behind the other, and where each ends. */
+typedef struct top_texts {
+    char *text;
+    size_t bytes, room;
+    int32_t *ends;
+    size_t count;
+} top_texts;
+
+static bool add_top(const weir_engine_model *model, top_texts *it, int32_t token)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        int32_t got = model->library->llama_token_to_piece(model->vocab, token, it->text ? it->text + it->bytes : NULL,
+                                                           (int32_t)(it->room - it->bytes), 0, true);
+        if (got >= 0) {
+            it->bytes += (size_t)got;
+            it->ends[it->count++] = (int32_t)it->bytes;
+            return true;
+        }
+        size_t room = (it->bytes + (size_t)-got) * 2 + 256;
+        char *grown = room < INT32_MAX ? realloc(it->text, room) : NULL;
+        if (!grown)
+            return false;
+        it->text = grown;
+        it->room = room;
+    }
+    return false;
+}
+
+static weir_status make_top_texts(const wg_generation *it, top_texts *out)
+{
+    size_t count = it->answer.count * it->answer.alternatives;
+    out->ends = malloc((count + 1) * sizeof *out->ends);
+    bool whole = out->ends != NULL;
+    for (size_t i = 0; i < count && whole; i++)
+        whole = add_top(it->model, out, it->answer.top_tokens[i]);
+    return whole ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for the texts of %zu tokens", count);
+}
+
 static weir_status hand_out(wg_generation *it, weir_outputs *out)
 {
     const wt_answer *made = &it->answer;
+    const int32_t prompt = (int32_t)it->prompt.count;
+    top_texts tops = {.text = NULL};
     wt_parts all = {.count = 0};
+    weir_status status = made->alternatives > 0 ? make_top_texts(it, &tops) : WEIR_OK;
     wt_parts_add(&all, "tokens", WEIR_TYPE_I32, made->tokens, made->count);
     wt_parts_add(&all, "text", WEIR_TYPE_TEXT, made->text, made->bytes);
     wt_parts_add(&all, "finish_reason", WEIR_TYPE_TEXT, made->finish, strlen(made->finish));
+    wt_parts_add(&all, "prompt_tokens", WEIR_TYPE_I32, &prompt, 1);
     if (made->stop)
         wt_parts_add(&all, "stop_word", WEIR_TYPE_TEXT, made->stop->text, made->stop->bytes);
     if (made->alternatives > 0) {
         wt_parts_add(&all, "logprobs", WEIR_TYPE_F32, made->logprobs, made->count);
         wt_parts_add_rows(&all, "top_tokens", WEIR_TYPE_I32, made->top_tokens, made->count, made->alternatives);
         wt_parts_add_rows(&all, "top_logprobs", WEIR_TYPE_F32, made->top_logprobs, made->count, made->alternatives);
+        wt_parts_add(&all, "top_texts", WEIR_TYPE_TEXT, tops.text, tops.bytes);
+        wt_parts_add_rows(&all, "top_text_ends", WEIR_TYPE_I32, tops.ends, tops.count / made->alternatives,
+                          made->alternatives);
     }
     if (it->logits)
         wt_parts_add(&all, "logits", WEIR_TYPE_F32, it->logits,
@@ -55,7 +100,11 @@ static weir_status hand_out(wg_generation *it, weir_outputs *out)
         wt_parts_add(&all, "state", WEIR_TYPE_U8, it->saved, it->saved_bytes);
         wt_parts_add(&all, "state_tokens", WEIR_TYPE_I32, tokens, count);
     }
-    return wt_hand_out(it->model->places.host, it->model->places.kind, &all, out);
+    if (status == WEIR_OK)
+        status = wt_hand_out(it->model->places.host, it->model->places.kind, &all, out);
+    free(tops.text);
+    free(tops.ends);
+    return status;
 }
 
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
@@ -65,13 +114,18 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     wg_generation *it = calloc(1, sizeof *it);
     if (!it)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a run");
-    *it = (wg_generation){.model = model, .settings = settings, .run = run, .piece = piece, .user = user};
+    *it = (wg_generation){.model = model, .run = run, .piece = piece, .user = user};
     it->in_step = piece && (settings->logits || settings->state);
+    wg_run_settings own = *settings;
+    it->settings = &own;
     weir_status status = wg_prompt_read(model, inference, settings, &it->prompt);
+    /* As many as there is room for; one at least, which says so where there is none. */
+    if (own.tokens < 0)
+        own.tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) + 1 : 1;
     if (status == WEIR_OK)
         status = check_room(it);
     if (status == WEIR_OK)
-        status = wt_answer_make(settings->stop, (size_t)settings->tokens, (size_t)settings->logprobs, &it->answer);
+        status = wt_answer_make(settings->stop, (size_t)own.tokens, (size_t)settings->logprobs, &it->answer);
     if (status == WEIR_OK)
         status = make_logits(it);
     if (status == WEIR_OK)

@@ -2,6 +2,8 @@
  * to the next under the same soname, so nothing but the very commit of the headers will do. */
 #include "wg.h"
 
+#include "engines/command.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -55,7 +57,7 @@ weir_status wg_check_mark(const char *directory)
     if (strncmp(commit, WG_LLAMA_COMMIT, strlen(WG_LLAMA_COMMIT)) != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s holds llama.cpp of commit %.12s; this plug-in was compiled for %s and takes "
-                         "no other: run scripts/engines, which builds both alike",
+                         "no other: run " WEIR_ENGINES_COMMAND ", which builds both alike",
                          directory, commit[0] ? commit : "unknown", WG_LLAMA_COMMIT);
     return WEIR_OK;
 }
@@ -136,12 +138,12 @@ static weir_status recognise(wg_library *it)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s is llama.cpp %s with ggml %s of commit %s; this plug-in was compiled for "
                          "llama.cpp " WG_LLAMA_VERSION " with ggml " WG_GGML_VERSION " of commit " WG_LLAMA_COMMIT
-                         " and takes no other: run scripts/engines",
+                         " and takes no other: run " WEIR_ENGINES_COMMAND,
                          it->file, llama, ggml, commit);
     if (!same_layout(it))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s calls itself commit %s, but its parameters are laid out otherwise than in "
-                         "the headers this plug-in was compiled against; run scripts/engines",
+                         "the headers this plug-in was compiled against; run " WEIR_ENGINES_COMMAND,
                          it->file, commit);
     snprintf(it->version, sizeof it->version, "%s (ggml %s, %.12s)", llama, ggml, commit);
     return WEIR_OK;
@@ -155,11 +157,10 @@ static weir_status open_library(const char *directory, wg_library *it)
         directory = store;
     }
     if (!find_library(directory, it->file, sizeof it->file))
-        return weir_fail(
-            WEIR_ERR_NOT_FOUND,
-            "no libllama.so in %s or in its lib/; scripts/engines puts llama.cpp of commit " WG_LLAMA_COMMIT
-            " into the store (the setting 'llama' names another directory)",
-            directory);
+        return weir_fail(WEIR_ERR_NOT_FOUND,
+                         "llama.cpp is not here: no libllama.so in %s or in its lib/; run " WEIR_ENGINES_COMMAND
+                         " llama, or name a directory with commit " WG_LLAMA_COMMIT " by the setting 'llama'",
+                         directory);
     weir_status status = wg_check_mark(directory);
     if (status != WEIR_OK)
         return status;

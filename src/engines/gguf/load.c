@@ -61,15 +61,17 @@ weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_en
     return status;
 }
 
-weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model)
+weir_status wg_look(const weir_engine_load *load, weir_engine_model *model)
 {
     weir_status status = wg_check(load->path, &model->facts);
     if (status == WEIR_OK)
         status = choose_use(model, load->path);
-    if (status == WEIR_OK)
-        status = choose_sizes(model, load->path);
-    if (status == WEIR_OK)
-        status = wg_library_get(model->load.llama, &model->library);
+    return status == WEIR_OK ? choose_sizes(model, load->path) : status;
+}
+
+weir_status wg_open(weir_engine_model *model)
+{
+    weir_status status = wg_library_get(model->load.llama, &model->library);
     return status == WEIR_OK ? wg_devices_open(model->library, model->load.llama_cuda, &model->places) : status;
 }
 
@@ -81,12 +83,18 @@ typedef struct making {
     bool no_alloc;
 } making;
 
+/* Nobody wants it any more. */
+static bool stopped(const weir_engine_load *load)
+{
+    return load->struct_size > offsetof(weir_engine_load, stops) && load->stops && load->stops(load->progress_user);
+}
+
 static bool on_progress(float fraction, void *user)
 {
     const weir_engine_load *load = user;
     if (load->progress)
         load->progress((double)fraction * 0.95, load->progress_user);
-    return true;
+    return !stopped(load);
 }
 
 static void make_model(void *user)
@@ -142,6 +150,8 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
     wg_phase_begin(phase, no_alloc ? WG_PLANNING : WG_LOADING, model);
     wg_guarded(make_model, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
+    if (!no_alloc && stopped(load))
+        return weir_fail(WEIR_ERR_CANCELLED, "%s: its load was stopped", load->path);
     if (!model->model)
         return explain(phase, load->path, thrown, "cannot load it");
     const wg_library *lib = model->library;
@@ -281,6 +291,7 @@ static void describe_ports(weir_engine_model *model)
     model->input_count = 2;
     if (model->embeds) {
         add_output(model, port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false));
+        add_output(model, port("prompt_tokens", WEIR_TYPE_I32, 1, -1, 0, false));
         return;
     }
     model->inputs[2] = port("messages", WEIR_TYPE_TEXT, 1, -1, 0, true);
@@ -289,10 +300,13 @@ static void describe_ports(weir_engine_model *model)
     add_output(model, port("tokens", WEIR_TYPE_I32, 1, -1, 0, false));
     add_output(model, port("text", WEIR_TYPE_TEXT, 1, -1, 0, false));
     add_output(model, port("finish_reason", WEIR_TYPE_TEXT, 1, -1, 0, false));
+    add_output(model, port("prompt_tokens", WEIR_TYPE_I32, 1, 1, 0, false));
     add_output(model, port("stop_word", WEIR_TYPE_TEXT, 1, -1, 0, true));
     add_output(model, port("logprobs", WEIR_TYPE_F32, 1, -1, 0, true));
     add_output(model, port("top_tokens", WEIR_TYPE_I32, 2, -1, -1, true));
     add_output(model, port("top_logprobs", WEIR_TYPE_F32, 2, -1, -1, true));
+    add_output(model, port("top_texts", WEIR_TYPE_TEXT, 1, -1, 0, true));
+    add_output(model, port("top_text_ends", WEIR_TYPE_I32, 2, -1, -1, true));
     add_output(model, port("logits", WEIR_TYPE_F32, 1, model->library->llama_vocab_n_tokens(model->vocab), 0, true));
     add_output(model, port("state", WEIR_TYPE_U8, 1, -1, 0, true));
     add_output(model, port("state_tokens", WEIR_TYPE_I32, 1, -1, 0, true));
@@ -327,7 +341,9 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     if (status == WEIR_OK)
         status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.kept);
     if (status == WEIR_OK)
-        status = wg_prepare(load, model);
+        status = wg_look(load, model);
+    if (status == WEIR_OK)
+        status = wg_open(model);
     if (status == WEIR_OK)
         status = wg_make_model(model, load, &phase, false);
     if (status == WEIR_OK)

@@ -1,6 +1,7 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wg.h"
 #include <weir/engine.h>
+#include <weir/residency.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -138,6 +139,17 @@ static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *rel
     return WEIR_OK;
 }
 
+/* No run is under way: the pages of sequences that are gone need not wait for somebody who needs memory. A graph's
+ * buffers and the outputs' are written by each step before it reads them. */
+static weir_status suspend(weir_engine_model *model, weir_engine_leaving *out)
+{
+    (void)wg_cache_rest(model, true);
+    model->library->llama_synchronize(model->context);
+    out->drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH) | WEIR_CLASS_BIT(WEIR_CLASS_ACTIVATIONS);
+    out->unwritten = WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS);
+    return WEIR_OK;
+}
+
 static weir_status health(weir_engine_model *model)
 {
     if (atomic_load(&model->broken))
@@ -192,6 +204,7 @@ static const weir_engine table = {
     .cancel = wg_cancel,
     .warm_up = warm_up,
     .trim = trim,
+    .suspend = suspend,
     .health = health,
     .metrics = metrics,
     .info = info,

@@ -35,9 +35,10 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
     if (!read)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: cannot be read again", path);
     const wg_load_settings *load = &model->load;
-    snprintf(words, sizeof words, "%llu bytes, %s, %d sequences, cache %s %s, attention %s, rope %a %a",
+    snprintf(words, sizeof words, "%llu bytes, %s, %d sequences, cache %s %s, attention %s, rope %a %a%s",
              (unsigned long long)length, wg_library_commit(), (int)load->sequences, load->cache_k, load->cache_v,
-             load->flash_attention, load->rope_frequency_base, load->rope_frequency_scale);
+             load->flash_attention, load->rope_frequency_base, load->rope_frequency_scale,
+             load->swa_full ? ", whole windows" : "");
     model->fingerprint = wg_sum(sum, words, strlen(words));
     return WEIR_OK;
 }
@@ -56,9 +57,9 @@ static weir_status check_head(const weir_engine_model *model, const wg_state_hea
     if (head->version != STATE_VERSION)
         return wrong("was saved by another version of this engine");
     if (head->fingerprint != model->fingerprint)
-        return wrong(
-            "is of another model, or of another cache: 'sequences', 'cache_k', 'cache_v', 'flash_attention' and "
-            "the rope settings must be those of the load that saved it");
+        return wrong("is of another model, or of another cache: 'sequences', 'cache_k', 'cache_v', 'flash_attention', "
+                     "'swa_full' "
+                     "and the rope settings must be those of the load that saved it");
     if (head->tokens == 0 || head->computed > head->tokens || head->bytes > behind ||
         head->tokens * sizeof(int32_t) != behind - head->bytes)
         return wrong("is cut off, or longer than it says");

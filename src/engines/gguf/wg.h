@@ -29,6 +29,7 @@ typedef struct wg_load_settings {
     char flash_attention[8], cache_k[8], cache_v[8];
     char cache_memory[12];                            /* "elastic", "promised", "whole" */
     double rope_frequency_base, rope_frequency_scale; /* 0: the model's */
+    bool swa_full; /* layers that look back through a window have cells for the whole context all the same */
 } wg_load_settings;
 
 typedef struct wg_run_settings {
@@ -145,7 +146,7 @@ typedef struct wg_run {
 struct wg_batch; /* text.h */
 
 enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512, WG_MOST_SEQUENCES = 256 };
-enum { WG_INPUTS = 4, WG_OUTPUTS = 10 };
+enum { WG_INPUTS = 4, WG_OUTPUTS = 13 };
 
 struct weir_engine_model {
     const wg_library *library;
@@ -187,9 +188,10 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out);
 weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out);
 void wg_unload(weir_engine_model *model);
 
-/* The steps that load and plan share: places, provider and settings; the file, and the library, which is opened. */
+/* The steps that load and plan share: places, provider and settings; the file; the library, which is opened. */
 weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model);
-weir_status wg_prepare(const weir_engine_load *load, weir_engine_model *model);
+weir_status wg_look(const weir_engine_load *load, weir_engine_model *model);
+weir_status wg_open(weir_engine_model *model);
 weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load, wg_phase *phase, bool no_alloc);
 weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
 void wg_drop(weir_engine_model *model);

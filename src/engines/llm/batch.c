@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "engines/text/soon.h"
 
 /* A run in the engine. Its members are the model's thread's until `done`; what a reader needs is in the answer, which is
  * written with the lock. */
@@ -223,9 +224,10 @@ static void take_event(const struct wl_batch *batch, const wl_phase *phase, cons
 static void say_refusal(wl_seat *seat, const wl_phase *phase)
 {
     char text[1024] = "bad_alloc";
-    if (!wl_phase_refused(phase, text, sizeof text))
+    weir_status refused = wl_phase_refused(phase, text, sizeof text);
+    if (refused == WEIR_OK)
         return;
-    seat->status = WEIR_ERR_OUT_OF_MEMORY;
+    seat->status = refused;
     snprintf(seat->detail, sizeof seat->detail, "%s", text);
 }
 
@@ -414,16 +416,6 @@ weir_status wl_batch_run(wl_generation *it)
 
 /* ---- giving up --------------------------------------------------------------------------------------------------- */
 
-static struct timespec soon(long milliseconds)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    now.tv_nsec += milliseconds * 1000000;
-    now.tv_sec += now.tv_nsec / 1000000000;
-    now.tv_nsec %= 1000000000;
-    return now;
-}
-
 static uint64_t live_cache(const weir_engine_model *model)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
@@ -434,13 +426,14 @@ static uint64_t live_cache(const weir_engine_model *model)
 static void ask_for_blocks(struct wl_batch *batch)
 {
     enum { MOST_MS = 100 };
-    struct timespec until = soon(MOST_MS);
+    struct timespec until = wt_soon(MOST_MS);
     int waited = 0;
     batch->gives_up = !batch->line && !batch->seated;
     pthread_cond_signal(&batch->work);
     while (batch->gives_up && waited != ETIMEDOUT)
         waited = pthread_cond_timedwait(&batch->rests, &batch->model->lock, &until);
     batch->gives_up = false;
+    pthread_cond_broadcast(&batch->rests); /* others may wait for longer */
 }
 
 uint64_t wl_batch_rest(weir_engine_model *model)
@@ -454,6 +447,22 @@ uint64_t wl_batch_rest(weir_engine_model *model)
     pthread_mutex_unlock(&model->lock);
     uint64_t after = live_cache(model);
     return after < before ? before - after : 0;
+}
+
+/* The thread has nothing to do, so that it answers soon. Others that ask may end the wait before. */
+void wl_batch_settle(weir_engine_model *model)
+{
+    struct wl_batch *batch = model->batch;
+    if (!batch)
+        return;
+    pthread_mutex_lock(&model->lock);
+    do {
+        batch->gives_up = true;
+        pthread_cond_signal(&batch->work);
+        while (batch->gives_up)
+            pthread_cond_wait(&batch->rests, &model->lock);
+    } while (batch->engine);
+    pthread_mutex_unlock(&model->lock);
 }
 
 /* Whoever asks may hold another model's lock, whose thread may ask this one: so it does not wait for the lock, and a model

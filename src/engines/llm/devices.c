@@ -5,6 +5,7 @@
  * by then: a generator goes when its run has read its last token. Pinned memory stays CUDA's: GenAI has a pool of it, for
  * all its models and as long as the process. */
 #include "devices.h"
+#include "interpose/cuda_needs.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -26,20 +27,15 @@ wi_cuda_redirect *wl_devices_redirect(void)
 
 weir_status wl_devices_needs(char *missing, size_t capacity)
 {
-    static const char *const needed[] = {"libcuda.so.1",    "libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13",
-                                         "libcurand.so.10", "libcufft.so.12",  "libcudnn.so.9"};
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        void *library = dlopen(needed[i], RTLD_LAZY | RTLD_LOCAL);
-        if (!library) {
-            snprintf(missing, capacity,
-                     "ONNX Runtime and GenAI need %s for CUDA: install NVIDIA's driver, and put CUDA 13 and cuDNN 9 "
-                     "where the dynamic linker finds them (LD_LIBRARY_PATH)",
-                     needed[i]);
-            return WEIR_ERR_NOT_FOUND;
-        }
-        dlclose(library);
-    }
-    return WEIR_OK;
+    static const char *const more[] = {"libcublasLt.so.13", "libcurand.so.10", "libcufft.so.12", "libcudnn.so.9", NULL};
+    const char *name = wi_cuda_missing(more);
+    if (!name)
+        return WEIR_OK;
+    snprintf(missing, capacity,
+             "ONNX Runtime and GenAI need %s for CUDA: install NVIDIA's driver, and put CUDA 13 and cuDNN 9 "
+             "where the dynamic linker finds them (LD_LIBRARY_PATH)",
+             name);
+    return WEIR_ERR_NOT_FOUND;
 }
 
 /* GenAI takes the one that is open. */

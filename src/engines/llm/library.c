@@ -3,6 +3,8 @@
  * other users of the same ONNX Runtime notice nothing. */
 #include "wl.h"
 
+#include "engines/command.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,18 +97,18 @@ static weir_status find(places *out)
                                  : "engines/onnxruntime/current/libonnxruntime.so");
     } else if (!find_in_store(folder, out)) {
         return weir_fail(WEIR_ERR_NOT_FOUND,
-                         "ONNX Runtime GenAI is not here: nothing in %s/engines; run scripts/engines "
+                         "ONNX Runtime GenAI is not here: nothing in %s/engines; run " WEIR_ENGINES_COMMAND " "
                          "onnxruntime-genai, or set WEIR_ONNXRUNTIME_GENAI to a libonnxruntime-genai.so",
                          folder);
     }
     if (option("onnxruntime", &runtime)[0])
         snprintf(out->runtime, sizeof out->runtime, "%s", runtime.value);
     if (!out->runtime[0])
-        return weir_fail(WEIR_ERR_NOT_FOUND,
-                         "ONNX Runtime GenAI (%s) needs ONNX Runtime%s, which is not here: run scripts/engines%s, or "
-                         "set WEIR_ONNXRUNTIME",
-                         out->genai, out->cuda ? "'s build for CUDA" : "",
-                         out->cuda ? " --cuda onnxruntime-cuda" : " onnxruntime");
+        return weir_fail(
+            WEIR_ERR_NOT_FOUND,
+            "ONNX Runtime GenAI (%s) needs ONNX Runtime%s, which is not here: run " WEIR_ENGINES_COMMAND "%s, or "
+            "set WEIR_ONNXRUNTIME",
+            out->genai, out->cuda ? "'s build for CUDA" : "", out->cuda ? " --cuda onnxruntime-cuda" : " onnxruntime");
     return WEIR_OK;
 }
 
@@ -145,7 +147,7 @@ static weir_status take_functions(void *handle, wl_library *it)
     OGA_FUNCTIONS(WL_TAKE)
 #undef WL_TAKE
     return missing ? weir_fail(WEIR_ERR_UNSUPPORTED,
-                               "%s lacks the function %s; weir needs ONNX Runtime GenAI 0.18 (scripts/engines "
+                               "%s lacks the function %s; weir needs ONNX Runtime GenAI 0.18 (" WEIR_ENGINES_COMMAND " "
                                "onnxruntime-genai)",
                                it->file, missing)
                    : WEIR_OK;

@@ -2,6 +2,7 @@
 #include "wl.h"
 
 #include "devices.h"
+#include "engines/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,8 +73,9 @@ weir_status wl_explain(weir_engine_model *model, const wl_phase *phase, const ch
 {
     char refusal[1024];
     snprintf(refusal, sizeof refusal, "%s", text);
-    if (wl_phase_refused(phase, refusal, sizeof refusal))
-        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", refusal);
+    weir_status refused = wl_phase_refused(phase, refusal, sizeof refusal);
+    if (refused != WEIR_OK)
+        return weir_fail(refused, "%s", refusal);
     if (strstr(text, "bad_alloc"))
         return weir_fail(WEIR_ERR_SYSTEM, "%s: %s: there is no host memory: %s", model->folder.path, doing, text);
     return weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI cannot %s: %s", model->folder.path, doing, text);
@@ -180,6 +182,7 @@ static void describe(weir_engine_model *model)
     *out++ = port("tokens", WEIR_TYPE_I32, 1, 0, false);
     *out++ = port("text", WEIR_TYPE_TEXT, 1, 0, false);
     *out++ = port("finish_reason", WEIR_TYPE_TEXT, 1, 0, false);
+    *out++ = port("prompt_tokens", WEIR_TYPE_I32, 1, 0, false);
     *out++ = port("stop_word", WEIR_TYPE_TEXT, 1, 0, true);
     *out++ = port("logprobs", WEIR_TYPE_F32, 1, 0, true);
     *out++ = port("top_tokens", WEIR_TYPE_I32, 2, -1, true);
@@ -203,9 +206,10 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
     if (status == WEIR_OK)
         status = wl_library_use(&model->library);
     if (status == WEIR_OK && model->cuda && !model->library->cuda)
-        status = weir_fail(WEIR_ERR_UNSUPPORTED,
-                           "%s: %s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
-                           model->folder.path, model->library->file);
+        status =
+            weir_fail(WEIR_ERR_UNSUPPORTED,
+                      "%s: %s has no CUDA; run " WEIR_ENGINES_COMMAND " --cuda onnxruntime-cuda onnxruntime-genai-cuda",
+                      model->folder.path, model->library->file);
     if (status == WEIR_OK && model->cuda) {
         status = wl_devices_open(model->library->file, load->places[0].client);
         model->on_device = status == WEIR_OK;
@@ -246,21 +250,39 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
     return WEIR_OK;
 }
 
-/* What is taken at the least. On the host what nothing is multiplied by stays outside of the account; a run has a token to
- * begin with and one that it makes. */
+/* Of `sequences` runs that use the whole context. Where past and present are not one buffer, a step has both. */
+static uint64_t planned_cache(const weir_engine_model *model)
+{
+    const wl_folder *folder = &model->folder;
+    if (folder->paged)
+        return wl_folder_cache(folder, (uint64_t)blocks_of(model) * (uint64_t)folder->block);
+    uint64_t one = wl_folder_cache(folder, model->longest), all, sequences = (uint64_t)model->load.sequences;
+    return __builtin_mul_overflow(one, sequences * (folder->shares_cache ? 1 : 2), &all) ? UINT64_MAX / 2 : all;
+}
+
+/* On the host what nothing is multiplied by stays outside of the account. A run has a token to begin with and one that it
+ * makes, and of activations the results of one step at least; longer prompts take more. */
 weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     enum { TOKENS = 2 };
     weir_engine_model model = {0};
+    weir_engine_plan made = {.struct_size = out->struct_size};
     weir_status status = read_request(load, true, &model);
     if (status != WEIR_OK)
         return status;
     const wl_folder *folder = &model.folder;
-    uint64_t blocks = folder->paged ? (uint64_t)blocks_of(&model) * (uint64_t)folder->block : 0;
-    memset(out->bytes, 0, sizeof out->bytes);
-    memset(out->exact, 0, sizeof out->exact);
-    out->bytes[WEIR_CLASS_WEIGHTS] = folder->weight_bytes - (model.cuda ? 0 : folder->table_bytes);
-    out->bytes[WEIR_CLASS_KV] = wl_folder_cache(folder, folder->paged ? blocks : TOKENS);
-    out->exact[WEIR_CLASS_KV] = folder->paged;
+    made.bytes[WEIR_CLASS_WEIGHTS] = folder->weight_bytes - (model.cuda ? 0 : folder->table_bytes);
+    made.bytes[WEIR_CLASS_KV] = folder->paged ? planned_cache(&model) : wl_folder_cache(folder, TOKENS);
+    made.whole[WEIR_CLASS_KV] = folder->paged ? 0 : planned_cache(&model);
+    made.exact[WEIR_CLASS_KV] = folder->paged;
+    made.bytes[WEIR_CLASS_ACTIVATIONS] = (uint64_t)model.load.sequences * (uint64_t)folder->vocabulary * sizeof(float);
+    made.passing[WEIR_CLASS_ACTIVATIONS] = made.bytes[WEIR_CLASS_ACTIVATIONS];
+    made.passing[WEIR_CLASS_KV] = folder->paged ? 0 : made.bytes[WEIR_CLASS_KV];
+    made.source[WEIR_CLASS_WEIGHTS] = made.source[WEIR_CLASS_KV] = made.source[WEIR_CLASS_ACTIVATIONS] =
+        made.source[WEIR_CLASS_SCRATCH] = WEIR_PREDICTED_METADATA;
+    made.settings = wl_settings_number(&model.load);
+    made.context = model.longest;
+    made.sequences = (uint32_t)model.load.sequences;
+    memcpy(out, &made, out->struct_size < sizeof made ? out->struct_size : sizeof made);
     return WEIR_OK;
 }

@@ -78,29 +78,26 @@ void wl_phase_end(wl_phase *phase)
     innermost = phase->outer;
 }
 
-bool wl_phase_refused(const wl_phase *phase, char *text, size_t capacity)
+weir_status wl_phase_refused(const wl_phase *phase, char *text, size_t capacity)
 {
     if (phase->refusal != WEIR_OK) {
         snprintf(text, capacity, "%s", phase->detail);
-        return true;
+        return phase->refusal;
     }
     if (phase->scoped && phase->scope.refused > 0) {
         snprintf(text, capacity, "%s", phase->scope.refusal);
-        return true;
+        return phase->scope.status;
     }
-    return phase->account->bridge &&
-           weir_onnxruntime_explain(phase->account->bridge, phase->refused_before, text, capacity);
+    return weir_onnxruntime_explain(phase->account->bridge, phase->refused_before, text, capacity);
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-static _Noreturn void refuse(wl_phase *phase, size_t size)
+static _Noreturn void refuse(wl_phase *phase, weir_status status, size_t size)
 {
-    if (phase) {
-        phase->refusal = WEIR_ERR_OUT_OF_MEMORY;
-        snprintf(phase->detail, sizeof phase->detail, "%s", weir_detail());
-        weir_log(WEIR_LOG_ERROR, "onnxruntime-genai asked for %zu bytes: %s", size, weir_detail());
-    }
+    phase->refusal = status;
+    snprintf(phase->detail, sizeof phase->detail, "%s", weir_detail());
+    weir_log(WEIR_LOG_ERROR, "onnxruntime-genai asked for %zu bytes: %s", size, weir_detail());
     throw_bad_alloc();
     abort(); /* not reached: the call above only leaves by its exception */
 }
@@ -123,13 +120,14 @@ static void *take(wl_phase *phase, size_t size, weir_kind kind, weir_stream stre
     request.kind = kind;
     request.stream = stream;
     request.memory_class = class_now;
-    if (weir_alloc_with(account->client, &request, &block) != WEIR_OK)
-        refuse(phase, size);
-    if (!note(block.pointer, account)) {
-        if (weir_free_block(account->client, block, stream) == WEIR_OK)
-            weir_fail(WEIR_ERR_SYSTEM, "no memory to note a block of %zu bytes", size);
-        refuse(phase, size);
+    weir_status status = weir_alloc_with(account->client, &request, &block);
+    if (status == WEIR_OK && !note(block.pointer, account)) {
+        status = weir_free_block(account->client, block, stream);
+        if (status == WEIR_OK)
+            status = weir_fail(WEIR_ERR_SYSTEM, "no memory to note a block of %zu bytes", size);
     }
+    if (status != WEIR_OK)
+        refuse(phase, status, size);
     return block.pointer;
 }
 
@@ -142,7 +140,7 @@ static void *host_alloc(ort_allocator *self, size_t size)
     if (!phase)
         return plain->Alloc(plain, size);
     if (size > SIZE_MAX - ORT_SLACK)
-        refuse(phase, size);
+        refuse(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are more than there can be", size), size);
     return take(phase, size, phase->account->host_kind, WEIR_STREAM_HOST);
 }
 

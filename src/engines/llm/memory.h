@@ -42,8 +42,8 @@ void wl_account_settle(const wl_account *account);
 
 void wl_phase_begin(wl_phase *phase, wl_stage stage, wl_account *account);
 void wl_phase_end(wl_phase *phase);
-/* Whether what has failed in the phase is a refusal; its words are `text` then. */
-bool wl_phase_refused(const wl_phase *phase, char *text, size_t capacity);
+/* The status of the refusal, where what has failed in the phase is one; its words are `text` then. WEIR_OK: it is none. */
+weir_status wl_phase_refused(const wl_phase *phase, char *text, size_t capacity);
 
 /* The table that GenAI gets for ONNX Runtime's. Before GenAI is opened. */
 weir_status wl_table_make(const ort_base *base, void *handle);

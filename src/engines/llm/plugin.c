@@ -2,6 +2,9 @@
 #include "wl.h"
 
 #include "devices.h"
+#include "engines/command.h"
+
+#include <weir/residency.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +44,7 @@ static weir_status provider(size_t index, weir_engine_provider *out)
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     else if (found.state == WEIR_PROVIDER_NOT_BUILT)
         snprintf(found.missing, sizeof found.missing,
-                 "%.300s has no CUDA; run scripts/engines --cuda onnxruntime-cuda onnxruntime-genai-cuda",
+                 "%.300s has no CUDA; run " WEIR_ENGINES_COMMAND " --cuda onnxruntime-cuda onnxruntime-genai-cuda",
                  found.library);
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
@@ -83,6 +86,16 @@ static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *rel
 {
     (void)wanted;
     *released = wl_batch_rest(model);
+    return WEIR_OK;
+}
+
+/* What GenAI has for searching is made for each run, and its engine's blocks are given up here; the sessions' memory is
+ * read alone. */
+static weir_status suspend(weir_engine_model *model, weir_engine_leaving *out)
+{
+    wl_batch_settle(model);
+    wl_account_settle(model->account);
+    out->unwritten = WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS);
     return WEIR_OK;
 }
 
@@ -139,6 +152,7 @@ static const weir_engine table = {
     .cancel = wl_cancel,
     .warm_up = warm_up,
     .trim = trim,
+    .suspend = suspend,
     .health = health,
     .metrics = metrics,
     .info = info,

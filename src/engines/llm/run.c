@@ -139,12 +139,15 @@ static weir_status check_room(const wl_generation *it)
                      it->prompt.count, (long long)settings->tokens, (unsigned long long)room);
 }
 
-static weir_status prepare(wl_generation *it, const weir_inference *inference)
+static weir_status prepare(wl_generation *it, const weir_inference *inference, wl_run_settings *settings)
 {
     weir_engine_model *model = it->model;
     const wl_library *lib = model->library;
     char text[512] = "";
-    weir_status status = wl_prompt_read(model, inference, it->settings, &it->prompt);
+    weir_status status = wl_prompt_read(model, inference, settings, &it->prompt);
+    /* As many as there is room for; one at least, which says so where there is none. */
+    if (settings->tokens < 0)
+        settings->tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) : 1;
     if (status == WEIR_OK)
         status = check_room(it);
     if (status == WEIR_OK)
@@ -163,10 +166,12 @@ static weir_status prepare(wl_generation *it, const weir_inference *inference)
 static weir_status hand_out(wl_generation *it, weir_outputs *out)
 {
     const wt_answer *made = &it->answer;
+    const int32_t prompt = (int32_t)it->prompt.count;
     wt_parts all = {.count = 0};
     wt_parts_add(&all, "tokens", WEIR_TYPE_I32, made->tokens, made->count);
     wt_parts_add(&all, "text", WEIR_TYPE_TEXT, made->text, made->bytes);
     wt_parts_add(&all, "finish_reason", WEIR_TYPE_TEXT, made->finish, strlen(made->finish));
+    wt_parts_add(&all, "prompt_tokens", WEIR_TYPE_I32, &prompt, 1);
     if (made->stop)
         wt_parts_add(&all, "stop_word", WEIR_TYPE_TEXT, made->stop->text, made->stop->bytes);
     if (made->alternatives > 0) {
@@ -212,7 +217,7 @@ weir_status wl_run_model(weir_engine_model *model, const weir_inference *inferen
     if (status != WEIR_OK)
         return status;
     enter_list(model, &run, inference->id);
-    status = prepare(&it, inference);
+    status = prepare(&it, inference, &settings);
     if (status == WEIR_OK)
         status = decode(&it);
     if (was_stopped(model, &run) && status == WEIR_OK)

@@ -14,7 +14,7 @@ static const wt_choice list[] = {
     {"context", 'i', LOAD(context), 0, 1 << 24},
     {"batch", 'i', LOAD(batch), 0, 65536},
     {"sequences", 'i', LOAD(sequences), 1, WL_MOST_SEQUENCES},
-    {"tokens", 'i', RUN(tokens), 0, INT32_MAX},
+    {"tokens", 'i', RUN(tokens), -1, INT32_MAX},
     {"temperature", 'r', RUN(temperature), 0, 1000},
     {"top_k", 'i', RUN(top_k), 0, INT32_MAX},
     {"top_p", 'r', RUN(top_p), 0, 1},
@@ -53,6 +53,18 @@ weir_status wl_settings_of_load(const weir_setting *settings, size_t count, wl_l
     *run = usual_run;
     weir_status status = wt_choices_take(&choices, settings, count, load, run);
     return status == WEIR_OK ? check_guidance(run) : status;
+}
+
+/* FNV-1a (Fowler, Noll, Vo) of the words. Threads take no memory of the account's. */
+uint64_t wl_settings_number(const wl_load_settings *load)
+{
+    char words[256];
+    uint64_t sum = UINT64_C(14695981039346656037);
+    if (!wt_choices_words(&choices, load, offsetof(wl_load_settings, threads), words, sizeof words))
+        return 0;
+    for (const char *at = words; *at; at++)
+        sum = (sum ^ (unsigned char)*at) * UINT64_C(1099511628211);
+    return sum | 1;
 }
 
 weir_status wl_settings_of_run(const weir_setting *settings, size_t count, wl_run_settings *run)

@@ -60,6 +60,8 @@ typedef struct wl_run_settings {
 
 weir_status wl_settings_of_load(const weir_setting *settings, size_t count, wl_load_settings *load,
                                 wl_run_settings *run);
+/* A number for the settings of a load that count for its memory. */
+uint64_t wl_settings_number(const wl_load_settings *load);
 weir_status wl_settings_of_run(const weir_setting *settings, size_t count, wl_run_settings *run);
 weir_status wl_settings_keep(wl_run_settings *run);
 void wl_settings_drop(wl_run_settings *run);
@@ -76,7 +78,7 @@ typedef struct wl_run {
 
 struct wl_batch;
 
-enum { WL_INPUTS = 3, WL_OUTPUTS = 8, WL_MOST_SEQUENCES = 256 };
+enum { WL_INPUTS = 3, WL_OUTPUTS = 9, WL_MOST_SEQUENCES = 256 };
 
 struct weir_engine_model {
     const wl_library *library;
@@ -161,6 +163,8 @@ void wl_batch_drop(weir_engine_model *model);
 weir_status wl_batch_run(wl_generation *it);
 /* An idle model gives up the blocks of keys and values that it has for runs to come; answers their bytes. Any thread. */
 uint64_t wl_batch_rest(weir_engine_model *model);
+/* The same, without runs, and however long it takes. */
+void wl_batch_settle(weir_engine_model *model);
 /* A run was cancelled. Without a batch: nothing. */
 void wl_batch_wake(weir_engine_model *model);
 

@@ -6,9 +6,12 @@
 
 #include <weir/base.h>
 #include <weir/engine.h>
+#include <weir/residency.h>
 #include <weir/stats.h>
 
 #include "buckets.h"
+#include "foresee.h"
+#include "join.h"
 #include "onnx_file/check.h"
 #include "replay.h"
 #include "uses.h"
@@ -123,6 +126,36 @@ static uint64_t least_activations(const onnx_graph *graph, bool cuda)
     return total;
 }
 
+/* Fills as much of the caller's structure as it has. */
+static void copy_out(void *to, size_t to_size, const void *from, size_t from_size)
+{
+    size_t n = to_size < from_size ? to_size : from_size;
+    if (n > sizeof(size_t))
+        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), n - sizeof(size_t));
+}
+
+static void plan_source(const weir_engine_load *load, const onnx_settings *settings, bool cuda, onnx_source *source,
+                        weir_engine_plan *out)
+{
+    weir_engine_plan made = {.struct_size = sizeof made};
+    onnx_foreseen foreseen;
+    onnx_foresee(&source->file, load, settings, cuda, &foreseen);
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+        made.exact[i] = true;
+        made.source[i] = WEIR_PREDICTED_METADATA;
+    }
+    bool ours = settings->ours || cuda;
+    uint64_t weights = ours ? weights_charge(&source->graph, cuda) : 0;
+    if (settings->prepack && !cuda && ours)
+        weights += foreseen.recurrent;
+    made.bytes[WEIR_CLASS_WEIGHTS] = weights;
+    made.exact[WEIR_CLASS_WEIGHTS] = settings->ours && !cuda && !settings->prepack && all_moved(&source->graph);
+    made.bytes[WEIR_CLASS_ACTIVATIONS] = foreseen.runs ? foreseen.activations : least_activations(&source->graph, cuda);
+    made.exact[WEIR_CLASS_ACTIVATIONS] = false;
+    made.passing[WEIR_CLASS_ACTIVATIONS] = made.bytes[WEIR_CLASS_ACTIVATIONS];
+    copy_out(out, out->struct_size, &made, sizeof made);
+}
+
 static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     onnx_source source;
@@ -132,15 +165,8 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     if (status != WEIR_OK)
         return status;
     status = onnx_source_open(load->path, &settings, cuda, &source);
-    if (status == WEIR_OK) {
-        memset(out->bytes, 0, sizeof out->bytes);
-        for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-            out->exact[i] = true;
-        out->bytes[WEIR_CLASS_WEIGHTS] = settings.ours || cuda ? weights_charge(&source.graph, cuda) : 0;
-        out->exact[WEIR_CLASS_WEIGHTS] = settings.ours && !cuda && !settings.prepack && all_moved(&source.graph);
-        out->bytes[WEIR_CLASS_ACTIVATIONS] = least_activations(&source.graph, cuda);
-        out->exact[WEIR_CLASS_ACTIVATIONS] = false;
-    }
+    if (status == WEIR_OK)
+        plan_source(load, &settings, cuda, &source, out);
     onnx_source_close(&source);
     return status;
 }
@@ -150,6 +176,7 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
 static void onnx_unload(weir_engine_model *model)
 {
     bool entered = weir_runtime_enter(model->runtime) == WEIR_OK; /* one that is lost has nothing to lose */
+    onnx_join_end(model);
     onnx_buckets_end(model);
     onnx_session_end(model);
     if (entered)
@@ -248,6 +275,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->settings = *settings;
     model->client = load->places[0].client;
     model->runtime = load->places[0].runtime;
+    model->texts = source->file.texts;
     model->metrics.struct_size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     report(load, 0.1);
@@ -263,6 +291,8 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         status = onnx_buckets_begin(model);
     if (status == WEIR_OK)
         status = onnx_ports_read(model, &source->graph);
+    if (status == WEIR_OK && settings->batch > 1)
+        status = onnx_join_begin(model);
     if (status == WEIR_OK && settings->cuda_graph)
         status = onnx_replays_begin(model);
     if (entered)
@@ -300,6 +330,22 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     return status;
 }
 
+/* ---- stepping aside ---------------------------------------------------------------------------------------------- */
+
+/* Between runs nobody works for the model but the device, for whose streams the client is waited for. What is of a session
+ * is made with it, and read from then on. An unload takes texts apart, one by one, and so reads them. */
+static weir_status onnx_suspend(weir_engine_model *model, weir_engine_leaving *out)
+{
+    if (model->texts)
+        return weir_fail(
+            WEIR_ERR_UNSUPPORTED,
+            "%s: a model with constants that are texts cannot be suspended, as ONNX Runtime reads them when "
+            "it is unloaded",
+            model->name);
+    out->unwritten = WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS);
+    return WEIR_OK;
+}
+
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 static weir_status onnx_health(weir_engine_model *model)
@@ -312,14 +358,6 @@ static weir_status onnx_health(weir_engine_model *model)
     return last == WEIR_ERR_ENGINE
                ? weir_fail(WEIR_ERR_ENGINE, "%s: its last run failed inside ONNX Runtime", model->name)
                : WEIR_OK;
-}
-
-/* Fills as much of the caller's structure as it has. */
-static void copy_out(void *to, size_t to_size, const void *from, size_t from_size)
-{
-    size_t n = to_size < from_size ? to_size : from_size;
-    if (n > sizeof(size_t))
-        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), n - sizeof(size_t));
 }
 
 static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *out)
@@ -366,6 +404,7 @@ static const weir_engine table = {
     .release_outputs = onnx_release_outputs,
     .cancel = onnx_cancel,
     .warm_up = onnx_warm_up,
+    .suspend = onnx_suspend,
     .health = onnx_health,
     .metrics = onnx_metrics,
     .info = onnx_info,

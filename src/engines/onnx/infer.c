@@ -1,6 +1,7 @@
 /* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's
  * memory. */
 #include "buckets.h"
+#include "join.h"
 #include "replay.h"
 
 #include <inttypes.h>
@@ -201,12 +202,15 @@ static weir_status describe_outputs(weir_engine_model *model, onnx_results *r, w
     out->tensors = tensors;
     out->count = r->count;
     out->engine_data = r;
+    onnx_outputs_together(out, 1);
     return WEIR_OK;
 }
 
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
-    onnx_results_free(model, outputs->engine_data);
+    onnx_results *results = outputs->engine_data;
+    if (results && atomic_fetch_sub(&results->others, 1) == 0)
+        onnx_results_free(model, results);
     free(outputs->tensors);
     outputs->tensors = NULL;
     outputs->engine_data = NULL;
@@ -215,7 +219,7 @@ void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 
 /* ---- runs, and their cancellation -------------------------------------------------------------------------------- */
 
-static void enlist(weir_engine_model *model, onnx_run *run)
+void onnx_enlist(weir_engine_model *model, onnx_run *run)
 {
     pthread_mutex_lock(&model->lock);
     run->next = model->runs;
@@ -223,7 +227,7 @@ static void enlist(weir_engine_model *model, onnx_run *run)
     pthread_mutex_unlock(&model->lock);
 }
 
-static void strike(weir_engine_model *model, onnx_run *run)
+void onnx_strike(weir_engine_model *model, onnx_run *run)
 {
     pthread_mutex_lock(&model->lock);
     onnx_run **at = &model->runs;
@@ -233,20 +237,38 @@ static void strike(weir_engine_model *model, onnx_run *run)
     pthread_mutex_unlock(&model->lock);
 }
 
+/* Of a run together with others: the call is stopped with the last of them. */
+static bool leave_call(const weir_engine_model *model, onnx_run *run)
+{
+    onnx_run *all = run->within;
+    attempt a;
+    if (!run->cancelled && --all->wanted == 0) {
+        all->cancelled = true;
+        if (all->options && FAILED(model, &a, model->library->api->RunOptionsSetTerminate(all->options)))
+            weir_log(WEIR_LOG_WARNING, "%s: runs together could not be stopped: %s", model->name, a.text);
+    }
+    run->cancelled = true;
+    return true;
+}
+
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
 {
     bool any = false;
     attempt a;
     pthread_mutex_lock(&model->lock);
     for (onnx_run *run = model->runs; run; run = run->next) {
-        if (id && run->id != id)
+        if (run->of_several || (id && run->id != id))
             continue;
-        if (!run->options || !FAILED(model, &a, model->library->api->RunOptionsSetTerminate(run->options)))
+        if (run->within)
+            any = leave_call(model, run);
+        else if (!run->options || !FAILED(model, &a, model->library->api->RunOptionsSetTerminate(run->options)))
             any = run->cancelled = true;
     }
     pthread_mutex_unlock(&model->lock);
-    if (any)
+    if (any) {
         onnx_turns_wake(model);
+        onnx_join_wake(model);
+    }
     return any ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", model->name, id);
 }
 
@@ -340,38 +362,42 @@ double onnx_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void count_run(weir_engine_model *model, weir_status status, double took)
+void onnx_count_runs(weir_engine_model *model, weir_status status, uint64_t runs, double took)
 {
     pthread_mutex_lock(&model->lock);
-    model->metrics.runs++;
-    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
-    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
+    model->metrics.runs += runs;
+    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED ? runs : 0;
+    model->metrics.cancelled += status == WEIR_ERR_CANCELLED ? runs : 0;
     model->metrics.busy_seconds += took;
-    if (status != WEIR_ERR_CANCELLED && status != WEIR_ERR_INVALID) /* those are the caller's doing */
+    if (runs && status != WEIR_ERR_CANCELLED && status != WEIR_ERR_INVALID) /* those are the caller's doing */
         model->last = status;
     pthread_mutex_unlock(&model->lock);
 }
 
-static weir_status run(weir_engine_model *model, const weir_inference *inference, const onnx_run_settings *settings,
-                       const bound *inputs, onnx_lane *wanted, weir_outputs *out)
+/* What a run is made of, beside its inputs. */
+typedef struct run_request {
+    const weir_inference *inference;
+    onnx_run_settings settings;
+    onnx_lane *wanted; /* NULL: any */
+    onnx_run *its;
+} run_request;
+
+static weir_status run(weir_engine_model *model, const run_request *asked, const bound *inputs, weir_outputs *out)
 {
     onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     r->count = model->outputs.count;
-    r->on_device = settings->device_outputs && model->device.cuda;
-    onnx_run its = {.id = inference->id};
-    enlist(model, &its);
+    r->on_device = asked->settings.device_outputs && model->device.cuda;
     onnx_turn turn;
-    weir_status status = onnx_turn_take(model, inference, &its, wanted, &turn);
+    weir_status status = onnx_turn_take(model, asked->inference, asked->its, asked->wanted, &turn);
     bool taken = status == WEIR_OK;
     double start = onnx_seconds();
     if (taken)
-        status = run_either_way(model, &turn, inference, &its, inputs, r);
-    count_run(model, status, onnx_seconds() - start);
+        status = run_either_way(model, &turn, asked->inference, asked->its, inputs, r);
+    onnx_count_runs(model, status, !asked->its->of_several, onnx_seconds() - start);
     if (taken)
         onnx_turn_give(model, turn);
-    strike(model, &its);
     if (status == WEIR_OK)
         status = describe_outputs(model, r, out);
     if (status != WEIR_OK)
@@ -381,47 +407,75 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
 
 /* ONNX Runtime works on the device that is current, which it does not look at when a run begins (1.31), and leaves its
  * own so when a session is made or released. */
-static weir_status run_there(weir_engine_model *model, const weir_inference *inference,
-                             const onnx_run_settings *settings, const bound *inputs, onnx_lane *wanted,
-                             weir_outputs *out)
+static weir_status run_there(weir_engine_model *model, const run_request *asked, const bound *inputs, weir_outputs *out)
 {
     weir_status status = weir_runtime_enter(model->runtime);
     if (status != WEIR_OK) {
-        count_run(model, status, 0);
+        onnx_count_runs(model, status, !asked->its->of_several, 0);
         return status;
     }
-    status = run(model, inference, settings, inputs, wanted, out);
+    status = run(model, asked, inputs, out);
     weir_runtime_leave(model->runtime);
     return status;
 }
 
-/* `wanted`: the lane; NULL: any. */
-static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_lane *wanted,
-                            weir_outputs *out)
+/* Settings and stream, and inputs as ONNX Runtime takes them, which go with unbind. */
+static weir_status prepare(weir_engine_model *model, const weir_inference *inference, onnx_run_settings *settings,
+                           bound *inputs)
 {
-    bound inputs = {0};
-    out->tensors = NULL;
-    out->count = 0;
-    out->engine_data = NULL;
-    onnx_run_settings settings;
-    weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, &settings);
+    weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, settings);
     if (status != WEIR_OK)
         return status;
     if (inference->input_count &&
         (!inference->inputs || inference->inputs[0].struct_size < offsetof(weir_tensor, on_device)))
         return weir_fail(WEIR_ERR_INVALID, "%s: inputs without their size", model->name);
     status = weir_stream_synchronize(inference->stream);
-    if (status == WEIR_OK)
-        status = bind_inputs(model, inference, &inputs);
-    if (status == WEIR_OK)
-        status = run_there(model, inference, &settings, &inputs, wanted, out);
+    return status == WEIR_OK ? bind_inputs(model, inference, inputs) : status;
+}
+
+weir_status onnx_check_run(weir_engine_model *model, const weir_inference *inference, bool *to_host)
+{
+    bound inputs = {0};
+    onnx_run_settings settings = {0};
+    weir_status status = prepare(model, inference, &settings, &inputs);
+    *to_host = !settings.device_outputs || !model->device.cuda;
+    for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
+        *to_host &= !is_on_device(input_at(inference, i));
     unbind(model, &inputs);
     return status;
 }
 
+/* `wanted`: the lane; NULL: any. */
+static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_run *its, onnx_lane *wanted,
+                            weir_outputs *out)
+{
+    bound inputs = {0};
+    onnx_run own = {.id = inference->id};
+    run_request asked = {.inference = inference, .wanted = wanted, .its = its ? its : &own};
+    out->tensors = NULL;
+    out->count = 0;
+    out->engine_data = NULL;
+    weir_status status = prepare(model, inference, &asked.settings, &inputs);
+    if (status == WEIR_OK) {
+        if (!its)
+            onnx_enlist(model, &own);
+        status = run_there(model, &asked, &inputs, out);
+        if (!its)
+            onnx_strike(model, &own);
+    }
+    unbind(model, &inputs);
+    return status;
+}
+
+weir_status onnx_infer_alone(weir_engine_model *model, const weir_inference *inference, onnx_run *its,
+                             weir_outputs *out)
+{
+    return infer_in(model, inference, its, NULL, out);
+}
+
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
-    return infer_in(model, inference, NULL, out);
+    return model->join ? onnx_join_infer(model, inference, out) : infer_in(model, inference, NULL, NULL, out);
 }
 
 /* ---- warm-up ----------------------------------------------------------------------------------------------------- */
@@ -464,7 +518,7 @@ weir_status onnx_warm_up(weir_engine_model *model)
     weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     for (size_t i = 0; status == WEIR_OK && i < model->lane_count; i++) {
-        status = infer_in(model, &inference, &model->lanes[i], &outputs);
+        status = infer_in(model, &inference, NULL, &model->lanes[i], &outputs);
         if (status == WEIR_OK)
             onnx_release_outputs(model, &outputs);
     }

@@ -11,6 +11,7 @@
 
 #include <weir/base.h>
 
+#include "engines/command.h"
 #include "needs.h"
 
 enum { OLDEST_MINOR = 23 };
@@ -60,7 +61,7 @@ static weir_status check_version(const ort_base *base, onnx_library *into)
     snprintf(into->version, sizeof into->version, "%s", base->GetVersionString());
     if (sscanf(into->version, "%u.%u", &major, &into->minor) != 2 || major != 1 || into->minor < OLDEST_MINOR)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x: run scripts/engines, or set "
+                         "%s is ONNX Runtime %s; weir needs 1.%d or a later 1.x: run " WEIR_ENGINES_COMMAND ", or set "
                          "WEIR_ONNXRUNTIME to a newer libonnxruntime.so",
                          into->path, into->version, OLDEST_MINOR);
     return WEIR_OK;
@@ -262,7 +263,8 @@ static weir_status not_here(onnx_provider provider)
                          "ONNX Runtime is not here: nothing in %s/engines and no system library; %s", home.value,
                          onnx_provider_advice(provider));
     return weir_fail(WEIR_ERR_NOT_FOUND,
-                     "ONNX Runtime is not here: nothing in %s/engines and no system library; run scripts/engines "
+                     "ONNX Runtime is not here: nothing in %s/engines and no system library; run " WEIR_ENGINES_COMMAND
+                     " "
                      "onnxruntime, or set WEIR_ONNXRUNTIME to a libonnxruntime.so of version 1.%d or newer",
                      home.value, OLDEST_MINOR);
 }

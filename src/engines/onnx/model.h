@@ -19,6 +19,11 @@ typedef struct onnx_run {
     uint64_t id;
     ort_run_options *options; /* while ONNX Runtime has it under way and can be told to stop; else NULL */
     bool cancelled;
+    /* Of a run that is computed together with others: the run of all, which stops when nobody is left who wants it. */
+    struct onnx_run *within;
+    pthread_cond_t *wake; /* where it waits for others (join.c); else NULL */
+    bool of_several;      /* it is such a run of all: found by no cancel */
+    size_t wanted;        /* of it: runs within that are not cancelled */
 } onnx_run;
 
 typedef struct onnx_ports {
@@ -50,6 +55,7 @@ typedef struct onnx_lane {
 
 typedef struct onnx_replays onnx_replays; /* replay.h */
 typedef struct onnx_buckets onnx_buckets; /* buckets.h */
+typedef struct onnx_join onnx_join;       /* join.h */
 
 struct weir_engine_model {
     const onnx_library *library;
@@ -69,7 +75,9 @@ struct weir_engine_model {
     weir_provider_share shares[ONNX_PROVIDERS];
     size_t share_count;
     onnx_replays *replays; /* with the setting cuda_graph; else NULL */
+    onnx_join *join;       /* with the setting max_batch_size; else NULL */
     onnx_ports inputs, outputs;
+    bool texts; /* constants of it are texts: objects of ONNX Runtime's inside the client's memory */
     char architecture[64];
     char remarks[512];
     pthread_mutex_t lock; /* guards what follows */
@@ -112,8 +120,17 @@ char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t ca
 /* The output number `index`: its name, type, shape and data, as a run left it. */
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor);
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
+/* As it is, without others. `its`: in the list of runs already; NULL: the call puts one there. */
+weir_status onnx_infer_alone(weir_engine_model *model, const weir_inference *inference, onnx_run *its,
+                             weir_outputs *out);
+/* Settings, stream and inputs of a run, as before it is made. *to_host: its results go to the host. */
+weir_status onnx_check_run(weir_engine_model *model, const weir_inference *inference, bool *to_host);
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
+void onnx_enlist(weir_engine_model *model, onnx_run *run);
+void onnx_strike(weir_engine_model *model, onnx_run *run);
+/* Counts runs that have ended so. */
+void onnx_count_runs(weir_engine_model *model, weir_status status, uint64_t runs, double took);
 /* WEIR_ERR_CANCELLED when somebody has. */
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its);
 weir_status onnx_warm_up(weir_engine_model *model);

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "engines/command.h"
 #include "library.h"
 #include "needs.h"
 
@@ -20,7 +21,7 @@ typedef struct facts {
 } facts;
 
 #define FILE_OF(provider) "libonnxruntime_providers_" provider ".so"
-#define CUDA_BUILD        "run scripts/engines --cuda onnxruntime-cuda"
+#define CUDA_BUILD        "run " WEIR_ENGINES_COMMAND " --cuda onnxruntime-cuda"
 #define WHERE             "where the dynamic linker finds it (LD_LIBRARY_PATH)"
 
 static const facts all[ONNX_PROVIDERS] = {
@@ -53,9 +54,10 @@ static const facts all[ONNX_PROVIDERS] = {
     [ONNX_OPENVINO] = {"openvino",
                        {{"OpenVINOExecutionProvider", FILE_OF("openvino"), NULL}},
                        NULL,
-                       "run scripts/engines --openvino onnxruntime-openvino",
-                       "run scripts/engines --openvino onnxruntime-openvino"},
-    [ONNX_CPU] = {"cpu", {{"CPUExecutionProvider", NULL, NULL}}, NULL, "run scripts/engines onnxruntime", NULL},
+                       "run " WEIR_ENGINES_COMMAND " --openvino onnxruntime-openvino",
+                       "run " WEIR_ENGINES_COMMAND " --openvino onnxruntime-openvino"},
+    [ONNX_CPU] =
+        {"cpu", {{"CPUExecutionProvider", NULL, NULL}}, NULL, "run " WEIR_ENGINES_COMMAND " onnxruntime", NULL},
 };
 
 const char *onnx_provider_name(onnx_provider provider)
@@ -158,7 +160,8 @@ static weir_status check_apart(const onnx_library *library)
     return apart ? WEIR_OK
                  : weir_fail(WEIR_ERR_CONFLICT,
                              "the process has %s already, so that providers of %s would call into that other ONNX "
-                             "Runtime: use the other by WEIR_ONNXRUNTIME, or a build that scripts/engines put into the "
+                             "Runtime: use the other by WEIR_ONNXRUNTIME, or a build that " WEIR_ENGINES_COMMAND
+                             " put into the "
                              "store",
                              owner.dli_fname, library->path);
 }

@@ -2,6 +2,8 @@
 #ifndef WEIR_ONNX_REPLAY_H
 #define WEIR_ONNX_REPLAY_H
 
+#include <stdatomic.h>
+
 #include "model.h"
 #include <weir/engine.h>
 
@@ -21,6 +23,7 @@ typedef struct onnx_results {
     struct onnx_results *next;
     size_t count;
     bool on_device;
+    atomic_size_t others; /* runs beside one that have a part of them (join.h) */
     ort_value *values[];
 } onnx_results;
 

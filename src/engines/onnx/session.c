@@ -27,8 +27,9 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
 {
     const char *name = model->name;
     char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
-    if (weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal))
-        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s", refusal);
+    weir_status refused = weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal);
+    if (refused != WEIR_OK)
+        return weir_fail(refused, "%s", refusal);
     if (strstr(text, "bad_alloc"))
         return weir_fail(WEIR_ERR_SYSTEM, "%s: %s: ONNX Runtime %s has no host memory: %s", name, doing,
                          model->library->version, text);
@@ -80,6 +81,15 @@ static weir_status place_weight(weir_engine_model *model, const onnx_tensor *ten
     return WEIR_OK;
 }
 
+/* WEIR_ERR_CANCELLED: nobody wants the model any more. */
+static weir_status goes_on(const weir_engine_model *model, const weir_engine_load *load)
+{
+    bool asks = load->struct_size > offsetof(weir_engine_load, stops) && load->stops;
+    return asks && load->stops(load->progress_user)
+               ? weir_fail(WEIR_ERR_CANCELLED, "%s: its load was stopped", model->name)
+               : WEIR_OK;
+}
+
 /* Those that kernels pack are left in the file. */
 static bool is_placed(const onnx_graph *graph, const bool *packed, size_t index)
 {
@@ -103,7 +113,9 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
         const onnx_tensor *tensor = &graph->weights[i];
         if (!is_placed(graph, packed, i))
             continue;
-        weir_status status = place_weight(model, tensor, &model->weights[next++]);
+        weir_status status = goes_on(model, load);
+        if (status == WEIR_OK)
+            status = place_weight(model, tensor, &model->weights[next++]);
         if (status != WEIR_OK)
             return status;
         done += tensor->bytes;
@@ -321,6 +333,9 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
                                const weir_engine_load *load)
 {
     static const onnx_buffer whole;
+    weir_status on = goes_on(model, load);
+    if (on != WEIR_OK)
+        return on;
     if (!model->settings.ours)
         return try_session(model, file, graph, NULL, &whole, load);
     bool *packed = calloc(graph->weight_count + 1, sizeof *packed);

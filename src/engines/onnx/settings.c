@@ -5,6 +5,7 @@
  * that on the heap, outside the client's account; "all" is there for models whose speed lives from convolutions. On
  * cuda they cost nothing. */
 #include "settings.h"
+#include "foresee.h"
 #include <weir/engine.h>
 
 #include <limits.h>
@@ -13,10 +14,12 @@
 #include <strings.h>
 
 #define KNOWN                                                                                                          \
-    "prepack=on|off, weights=ours|engine, memory_pattern=on|off, optimization=disable|basic|extended|layout|all "      \
+    "prepack=on|off, weights=ours|engine, memory_pattern=on|off, dims=NAME=N,…, "                                    \
+    "optimization=disable|basic|extended|layout|all "                                                                  \
     "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256 (on cuda to 64), buckets=1..64, "                             \
     "bucket_granularity=1..1048576, "                                                                                  \
-    "bucket_dims=1..16, cpu_arena=off, cpu_fallback=on|off, "                                                          \
+    "bucket_dims=1..16, max_batch_size=0..1024, max_queue_delay_microseconds=0..60000000, cpu_arena=off, "             \
+    "cpu_fallback=on|off, "                                                                                            \
     "provider=tensorrt|cuda|rocm|coreml|directml|openvino|cpu and PROVIDER.OPTION=VALUE for its own options; on cuda " \
     "also cuda_graph=on|off"
 
@@ -186,11 +189,13 @@ static weir_status choose_provider(const weir_setting *settings, size_t count, b
                          "setting provider=%s: the load asks for the provider %s; leave one of them out", set, asked);
     bool of_cuda = *out == ONNX_CUDA || *out == ONNX_TENSORRT;
     if (of_cuda && !cuda)
-        return weir_fail(WEIR_ERR_INVALID, "provider %s: the model is on host, and it runs models on cuda",
+        return weir_fail(WEIR_ERR_INVALID,
+                         "provider %s: the model is on host, and it runs models on cuda: ask for the device cuda:0",
                          onnx_provider_name(*out));
     return of_cuda == cuda
                ? WEIR_OK
-               : weir_fail(WEIR_ERR_INVALID, "provider %s: the model is on cuda, and it runs models on host",
+               : weir_fail(WEIR_ERR_INVALID,
+                           "provider %s: the model is on cuda, and it runs models on host: ask for the device host",
                            onnx_provider_name(*out));
 }
 
@@ -209,6 +214,8 @@ enum {
     BUCKETS,
     GRANULARITY,
     BUCKET_DIMS,
+    BATCH,
+    BATCH_DELAY,
     KEYS
 };
 
@@ -231,6 +238,8 @@ static const struct key {
     [BUCKETS] = {"buckets", NULL, 1, 64},
     [GRANULARITY] = {"bucket_granularity", NULL, 1, 1 << 20},
     [BUCKET_DIMS] = {"bucket_dims", NULL, 1, WEIR_MAX_RANK},
+    [BATCH] = {"max_batch_size", NULL, 0, ONNX_BATCH_MOST},
+    [BATCH_DELAY] = {"max_queue_delay_microseconds", NULL, 0, 60000000},
 };
 
 static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provider runs, int *values)
@@ -241,6 +250,13 @@ static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provide
     weir_status status = check_owner(setting, cuda, runs, &taken);
     if (taken || strcmp(setting->key, "provider") == 0)
         return status;
+    if (strcmp(setting->key, "dims") == 0) /* of predictions alone */
+        return onnx_dims_good(setting->value)
+                   ? WEIR_OK
+                   : weir_fail(
+                         WEIR_ERR_INVALID,
+                         "setting dims: \"%.80s\" is no list of sizes of open dimensions, as batch=1,sequence=128",
+                         setting->value);
     for (int i = 0; i < KEYS; i++) {
         const struct key *key = &keys[i];
         if (strcmp(key->name, setting->key) != 0)
@@ -303,6 +319,10 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
         return nothing(BUCKETS, "with prepack=on each session would have weights of its own");
     if (several && values[OURS] == 0)
         return nothing(BUCKETS, "with weights=engine each session would have weights of its own");
+    if (values[BATCH] > 1 && values[GRAPH])
+        return nothing(BATCH, "with cuda_graph=on each size of a batch would take a graph of its own");
+    if (values[BATCH] <= 1 && values[BATCH_DELAY] != UNSET)
+        return nothing(BATCH_DELAY, "it takes max_batch_size=2 or more");
     if (!several && (values[GRANULARITY] != UNSET || values[BUCKET_DIMS] != UNSET))
         return nothing(values[GRANULARITY] != UNSET ? GRANULARITY : BUCKET_DIMS, "it takes buckets=2 or more");
     return WEIR_OK;
@@ -335,6 +355,8 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .buckets = values[BUCKETS],
         .granularity = either(values[GRANULARITY], 64),
         .bucket_dims = either(values[BUCKET_DIMS], 4),
+        .batch = either(values[BATCH], 0),
+        .batch_delay = either(values[BATCH_DELAY], 0),
     };
     out->memory_pattern = either(values[PATTERN], out->prepack);
 }

@@ -7,6 +7,8 @@
 
 /* On cuda so many runs of a model at a time, each in a session of its own. */
 enum { ONNX_LANES_MOST = 64 };
+/* So many rows of runs that are computed together. */
+enum { ONNX_BATCH_MOST = 1024 };
 
 typedef struct onnx_settings {
     bool prepack;        /* kernels keep their weights in a second, faster layout; that copy is charged as well */
@@ -23,6 +25,8 @@ typedef struct onnx_settings {
     int buckets;        /* sessions of a lane, each for the shapes of its bucket */
     int granularity;    /* extents but the first are rounded up to multiples of it */
     int bucket_dims;    /* and only so many are looked at */
+    int batch;          /* rows of runs that are computed together, at most; up to 1: each by itself */
+    int batch_delay;    /* microseconds in which a run waits for others */
 } onnx_settings;
 
 /* `cuda`: for a model on cuda, where other things are the default. `provider`: what the load asks for, NULL:

@@ -9,7 +9,7 @@ weir_status wt_check_bytes(const weir_tensor *input, weir_type type);
 /* Whether an input is tokens, i32, of rank 1 to `rank`, each below `vocabulary`. With `padded`, -1 may stand in one of rank 2. */
 weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t vocabulary, bool padded);
 
-enum { WT_PARTS = 10 };
+enum { WT_PARTS = 13 };
 
 /* Results are put together in one block of the client's. */
 typedef struct wt_part {

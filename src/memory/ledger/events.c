@@ -186,6 +186,12 @@ static void events_add_live(wi_block *block, void *user)
     events_complete(w->ledger, &event, &seen);
     event.live = w->live += seen.charged;
     events_record(w->ledger, w->ring, &event);
+    if (block->away == 0)
+        return;
+    event.action = WEIR_ACTION_LEAVE;
+    event.object = block->away;
+    event.live = w->live -= block->away;
+    events_record(w->ledger, w->ring, &event);
 }
 
 void wi_record_into(wi_ledger *ledger, wi_events *events)

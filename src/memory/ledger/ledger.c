@@ -23,7 +23,7 @@ static uint64_t ledger_commitment(const wi_account *account)
 #ifdef WEIR_INVARIANTS
 static void ledger_check(const wi_ledger *ledger)
 {
-    uint64_t live = 0, pending = 0, promised = 0, thread_cached = 0, guaranteed = 0, committed = 0;
+    uint64_t live = 0, pending = 0, promised = 0, thread_cached = 0, guaranteed = 0, committed = 0, away = 0;
     for (const wi_account *a = ledger->first; a; a = a->next) {
         uint64_t live_classes = 0, pending_classes = 0;
         for (int c = 0; c < WEIR_CLASS_COUNT; c++) {
@@ -38,8 +38,10 @@ static void ledger_check(const wi_ledger *ledger)
         thread_cached += a->thread_cached;
         guaranteed += a->guaranteed;
         committed += ledger_commitment(a);
+        away += a->away;
     }
     wi_assert(ledger->live == live && ledger->pending == pending && ledger->promised == promised);
+    wi_assert(ledger->away == away);
     wi_assert(ledger->thread_cached == thread_cached);
     wi_assert(ledger->guaranteed == guaranteed && ledger->committed == committed);
     wi_assert(committed <= ledger->budget);
@@ -133,6 +135,12 @@ static void ledger_trace(wi_ledger *ledger, weir_action action, const wi_block *
             ledger, (weir_event){.action = action, .stream = stream, .other = block ? block->stream : stream}, block);
 }
 
+static void ledger_trace_held(wi_ledger *ledger)
+{
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(ledger, (weir_event){.action = WEIR_ACTION_HOLD, .object = ledger->budget}, NULL);
+}
+
 /* Accounts --------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_ledger_open(wi_ledger *ledger, wi_account *account)
@@ -167,9 +175,9 @@ weir_status wi_ledger_close(wi_ledger *ledger, wi_account *account)
     weir_status status = WEIR_OK;
     ledger_enter(ledger);
     wi_ledger_merge_all(ledger);
-    if (ledger_used(account) != 0) {
+    if (ledger_used(account) + account->away != 0) {
         char text[24];
-        weir_size_format(ledger_used(account), text, sizeof text);
+        weir_size_format(ledger_used(account) + account->away, text, sizeof text);
         status = account->blocks > 0
                      ? weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s; free them before closing it", account->name,
                                  (unsigned long long)account->blocks, text)
@@ -412,9 +420,13 @@ static void ledger_retire(wi_ledger *ledger, const wi_block *block, weir_stream 
     bool complete = past != WI_UNPASSED, thread_cached = wi_block_phase_of(block) == WI_THREAD_CACHED;
     if (thread_cached)
         ledger_shift_cached(ledger, account, block->charged);
-    ledger_shift(ledger, account, -block->charged, complete ? 0 : block->charged, 0);
+    uint64_t here = block->charged - block->away; /* nothing of a block that is away is pending */
+    wi_assert(block->away == 0 || (complete && !thread_cached));
+    ledger_shift(ledger, account, -here, complete ? 0 : here, 0);
+    account->away -= block->away;
+    ledger->away -= block->away;
     if (!thread_cached) {
-        account->live_class[block->memory_class] -= block->charged;
+        account->live_class[block->memory_class] -= here;
         account->blocks--;
         account->frees++;
         ledger->frees++;
@@ -521,6 +533,69 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
     ledger_leave(ledger);
 }
 
+/* Away ------------------------------------------------------------------------------------------------------------- */
+
+void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes)
+{
+    wi_account *account = block->account;
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, -bytes, 0, 0);
+    account->live_class[block->memory_class] -= bytes;
+    account->away += bytes;
+    ledger->away += bytes;
+    block->away += bytes;
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(
+            ledger, (weir_event){.action = WEIR_ACTION_LEAVE, .other = block->stream, .object = block->away}, block);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_return(wi_ledger *ledger, wi_block *block, uint64_t bytes, weir_stream stream)
+{
+    wi_account *account = block->account;
+    ledger_enter(ledger);
+    ledger_shift(ledger, account, bytes, 0, -bytes);
+    account->live_class[block->memory_class] += bytes;
+    account->away -= bytes;
+    ledger->away -= bytes;
+    block->away -= bytes;
+    ledger_raise_peaks(ledger, account, 0, NULL);
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(
+            ledger,
+            (weir_event){.action = WEIR_ACTION_RETURN, .stream = stream, .other = block->stream, .object = bytes},
+            block);
+    ledger_leave(ledger);
+}
+
+void wi_ledger_elsewhere(wi_ledger *ledger, wi_account *account, uint64_t more)
+{
+    ledger_enter(ledger);
+    account->away += more;
+    ledger->away += more;
+    ledger_leave(ledger);
+}
+
+void wi_ledger_give_up_guarantee(wi_ledger *ledger, wi_account *account)
+{
+    ledger_enter(ledger);
+    uint64_t before = ledger_commitment(account);
+    account->guaranteed_away = account->guaranteed;
+    ledger->guaranteed -= account->guaranteed;
+    account->guaranteed = 0;
+    ledger->committed += ledger_commitment(account) - before;
+    ledger_freed(ledger, before - ledger_commitment(account));
+    ledger_leave(ledger);
+}
+
+weir_status wi_ledger_guarantee_again(wi_ledger *ledger, wi_account *account)
+{
+    weir_status status = wi_ledger_set_limits(ledger, account, account->guaranteed_away, account->maximum);
+    if (status == WEIR_OK)
+        account->guaranteed_away = 0;
+    return status;
+}
+
 /* Thread-cached bytes ---------------------------------------------------------------------------------------------- */
 
 void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta)
@@ -574,7 +649,7 @@ static void ledger_hold(wi_ledger *ledger, uint64_t bytes)
     ledger->peak_held = wi_max(ledger->peak_held, ledger->held);
     wi_gauge_up(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
-        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+        ledger_trace_held(ledger);
 }
 
 uint64_t wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
@@ -604,7 +679,7 @@ static void ledger_release(wi_ledger *ledger, uint64_t bytes)
     ledger_freed(ledger, bytes);
     wi_gauge_down(&ledger->gauges.reserved_bytes, bytes);
     if (bytes)
-        ledger_trace(ledger, WEIR_ACTION_HOLD, NULL, WEIR_STREAM_HOST);
+        ledger_trace_held(ledger);
 }
 
 void wi_ledger_release(wi_ledger *ledger, uint64_t bytes)

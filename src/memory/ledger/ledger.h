@@ -2,7 +2,7 @@
  *
  * Invariants, while the lock is free:
  *   for each account   live = sum of live_class,  used = live + pending + promised + thread_cached <= maximum
- *                      kept <= pending
+ *                      kept <= pending; away bytes are of blocks that are live, and in none of these sums
  *   for the device     live, pending, promised, thread_cached, guaranteed = sums over the accounts
  *                      committed = sum over the accounts of max(used, guaranteed) <= budget
  *                      live + pending + thread_cached <= held - spare,  held + aside <= budget
@@ -35,11 +35,15 @@ struct wi_account {
     bool secret;                  /* its bytes are scrubbed before another client gets the memory */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
     uint64_t live, pending, promised, thread_cached;
-    uint64_t kept; /* the part of `pending` that capture pools keep; no wait frees it */
+    uint64_t away;            /* bytes of its blocks that are elsewhere */
+    uint64_t guaranteed_away; /* what it is guaranteed when they are back */
+    atomic_uint residency;    /* weir_residency_state, for snapshots; runtime/residency.c sets it */
+    uint64_t kept;            /* the part of `pending` that capture pools keep; no wait frees it */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
     uint64_t peak, peak_class[WEIR_CLASS_COUNT];
     uint64_t blocks, allocations, frees, refusals, hits;
     uint64_t outside;
+    uint64_t predicted;
     char outside_method[128];
 };
 
@@ -87,7 +91,7 @@ typedef struct wi_ledger {
     const char *device; /* its name */
     uint64_t granule;   /* of the device; `held` is a multiple of it */
     uint64_t budget, guaranteed, committed;
-    uint64_t live, pending, promised, thread_cached, held, spare;
+    uint64_t live, pending, promised, thread_cached, held, spare, away;
     uint64_t aside; /* bytes that nobody else may hold: promised to elastic blocks, and not held yet */
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls, hits;
@@ -159,6 +163,16 @@ void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memor
  * else pending until its tail is reaped; of a block that a capture pool keeps it stays pending and kept. */
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
 
+/* `bytes` of the live block are elsewhere from now on; with the base's lock held, before their memory is given up. */
+void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes);
+/* So many of the block's away bytes are back behind `stream`, and claimed by `promised`; with the base's lock held. */
+void wi_ledger_return(wi_ledger *ledger, wi_block *block, uint64_t bytes, weir_stream stream);
+/* So many bytes more (or less, as a wrapped number) of the account are elsewhere, which were freed for that. */
+void wi_ledger_elsewhere(wi_ledger *ledger, wi_account *account, uint64_t more);
+/* Gives up what the account is guaranteed, and remembers it; gives it back, which fails as wi_ledger_set_limits does. */
+void wi_ledger_give_up_guarantee(wi_ledger *ledger, wi_account *account);
+weir_status wi_ledger_guarantee_again(wi_ledger *ledger, wi_account *account);
+
 /* Merges a delta of the account's into the sums and empties it. The lock is held. */
 void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta);
 /* Merges all deltas. With the lock held. */
@@ -225,6 +239,8 @@ void wi_ledger_reset_peaks(wi_ledger *ledger);
 void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out);
 void wi_ledger_reset_accumulated(wi_ledger *ledger);
 void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method);
+/* What was predicted for it. */
+void wi_ledger_note_predicted(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 
 /* Recording -------------------------------------------------------------------------------------------------------- */
 

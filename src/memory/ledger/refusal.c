@@ -186,6 +186,8 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
                                       .stream = request->stream,
                                       .client = account->lasting,
                                       .tag = request->tag,
+                                      .object = (uint64_t)refusal.cause,
+                                      .generation = refusal.limit,
                                       .result = WEIR_ERR_OUT_OF_MEMORY},
                          NULL);
     pthread_mutex_unlock(&ledger->lock);

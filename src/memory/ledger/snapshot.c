@@ -18,7 +18,10 @@ static void snapshot_account(const wi_ledger *ledger, const wi_account *account,
                                .frees = account->frees,
                                .refusals = account->refusals,
                                .outside = account->outside,
+                               .predicted = account->predicted,
                                .thread_cached = account->thread_cached,
+                               .away = account->away,
+                               .residency = (weir_residency_state)atomic_load(&account->residency),
                                .hits = account->hits,
                                .misses = account->allocations - account->hits};
     memcpy(out->name, account->name, strlen(account->name) + 1);
@@ -53,7 +56,8 @@ static void snapshot_device(const wi_ledger *ledger, weir_stats *out)
                         .misses = ledger->allocations - ledger->hits,
                         .emptied = ledger->emptied,
                         .lent_clients = ledger->lent_clients,
-                        .lent_streams = ledger->lent_streams};
+                        .lent_streams = ledger->lent_streams,
+                        .away = ledger->away};
     memcpy(out->ladder, ledger->ladder, sizeof ledger->ladder);
 }
 
@@ -163,6 +167,13 @@ void wi_ledger_reset_peaks(wi_ledger *ledger)
         for (int c = 0; c < WEIR_CLASS_COUNT; c++)
             a->peak_class[c] = a->live_class[c] + a->pending_class[c];
     }
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+void wi_ledger_note_predicted(wi_ledger *ledger, wi_account *account, uint64_t bytes)
+{
+    pthread_mutex_lock(&ledger->lock);
+    account->predicted = bytes;
     pthread_mutex_unlock(&ledger->lock);
 }
 

@@ -19,13 +19,13 @@ static inline char *chunk_address(const wi_chunk *chunk)
 }
 
 /* Around calls of the driver: the lock is released in between. */
-static void chunks_go_to_driver(wi_mapped *mapped)
+void wi_chunks_go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
     pthread_mutex_unlock(&mapped->resource.lock);
 }
 
-static void chunks_come_back(wi_mapped *mapped)
+void wi_chunks_come_back(wi_mapped *mapped)
 {
     pthread_mutex_lock(&mapped->resource.lock);
     mapped->working--;
@@ -176,13 +176,13 @@ void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy)
 typedef struct job {
     wi_mapped *mapped;
     const wi_map_plan *plan;
-    wi_extent *target;
     wi_extent **seized; /* the busy extents of the chunks to be moved, in their order */
     size_t vacated;     /* how many of them are unmapped */
     cargo new, moved;   /* unmapped, and in no list */
     uint64_t created, mapped_granules;
     uint64_t handles_created;
     uint64_t calls; /* of the driver, which the ledger counts */
+    uint64_t last;  /* owner of the bytes that were mapped; block.h */
 } job;
 
 static weir_status chunks_no_memory(void)
@@ -193,7 +193,9 @@ static weir_status chunks_no_memory(void)
 /* Makes records for the chunks to be created: as many of the usual length as fit, and one for the rest. */
 static weir_status chunks_prepare_new(job *j, uint64_t granules)
 {
-    uint64_t usual = j->plan->region->number == WI_SMALL ? 1 : wi_map_plan_chunk(j->mapped, granules);
+    uint64_t usual = j->plan->one                          ? granules
+                     : j->plan->region->number == WI_SMALL ? 1
+                                                           : wi_map_plan_chunk(j->mapped, granules);
     while (granules > 0) {
         wi_chunk *b = wi_chunk_new();
         if (!b)
@@ -220,7 +222,7 @@ static weir_status chunks_begin(job *j)
     wi_mapped *m = j->mapped;
     const wi_map_plan *g = j->plan;
     uint64_t fresh = g->fresh * m->granule;
-    j->seized = malloc((g->taken_count + 1) * sizeof(wi_extent *));
+    j->seized = calloc(g->taken_count + 1, sizeof(wi_extent *));
     weir_status status = j->seized ? chunks_prepare_new(j, g->fresh) : chunks_no_memory();
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
@@ -411,14 +413,14 @@ static weir_status chunks_gather(job *j)
 {
     const wi_resource *r = &j->mapped->resource;
     uint64_t available = 0, total;
-    chunks_go_to_driver(j->mapped);
+    wi_chunks_go_to_driver(j->mapped);
     weir_status status = chunks_unmap_all(j);
     if (status == WEIR_OK)
         status = chunks_create_all(j);
     else
         chunks_free_records(j->new.first);
     bool lacking = status == WEIR_ERR_OUT_OF_MEMORY && r->driver->memory(r->device, &available, &total) == WEIR_OK;
-    chunks_come_back(j->mapped);
+    wi_chunks_come_back(j->mapped);
     j->mapped->device_oom_seen |= status == WEIR_ERR_OUT_OF_MEMORY;
     if (lacking)
         status = chunks_learn_limit(j, available);
@@ -431,21 +433,19 @@ static weir_status chunks_gather(job *j)
 
 static weir_status chunks_map_cargo(job *j)
 {
-    chunks_go_to_driver(j->mapped);
+    wi_chunks_go_to_driver(j->mapped);
     weir_status status = chunks_map_all(j, j->moved.first);
     if (status == WEIR_OK)
         status = chunks_map_all(j, j->new.first);
-    chunks_come_back(j->mapped);
+    wi_chunks_come_back(j->mapped);
     return status;
 }
 
 /* Enters what was mapped, and makes the rest of the cargo spare. */
 static void chunks_put_down(job *j)
 {
-    uint64_t granule = j->plan->hole / j->mapped->granule, last = j->moved.last;
-    if (j->created)
-        last = wi_owners_mix(last, j->new.last);
-    j->target->last = wi_owners_mix(j->target->last, last);
+    uint64_t granule = j->plan->hole / j->mapped->granule;
+    j->last = j->created ? wi_owners_mix(j->moved.last, j->new.last) : j->moved.last;
     chunks_enter_mapped(j, &j->moved, &granule);
     chunks_enter_mapped(j, &j->new, &granule);
     chunks_keep_spare(j->mapped, &j->moved);
@@ -453,6 +453,16 @@ static void chunks_put_down(job *j)
     wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
     wi_ledger_segments(j->mapped->resource.ledger, j->handles_created, 0);
     free(j->seized);
+}
+
+/* After chunks_begin. What was mapped is entered also if it was not all. */
+static weir_status chunks_work(job *j)
+{
+    weir_status status = chunks_gather(j);
+    if (status == WEIR_OK)
+        status = chunks_map_cargo(j);
+    chunks_put_down(j);
+    return status;
 }
 
 weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent **busy)
@@ -463,17 +473,98 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
     weir_status status = chunks_begin(&j);
     if (status != WEIR_OK)
         return status;
-    j.target = *busy = wi_chunks_make_busy(plan);
-    status = chunks_gather(&j);
-    if (status == WEIR_OK)
-        status = chunks_map_cargo(&j);
-    chunks_put_down(&j);
+    wi_extent *target = *busy = wi_chunks_make_busy(plan);
+    status = chunks_work(&j);
+    target->last = wi_owners_mix(target->last, j.last);
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
     if (status != WEIR_OK) {
-        wi_chunks_dissolve(mapped, j.target);
+        wi_chunks_dissolve(mapped, target);
         *busy = NULL;
     }
+    return status;
+}
+
+/* Chunks that blocks lie on ---------------------------------------------------------------------------------------- */
+
+weir_status wi_chunks_take_away(wi_mapped *mapped, wi_chunk *chunk)
+{
+    wi_resource *r = &mapped->resource;
+    wi_chunks_go_to_driver(mapped);
+    weir_status status =
+        r->driver->unmap(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
+    wi_chunks_come_back(mapped);
+    wi_ledger_worked(r->ledger, 1, 0, 0);
+    if (status == WEIR_OK)
+        chunks_leave(mapped, chunk);
+    return status;
+}
+
+weir_status wi_chunks_put_back(wi_mapped *mapped, wi_chunk *chunk)
+{
+    wi_resource *r = &mapped->resource;
+    wi_chunks_go_to_driver(mapped);
+    weir_status status = r->driver->map(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
+    wi_chunks_come_back(mapped);
+    wi_ledger_worked(r->ledger, 1, 0, 0);
+    if (status == WEIR_OK)
+        chunks_enter(mapped, chunk, chunk->region, chunk->first);
+    return status;
+}
+
+void wi_chunks_give_away(wi_mapped *mapped, wi_chunk *chunk, uint64_t last)
+{
+    cargo c = {.last = last};
+    c.end = &c.first;
+    wi_ledger_unmapped(mapped->resource.ledger, chunk_bytes(chunk, mapped));
+    chunks_load(&c, chunk);
+    chunks_keep_spare(mapped, &c);
+}
+
+/* Puts a spare chunk of this length in front of the others. */
+static bool chunks_find_spare(wi_mapped *m, uint64_t count)
+{
+    for (wi_chunk **link = &m->spare, *b; (b = *link); link = &b->next)
+        if (b->count == count) {
+            *link = b->next;
+            b->next = m->spare;
+            m->spare = b;
+            return true;
+        }
+    return false;
+}
+
+/* What comes back has one chunk, as what left had: else each time it goes and comes it would be in more and shorter ones.
+ * Spare chunks of other lengths make room for it. False: that is not enough. */
+static bool chunks_plan_one(wi_mapped *m, wi_region *region, uint64_t first, uint64_t count, wi_map_plan *out)
+{
+    bool enough = m->device_has == UINT64_MAX && wi_chunks_creatable(m, NULL) + m->spare_granules >= count;
+    while (enough && m->spare && wi_chunks_creatable(m, NULL) < count && !chunks_find_spare(m, count))
+        wi_chunks_drop_spare(m);
+    return wi_map_plan_one(m, region, first, count, chunks_find_spare(m, count), out);
+}
+
+weir_status wi_chunks_fill(wi_mapped *mapped, wi_region *region, uint64_t first, uint64_t count, uint64_t *last)
+{
+    wi_map_plan plan;
+    bool one = chunks_plan_one(mapped, region, first, count, &plan);
+    while (!one && !wi_map_plan_fill(mapped, region, first, count, &plan)) {
+        if (!mapped->spare)
+            return WEIR_ERR_NO_ROOM;
+        wi_chunks_drop_spare(mapped); /* longer than what is missing; the driver has it back, and makes another */
+    }
+    if (plan.cut) {
+        weir_status status = wi_chunks_cut(mapped, plan.cut, plan.cut_at);
+        return status == WEIR_OK ? WEIR_ERR_BUSY : status;
+    }
+    job j = {.mapped = mapped, .plan = &plan};
+    j.new.end = &j.new.first;
+    j.moved.end = &j.moved.first;
+    weir_status status = chunks_begin(&j);
+    if (status != WEIR_OK)
+        return status;
+    status = chunks_work(&j);
+    *last = j.last;
     return status;
 }
 
@@ -517,12 +608,12 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
     }
     *rest = (wi_chunk){.region = chunk->region};
     wi_extent *busy = chunks_seize(chunk, NULL);
-    chunks_go_to_driver(mapped);
+    wi_chunks_go_to_driver(mapped);
     status = r->driver->unmap(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
     bool remade = status == WEIR_OK;
     if (remade)
         status = chunks_remake(mapped, chunk, rest, first);
-    chunks_come_back(mapped);
+    wi_chunks_come_back(mapped);
     wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
         uint64_t lost = (old.count - chunk->count - rest->count) * mapped->granule;
@@ -576,12 +667,12 @@ static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
 {
     wi_resource *r = &mapped->resource;
     uint64_t each = chunk_bytes(b->of[0], mapped), bytes = b->count * each;
-    chunks_go_to_driver(mapped);
+    wi_chunks_go_to_driver(mapped);
     r->driver->destroy(r->device, each, b->count, b->handles);
     wi_ledger_driver_call(r->ledger);
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, b->count);
-    chunks_come_back(mapped);
+    wi_chunks_come_back(mapped);
     if (mapped->device_has != UINT64_MAX)
         mapped->device_has += bytes / mapped->granule;
     for (size_t i = 0; i < b->count; i++)
@@ -645,11 +736,11 @@ static uint64_t chunks_destroy_idle(wi_mapped *mapped, uint64_t wanted)
     batch b = {0};
     if (!chunks_collect(mapped, wanted, &b))
         return 0;
-    chunks_go_to_driver(mapped);
+    wi_chunks_go_to_driver(mapped);
     weir_status status =
         r->driver->unmap(r->device, chunk_address(b.of[0]), chunk_bytes(b.of[0], mapped), b.count, b.handles);
     wi_ledger_driver_call(r->ledger);
-    chunks_come_back(mapped);
+    wi_chunks_come_back(mapped);
     for (size_t i = 0; i < b.count; i++)
         if (status == WEIR_OK)
             chunks_vacate(mapped, b.of[i], b.busy[i], &last);

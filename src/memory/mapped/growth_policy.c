@@ -93,9 +93,8 @@ enum {
     SLACK_PERCENT_WHEN_EMPTY = 9, /* ... and while there are none */
     TOKENS_EARNED = 1,            /* by an allocation */
     MOVE_COST = 2000,             /* in tokens */
-    FIRST_TOKENS = 48000,
-    MOST_TOKENS = 256000,
-    ALLOCATIONS_A_MOVE = 16, /* that are worth one: each forgets 1 of excess */
+    MOST_TOKENS = 256000,         /* saved up, and there at the start, while memory takes its form */
+    ALLOCATIONS_A_MOVE = 16,      /* that are worth one: each forgets 1 of excess */
     EXCESS_OF_A_PERCENT = 1024,
     MOST_EXCESS = 100 * EXCESS_OF_A_PERCENT
 };
@@ -177,7 +176,7 @@ uint64_t wi_growth_device_has(uint64_t available, uint64_t missing)
 
 void wi_growth_begin(wi_growth_policy *policy, unsigned wait_percent, uint64_t now)
 {
-    *policy = (wi_growth_policy){.move_tokens = FIRST_TOKENS,
+    *policy = (wi_growth_policy){.move_tokens = MOST_TOKENS,
                                  .wait_percent = wait_percent,
                                  .wait_left = wait_percent > 0 ? MOST_SAVED : 0,
                                  .wait_at = now};

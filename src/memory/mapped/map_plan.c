@@ -10,7 +10,7 @@
 static wi_growth_view plan_view(wi_mapped *m)
 {
     wi_growth_view view = {.granule = m->granule,
-                           .in_use = m->shared.in_use,
+                           .in_use = m->shared.in_use - m->away_bytes,
                            .peak_in_use = m->shared.peak_in_use,
                            .most_partly = m->shared.idle.most_partly,
                            .stream_lists = m->shared.stream_lists};
@@ -322,6 +322,38 @@ weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_
         plan_pay(mapped, out);
     free(all.at);
     return status;
+}
+
+static wi_map_plan plan_of_granules(const wi_mapped *m, wi_region *region, uint64_t first, uint64_t count)
+{
+    uint64_t low = first * m->granule, high = low + count * m->granule;
+    return (wi_map_plan){.region = region,
+                         .start = low,
+                         .low = low,
+                         .high = high,
+                         .hole = low,
+                         .missing = count,
+                         .room = count,
+                         .exact = true,
+                         .run_low = low,
+                         .run_high = high};
+}
+
+bool wi_map_plan_one(wi_mapped *m, wi_region *region, uint64_t first, uint64_t count, bool spare, wi_map_plan *out)
+{
+    *out = plan_of_granules(m, region, first, count);
+    out->spare = spare;
+    out->fresh = spare ? 0 : count;
+    out->one = true;
+    return spare || wi_chunks_creatable(m, NULL) >= count;
+}
+
+bool wi_map_plan_fill(wi_mapped *m, wi_region *region, uint64_t first, uint64_t count, wi_map_plan *out)
+{
+    uint64_t creatable = wi_chunks_creatable(m, NULL);
+    *out = plan_of_granules(m, region, first, count);
+    m->looks++;
+    return wi_map_plan_supply(m, out, creatable, creatable, true);
 }
 
 weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_map_plan *out)

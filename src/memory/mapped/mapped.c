@@ -3,6 +3,7 @@
 #include "memory/mapped/mapped.h"
 #include "base/options.h"
 #include "base/system.h"
+#include "memory/away.h"
 #include "memory/space/layout.h"
 
 #include <weir/pressure.h>
@@ -69,6 +70,10 @@ static void mapped_check(wi_resource *resource)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
         wi_region_check(&mapped_of(resource)->regions[region_number]);
+    uint64_t away_bytes = 0;
+    for (const wi_away *away = mapped_of(resource)->aways; away; away = away->next)
+        away_bytes += away->bytes;
+    wi_assert(away_bytes == mapped_of(resource)->away_bytes);
 }
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
@@ -235,6 +240,8 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
 {
     wi_mapped *mapped = mapped_of(resource);
     const wi_region *region = &mapped->regions[wi_growth_region(p)];
+    if (p->away)
+        return wi_away_allocate(resource, p, shortage);
     mapped_lock(mapped);
     weir_status status = mapped_find_with_waits(mapped, p, out);
     if (mapped_is_shortage(status) && p->allow_stream_wait && !p->guard_page && (*out = mapped_find_behind(mapped, p)))
@@ -431,6 +438,7 @@ static const wi_resource_table table = {
     .owns = mapped_owns,
     .trim = mapped_trim,
     .trim_idle = mapped_trim_idle,
+    .away = &wi_mapped_away,
     .look = mapped_look,
     .check = mapped_check,
 };

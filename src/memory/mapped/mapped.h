@@ -4,7 +4,9 @@
  *   growth_policy.c   when to map more instead of moving chunks or waiting; every number of that
  *   map_plan.c        where memory is mapped so that a block can stand, and from where it comes
  *   compaction.c      places over several holes, and the last search before a refusal
- *   chunks_driver.c   the driver's work: creates, maps, moves, splits and destroys chunks */
+ *   chunks_driver.c   the driver's work: creates, maps, moves, splits and destroys chunks
+ *   away.c            a client's chunks leave from under its blocks
+ *   away_back.c       and memory comes back there */
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
@@ -31,7 +33,9 @@ typedef struct wi_mapped {
     uint64_t plans;      /* map plans so far */
     uint64_t looks;      /* searches so far; one search may make many plans */
     wi_growth_policy policy;
-    bool device_oom_seen; /* the device was out of memory although the budget had room */
+    struct wi_away *aways; /* of suspended clients, and of those that are being suspended or resumed; away.h */
+    uint64_t away_bytes;   /* of used extents that have no memory */
+    bool device_oom_seen;  /* the device was out of memory although the budget had room */
 } wi_mapped;
 
 /* A map plan: a block at [start, start + bytes). The range [low, high), which begins in `first`, becomes busy; in it
@@ -46,7 +50,8 @@ typedef struct wi_map_plan {
     uint64_t run_low, run_high; /* the free memory around the hole, whose chunks stay */
     /* Supply: where the memory comes from. */
     size_t spare;         /* the first so many spare chunks */
-    uint64_t fresh;       /* granules to be created */
+    uint64_t fresh;       /* granules to be created, */
+    bool one;             /* as one chunk */
     bool over_soft_limit; /* the growth policy would not allow it */
     wi_chunk *taken;      /* chunks to be moved here, linked by chosen */
     size_t taken_count;
@@ -76,6 +81,13 @@ static inline bool wi_vacant(const wi_extent *extent, const wi_stream_list *stre
 weir_status wi_map_plan_make(wi_mapped *mapped, wi_region *region, const wi_fit_request *want, wi_map_plan *out);
 /* The same behind a used extent. WEIR_ERR_NO_ROOM: something stands there; WEIR_ERR_OUT_OF_MEMORY: no memory for it. */
 weir_status wi_map_plan_behind(wi_mapped *mapped, wi_extent *used, uint64_t more, wi_map_plan *out);
+
+/* A plan for [first, first + count) granules of the region, which blocks lie over and which have no memory. False:
+ * there is not enough. */
+bool wi_map_plan_fill(wi_mapped *mapped, wi_region *region, uint64_t first, uint64_t count, wi_map_plan *out);
+/* The same with one chunk: the first spare one, or else a new one. */
+bool wi_map_plan_one(wi_mapped *mapped, wi_region *region, uint64_t first, uint64_t count, bool spare,
+                     wi_map_plan *out);
 
 /* The usual length of new chunks when so many granules are created at once, in granules. */
 uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
@@ -132,6 +144,18 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
 wi_extent *wi_chunks_make_busy(const wi_map_plan *plan);
 /* Turns a busy extent back into free extents and holes. */
 void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy);
+/* Around calls of the driver: the lock is released in between. */
+void wi_chunks_go_to_driver(wi_mapped *mapped);
+void wi_chunks_come_back(wi_mapped *mapped);
+/* Unmaps a chunk that claimed blocks lie on. It is in no list then, and the caller's. */
+weir_status wi_chunks_take_away(wi_mapped *mapped, wi_chunk *chunk);
+/* Maps it again where it was. */
+weir_status wi_chunks_put_back(wi_mapped *mapped, wi_chunk *chunk);
+/* Makes it spare: anybody may have it. `last`: owner of its bytes. */
+void wi_chunks_give_away(wi_mapped *mapped, wi_chunk *chunk, uint64_t last);
+/* Maps memory at granules that blocks lie over and that have none. *last: owner of its bytes. WEIR_ERR_NO_ROOM: there is not
+ * enough; WEIR_ERR_BUSY: try again. Some of it may be mapped then. */
+weir_status wi_chunks_fill(wi_mapped *mapped, wi_region *region, uint64_t first, uint64_t count, uint64_t *last);
 /* Splits an idle chunk; the first part gets so many granules. Costs two creations, a move and a destruction. */
 weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first);
 /* Gives free and spare memory back until at most `keep` bytes of it are left; returns the bytes. */

@@ -32,12 +32,12 @@ typedef enum wi_block_phase {
 
 /* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
 typedef atomic_uint_fast64_t wi_block_word;
-/* its free has to look at it: it has stream uses, queued zeros or a capture pool */
+/* its free has to look at it: it has stream uses, queued zeros or a capture pool, or is away */
 #define WI_TRACKED          UINT64_C(8)
 #define WI_GENERATION_SHIFT 4
 
 /* For members that are read without the lock: pointer, bytes, charged, account, stream.id, memory_class, ordered,
- * owner_tag, and tag, which a thread cache writes. Values that were read belong together if the word was the same
+ * plain, owner_tag, and tag, which a thread cache writes. Values that were read belong together if the word was the same
  * before and after. */
 #define wi_load(member)         __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define wi_store(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
@@ -58,21 +58,27 @@ typedef struct wi_block {
     bool tagged;  /* tag is not empty */
     bool zeroing; /* zeros were queued on `stream`, and no other stream is ordered behind them */
     bool ordered; /* the bytes were freed in the order of `stream`, and no other stream is ordered behind that */
-    uint8_t rung; /* weir_rung that it took to place the block */
+    bool plain;   /* a thread cache could have served the request; only such blocks are thread-cached */
 
     uint64_t owner_tag; /* belongs to this generation; wi_owner_tag */
 
     uint64_t before, after;             /* margins; the memory begins at pointer - before */
     const char *tag;                    /* interned */
     struct wi_stream_uses *stream_uses; /* declared uses on streams; NULL: none */
+    uint8_t rung;                       /* weir_rung that it took to place the block */
     uint8_t lent;      /* whether another client or stream had the memory before, without a driver call between them */
     uint64_t previous; /* owner of the bytes before this block */
+    uint64_t away;     /* bytes of its charge that are elsewhere; memory/away.h */
+    bool leaving;      /* claimed by a thread that suspends or resumes its client */
+    bool shown;        /* what is away of it is shown at its addresses, and work may be using it */
+    bool stable;       /* it was asked for with WEIR_ALLOC_STABLE */
     bool shrunk;       /* it was shrunk; work may still use the bytes behind it */
     bool slack;        /* its extent is longer than its charge; the rest keeps its stream order */
     bool untouched;    /* the account never had these bytes */
     void *heap;        /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
     bool marked;       /* the tool was told of the block */
     struct weir_capture_pool *graph; /* the capture pool that it belongs to, or NULL; runtime/capture_pool.h */
+    bool graph_named;                /* its request named the pool, which keeps it in the order of `stream` */
 
     /* While it is pending: */
     struct wi_resource *stack;
@@ -128,11 +134,11 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     wi_store(block->stream.id, value->stream.id);
     wi_store(block->memory_class, value->memory_class);
     wi_store(block->ordered, value->ordered);
+    wi_store(block->plain, value->plain);
     wi_store(block->owner_tag, value->owner_tag);
     block->pending_next = value->pending_next;
     block->tagged = value->tagged;
     block->zeroing = value->zeroing;
-    block->rung = value->rung;
     memcpy((char *)block + rest, (const char *)value + rest, sizeof *block - rest);
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
@@ -145,9 +151,10 @@ static inline wi_block wi_block_copy(const wi_block *block)
     return copy;
 }
 
-/* For a claimed block: */
+/* For a claimed block. One of another charge than it was requested with serves no request of the same kind. */
 static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t charged)
 {
+    wi_store(block->plain, block->plain && charged == block->charged);
     wi_store(block->bytes, bytes);
     wi_store(block->charged, charged);
 }
@@ -155,7 +162,7 @@ static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t ch
 static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
-    bool tracked = phase == WI_LIVE && (block->stream_uses || block->zeroing || block->graph);
+    bool tracked = phase == WI_LIVE && (block->stream_uses || block->zeroing || block->graph || block->away);
     atomic_store_explicit(&block->word, word << WI_GENERATION_SHIFT | (tracked ? WI_TRACKED : 0) | phase,
                           memory_order_release);
 }

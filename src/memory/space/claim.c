@@ -27,6 +27,8 @@ void wi_block_begin(wi_block *block, const wi_placement *placement, void *start,
     wi_store(block->memory_class, placement->memory_class);
     wi_store(block->tag, placement->tag);
     block->tagged = placement->tag[0] != '\0';
+    wi_store(block->plain, placement->plain);
+    block->stable = placement->stable;
     block->before = placement->before;
     block->after = placement->after;
     block->rung = (uint8_t)placement->rung;

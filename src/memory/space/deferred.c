@@ -29,11 +29,13 @@ static void pending_append(wi_pending *pending, wi_block *block)
     block->listed = true;
     *(pending->last ? &pending->last->pending_next : &pending->first) = block;
     pending->last = block;
+    atomic_fetch_add_explicit(&pending->count, 1, memory_order_relaxed);
 }
 
 static void pending_take_out(wi_pending *pending, wi_block *block)
 {
     block->listed = false;
+    atomic_fetch_sub_explicit(&pending->count, 1, memory_order_relaxed);
     *(block->pending_previous ? &block->pending_previous->pending_next : &pending->first) = block->pending_next;
     *(block->pending_next ? &block->pending_next->pending_previous : &pending->last) = block->pending_previous;
 }
@@ -157,17 +159,21 @@ static bool pending_is_of(const wi_block *block, const wi_resource *base)
     return !base || block->stack->base == base;
 }
 
-uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
+/* Until so many blocks were met that the device is not past. */
+static uint64_t pending_reap(wi_pending *pending, const wi_resource *base, size_t misses, bool refused)
 {
     wi_event ignored;
     wi_block *done = NULL, **end = &done;
     uint64_t bytes = 0;
     pthread_mutex_lock(&pending->lock);
-    for (wi_block *block = pending->first, *next; block; block = next) {
+    for (wi_block *block = pending->first, *next; block && misses > 0; block = next) {
         next = block->pending_next;
-        if (!pending_is_of(block, base) ||
-            (!pending_is_past(pending, block, &ignored) && !wi_has_bug(WI_BUG_EARLY_REUSE)))
+        if (!pending_is_of(block, base) || (block->refused && !refused))
             continue;
+        if (!pending_is_past(pending, block, &ignored) && !wi_has_bug(WI_BUG_EARLY_REUSE)) {
+            misses--;
+            continue;
+        }
         pending_take_out(pending, block);
         block->pending_next = NULL;
         *end = block;
@@ -177,6 +183,18 @@ uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
         bytes = pending_release_list(pending, done);
     pthread_mutex_unlock(&pending->lock);
     return bytes;
+}
+
+uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
+{
+    return pending_reap(pending, base, SIZE_MAX, true);
+}
+
+uint64_t wi_pending_reap_oldest(wi_pending *pending, const wi_resource *base)
+{
+    enum { MISSES = 64 };
+    return atomic_load_explicit(&pending->count, memory_order_relaxed) > 0 ? pending_reap(pending, base, MISSES, false)
+                                                                           : 0;
 }
 
 bool wi_pending_take(wi_pending *pending, wi_block *block)

@@ -20,8 +20,9 @@ typedef struct wi_pending {
     const wi_driver *driver;
     wi_device *device;
     wi_block *first, *last;
-    size_t working;    /* threads that release blocks now */
-    size_t at_work[2]; /* the same, by the side on which they began */
+    atomic_size_t count; /* of the list; to be looked at without the lock */
+    size_t working;      /* threads that release blocks now */
+    size_t at_work[2];   /* the same, by the side on which they began */
     unsigned side;
     bool finishing; /* a thread waits until the other side is empty */
     size_t waiting; /* lists of threads that wait for others here */
@@ -46,6 +47,9 @@ bool wi_pending_take(wi_pending *pending, wi_block *block);
 
 /* Reaps: releases the blocks of the base (NULL: of all) that the device is past. Returns their bytes. */
 uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
+/* The same for an allocation that may want more memory: looks at the oldest only, gives up after a few that the device is
+ * not past, and leaves alone what the driver has refused. Costs nothing while nothing is pending. */
+uint64_t wi_pending_reap_oldest(wi_pending *pending, const wi_resource *base);
 /* Waits until another thread has released its blocks; false: all of them wait here themselves. */
 bool wi_pending_drain(wi_pending *pending);
 /* Waits for all threads that release blocks now, but not for those that begin later. Does nothing in a thread that is

@@ -4,6 +4,7 @@
 #include "memory/space/stream_uses.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Lists and records ------------------------------------------------------------------------------------------------ */
 
@@ -296,6 +297,7 @@ static void region_turn(wi_region *region, wi_extent *extent, wi_extent_kind kin
     if (kind == WI_USED)
         region_count_use(region->shared, extent->bytes);
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
+    region->emptied += kind == WI_HOLE ? extent->bytes : 0;
     if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
         extent->stream_list = NULL; /* its epoch passed while it was busy */
     if (before != after)
@@ -376,9 +378,24 @@ static wi_extent *region_join_and_enlist(wi_region *region, wi_extent *extent)
     return extent;
 }
 
+static void region_forget_slots(wi_region *region)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    for (const wi_extent *e = region->holes.first; e; e = e->list_next) {
+        uint32_t *first = &region->slots[e->offset / WI_UNIT], *end = first + e->bytes / WI_UNIT;
+        uint64_t before = wi_round_up((uintptr_t)first, page) - (uintptr_t)first, after = (uintptr_t)end % page;
+        uint64_t bytes = (uint64_t)((char *)end - (char *)first);
+        if (bytes > before + after) /* what is locked stays: the table is right all the same */
+            (void)madvise((char *)first + before, bytes - before - after, MADV_DONTNEED);
+    }
+    region->emptied = 0;
+}
+
 wi_extent *wi_region_join(wi_region *region, wi_extent *extent)
 {
     wi_assert(extent->kind == WI_HOLE || extent->kind == WI_FREE);
+    if (region->emptied >= WI_EMPTIED_MOST)
+        region_forget_slots(region);
     if (!region_partner(region, extent))
         return extent;
     region_delist(region, extent);
@@ -470,6 +487,16 @@ wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, 
     region_end_block(region, extent);
     region_turn(region, extent, WI_FREE); /* a used one is in no list */
     return region_join_and_enlist(region, extent);
+}
+
+void wi_region_end(wi_region *region, wi_extent *extent, uint64_t last)
+{
+    if (extent->block.before > 0)
+        wi_region_set_slot(region, (uint64_t)((char *)extent->block.pointer - region->base), WI_SLOT_FREED);
+    extent->last = last;
+    extent->freed_on = WI_CLEAN;
+    region_end_block(region, extent);
+    region_turn(region, extent, WI_BUSY);
 }
 
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)
@@ -610,7 +637,7 @@ void wi_region_check(wi_region *region)
             wi_assert(slot == 0 || (slot & WI_SLOT_FREED));
         if (e->kind == WI_HOLE)
             wi_assert(!region->chunks[e->offset / region->granule]);
-        if (e->kind == WI_FREE || e->kind == WI_USED)
+        if (e->kind == WI_FREE || (e->kind == WI_USED && e->block.away == 0 && !e->block.leaving))
             wi_assert(region->chunks[e->offset / region->granule] &&
                       region->chunks[(e->offset + e->bytes - 1) / region->granule]);
         if (e->kind == WI_FREE)

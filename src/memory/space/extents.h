@@ -89,10 +89,16 @@ struct wi_region {
     uint64_t *started; /* a bit per granule: whether any does */
     wi_chunk **chunks; /* per granule */
     uint64_t free_bytes;
+    uint64_t emptied; /* bytes that became holes since the slots of holes were given back */
     uint64_t changes; /* for the invariant checker */
 };
 
 #define WI_SLOT_FREED UINT32_C(0x80000000)
+
+/* When so many bytes have become holes, the pages of `slots` that tell of holes alone go back to the system: blocks wander
+ * through the addresses, and their table, 1/64 of what it tells of, would follow them. So a freed block that began there is
+ * not remembered any more. */
+#define WI_EMPTIED_MOST (UINT64_C(256) << 20)
 
 /* Tables are lazily backed. `base` is a reserved range, or a segment that begins at a granule and may end within one.
  * WEIR_ERR_SYSTEM: no memory for the tables. */
@@ -144,6 +150,8 @@ wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, 
 /* A used extent becomes free in the order of the stream list (NULL: for all streams). `last`: the owner of its bytes.
  * Its slot remembers that a freed block began there. */
 wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list);
+/* A used extent becomes busy: its block has ended, and parts of it may have no memory. */
+void wi_region_end(wi_region *region, wi_extent *extent, uint64_t last);
 /* Takes a free extent out of its stream list: any stream may use it. */
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent);
 

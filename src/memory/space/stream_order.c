@@ -2,6 +2,7 @@
  * wait. */
 #include "memory/space/stream_order.h"
 #include "base/seeded_bug.h"
+#include "memory/away.h"
 #include "memory/space/stream_uses.h"
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
@@ -114,9 +115,13 @@ bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream strea
     if (planted)
         past = WI_PASSED;
     wi_resource_lock(resource);
+    if (wi_unlikely(block->away > 0)) /* no work touches it; weir/residency.h */
+        past = WI_PASSED;
     wi_ledger_retire(resource->ledger, block, stream, past);
     wi_block_turn(block, WI_PENDING);
-    if (past == WI_PASSED)
+    if (wi_unlikely(block->away > 0))
+        resource->table->away->free(resource, block);
+    else if (past == WI_PASSED)
         ordered_free(block, NULL);
     else if (past == WI_IN_ORDER)
         ordered_free_on(resource->stream_lists, block, stream, native);

@@ -74,6 +74,17 @@ weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event ev
     return WEIR_OK;
 }
 
+weir_status wi_stream_uses_written(wi_stream_uses **stream_uses, wi_event event)
+{
+    if (!*stream_uses)
+        *stream_uses = calloc(1, sizeof **stream_uses);
+    if (!*stream_uses)
+        return stream_uses_no_memory();
+    (*stream_uses)->write = event;
+    (*stream_uses)->read_count = 0;
+    return WEIR_OK;
+}
+
 bool wi_stream_uses_held(const wi_stream_uses *stream_uses)
 {
     return stream_uses && (stream_uses->writer || stream_uses->readers > 0) && !wi_has_bug(WI_BUG_FREE_UNDER_USE);

@@ -24,6 +24,8 @@ typedef struct wi_stream_uses {
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
 /* Closes a ticket. *event, unless NULL, is the point behind that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
+/* Sets the last write: `event` is behind it, and everything before it has passed. WEIR_ERR_SYSTEM: no host memory. */
+weir_status wi_stream_uses_written(wi_stream_uses **stream_uses, wi_event event);
 bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* whether a ticket is open */
 
 /* Sets the last write, unless there is a later one: `event` is behind everything that was done to the block before its first

@@ -36,9 +36,13 @@ static void raise_high(wi_delta *delta)
 
 /* The cached block becomes live again, with a new generation. */
 static inline uint64_t tcache_revive(wi_tcache *cache, wi_block *block, uint64_t charged, uint64_t bytes,
-                                     weir_class memory_class)
+                                     weir_class memory_class, const char *tag)
 {
     uint64_t generation = wi_next_generation(&cache->thread->generation);
+    if (tag) {
+        wi_store(block->tag, tag);
+        block->tagged = true;
+    }
     wi_store(block->bytes, bytes);
     wi_store(block->memory_class, memory_class);
     *wi_tcache_recent(cache, block->pointer) = block;
@@ -55,8 +59,9 @@ static inline uint64_t tcache_revive(wi_tcache *cache, wi_block *block, uint64_t
     return generation;
 }
 
-void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
-                      uint64_t *generation)
+static inline __attribute__((always_inline)) void *tcache_serve(weir_client *client, uint64_t bytes, weir_stream stream,
+                                                                weir_class memory_class, const char *tag,
+                                                                uint64_t *generation)
 {
     void *pointer = NULL;
     if (wi_unlikely(bytes - 1 >= UINT64_MAX / 4) || (unsigned)memory_class >= WEIR_CLASS_COUNT ||
@@ -74,10 +79,22 @@ void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, w
         bin->first = block->pending_next;
         bin->count--;
         pointer = block->pointer;
-        *generation = tcache_revive(cache, block, charged, bytes, memory_class);
+        *generation = tcache_revive(cache, block, charged, bytes, memory_class, tag);
     }
     tcache_leave(cache);
     return pointer;
+}
+
+void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                      uint64_t *generation)
+{
+    return tcache_serve(client, bytes, stream, memory_class, NULL, generation);
+}
+
+void *wi_tcache_alloc_tagged(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                             const char *tag, uint64_t *generation)
+{
+    return tcache_serve(client, bytes, stream, memory_class, tag, generation);
 }
 
 /* Whether `pointer` names the live block, and the cache may take it. */
@@ -85,7 +102,7 @@ static inline bool tcache_suits(const wi_tcache *cache, const wi_block *block, u
                                 uint64_t generation)
 {
     return (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
-           wi_load(block->account) == cache->account && wi_load(block->memory_class) != WEIR_CLASS_WEIGHTS &&
+           wi_load(block->account) == cache->account && wi_load(block->plain) &&
            (generation == 0 || generation == word >> WI_GENERATION_SHIFT) &&
            (!wi_load(block->ordered) || wi_load(block->stream.id) == cache->stream.id);
 }

@@ -421,8 +421,8 @@ static wi_tcache *tcache_make(wi_tcache_thread *mine, weir_client *client, weir_
 {
     weir_runtime *runtime = client->runtime;
     wi_tcaches *caches = &runtime->caches;
-    bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_streams_stays(&runtime->streams, stream) &&
-                mine->count < WI_TCACHE_MOST && tcache_grow_table(mine);
+    bool open = atomic_load(&client->state) == WI_CLIENT_OPEN && wi_residency_is_here(client) &&
+                wi_streams_stays(&runtime->streams, stream) && mine->count < WI_TCACHE_MOST && tcache_grow_table(mine);
     wi_depot *depot = open ? wi_depot_find(caches, client, stream) : NULL;
     if (open && !depot)
         depot = wi_depot_make(client, stream);
@@ -553,12 +553,13 @@ static bool is_declined(const weir_client *client, weir_stream stream, uint64_t 
 }
 
 bool wi_tcache_alloc_slow(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
-                          weir_block *out)
+                          const char *tag, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     return atomic_load_explicit(&runtime->caches.lists, memory_order_relaxed) > 0 && bytes - 1 < WI_TCACHE_HANDED &&
-           wi_recording(&runtime->ledger) == 0 && tcache_join(client, stream, wi_round_up(bytes, WI_UNIT)) &&
-           (out->pointer = wi_tcache_alloc(client, bytes, stream, memory_class, &out->generation));
+           wi_recording(&runtime->ledger) == 0 && wi_residency_is_here(client) &&
+           tcache_join(client, stream, wi_round_up(bytes, WI_UNIT)) &&
+           (out->pointer = wi_tcache_alloc_tagged(client, bytes, stream, memory_class, tag, &out->generation));
 }
 
 bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
@@ -572,7 +573,9 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
     uint64_t charged = wi_load(block->charged);
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire);
     if (charged == 0 || charged > runtime->caches.room || (word & (WI_TRACKED | 7)) != WI_LIVE ||
-        wi_load(block->memory_class) == WEIR_CLASS_WEIGHTS)
+        !wi_load(block->plain))
+        return false;
+    if (!wi_residency_is_here(client)) /* the hits of one that is suspended would ask nobody */
         return false;
     if (is_declined(client, stream, charged))
         return false;

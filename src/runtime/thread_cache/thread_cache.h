@@ -9,7 +9,8 @@
  *
  * Invariants: a thread-cached block has the phase WI_THREAD_CACHED; it is in exactly one bin or depot list, or in the
  * hands of a thread that flushes one; it counts against the maximum of the cache's client; it was freed in the order
- * of the cache's stream; it has no stream uses and no queued zeros. A thread cache is linked in its runtime and in its
+ * of the cache's stream; it has no stream uses and no queued zeros; it is plain: a thread cache could have served the
+ * request for it, so that the same request may take it again. A thread cache is linked in its runtime and in its
  * thread. Stacks with adaptors, which must see every call, have no thread caches. While a trace records, the caches
  * take and give nothing.
  *
@@ -55,9 +56,12 @@ void wi_tcaches_end(weir_runtime *runtime);
  * *generation is written on success alone. */
 void *wi_tcache_alloc(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
                       uint64_t *generation);
+/* The same with a tag, interned; NULL: none. */
+void *wi_tcache_alloc_tagged(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
+                             const char *tag, uint64_t *generation);
 /* The same for an open client and a thread that has no cache there yet: from the depot. */
 bool wi_tcache_alloc_slow(weir_client *client, uint64_t bytes, weir_stream stream, weir_class memory_class,
-                          weir_block *out);
+                          const char *tag, weir_block *out);
 /* Caches the block that begins at `pointer`; generation 0 fits any. False: the ordinary free does it, or says what is
  * wrong. */
 bool wi_tcache_free(weir_client *client, void *pointer, uint64_t generation, weir_stream stream);

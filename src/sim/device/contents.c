@@ -60,7 +60,7 @@ static void look_at(wi_device *device, const wi_sim_work *work, const char *star
     }
 }
 
-/* Copies are rare and go unit by unit; what comes from no device is new. */
+/* Copies are rare and go unit by unit; what comes from no device, and no memory that one gave out, is new. */
 static uint32_t version_from(wi_device *device, const char *from)
 {
     size_t row;
@@ -71,16 +71,51 @@ static uint32_t version_from(wi_device *device, const char *from)
     return version;
 }
 
-/* To memory of the program's own, which has bytes: what a fill wrote is known, what else lies there is not zero. */
+/* Bytes of the host ------------------------------------------------------------------------------------------------ */
+
+/* What lies in a unit as bytes, so that it can pass through memory of the host's, or a file, and come back: a fill's value; a
+ * user's version behind a mark, over and over; and what else there is, as bytes that are not zero. */
+enum { MARK = 0x51AD0E57, UNKNOWN = 0xA5 };
+
+static void make_bytes(uint32_t version, unsigned char *unit)
+{
+    uint64_t word = (uint64_t)MARK << 32 | version;
+    bool filled = version >= WI_SIM_ZERO && version < WI_SIM_ZERO + 256;
+    memset(unit, filled ? (int)(version - WI_SIM_ZERO) : UNKNOWN, WI_SIM_UNIT);
+    for (size_t at = 0; version >= WI_SIM_FIRST_VERSION && at < WI_SIM_UNIT; at += sizeof word)
+        memcpy(unit + at, &word, sizeof word);
+}
+
+static uint32_t version_of_bytes(const char *unit)
+{
+    uint64_t word;
+    memcpy(&word, unit, sizeof word);
+    if (memcmp(unit, unit + sizeof word, WI_SIM_UNIT - sizeof word) != 0)
+        return WI_SIM_GARBAGE;
+    if (word >> 32 == MARK)
+        return (uint32_t)word;
+    return memcmp(unit, unit + 1, sizeof word) == 0 ? WI_SIM_ZERO + (unsigned char)unit[0] : WI_SIM_GARBAGE;
+}
+
+/* To memory of the program's own, which has bytes. */
 static void copy_out(wi_device *device, const wi_sim_work *work)
 {
+    unsigned char unit[WI_SIM_UNIT];
+    uint32_t made = UINT32_MAX;
     for (uint64_t at = 0, next; at < work->bytes; at = next) {
+        uint64_t inside = (uintptr_t)(work->from + at) % WI_SIM_UNIT;
         uint32_t version = version_from(device, work->from + at);
-        bool filled = version >= WI_SIM_ZERO && version < WI_SIM_ZERO + 256;
-        next = at + WI_SIM_UNIT - (uintptr_t)(work->from + at) % WI_SIM_UNIT;
-        next = wi_min(next, work->bytes);
-        memset(work->to + at, filled ? (int)(version - WI_SIM_ZERO) : 0xA5, next - at);
+        next = wi_min(at + WI_SIM_UNIT - inside, work->bytes);
+        if (version != made)
+            make_bytes(made = version, unit);
+        memcpy(work->to + at, unit + inside, next - at);
     }
+}
+
+/* From memory of the host's that the device gave out: its bytes tell. */
+static uint32_t version_from_host(const wi_sim_work *work, uint64_t at)
+{
+    return work->bytes - at >= WI_SIM_UNIT ? version_of_bytes(work->from + at) : WI_SIM_GARBAGE;
 }
 
 void wi_sim_do(wi_device *device, const wi_sim_work *work)
@@ -98,6 +133,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
         wi_sim_do_on_host(device, work);
         return;
     }
+    bool from_host = work->kind == WI_SIM_DO_COPY && wi_sim_on_host(device, work->from);
     for (uint64_t at = 0; at < work->bytes;) {
         size_t row;
         uint32_t first, count;
@@ -110,7 +146,9 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
             look_at(device, work, work->to + at, row, first, count);
         else
             (void)wi_plane_set(&device->contents, row, first, count,
-                               work->kind == WI_SIM_DO_COPY ? version_from(device, work->from + at) : work->version);
+                               from_host                      ? version_from_host(work, at)
+                               : work->kind == WI_SIM_DO_COPY ? version_from(device, work->from + at)
+                                                              : work->version);
         at += (uint64_t)count * WI_SIM_UNIT - (uintptr_t)(work->to + at) % WI_SIM_UNIT;
     }
 }

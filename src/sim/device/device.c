@@ -53,9 +53,10 @@ uint64_t wi_sim_calls(wi_sim_call kind)
 const char *wi_sim_call_name(wi_sim_call kind)
 {
     static const char *const names[WI_SIM_CALLS] = {
-        "open",        "memory",  "reserve",       "create",       "map",       "unmap",   "stream_create",
-        "synchronize", "record",  "wait",          "order",        "copy",      "fill",    "call",
-        "allocate",    "release", "pool_allocate", "pool_release", "pool_trim", "destroy", "passed"};
+        "open",          "memory",         "reserve",  "create",  "map",           "unmap",
+        "stream_create", "synchronize",    "record",   "wait",    "order",         "copy",
+        "fill",          "call",           "allocate", "release", "pool_allocate", "pool_release",
+        "pool_trim",     "create_on_host", "destroy",  "passed"};
     return kind < WI_SIM_CALLS ? names[kind] : "any";
 }
 
@@ -118,13 +119,15 @@ static weir_status sim_open(int ordinal, wi_device **out)
     device->bytes = options.bytes ? options.bytes : 256 * WI_MIB;
     device->granule = options.granule ? options.granule : 2 * WI_MIB;
     device->by_itself = options.by_itself;
+    device->unreachable = options.unreachable;
     wi_sim_seed(device, options.seed);
     if (options.watcher)
         device->watcher = *options.watcher;
     device->granule_count = device->bytes / device->granule;
-    device->granules = calloc(device->granule_count + 1, sizeof *device->granules);
-    if (!device->granules ||
-        !wi_plane_init(&device->contents, device->granule_count + 1, (uint32_t)(device->granule / WI_SIM_UNIT))) {
+    device->host_count = device->unreachable ? 0 : WI_SIM_HOST_TIMES * device->granule_count;
+    size_t all = device->granule_count + device->host_count + 1;
+    device->granules = calloc(all, sizeof *device->granules);
+    if (!device->granules || !wi_plane_init(&device->contents, all, (uint32_t)(device->granule / WI_SIM_UNIT))) {
         free_device(device);
         return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory for the granules");
     }
@@ -137,9 +140,10 @@ static void sim_close(wi_device *device)
 {
     wi_sim_run_all(device); /* of streams that ended without a word */
     wi_sim_close_pieces(device);
-    if (device->granules_used)
-        wi_sim_wrong(device, "the device is closed while handles of %zu granules exist", device->granules_used);
-    for (size_t i = 0; i < WI_SIM_RANGES; i++)
+    if (device->granules_used + device->host_used)
+        wi_sim_wrong(device, "the device is closed while handles of %zu granules exist",
+                     device->granules_used + device->host_used);
+    for (size_t i = 0; i < device->range_count; i++)
         if (device->ranges[i].base)
             wi_sim_wrong(device, "the device is closed while a range is reserved");
     for (size_t i = 0; i < WI_SIM_STREAMS; i++)
@@ -174,10 +178,13 @@ void wi_sim_resize(wi_device *device, uint64_t bytes)
 
 static wi_sim_range *free_range(wi_device *device)
 {
-    for (size_t i = 0; i < WI_SIM_RANGES; i++)
-        if (!device->ranges[i].base)
-            return &device->ranges[i];
-    return NULL;
+    size_t i = 0;
+    while (i < device->range_count && device->ranges[i].base)
+        i++;
+    if (i == WI_SIM_RANGES)
+        return NULL;
+    device->range_count = wi_max(device->range_count, i + 1);
+    return &device->ranges[i];
 }
 
 weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address)
@@ -215,7 +222,7 @@ static weir_status sim_reserve(wi_device *device, uint64_t bytes, void **address
 
 wi_sim_range *wi_sim_range_of(wi_device *device, const void *address)
 {
-    for (size_t i = 0; i < WI_SIM_RANGES; i++) {
+    for (size_t i = 0; i < device->range_count; i++) {
         wi_sim_range *range = &device->ranges[i];
         if (range->base && (const char *)address >= range->base && (const char *)address < range->base + range->bytes)
             return range;
@@ -236,6 +243,8 @@ void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes)
     munmap(address, bytes);
     free(range->memory);
     *range = (wi_sim_range){0};
+    while (device->range_count > 0 && !device->ranges[device->range_count - 1].base)
+        device->range_count--;
 }
 
 static void sim_unreserve(wi_device *device, void *address, uint64_t bytes)
@@ -247,6 +256,16 @@ static void sim_unreserve(wi_device *device, void *address, uint64_t bytes)
 
 /* Handles ---------------------------------------------------------------------------------------------------------- */
 
+uint32_t wi_sim_first_of_host(const wi_device *device)
+{
+    return (uint32_t)device->granule_count;
+}
+
+uint32_t wi_sim_granules(const wi_device *device)
+{
+    return (uint32_t)(device->granule_count + device->host_count);
+}
+
 static wi_handle value_of(const wi_device *device, uint32_t index)
 {
     return (wi_handle)device->granules[index].stamp << 32 | (index + 1);
@@ -256,7 +275,7 @@ static wi_handle value_of(const wi_device *device, uint32_t index)
 static long index_of(wi_device *device, wi_handle handle, uint64_t bytes)
 {
     uint32_t index = (uint32_t)handle - 1;
-    if (index >= device->granule_count || device->granules[index].length == 0 || value_of(device, index) != handle) {
+    if (index >= wi_sim_granules(device) || device->granules[index].length == 0 || value_of(device, index) != handle) {
         wi_sim_wrong(device, "%llx is no handle, or a stale value of one", (unsigned long long)handle);
         return -1;
     }
@@ -280,24 +299,26 @@ bool wi_sim_has_room(const wi_device *device, size_t granules)
     return device->granules_used <= room && granules <= room - device->granules_used;
 }
 
-static uint32_t take_granule(wi_device *device)
+static uint32_t take_granule(wi_device *device, bool on_host)
 {
-    while (device->granules[device->next_granule % device->granule_count].used)
-        device->next_granule++;
-    uint32_t index = (uint32_t)(device->next_granule++ % device->granule_count);
+    size_t count = on_host ? device->host_count : device->granule_count;
+    size_t *next = on_host ? &device->next_host : &device->next_granule, first = on_host ? device->granule_count : 0;
+    while (device->granules[first + *next % count].used)
+        ++*next;
+    uint32_t index = (uint32_t)(first + (*next)++ % count);
     device->granules[index].used = true;
-    device->granules_used++;
+    *(on_host ? &device->host_used : &device->granules_used) += 1;
     (void)wi_plane_set(&device->contents, index, 0, device->contents.units, WI_SIM_GARBAGE);
     return index;
 }
 
-uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules)
+uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules, bool on_host)
 {
-    uint32_t first = take_granule(device);
+    uint32_t first = take_granule(device, on_host);
     device->granules[first].stamp++;
     device->granules[first].length = granules;
     for (uint32_t i = 1, last = first; i < granules; i++) {
-        uint32_t index = take_granule(device);
+        uint32_t index = take_granule(device, on_host);
         device->granules[last].next = index + 1;
         last = index;
     }
@@ -315,30 +336,51 @@ void wi_sim_end_handle(wi_device *device, uint32_t index)
         next = g->next;
         g->next = 0;
         g->used = false;
-        device->granules_used--;
+        *(index >= device->granule_count ? &device->host_used : &device->granules_used) -= 1;
     }
 }
 
-static weir_status sim_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+static bool has_room(const wi_device *device, uint64_t granules, bool on_host)
+{
+    return on_host ? granules <= device->host_count - device->host_used
+                   : granules <= device->granule_count && wi_sim_has_room(device, granules);
+}
+
+static weir_status create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles, bool on_host)
 {
     uint64_t length = bytes / device->granule;
-    weir_status status = wi_sim_enter(WI_SIM_CREATE);
-    if (status != WEIR_OK)
-        return status;
+    weir_status status = WEIR_OK;
     pthread_mutex_lock(&device->lock);
     if (length == 0 || bytes % device->granule != 0) {
         wi_sim_wrong(device, "handles of %llu bytes are asked for, no whole granules", (unsigned long long)bytes);
         status = weir_fail(WEIR_ERR_DRIVER, "sim: %llu bytes are no whole granules", (unsigned long long)bytes);
-    } else if (count > device->granule_count || length > device->granule_count ||
-               !wi_sim_has_room(device, count * length)) {
-        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "sim: the device has no more memory");
+    } else if (count > wi_sim_granules(device) || length > wi_sim_granules(device) ||
+               !has_room(device, count * length, on_host)) {
+        status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "sim: the %s has no more memory", on_host ? "host" : "device");
     }
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
-        handles[i] = value_of(device, wi_sim_new_handle(device, (uint32_t)length));
+        handles[i] = value_of(device, wi_sim_new_handle(device, (uint32_t)length, on_host));
     if (status == WEIR_OK)
         wi_sim_tell_held(device);
     pthread_mutex_unlock(&device->lock);
     return status;
+}
+
+static weir_status sim_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    weir_status status = wi_sim_enter(WI_SIM_CREATE);
+    return status == WEIR_OK ? create(device, bytes, count, handles, false) : status;
+}
+
+static weir_status sim_create_on_host(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    weir_status status = wi_sim_enter(WI_SIM_CREATE_ON_HOST);
+    return status == WEIR_OK ? create(device, bytes, count, handles, true) : status;
+}
+
+static bool sim_has_host_handles(wi_device *device)
+{
+    return !device->unreachable;
 }
 
 static void sim_destroy(wi_device *device, uint64_t bytes, size_t count, const wi_handle *handles)
@@ -446,6 +488,19 @@ static weir_status sim_unmap(wi_device *device, void *address, uint64_t bytes, s
     return WEIR_OK;
 }
 
+uint64_t wi_sim_idle(wi_device *device, bool (*used)(void *user, uint32_t granule), void *user, uint64_t *room)
+{
+    uint64_t granules = 0, all = device->bytes / device->granule;
+    for (uint32_t i = 0; i < device->granule_count; i++) {
+        bool any = device->granules[i].length == 0;
+        for (uint32_t next = i + 1; next && !any; next = device->granules[next - 1].next)
+            any = used(user, next - 1);
+        granules += any ? 0 : device->granules[i].length;
+    }
+    *room = (all - wi_min(all, device->granules_used)) * device->granule;
+    return granules * device->granule;
+}
+
 long wi_sim_memory_at(wi_device *device, const void *address)
 {
     const wi_sim_range *range = wi_sim_range_of(device, address);
@@ -510,6 +565,8 @@ const wi_driver wi_sim_driver = {
     .copy = wi_sim_copy,
     .fill = wi_sim_fill,
     .call = wi_sim_do_call,
+    .has_host_handles = sim_has_host_handles,
+    .create_on_host = sim_create_on_host,
 };
 
 __attribute__((constructor)) static void add_driver(void)

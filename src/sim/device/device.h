@@ -3,7 +3,8 @@
  * Deterministic: time is virtual, and queued work is done only when the world is told to run, or when a host thread waits,
  * in an order that follows from the seed. Device memory has no bytes, and touching it is a segmentation fault; what it
  * holds is modelled as a version per unit of 256 bytes of physical memory, so that contents move with their handle and a
- * handle that is mapped twice is seen at both addresses.
+ * handle that is mapped twice is seen at both addresses. What is copied to the host has bytes there that tell the version,
+ * and has it again when they are copied back.
  *
  * A watcher is told every call as it is made; the device draws no conclusions, that is what sim/oracle.h is for. A program
  * that is linked with the device has the driver; libweir has not. */
@@ -15,6 +16,7 @@
 extern const wi_driver wi_sim_driver;
 
 enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64, WI_SIM_OVER = 4 }; /* the last: that end without a word, at once */
+enum { WI_SIM_HOST_TIMES = 4 }; /* of the host's memory so many times the device's can be mapped */
 
 /* Versions: what a unit of memory holds. Users' own begin at WI_SIM_FIRST_VERSION. */
 enum { WI_SIM_GARBAGE = 0, WI_SIM_ZERO = 1, WI_SIM_FIRST_VERSION = 256 + 2 };
@@ -45,6 +47,7 @@ typedef enum wi_sim_call {
     WI_SIM_POOL_ALLOCATE,
     WI_SIM_POOL_RELEASE,
     WI_SIM_POOL_TRIM,
+    WI_SIM_CREATE_ON_HOST,
     WI_SIM_FALLIBLE,
     WI_SIM_DESTROY = WI_SIM_FALLIBLE,
     WI_SIM_PASSED,
@@ -72,7 +75,8 @@ typedef struct wi_sim_watcher {
 typedef struct wi_sim_options {
     uint64_t bytes, granule; /* 0: 256 MiB, 2 MiB */
     uint64_t seed;
-    bool by_itself; /* work gets done with every call, without anyone running the world */
+    bool by_itself;   /* work gets done with every call, without anyone running the world */
+    bool unreachable; /* memory of the host's cannot be mapped at its addresses */
     const wi_sim_watcher *watcher;
 } wi_sim_options;
 
@@ -102,8 +106,13 @@ void wi_sim_resize(wi_device *device, uint64_t bytes); /* another process takes 
 uint64_t wi_sim_done(wi_device *device, unsigned stream);
 uint64_t wi_sim_queued(wi_device *device, unsigned stream);
 unsigned wi_sim_number(const void *stream);
-/* The number of the granule of memory there; -1: nothing is mapped; -2: the host's memory, given out by allocate. */
+/* The number of the granule of memory there; -1: nothing is mapped; -2: the host's memory, given out by allocate. From
+ * wi_sim_first_of_host on, up to wi_sim_granules, they are of handles of the host's memory. */
+uint32_t wi_sim_first_of_host(const wi_device *device);
+uint32_t wi_sim_granules(const wi_device *device);
 long wi_sim_memory_at(wi_device *device, const void *address);
+/* Bytes of handles of which nobody uses any granule; and what the device could still give out. */
+uint64_t wi_sim_idle(wi_device *device, bool (*used)(void *user, uint32_t granule), void *user, uint64_t *room);
 /* Somebody begins or ends to capture the stream into a graph, which is never launched. */
 void wi_sim_capture(wi_device *device, void *stream, bool captured);
 /* The same into one that is: between the two calls, what is put on the stream is the graph's alone. NULL: no host memory. */

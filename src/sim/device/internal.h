@@ -82,7 +82,7 @@ typedef struct wi_sim_space {
     wi_sim_piece *pieces;
 } wi_sim_space;
 
-enum { WI_SIM_RANGES = 16 };
+enum { WI_SIM_RANGES = 1024 };
 
 struct weir_driver_device {
     pthread_mutex_t lock; /* everything; a program of several threads may have a simulated device, too */
@@ -90,8 +90,11 @@ struct weir_driver_device {
     bool by_itself;
     wi_sim_watcher watcher;
     wi_sim_range ranges[WI_SIM_RANGES];
-    wi_sim_granule *granules;
+    size_t range_count;       /* none behind these is reserved */
+    wi_sim_granule *granules; /* the device's, and behind them the host's */
     size_t granule_count, granules_used, next_granule;
+    size_t host_count, host_used, next_host;
+    bool unreachable; /* it maps no memory of the host's */
     wi_plane contents;
     wi_sim_stream *streams[WI_SIM_STREAMS]; /* [number - 1] */
     wi_sim_stream *ended;                   /* their events are still asked about */
@@ -113,7 +116,7 @@ weir_status wi_sim_reserve(wi_device *device, uint64_t bytes, char **address);
 void wi_sim_unreserve(wi_device *device, void *address, uint64_t bytes);
 wi_sim_range *wi_sim_range_of(wi_device *device, const void *address); /* NULL: in none */
 bool wi_sim_has_room(const wi_device *device, size_t granules);
-uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules);
+uint32_t wi_sim_new_handle(wi_device *device, uint32_t granules, bool on_host);
 void wi_sim_end_handle(wi_device *device, uint32_t index);
 void wi_sim_map_handle(wi_device *device, char *address, uint32_t index);
 void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index);

@@ -67,7 +67,7 @@ static weir_status carve(wi_device *device, wi_sim_space *space, uint64_t bytes,
     *at = piece;
     for (char *g = granule_of(device, space, address); g < address + bytes; g += device->granule)
         if (wi_sim_memory_at(device, g) < 0) {
-            wi_sim_map_handle(device, g, wi_sim_new_handle(device, 1));
+            wi_sim_map_handle(device, g, wi_sim_new_handle(device, 1, false));
             space->granules++;
         }
     wi_sim_make_garbage(device, address, bytes);

@@ -48,6 +48,19 @@ def chain():
          [value("x", T.FLOAT, ["n", 16])], [value("y", T.FLOAT, ["n", 16])], [weight("w", 16, 17), weight("v", 17, 16)])
 
 
+def joined():
+    """Whole numbers, so that rows are the same alone and together; a row may have an index beyond the table."""
+    save("joined", [h.make_node("Gather", ["table", "ids"], ["a"]), h.make_node("Mul", ["a", "scale"], ["y"]),
+                    h.make_node("ReduceSum", ["y", "axes"], ["sum"], keepdims=0)],
+         [value("ids", T.INT64, ["n", "s"]), value("scale", T.INT64, ["n", 1])], [value("y", T.INT64, ["n", "s"]), value("sum", T.INT64, ["n"])],
+         [nh.from_array(np.arange(1000, 1100, dtype=np.int64), "table"), nh.from_array(np.array([1], dtype=np.int64), "axes")])
+
+
+def doubled():
+    """Results that have not as many rows as the input."""
+    save("doubled", [h.make_node("Concat", ["x", "x"], ["y"], axis=0)], [value("x", T.FLOAT, ["n", 2])], [value("y", T.FLOAT, ["m", 2])])
+
+
 def typed():
     """As mlp, with the weights as a list of floats instead of raw bytes."""
     model = onnx.load(HERE / "mlp.onnx")
@@ -207,6 +220,18 @@ def refused():
          [value("y", T.FLOAT, [4])], opset=21, ir=10)
 
 
+def texts():
+    """Constants that are texts, in both forms."""
+    nodes = [h.make_node("Gather", ["names", "x"], ["name"]), h.make_node("Equal", ["name", "wanted"], ["y"])]
+    ports = [value("x", T.INT64, ["n"])], [value("y", T.BOOL, ["n"])]
+    names = h.make_tensor("names", T.STRING, [3], [b"weir", b"river", b"dam"])
+    save("labels", nodes, *ports, [names, h.make_tensor("wanted", T.STRING, [1], [b"river"])], opset=19, ir=9)
+    one = h.make_node("Constant", [], ["name"], value_string="weir")
+    length = [h.make_node("StringConcat", ["name", "name"], ["two"]), h.make_node("Shape", ["two"], ["s"]),
+              h.make_node("Size", ["s"], ["z"]), h.make_node("Add", ["x", "z"], ["y"])]
+    save("label", [one, *length], [value("x", T.INT64, ["n"])], [value("y", T.INT64, ["n"])], opset=20, ir=9)
+
+
 def turned():
     """Transpositions that ONNX Runtime's optimizer moves into the constants, which keep their names, and rank."""
     nodes = [h.make_node("Transpose", ["x"], ["a"], perm=[1, 0]), h.make_node("Add", ["a", "w"], ["b"]),
@@ -303,8 +328,8 @@ def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
-    for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused,
-                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up):
+    for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, doubled):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0

@@ -131,3 +131,31 @@ CUresult stub_cuThreadExchangeStreamCaptureMode(int *mode)
     *mode = before;
     return CUDA_SUCCESS;
 }
+
+/* No device reaches another one's memory; that two could is said where a test asks for it. */
+CUresult stub_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    STUB_CALL(cuDeviceCanAccessPeer, 0);
+    if (device < 0 || device >= stub.devices || peer < 0 || peer >= stub.devices)
+        return STUB_INVALID_DEVICE;
+    *can = device != peer && getenv("STUB_CUDA_PEERS") != NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    enum { PEER_ACCESS_UNSUPPORTED = 217 };
+    STUB_CALL(cuCtxEnablePeerAccess, STUB_IN_CONTEXT);
+    (void)peer;
+    (void)flags;
+    return getenv("STUB_CUDA_PEERS") ? CUDA_SUCCESS : PEER_ACCESS_UNSUPPORTED;
+}
+
+/* What was there stays: a test looks whether it was called. */
+CUresult stub_cuDevicePrimaryCtxReset(CUdevice device)
+{
+    STUB_CALL(cuDevicePrimaryCtxReset, 0);
+    return device < 0 || device >= stub.devices ? STUB_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+/* Memory of the program's own that is page-locked; which is not kept. */

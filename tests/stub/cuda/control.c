@@ -1,7 +1,10 @@
 /* What every call of the stub goes through, and how tests steer it. */
 #include "stub.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 stub_state stub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local bool stub_in_host_function;
@@ -35,6 +38,7 @@ static void read_environment(void)
     stub.devices = (int)number("STUB_CUDA_DEVICES", 1);
     stub.unmanaged = number("STUB_CUDA_UNMANAGED", 0) != 0;
     stub.unpooled = number("STUB_CUDA_UNPOOLED", 0) != 0;
+    stub.unreachable = number("STUB_CUDA_UNREACHABLE", 0) != 0;
     if (stub.devices > STUB_MOST_DEVICES)
         abort();
     for (int i = 0; i < stub.devices; i++)
@@ -126,6 +130,36 @@ void stub_take(int device, uint64_t bytes)
     pthread_mutex_unlock(&stub.lock);
 }
 
+/* Of all processes with one file in STUB_CUDA_SHARED: what is in use of their devices, and the most that was. */
+typedef struct shared_use {
+    atomic_uint_fast64_t used, peak;
+} shared_use;
+
+static shared_use *open_shared(void)
+{
+    const char *path = getenv("STUB_CUDA_SHARED");
+    int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    void *at = file < 0 ? MAP_FAILED : mmap(NULL, sizeof(shared_use), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0)
+        close(file);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void stub_use(stub_device *device, uint64_t bytes, bool more)
+{
+    static shared_use *shared;
+    static bool opened;
+    shared = opened ? shared : open_shared();
+    opened = true;
+    device->used += more ? bytes : -bytes;
+    if (!shared)
+        return;
+    uint64_t now = atomic_fetch_add(&shared->used, more ? bytes : -bytes) + (more ? bytes : -bytes);
+    uint64_t peak = atomic_load(&shared->peak);
+    while (now > peak && !atomic_compare_exchange_weak(&shared->peak, &peak, now))
+        continue;
+}
+
 void stub_capture(bool capturing)
 {
     pthread_mutex_lock(&stub.lock);
@@ -137,6 +171,13 @@ void stub_pools(bool there)
 {
     pthread_mutex_lock(&stub.lock);
     stub.unpooled = !there;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_reach(bool there)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.unreachable = !there;
     pthread_mutex_unlock(&stub.lock);
 }
 
@@ -159,9 +200,17 @@ static bool count_on(const stub_device *device, const char *what, size_t length,
     const struct {
         const char *name;
         uint64_t count;
-    } counts[] = {{"handles", c->handles}, {"mappings", c->mappings}, {"reservations", c->reservations},
-                  {"streams", c->streams}, {"events", c->events},     {"allocations", c->allocations},
-                  {"pinned", c->pinned},   {"pools", c->pools},       {"contexts", device->primary.retained},
+    } counts[] = {{"handles", c->handles},
+                  {"host handles", c->host_handles},
+                  {"mappings", c->mappings},
+                  {"reservations", c->reservations},
+                  {"streams", c->streams},
+                  {"events", c->events},
+                  {"allocations", c->allocations},
+                  {"pinned", c->pinned},
+                  {"registered", c->registered},
+                  {"pools", c->pools},
+                  {"contexts", device->primary.retained},
                   {"used", device->used}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (strlen(counts[i].name) == length && memcmp(counts[i].name, what, length) == 0) {

@@ -2,7 +2,7 @@
  *
  * Before it is loaded, the environment: STUB_CUDA_DEVICES (1), STUB_CUDA_TOTAL (bytes of each device, 256 MiB),
  * STUB_CUDA_TAKEN (bytes of each that another process holds), STUB_CUDA_FAIL (FUNCTION:CALL:CODE), STUB_CUDA_UNMANAGED (no
- * virtual-memory management), STUB_CUDA_UNPOOLED (no memory pools). */
+ * virtual-memory management), STUB_CUDA_UNPOOLED (no memory pools), STUB_CUDA_UNREACHABLE (no handles of the host's memory). */
 #ifndef STUB_CONTROL_H
 #define STUB_CONTROL_H
 
@@ -20,10 +20,12 @@
     X(void, stub_capture, (bool capturing))                                                                                  \
     /* From now on the devices have memory pools, or not. */                                                                 \
     X(void, stub_pools, (bool there))                                                                                        \
+    /* Devices that are opened from now on map memory of the host's, or not. */                                              \
+    X(void, stub_reach, (bool there))                                                                                        \
     /* From now on a call ends the process. */                                                                               \
     X(void, stub_forbid, (void))                                                                                             \
-    /* How many there are: "handles", "mappings", "reservations", "contexts", "streams", "events", */                        \
-    /* "allocations" (single ones, and those from pools), "pinned" ones, "pools"; "captures broken", "dead streams used"; */ \
+    /* How many there are: "handles", "host handles", "mappings", "reservations", "contexts", "streams", "events", */        \
+    /* "allocations" (single, and of pools), "pinned", "registered" ones, "pools"; "captures broken", "dead streams used" */ \
     /* "used" bytes; "depth" of this thread's contexts, its "capture mode"; calls of a function so far. Of all devices, */   \
     /* but "used" of device 0; "streams:1" and the like are device 1's alone. */                                             \
     X(uint64_t, stub_count, (const char *what))                                                                              \

@@ -57,13 +57,19 @@ CUresult cuDeviceGetName(char *text, int capacity, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-STUB_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+CUresult stub_cuDeviceTotalMem(size_t *bytes, CUdevice device)
 {
+    STUB_CALL(cuDeviceTotalMem, 0);
     if (device < 0 || device >= stub.devices)
         return STUB_INVALID_DEVICE;
     *bytes = stub.device[device].total;
     return CUDA_SUCCESS;
+}
+
+STUB_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    return stub_cuDeviceTotalMem(bytes, device);
 }
 
 STUB_API CUresult cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device);
@@ -73,5 +79,14 @@ CUresult cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device)
         return STUB_INVALID_DEVICE;
     memset(uuid, 0, 16);
     uuid[15] = (unsigned char)device;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuDeviceGetPCIBusId(char *text, int capacity, CUdevice device)
+{
+    STUB_CALL(cuDeviceGetPCIBusId, 0);
+    if (device < 0 || device >= stub.devices)
+        return STUB_INVALID_DEVICE;
+    snprintf(text, (size_t)capacity, "0000:%02x:00.0", device + 1);
     return CUDA_SUCCESS;
 }

@@ -25,6 +25,12 @@ static const entry entries[] = {
 #undef X
 };
 
+/* The forms that programs get who want NULL to be the default stream of the thread. */
+static const entry per_thread[] = {
+    {"cuMemAllocAsync", 11020, (void (*)(void))stub_cuMemAllocAsync_ptsz},
+    {"cuMemFreeAsync", 11020, (void (*)(void))stub_cuMemFreeAsync_ptsz},
+};
+
 #define TEXT(name)  #name
 #define QUOTE(name) TEXT(name)
 
@@ -40,11 +46,19 @@ static bool lacks(const char *name)
 
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags, int *found)
 {
+    enum { PER_THREAD = 2 };
     *function = NULL;
     if (found)
         *found = 1; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
-    if (flags != 0)
+    if (flags > PER_THREAD)
         return STUB_INVALID_VALUE;
+    for (size_t i = 0; flags == PER_THREAD && i < sizeof per_thread / sizeof per_thread[0]; i++)
+        if (strcmp(per_thread[i].name, name) == 0 && version >= per_thread[i].version) {
+            memcpy(function, &per_thread[i].function, sizeof *function);
+            if (found)
+                *found = 0;
+            return CUDA_SUCCESS;
+        }
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         if (strcmp(entries[i].name, name) != 0 || lacks(name) || version < entries[i].version)
             continue;
@@ -99,7 +113,8 @@ CUresult stub_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     if (device < 0 || device >= stub.devices)
         return STUB_INVALID_DEVICE;
     *value = (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && !stub.unmanaged) ||
-             (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED && !stub.unpooled);
+             (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED && !stub.unpooled) ||
+             (attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && !stub.unreachable);
     return CUDA_SUCCESS;
 }
 

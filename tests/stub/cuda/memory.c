@@ -1,4 +1,5 @@
 /* Virtual-memory management over one memfd per device: a handle is a piece of the file and may be mapped at two addresses.
+ * Handles of the host's memory have a file each, and take nothing of the device's.
  *
  * Strict where it matters: whole granules, whole handles, unmapping whole mappings alone, access on fully mapped ranges,
  * free addresses only without mappings. What is unmapped or was given no access really faults. */
@@ -10,10 +11,12 @@
 
 typedef struct handle {
     CUmemGenericAllocationHandle id; /* never used twice */
-    int device;
+    int device;                      /* of a host's: the one whose context was current */
+    int file;                        /* of a host's; else -1 */
     uint64_t offset, bytes;
     uint64_t mappings;
     bool released;
+    unsigned retained; /* to be released so many times more */
     struct handle *next;
 } handle;
 
@@ -40,10 +43,17 @@ static bool whole(uint64_t bytes)
     return bytes != 0 && bytes % STUB_GRANULE == 0;
 }
 
+static bool on_host(const CUmemAllocationProp *p)
+{
+    return p && p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA &&
+           p->location.id == 0 && !stub.unreachable;
+}
+
 static bool right_kind(const CUmemAllocationProp *p)
 {
-    return p && p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-           p->location.id >= 0 && p->location.id < stub.devices;
+    return on_host(p) ||
+           (p && p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            p->location.id >= 0 && p->location.id < stub.devices);
 }
 
 CUresult stub_cuMemGetInfo(size_t *available, size_t *total)
@@ -173,12 +183,33 @@ static bool find_piece(const stub_device *device, uint64_t bytes, uint64_t *offs
     return false;
 }
 
+static CUresult create_on_host(CUmemGenericAllocationHandle *out, uint64_t bytes)
+{
+    handle *made = calloc(1, sizeof *made);
+    int file = memfd_create("stub-cuda-host", MFD_CLOEXEC);
+    if (!made || file < 0 || ftruncate(file, (off_t)bytes) != 0) {
+        if (file >= 0)
+            close(file);
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&stub.lock);
+    *made = (handle){.id = ++last_id, .device = stub_current()->device, .file = file, .bytes = bytes, .next = handles};
+    stub.device[made->device].count.host_handles++;
+    handles = made;
+    *out = made->id;
+    pthread_mutex_unlock(&stub.lock);
+    return CUDA_SUCCESS;
+}
+
 CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *properties,
                           unsigned long long flags)
 {
     STUB_CALL(cuMemCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
     if (!right_kind(properties) || !whole(bytes) || flags != 0)
         return STUB_INVALID_VALUE;
+    if (on_host(properties))
+        return create_on_host(out, bytes);
     if (!stub_is_here(properties->location.id))
         return STUB_INVALID_CONTEXT;
     handle *made = calloc(1, sizeof *made);
@@ -189,10 +220,14 @@ CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const
                 find_piece(device, bytes, &offset);
     if (fits) {
         memset(device->granules + offset / STUB_GRANULE, 1, bytes / STUB_GRANULE);
-        device->used += bytes;
+        stub_use(device, bytes, true);
         device->count.handles++;
-        *made = (handle){
-            .id = ++last_id, .device = properties->location.id, .offset = offset, .bytes = bytes, .next = handles};
+        *made = (handle){.id = ++last_id,
+                         .device = properties->location.id,
+                         .file = -1,
+                         .offset = offset,
+                         .bytes = bytes,
+                         .next = handles};
         handles = made;
         *out = made->id;
     }
@@ -217,15 +252,19 @@ static void forget(handle *h)
     if (!h->released || h->mappings > 0)
         return;
     stub_device *device = &stub.device[h->device];
-    memset(device->granules + h->offset / STUB_GRANULE, 0, h->bytes / STUB_GRANULE);
-    device->used -= h->bytes;
-    (void)fallocate(device->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)h->offset, (off_t)h->bytes);
+    if (h->file >= 0) {
+        close(h->file);
+    } else {
+        memset(device->granules + h->offset / STUB_GRANULE, 0, h->bytes / STUB_GRANULE);
+        stub_use(device, h->bytes, false);
+        (void)fallocate(device->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)h->offset, (off_t)h->bytes);
+    }
+    *(h->file >= 0 ? &device->count.host_handles : &device->count.handles) -= 1;
     handle **at = &handles;
     while (*at != h)
         at = &(*at)->next;
     *at = h->next;
     free(h);
-    device->count.handles--;
 }
 
 CUresult stub_cuMemRelease(CUmemGenericAllocationHandle id)
@@ -233,7 +272,9 @@ CUresult stub_cuMemRelease(CUmemGenericAllocationHandle id)
     STUB_CALL(cuMemRelease, STUB_IN_CONTEXT | STUB_UNSAFE);
     pthread_mutex_lock(&stub.lock);
     handle *h = find_handle(id);
-    if (h) {
+    if (h && h->retained) {
+        h->retained--;
+    } else if (h) {
         h->released = true;
         forget(h);
     }
@@ -251,8 +292,8 @@ static CUresult map(CUdeviceptr address, handle *h)
     for (uint64_t i = 0; i < h->bytes / STUB_GRANULE; i++)
         if (cells[i].handle)
             return STUB_INVALID_VALUE;
-    if (mmap((void *)(uintptr_t)address, h->bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, stub.device[h->device].memory,
-             (off_t)h->offset) == MAP_FAILED)
+    if (mmap((void *)(uintptr_t)address, h->bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
+             h->file >= 0 ? h->file : stub.device[h->device].memory, (off_t)h->offset) == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (uint64_t i = 0; i < h->bytes / STUB_GRANULE; i++)
         cells[i] = (cell){h, i == 0};
@@ -331,4 +372,34 @@ int stub_mapped_on(CUdeviceptr address)
             return h->device;
     }
     return -1;
+}
+
+/* The same number, which is to be released once more. */
+CUresult stub_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address)
+{
+    STUB_CALL(cuMemRetainAllocationHandle, STUB_IN_CONTEXT);
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    handle *found = NULL;
+    pthread_mutex_lock(&stub.lock);
+    for (const reservation *r = reservations; r && !found; r = r->next) {
+        CUdeviceptr start = (CUdeviceptr)(uintptr_t)r->address;
+        found = at >= start && at < start + r->bytes ? r->cells[(at - start) / STUB_GRANULE].handle : NULL;
+    }
+    if (found) {
+        found->retained += !found->released;
+        found->released = false;
+        *out = found->id;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return found ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+/* One that another process has made: it takes none of this one's. */
+CUresult stub_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *shared, int type)
+{
+    STUB_CALL(cuMemImportFromShareableHandle, 0);
+    (void)shared;
+    (void)type;
+    *out = ++last_id;
+    return CUDA_SUCCESS;
 }

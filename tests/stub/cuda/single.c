@@ -5,7 +5,7 @@
 
 enum { ALIGNMENT = 256 };
 
-typedef enum piece_kind { FREED, DEVICE, PINNED, POOLED } piece_kind;
+typedef enum piece_kind { FREED, DEVICE, PINNED, POOLED, REGISTERED } piece_kind;
 
 /* A piece; one of a pool stays in the list when it is freed, with the point from which on another stream may have it. */
 typedef struct piece {
@@ -42,7 +42,7 @@ static piece *make(piece_kind kind, int ordinal, uint64_t bytes, uint64_t reserv
     }
     *p = (piece){pieces, kind, ordinal, address, bytes, reserved, NULL, NULL, 0};
     pieces = p;
-    device->used += reserved;
+    stub_use(device, reserved, true);
     device->count.allocations++;
     device->count.pinned += kind == PINNED;
     return p;
@@ -53,7 +53,7 @@ static void unmake(piece **at)
 {
     piece *p = *at;
     *at = p->next;
-    stub.device[p->device].used -= p->reserved;
+    stub_use(&stub.device[p->device], p->reserved, false);
     if (p->pool)
         p->pool->held -= p->reserved;
     stub.device[p->device].count.allocations -= p->kind != FREED;
@@ -121,6 +121,67 @@ CUresult stub_cuMemFreeHost(void *address)
 {
     STUB_CALL(cuMemFreeHost, STUB_IN_CONTEXT | STUB_UNSAFE);
     return release(PINNED, address);
+}
+
+CUresult stub_cuMemAllocHost(void **address, size_t bytes)
+{
+    STUB_CALL(cuMemAllocHost, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return allocate(PINNED, bytes, address);
+}
+
+/* The memory is the program's. */
+CUresult stub_cuMemHostRegister(void *address, size_t bytes, unsigned flags)
+{
+    STUB_CALL(cuMemHostRegister, STUB_IN_CONTEXT | STUB_UNSAFE);
+    (void)flags;
+    if (!address || bytes == 0)
+        return STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    piece *p = *find(address, REGISTERED) ? NULL : calloc(1, sizeof *p);
+    if (p) {
+        *p = (piece){.next = pieces, .kind = REGISTERED, .device = stub_current()->device, .address = address};
+        pieces = p;
+        stub.device[p->device].count.registered++;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuMemHostUnregister(void *address)
+{
+    STUB_CALL(cuMemHostUnregister, STUB_IN_CONTEXT | STUB_UNSAFE);
+    stub_wait_for_all(-1);
+    pthread_mutex_lock(&stub.lock);
+    piece **at = find(address, REGISTERED), *p = *at;
+    if (p) {
+        *at = p->next;
+        stub.device[p->device].count.registered--;
+        free(p);
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    enum { ROW = 512 };
+    STUB_CALL(cuMemAllocPitch, STUB_IN_CONTEXT | STUB_UNSAFE);
+    if (element != 4 && element != 8 && element != 16)
+        return STUB_INVALID_VALUE;
+    void *start = NULL;
+    *pitch = wi_round_up(width, ROW);
+    CUresult result = allocate(DEVICE, *pitch * height, &start);
+    *address = (CUdeviceptr)(uintptr_t)start;
+    return result;
+}
+
+CUresult stub_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
+{
+    STUB_CALL(cuMemAllocManaged, STUB_IN_CONTEXT | STUB_UNSAFE);
+    void *start = NULL;
+    CUresult result = flags == 1 || flags == 2 ? allocate(DEVICE, bytes, &start) : STUB_INVALID_VALUE;
+    *address = (CUdeviceptr)(uintptr_t)start;
+    return result;
 }
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
@@ -290,6 +351,54 @@ CUresult stub_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemo
     return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Each device has a pool from the beginning, which gives back what it does not need. On a captured stream the memory becomes
+ * the graph's, which here is had at once and for good. */
+static struct CUmemPoolHandle_st defaults[STUB_MOST_DEVICES];
+static CUmemoryPool chosen[STUB_MOST_DEVICES];
+
+CUresult stub_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    STUB_CALL(cuDeviceGetDefaultMemPool, 0);
+    if (device < 0 || device >= stub.devices)
+        return STUB_INVALID_DEVICE;
+    defaults[device].device = device;
+    *pool = &defaults[device];
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+    STUB_CALL(cuDeviceSetMemPool, 0);
+    if (device < 0 || device >= stub.devices || pool->device != device)
+        return STUB_INVALID_VALUE;
+    chosen[device] = pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
+    STUB_CALL(cuMemPoolSetAccess, 0);
+    return pool && access && count ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+    STUB_CALL(cuMemAllocAsync, STUB_IN_CONTEXT);
+    int device = stub_current()->device;
+    CUstream found = stream;
+    CUresult result = stub_find_stream(&found);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (found->capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+        void *start = NULL;
+        result = allocate(DEVICE, bytes, &start);
+        *address = (CUdeviceptr)(uintptr_t)start;
+        return result;
+    }
+    defaults[device].device = device;
+    return stub_cuMemAllocFromPoolAsync(address, bytes, chosen[device] ? chosen[device] : &defaults[device], stream);
+}
+
 CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
     STUB_CALL(cuMemFreeAsync, STUB_IN_CONTEXT);
@@ -311,6 +420,16 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
 }
 
+CUresult stub_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+    return stub_cuMemAllocAsync(address, bytes, stream ? stream : CU_STREAM_PER_THREAD);
+}
+
+CUresult stub_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+    return stub_cuMemFreeAsync(address, stream ? stream : CU_STREAM_PER_THREAD);
+}
+
 /* Whose an address is --------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
@@ -327,6 +446,69 @@ int stub_allocated_on(CUdeviceptr address)
 {
     const piece *p = find_around(address);
     return p && p->kind != PINNED ? p->device : -1;
+}
+
+/* Of mapped memory the real one tells what is mapped there. */
+CUresult stub_cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    STUB_CALL(cuMemGetAddressRange, STUB_IN_CONTEXT);
+    pthread_mutex_lock(&stub.lock);
+    const piece *p = find_around(address);
+    bool mapped = !p && stub_mapped_on(address) >= 0;
+    if (p) {
+        *base = (CUdeviceptr)(uintptr_t)p->address;
+        *bytes = p->bytes;
+    } else if (mapped) {
+        *base = address & ~(CUdeviceptr)(STUB_GRANULE - 1);
+        *bytes = STUB_GRANULE;
+    }
+    pthread_mutex_unlock(&stub.lock);
+    return p || mapped ? CUDA_SUCCESS : STUB_NOT_FOUND;
+}
+
+CUresult stub_cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr address)
+{
+    STUB_CALL(cuPointerGetAttributes, 0);
+    for (unsigned i = 0; i < count; i++)
+        if (stub_cuPointerGetAttribute(values[i], attributes[i], address) != CUDA_SUCCESS)
+            memset(values[i], 0, sizeof(int));
+    return CUDA_SUCCESS;
+}
+
+/* For a piece of cuMemAlloc's alone. */
+CUresult stub_cuIpcGetMemHandle(stub_ipc_handle *handle, CUdeviceptr address)
+{
+    STUB_CALL(cuIpcGetMemHandle, STUB_IN_CONTEXT);
+    pthread_mutex_lock(&stub.lock);
+    const piece *p = *find((const void *)(uintptr_t)address, DEVICE);
+    pthread_mutex_unlock(&stub.lock);
+    memcpy(handle->reserved, &address, sizeof address);
+    return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuIpcOpenMemHandle(CUdeviceptr *address, stub_ipc_handle handle, unsigned flags)
+{
+    STUB_CALL(cuIpcOpenMemHandle, STUB_IN_CONTEXT);
+    (void)flags;
+    memcpy(address, handle.reserved, sizeof *address);
+    return CUDA_SUCCESS;
+}
+
+/* An array is as many bytes. */
+CUresult stub_cuArray3DCreate(CUarray *array, const stub_array_descriptor *what)
+{
+    STUB_CALL(cuArray3DCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    void *start = NULL;
+    CUresult result =
+        allocate(DEVICE, what->width * wi_max(what->height, 1) * wi_max(what->depth, 1) * what->channels, &start);
+    *array = start;
+    return result;
+}
+
+CUresult stub_cuArrayDestroy(CUarray array)
+{
+    STUB_CALL(cuArrayDestroy, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return release(DEVICE, array);
 }
 
 CUresult stub_cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address)

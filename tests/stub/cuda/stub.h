@@ -56,7 +56,7 @@ struct CUctx_st {
 
 /* How many there are of a device's. */
 typedef struct stub_counts {
-    uint64_t handles, mappings, reservations, streams, events, allocations, pinned, pools;
+    uint64_t handles, host_handles, mappings, reservations, streams, events, allocations, pinned, registered, pools;
 } stub_counts;
 
 typedef struct stub_device {
@@ -69,7 +69,7 @@ typedef struct stub_device {
 
 typedef struct stub_state {
     pthread_mutex_t lock;
-    bool initialized, lost, capturing, forbidden, unmanaged, unpooled;
+    bool initialized, lost, capturing, forbidden, unmanaged, unpooled, unreachable;
     int devices;
     stub_device device[STUB_MOST_DEVICES];
     uint64_t captures_broken, dead_streams_used;
@@ -91,6 +91,8 @@ CUresult stub_enter(enum stub_function function, unsigned rules);
     } while (0)
 
 void stub_init(void);
+/* With the lock held: so much more of the device is in use, or less. */
+void stub_use(stub_device *device, uint64_t bytes, bool more);
 struct CUctx_st *stub_current(void); /* NULL: none */
 /* Whether the current context is one of that device; with one current. */
 bool stub_is_here(int device);

@@ -1,5 +1,6 @@
 /* The part of CUDA's driver interface that weir does not use, but programs beside it do: in the stub as in the real one it
- * is found through cuGetProcAddress. Graphs, contexts of one's own, whose an address is, and waiting for a word. */
+ * is found through cuGetProcAddress. Graphs, contexts of one's own, whose an address is, waiting for a word, and the other
+ * ways to memory. */
 #ifndef STUB_USERS_H
 #define STUB_USERS_H
 
@@ -7,6 +8,16 @@
 
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUarray_st *CUarray;
+
+typedef struct stub_ipc_handle {
+    char reserved[64];
+} stub_ipc_handle;
+
+typedef struct stub_array_descriptor {
+    size_t width, height, depth;
+    unsigned format, channels, flags;
+} stub_array_descriptor;
 
 enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
@@ -28,6 +39,29 @@ enum {
     X(cuGraphInstantiateWithFlags, 11040, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))         \
     X(cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream))                                                 \
     X(cuGraphExecDestroy, 10000, (CUgraphExec executable))                                                             \
-    X(cuGraphDestroy, 10000, (CUgraph graph))
+    X(cuGraphDestroy, 10000, (CUgraph graph))                                                                          \
+    X(cuMemAllocPitch, 3020, (CUdeviceptr * address, size_t * pitch, size_t width, size_t height, unsigned element))   \
+    X(cuMemAllocManaged, 6000, (CUdeviceptr * address, size_t bytes, unsigned flags))                                  \
+    X(cuMemAllocHost, 3020, (void **address, size_t bytes))                                                            \
+    X(cuMemAllocAsync, 11020, (CUdeviceptr * address, size_t bytes, CUstream stream))                                  \
+    X(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * pool, CUdevice device))                                        \
+    X(cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool))                                                 \
+    X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t count))                     \
+    X(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice device))                                                       \
+    X(cuMemGetAddressRange, 3020, (CUdeviceptr * base, size_t * bytes, CUdeviceptr address))                           \
+    X(cuPointerGetAttributes, 7000, (unsigned count, int *attributes, void **values, CUdeviceptr address))             \
+    X(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * handle, void *address))                      \
+    X(cuMemImportFromShareableHandle, 10020, (CUmemGenericAllocationHandle * handle, void *shared, int type))          \
+    X(cuIpcGetMemHandle, 4010, (stub_ipc_handle * handle, CUdeviceptr address))                                        \
+    X(cuIpcOpenMemHandle, 11000, (CUdeviceptr * address, stub_ipc_handle handle, unsigned flags))                      \
+    X(cuArray3DCreate, 3020, (CUarray * array, const stub_array_descriptor *what))                                     \
+    X(cuArrayDestroy, 2000, (CUarray array))                                                                           \
+    X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \
+    X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer))                                         \
+    X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags))                                                   \
+    X(cuDevicePrimaryCtxReset, 11000, (CUdevice device))
+
+CUresult stub_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream);
+CUresult stub_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 
 #endif

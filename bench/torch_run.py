@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""One program of bench/torch_models.py in this process, through one allocator: a line of JSON.
+
+    bench/torch_run.py bert --allocator weir --cap 950 --option reuse_wait=0
+
+The allocators are PyTorch's own (torch), the same with expandable segments, and weir.torch. Exit status 3: an allocation was refused.
+With --turns it does as it is told on standard input, for bench/torch_programs.py: it answers each line with one of JSON."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MIB = 1 << 20
+REFUSED = 3
+# Steps to warm up, and that are measured. Where time is short the last ones have none.
+STEPS = {"gpt2": (8, 30), "bert": (15, 60), "loops": (4, 16), "rcnn": (4, 16), "graphs": (4, 16), "unet": (6, 12), "llama": (2, 6),
+         "streams": (8, 40), "compiled": (24, 240)}
+ALLOCATORS = {"torch": "PyTorch", "expandable": "PyTorch, expandable segments", "weir": "weir.torch",
+              "again": "PyTorch a second time: what the machine does by itself"}
+COUNTS = ("allocations", "driver_calls")
+
+
+class Native:
+    """PyTorch's own, whose settings are in the environment before PyTorch is loaded."""
+
+    def __init__(self, torch, given):
+        self.torch, self.expandable = torch, given.allocator == "expandable"
+        torch.cuda.init()
+        if given.cap:
+            total = torch.cuda.mem_get_info()[1]
+            # It multiplies again and cuts off: half a byte more makes that the cap.
+            torch.cuda.set_per_process_memory_fraction(min(1.0, (given.cap * MIB + 0.5) / total))
+
+    def statistics(self):
+        now = self.torch.cuda.memory_stats()
+        return {"peak_requested": now["requested_bytes.all.peak"], "peak_live": now["allocated_bytes.all.peak"],
+                "peak_held": now["reserved_bytes.all.peak"], "live": now["allocated_bytes.all.current"],
+                "held": now["reserved_bytes.all.current"], "allocations": now["allocation.all.allocated"],
+                "driver_calls": now["num_device_alloc"] + now["num_device_free"], "retries": now["num_alloc_retries"]}
+
+    def check(self):
+        found = any(segment.get("is_expandable") for segment in self.torch.cuda.memory_snapshot())
+        if found != self.expandable:
+            raise RuntimeError(f"PyTorch's segments are {'' if found else 'not '}expandable")
+
+
+class Weir:
+    """weir.torch, as a program uses it."""
+
+    def __init__(self, torch, given):
+        sys.path.insert(0, str(given.package))
+        import weir
+        import weir.torch
+        for name, value in given.option:
+            weir.set_option(name, value)
+        self.torch, self.used = torch, weir.torch.use(budget=f"{given.cap}MiB" if given.cap else None)
+
+    def statistics(self):
+        now, runtime = self.torch.cuda.memory_stats(), self.used.client().runtime.stats()
+        return {"peak_requested": now["requested_bytes.all.peak"], "peak_live": now["allocated_bytes.all.peak"],
+                "peak_held": runtime.peak_held, "live": now["allocated_bytes.all.current"], "held": runtime.held,
+                "allocations": now["allocation.all.allocated"], "driver_calls": runtime.driver_calls}
+
+    def check(self):
+        if not self.used.complete:
+            raise RuntimeError("weir.torch could not complete PyTorch's allocator")
+
+
+class Processor:
+    """No allocator of a device's."""
+
+    def statistics(self):
+        return {}
+
+    def check(self):
+        pass
+
+
+class Run:
+    def __init__(self, given, torch):
+        if given.device == "cpu":
+            self.allocator = Processor()
+        elif torch.cuda.is_available():
+            self.allocator = (Weir if given.allocator == "weir" else Native)(torch, given)
+        else:
+            raise RuntimeError("PyTorch sees no GPU here")
+        import torch_models  # needs PyTorch, which may be loaded only now
+        self.program = torch_models.begin(given.program, given.device, given.small, given.seed)
+
+    def steps(self, count):
+        """Milliseconds of each; a step returns when its answer is on the host."""
+        times = []
+        for _ in range(count):
+            start = time.perf_counter()
+            self.program.step()
+            times.append(round(1000 * (time.perf_counter() - start), 4))
+        return times
+
+    def memory(self):
+        self.allocator.check()
+        return self.allocator.statistics()
+
+
+def measure(run, given):
+    run.steps(given.warm)
+    before = run.allocator.statistics()
+    times = run.steps(given.steps)
+    memory = run.memory()
+    return {"program": given.program, "allocator": given.allocator, "options": dict(given.option), "cap": given.cap, "warm": given.warm,
+            "ms": times, "memory": memory, "measured": {key: memory[key] - before[key] for key in COUNTS if key in memory}}
+
+
+def take_turns(given, torch, tell):
+    """A line is a number of steps, "memory", or "begin": the allocator and the program are made then."""
+    run = None
+    for line in sys.stdin:
+        word = line.strip()
+        if word == "begin":
+            run = Run(given, torch)
+            tell(begun=given.program)
+        elif word == "memory":
+            tell(memory=run.memory())
+        else:
+            tell(ms=run.steps(int(word)))
+
+
+def work(given):
+    if given.allocator != "weir":
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = f"expandable_segments:{given.allocator == 'expandable'}"
+        os.environ.pop("PYTORCH_ALLOC_CONF", None)  # which would come first
+    import torch
+
+    def tell(**what):
+        print(json.dumps(what), flush=True)
+    try:
+        if given.turns:
+            tell(loaded=torch.__version__)
+            take_turns(given, torch, tell)
+        else:
+            tell(**measure(Run(given, torch), given))
+        return 0
+    except torch.OutOfMemoryError as error:
+        tell(refused=f"{given.program}: {str(error).splitlines()[0]}"[:300])
+        return REFUSED
+    except Exception as error:  # pylint: disable=broad-except
+        tell(failed=f"{given.program}: {type(error).__name__}: {str(error)[:500]}")
+        return 1
+
+
+def words():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", choices=STEPS)
+    parser.add_argument("--allocator", choices=ALLOCATORS, default="torch")
+    parser.add_argument("--cap", type=int, metavar="MIB", help="weir's budget, or PyTorch's memory fraction")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="as `weir options` lists them")
+    parser.add_argument("--warm", type=int, metavar="N", help="steps that are not measured")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps that are")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu rehearses, in the host's memory")
+    parser.add_argument("--small", action="store_true", help="small nets and few tokens")
+    parser.add_argument("--package", type=Path, default=ROOT / "python", metavar="FOLDER", help="where the package weir is")
+    parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    for option in given.option:
+        if "=" not in option:
+            parser.error(f"--option {option}: it is written name=value")
+    if given.option and given.allocator != "weir":
+        parser.error(f"--option is weir's; --allocator is {given.allocator}")
+    if given.cap is not None and (given.cap <= 0 or given.device == "cpu"):
+        parser.error(f"--cap {given.cap}: " + ("it is more than 0" if given.cap <= 0 else "not on the processor"))
+    for name, standard in zip(("warm", "steps"), STEPS[given.program]):
+        setattr(given, name, standard if getattr(given, name) is None else getattr(given, name))
+    if given.warm < 0 or given.steps < 1:
+        parser.error("--warm is at least 0, --steps at least 1")
+    given.option = [tuple(option.split("=", 1)) for option in given.option]
+    given.package = given.package.absolute()
+    return given
+
+
+if __name__ == "__main__":
+    done = work(words())
+    sys.stdout.flush()
+    os._exit(done)  # what PyTorch would free while the process ends is of no interest

@@ -1,0 +1,159 @@
+/* weir/residency.h: a client's device memory steps aside, and comes back to the same addresses.
+ *
+ * Suspending a client takes the physical memory from under its blocks, so that everybody else may have it. Their
+ * contents go to memory of the host's or to a file. The blocks stay: their addresses are reserved, the client may free
+ * them, and pointers, tensors and captured graphs that name them go on being right. Resuming puts memory under the same
+ * addresses and the same bytes into it. Between the two nothing may touch them: on the host an access faults, on CUDA it
+ * ends the context, as with any address without memory.
+ *
+ * What leaves are whole chunks (weir/stats.h) in which nothing but the client's blocks lies. Of a block that reaches
+ * into a chunk which it shares, that part stays. Such bytes are live as before; the others are *away*: they count as
+ * neither live nor held, a resume claims them again, and weir_client_stats.away adds them up.
+ *
+ * The stack must be budget(mapped), the default where the device maps memory; on others all calls here answer
+ * WEIR_ERR_UNSUPPORTED. Pages of elastic blocks (weir/elastic.h) are given back, and committed again; unused pages that
+ * stand in for them meanwhile can be read. Memory of the host's stays. Sizes are bytes. */
+#ifndef WEIR_RESIDENCY_H
+#define WEIR_RESIDENCY_H
+
+#include <weir/stats.h>
+
+WEIR_BEGIN
+
+/* Why a block, or a part of it, stays. */
+typedef enum weir_stay {
+    WEIR_STAY_SHARED = 0, /* its chunk holds other clients' blocks, or memory that is free in the order of a stream */
+    WEIR_STAY_STABLE = 1, /* it was allocated with WEIR_ALLOC_STABLE */
+    WEIR_STAY_GRAPH = 2,  /* it is of a capture pool */
+    WEIR_STAY_CLASS = 3,  /* its class is in weir_suspend_options.stay */
+    WEIR_STAY_BUSY = 4,   /* another thread is freeing or resizing it */
+    WEIR_STAY_COUNT = 5
+} weir_stay;
+
+/* The bit of a class in the sums below. */
+#define WEIR_CLASS_BIT(memory_class) (1u << (unsigned)(memory_class))
+
+typedef struct weir_suspend_options {
+    size_t struct_size;
+    uint32_t stay; /* classes that stay */
+    uint32_t drop; /* classes whose contents are not kept: zeros come back */
+    /* Classes that nobody has written since the client was resumed last. What was copied then is still good, and such
+     * blocks are not copied again. That it is true is the caller's promise; `verify` looks. */
+    uint32_t unwritten;
+    bool verify;          /* compares what `unwritten` promises with the copy, and copies again what differs */
+    bool keep_guarantee;  /* else what the client is guaranteed is given up until it is resumed */
+    bool resume_on_alloc; /* an allocation for the client resumes it first; else it is refused with WEIR_ERR_BUSY */
+    uint64_t wait;        /* nanoseconds for the client's work on the device to be done; 0: as long as it takes */
+    /* The contents go to a nameless file there, or to the client's file that still has copies. NULL: to page-locked
+     * memory of the host, which counts in the host's ledger; on a host's runtime to a file in $TMPDIR or /tmp. */
+    const char *folder;
+    /* Where the device can map memory of the host's, the copies are shown at the addresses of what is away: work reads and
+     * writes there, over the link instead of from the device. What it writes comes back with the rest. The client may be
+     * used on: allocations and launches are as always, only slower, unless `resume_on_alloc`. All that is away is shown,
+     * also what is dropped, as zeros; pages of elastic blocks are not, and come back with the first
+     * weir_client_resume_some. Elsewhere it does nothing, and weir_residency.shown is 0. `folder` is for those pages then.
+     * On the host it is the same memory: that shows the same, and gives nothing. */
+    bool show;
+} weir_suspend_options;
+
+enum { WEIR_STAYS = 8 };
+
+/* What a suspend did, and what is away now. */
+typedef struct weir_residency {
+    size_t struct_size;
+    weir_residency_state state;
+    uint64_t away;     /* bytes of blocks that are elsewhere now */
+    uint64_t released; /* physical memory that the last suspend gave to everybody */
+    uint64_t copied;   /* by the last suspend: bytes whose contents were copied out, */
+    uint64_t trusted;  /* whose copy was still good, */
+    uint64_t dropped;  /* and whose contents were not kept */
+    uint64_t differed; /* of the copied bytes: promised as unwritten, and found written by `verify` */
+    uint64_t stored;   /* bytes of the host's memory, or of files, that hold copies now; some survive a resume */
+    uint64_t stayed;   /* live bytes that the last suspend left where they are */
+    uint32_t stays;    /* blocks of these in stay[] */
+    struct {
+        const void *pointer;
+        uint64_t bytes; /* that stayed, in the first chunk found */
+        weir_stay why;
+        char tag[48];
+    } stay[WEIR_STAYS]; /* some of them */
+    uint64_t shown;     /* of the bytes that are elsewhere: those that are shown at their addresses now */
+} weir_residency;
+
+/* What comes back of a client first. */
+typedef struct weir_resume_options {
+    size_t struct_size;
+    uint64_t
+        most; /* bytes at most; what leaves and comes is whole pieces, of which one comes in any case. 0: no limit */
+    uint32_t classes;  /* what has bytes of these; 0: of any */
+    const void *block; /* what has bytes of this one; NULL: of any */
+    uint64_t wait;     /* nanoseconds for the client's work, as in weir_suspend_options */
+} weir_resume_options;
+
+/* Suspends the client: all or nothing. Waits for its work: what was queued on the streams on which it allocated, and
+ * what was declared as uses (weir/uses.h); never for the device. The caller makes sure that no other work touches the
+ * memory, and that none is queued until the resume; with `show`, until the return. Other clients' work runs on.
+ *
+ * Thread caches of the client are emptied, and its pending frees waited for. While this runs, a free of the client's
+ * blocks on another thread waits for it; inside a pressure callback it is WEIR_ERR_BUSY instead. The host's memory for
+ * copies is asked for before anything leaves. With nothing that could leave, the client is suspended all the same, and
+ * away is 0. A pressure callback suspends other clients than the one that asks (weir_pressure.client): that one would be
+ * suspended, and have the block that it asked for.
+ *
+ * `out` (may be NULL) gets the receipt. Errors, each of which changes nothing: WEIR_ERR_UNSUPPORTED (the stack),
+ * WEIR_ERR_BUSY (suspended already; a launch that uses a block has not ended; the work was not done within `wait`),
+ * WEIR_ERR_STREAM_MISUSE (one of the streams is being captured), WEIR_ERR_OUT_OF_MEMORY (the host's ledger),
+ * WEIR_ERR_SYSTEM (no host memory, or the file cannot be written), WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST,
+ * WEIR_ERR_INVALID, WEIR_ERR_FORKED. One case is none of these: a driver that fails, and then does not put back what
+ * it had taken, leaves the client suspended, with nothing lost; weir_client_residency tells. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_suspend(weir_client *client, const weir_suspend_options *options,
+                                                        weir_residency *out);
+
+/* Brings it back: claims the bytes in the ledger, climbing its ladder like an allocation (weir/stats.h), puts memory
+ * under the addresses, and copies the contents in, a chunk while the next is mapped. Work that is queued on `stream`
+ * after the return finds them; on other streams, what is declared as a use, and what is ordered behind `stream`, does
+ * too. WEIR_STREAM_HOST: they are there at return.
+ *
+ * All or nothing: WEIR_ERR_OUT_OF_MEMORY with its numbers in weir_refusal_last, and any other failure, leaves it
+ * suspended with nothing lost. WEIR_ERR_CORRUPT: a copy in a file is not what was written; the client stays suspended.
+ * A client that is not suspended: WEIR_OK. Copies stay as long as the client, so that a later suspend need not copy
+ * what is unwritten; weir_client_forget_copies gives them up. Errors also as weir_client_suspend. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_resume(weir_client *client, weir_stream stream);
+
+/* The same for a part: of what matches, in the order of addresses, up to `most`; and pages of elastic blocks, all of them with
+ * the first call. *came (may be NULL) gets the bytes, without those of pages: 0 when nothing matches. The client is
+ * suspended until all is back. So a client whose copies are shown is used between calls, from the device where it is back,
+ * and from the host where it is not yet. Each piece is exchanged behind the client's work, which is waited for as in
+ * weir_client_suspend; what weir knows nothing of must be done, and nothing may be queued before the return.
+ *
+ * A failure leaves all as it was. Errors as weir_client_resume; WEIR_ERR_BUSY also as weir_client_suspend. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_resume_some(weir_client *client, const weir_resume_options *options,
+                                                            weir_stream stream, uint64_t *came);
+
+/* Gives up copies that are not needed to resume the client, when what a resume has queued has read them. Returns their
+ * bytes; 0 while the client is suspended, or on its way. Any thread. */
+WEIR_API uint64_t weir_client_forget_copies(weir_client *client);
+
+/* What is away now, and what the last suspend did. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_residency(weir_client *client, weir_residency *out);
+
+/* Cold start: bytes of a file come to the device. */
+
+/* Copies `bytes` of the file, from `offset` on, to `to`, as weir_copy does from memory: several threads read it into
+ * page-locked pieces of the client's (weir/memory.h; 128 MiB at most, while the call lasts), and each goes to the device
+ * while others are read. It is written behind the work on `stream`, and is there at return, for all streams. On a host's
+ * runtime the threads read into `to` itself.
+ *
+ * On failure `to` may have been written to in part. Errors: WEIR_ERR_NOT_FOUND (no such file), WEIR_ERR_INVALID (it ends
+ * before `offset` + `bytes`; NULL), WEIR_ERR_SYSTEM (it cannot be read), WEIR_ERR_OUT_OF_MEMORY (the host's ledger, for
+ * the pieces), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_read_file(weir_client *client, void *to, const char *path, uint64_t offset,
+                                                   size_t bytes, weir_stream stream);
+
+/* weir_alloc_with, and weir_read_file of request->bytes into the block on request->stream; with neither or both. Errors
+ * are those of the two. */
+WEIR_API WEIR_NODISCARD weir_status weir_alloc_from_file(weir_client *client, const weir_request *request,
+                                                         const char *path, uint64_t offset, weir_block *out);
+
+WEIR_END
+#endif

@@ -1,0 +1,52 @@
+"""The clients of a framework, one for each device that it uses: given, or opened under one budget when a device is first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from .errors import Conflict, Invalid, NotFound
+from .runtime import Client, Runtime
+
+
+class Clients:
+    """`given` clients, each of a device of its own; without any, clients called `name` in the process's runtimes."""
+
+    def __init__(self, name: str, given: Sequence[Client] = (), budget: int | str | None = None, maximum: int | str = 0,
+                 guarantee: int | str = 0) -> None:
+        if given and (budget is not None or maximum or guarantee):
+            raise Invalid("a client has its limits already: give clients, or limits")
+        self._name, self._budget, self._maximum, self._guarantee = name, budget, maximum, guarantee
+        self._only = bool(given)
+        self._lock = threading.Lock()
+        self._clients: dict[int, Client] = {}
+        for client in given:
+            ordinal = ordinal_of(client)
+            if ordinal in self._clients:
+                raise Conflict(f"{self._clients[ordinal].name} and {client.name} are both clients of cuda:{ordinal}")
+            self._clients[ordinal] = client
+
+    def of(self, ordinal: int) -> Client:
+        """The client of that device. `NotFound` where clients were given, and none for it."""
+        with self._lock:
+            client = self._clients.get(ordinal)
+            if client is None:
+                if self._only:
+                    raise NotFound(f"{self._name} was given no client for cuda:{ordinal}: give one for each device that it uses")
+                runtime = Runtime(f"cuda:{ordinal}", self._budget)
+                client = Client(runtime, self._name, maximum=self._maximum, guarantee=self._guarantee)
+                self._clients[ordinal] = client
+            return client
+
+    def opened(self) -> dict[int, Client]:
+        """Those that there are, by device."""
+        with self._lock:
+            return dict(self._clients)
+
+
+def ordinal_of(client: Client) -> int:
+    """The number of its CUDA device."""
+    kind, _, number = client.runtime.device.partition(":")
+    if kind != "cuda":
+        raise Invalid(f"{client.name} is a client of {client.runtime.device}, and memory of a CUDA device is needed")
+    return int(number or 0)

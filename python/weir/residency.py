@@ -1,0 +1,92 @@
+"""Clients and models that step aside: what a suspend did, and what is away. All numbers of memory are bytes, times are seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ._c import structures as s
+from ._c.library import text
+from .names import Class, ResidencyState, Stay
+
+
+@dataclasses.dataclass(frozen=True)
+class Stayed:
+    """A block that stays, or a part of one."""
+
+    pointer: int
+    bytes: int  # that stay, in the first chunk found
+    why: Stay
+    tag: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Residency:
+    """What a suspend did, and what is away now."""
+
+    state: ResidencyState
+    away: int  # bytes of blocks that are elsewhere now
+    released: int  # bytes of the device that the last suspend gave to everybody
+    copied: int  # by the last suspend: bytes whose contents were copied out,
+    trusted: int  # whose copy was still good,
+    dropped: int  # and whose contents were not kept
+    differed: int  # of the copied bytes: promised as unwritten, and found written by `verify`
+    stored: int  # bytes of the host's memory, or of files, that hold copies now; some survive a resume
+    stayed: int  # bytes that the last suspend left where they are
+    stays: tuple[Stayed, ...]  # some of those blocks
+    shown: int  # of the bytes that are elsewhere: those that are shown at their addresses now
+
+
+@dataclasses.dataclass(frozen=True)
+class Presence:
+    """Whether a model is here, and what was done to it."""
+
+    state: ResidencyState
+    away: int  # bytes that are elsewhere now
+    suspends: int
+    resumes: int
+    resumes_by_runs: int  # of the resumes
+    returned: int  # bytes that the last resume brought back
+    suspended_at: float  # seconds, as time.monotonic() tells them; 0: never
+    resumed_at: float
+    suspend_seconds: float  # that the last one took, without the wait for runs
+    resume_seconds: float
+
+
+def residency(raw: s.weir_residency) -> Residency:
+    members: dict[str, Any] = {field.name: getattr(raw, field.name) for field in dataclasses.fields(Residency)}
+    members["state"] = ResidencyState(raw.state)
+    members["stays"] = tuple(Stayed(each.pointer or 0, each.bytes, Stay(each.why), text(each.tag)) for each in raw.stay[:raw.stays])
+    return Residency(**members)
+
+
+def presence(raw: s.weir_model_presence) -> Presence:
+    return Presence(ResidencyState(raw.state), raw.away, raw.suspends, raw.resumes, raw.resumes_by_runs, raw.returned,
+                    raw.suspended_at / 1e9, raw.resumed_at / 1e9, raw.suspend_ms / 1e3, raw.resume_ms / 1e3)
+
+
+def classes(given: Iterable[Class]) -> int:
+    """The sum of their bits."""
+    bits = 0
+    for each in given:
+        bits |= 1 << Class(each)
+    return bits
+
+
+def nanoseconds(wait: float | None) -> int:
+    """None: as long as it takes. A wait of nothing is the shortest one."""
+    if wait is not None and wait < 0:
+        raise ValueError(f"a wait of {wait} seconds")
+    return 0 if wait is None else max(1, int(wait * 1e9))
+
+
+@contextlib.contextmanager
+def away(suspend: Callable[[], Residency], resume: Callable[[], None]) -> Iterator[Residency]:
+    """Suspended inside."""
+    receipt = suspend()
+    try:
+        yield receipt
+    finally:
+        resume()

@@ -1,0 +1,64 @@
+"""RMM over weir: a memory resource of RMM's whose memory is a client's, in one budget with all others of the process.
+
+    import weir.rmm
+
+    weir.rmm.use(budget="20GiB")           # for all that asks RMM on the current device: cuDF, cuML
+    resource = weir.rmm.resource(client)   # for what takes a resource
+
+Each allocation goes through Python. C++ programs have weir/rmm.hpp, which does not."""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any
+
+import rmm
+import rmm.mr
+
+from ._c.library import check
+from ._c.seams import seams
+from ._clients import Clients, ordinal_of
+from .errors import OutOfMemory
+from .runtime import Client
+
+_ALIGNMENT = 256  # RMM promises that
+
+
+class Resource(rmm.mr.CallbackMemoryResource):  # type: ignore[misc]
+    """A memory resource of RMM's over a client. RMM's error for a refusal is `MemoryError`, with weir's words behind RMM's own;
+    `refused` is the last one."""
+
+    def __init__(self, client: Client) -> None:
+        ordinal_of(client)
+        self.client = client
+        self.refused: OutOfMemory | None = None
+        super().__init__(self._allocate, self._deallocate)
+
+    def _allocate(self, size: int, stream: Any) -> int:
+        out = c.c_void_p()
+        try:
+            with self.client._use() as pointer:
+                check(seams.wseam_alloc(pointer, size, _ALIGNMENT, stream.__cuda_stream__()[1], c.byref(out)))
+        except OutOfMemory as error:
+            self.refused = error
+            raise
+        return out.value or 0
+
+    def _deallocate(self, address: int, size: int, stream: Any) -> None:  # pylint: disable=unused-argument
+        seams.wseam_free_on(self.client._pointer, address, stream.__cuda_stream__()[1])
+
+
+def resource(client: Client) -> Resource:
+    """A memory resource over that client, for `rmm.mr.set_per_device_resource` and whatever takes one. Memory of another device than
+    the client's is not to be asked of it."""
+    return Resource(client)
+
+
+def use(client: Client | None = None, *, budget: int | str | None = None, name: str = "rmm", maximum: int | str = 0,
+        guarantee: int | str = 0) -> Resource:
+    """From now on RMM allocates from weir on a device: the client's, or the first one, where a client called `name` is opened.
+    `budget` is of the device's runtime, for all its clients together (None: as it is, or the default)."""
+    clients = Clients(name, [client] if client is not None else [], budget, maximum, guarantee)
+    found = Resource(client if client is not None else clients.of(0))
+    rmm.mr.set_per_device_resource(ordinal_of(found.client), found)
+    return found

@@ -1,0 +1,305 @@
+"""PyTorch over weir: all tensors on CUDA devices, or those of a part of a program, are memory of clients.
+
+    import weir.torch
+
+    weir.torch.use(budget="20GiB")  # before CUDA starts; everything of PyTorch's, in one budget with all others of the process
+
+    with weir.torch.pool(client):   # or this: PyTorch's own allocator stays, and takes its segments from a client
+        model = Net().cuda()
+
+After `use`, `torch.cuda.memory_stats` and what is made of it, `mem_get_info`, `memory_snapshot`, `empty_cache`,
+`set_per_process_memory_fraction`, `record_stream`, CUDA graphs and graph trees answer from weir, and what does not fit is
+`torch.cuda.OutOfMemoryError` in weir's words."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from . import errors
+from ._c import inspection as i
+from ._c.library import check, lib
+from ._c.seams import TorchOpen, address, seams, wseam_torch_counts
+from ._clients import Clients
+from .residency import Residency
+from .runtime import Client
+
+KINDS = ("all", "small_pool", "large_pool")
+METRICS = ("current", "peak", "allocated", "freed")
+REPLACED = 6  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch_abi.h
+LIVE, PENDING, THREAD_CACHED, PROMISED = 0, 1, 2, 3  # weir_span_state
+STATES = {LIVE: "active_allocated", PENDING: "active_pending_free"}
+
+lib.weir_memory_stats_info.restype, lib.weir_memory_stats_info.argtypes = c.c_int, [c.c_void_p, c.POINTER(i.weir_memory_stats)]
+lib.weir_layout_walk.restype, lib.weir_layout_walk.argtypes = c.c_int, [c.c_void_p, i.LayoutFunction, c.c_void_p, c.c_void_p]
+
+_lock = threading.Lock()
+_used: Used | None = None
+
+
+class Used:
+    """What `use` has set up. `client(device)` is the account of PyTorch's on a device; `complete` says whether this PyTorch has let
+    all of the functions be replaced that its pluggable allocator lacks: without, `cudnn.benchmark` and torch.compile's graph trees
+    fail with PyTorch's own words."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._error: BaseException | None = None
+        self._open = TorchOpen(self._open_client)
+        self.complete = False
+
+    def _open_client(self, ordinal: int) -> None:
+        """Called from C, on whatever thread allocates first on the device."""
+        try:
+            with self._clients.of(ordinal)._use() as pointer:
+                check(seams.wseam_torch_give(ordinal, pointer))
+        except errors.Error:
+            pass  # libweir's detail, which PyTorch's error will have, says why
+
+    def client(self, device: Any = None) -> Client:
+        """The client of that device, which is opened where PyTorch has not used it yet; None: the current one."""
+        ordinal = _ordinal(device)
+        client = self._clients.of(ordinal)
+        self._open_client(ordinal)
+        return client
+
+    def of(self, ordinal: int) -> Client | None:
+        """The client, where there is one by now."""
+        return self._clients.opened().get(ordinal)
+
+
+def _ordinal(device: Any) -> int:
+    return int(torch.cuda._utils._get_device_index(device, optional=True) or 0)  # None where there is no driver
+
+
+def use(*clients: Client, budget: int | str | None = None, name: str = "torch", maximum: int | str = 0,
+        guarantee: int | str = 0) -> Used:
+    """From now on all of PyTorch's memory on CUDA devices comes from weir. Before the first tensor on one of them.
+
+    Either from these clients, each for its device, or from clients called `name` that are opened when a device is first used:
+    `budget` is of each device's runtime, for all its clients together (None: as it is, or the default), `maximum` and
+    `guarantee` are PyTorch's own. `Conflict` where PyTorch has allocated already, or weir is used already; `Unsupported` for a
+    PyTorch without CUDA."""
+    global _used  # pylint: disable=global-statement
+    with _lock:
+        if _used is not None:
+            raise errors.Conflict("PyTorch has its memory from weir already: use() is for once in a process")
+        if torch.cuda.is_initialized():
+            raise errors.Conflict("CUDA has started in PyTorch, whose allocator cannot be exchanged any more: call "
+                                  "weir.torch.use() before the first tensor on a device, or take weir.torch.pool(client)")
+        if not hasattr(torch._C, "_cuda_customAllocator"):
+            raise errors.Unsupported(f"PyTorch {torch.__version__} was built without CUDA: install one that has it (pip install torch)")
+        if not seams.wseam_torch_throws():
+            raise errors.Unsupported(f"PyTorch {torch.__version__} does not have its errors where weir looks for them, so that what is "
+                                     "refused would go unnoticed; weir.torch.pool(client) works")
+        used = Used(Clients(name, clients, budget, maximum, guarantee))
+        check(seams.wseam_torch_begin(used._open))
+        allocator = torch._C._cuda_customAllocator(address(seams.wseam_torch_alloc), address(seams.wseam_torch_free))
+        for setter, function in (("set_reset_fn", "empty_cache"), ("set_memory_fraction_fn", "set_fraction"),
+                                 ("set_base_alloc_fn", "base"), ("set_record_stream_fn", "record_stream"),
+                                 ("set_begin_allocate_to_pool", "begin_pool"), ("set_end_allocate_to_pool_fn", "end_pool"),
+                                 ("set_release_pool", "release_pool")):
+            getattr(allocator, setter)(address(getattr(seams, f"wseam_torch_{function}")))
+        torch._C._cuda_changeCurrentAllocator(allocator)
+        used.complete = seams.wseam_torch_complete() == REPLACED
+        _answer_from_weir(used)
+        _used = used
+        return used
+
+
+# ---- what PyTorch asks its own allocator for ----
+
+def _answer_from_weir(used: Used) -> None:
+    own: Any = torch._C
+    own._cuda_memoryStats = lambda device: memory_stats(used, device)
+    own._cuda_memorySnapshot = lambda *_, **__: snapshot(used)
+    own._cuda_checkPoolLiveAllocations = _pool_has_exactly
+
+    def mem_get_info(device: Any = None) -> tuple[int, int]:
+        """Bytes that PyTorch may still have on the device under weir's limits, and the budget."""
+        client = used.client(device)
+        stats = client.runtime.stats()
+        mine = client.stats()
+        left = min(stats.budget - min(stats.budget, stats.live + stats.pending + stats.promised),
+                   mine.maximum - min(mine.maximum, mine.live + mine.pending + mine.promised))
+        return min(left, _driver_info(_ordinal(device))[0] + stats.held - stats.live - stats.pending), stats.budget
+
+    torch.cuda.mem_get_info = torch.cuda.memory.mem_get_info = mem_get_info
+
+
+_driver_info: Callable[[Any], tuple[int, int]] = torch.cuda.memory.mem_get_info
+
+
+def _gauge(gauge: i.weir_gauge) -> dict[str, int]:
+    return {metric: int(getattr(gauge, metric)) for metric in METRICS}
+
+
+def _zeros() -> dict[str, int]:
+    return dict.fromkeys(METRICS, 0)
+
+
+def memory_stats(used: Used, ordinal: int) -> dict[str, Any]:
+    """As `torch.cuda.memory_stats_as_nested_dict`. What is allocated and requested is PyTorch's own; segments, and what is
+    reserved, active or inactive, is of the device's runtime, of all its clients."""
+    counts, book = wseam_torch_counts(), i.weir_memory_stats()
+    seams.wseam_torch_count(ordinal, c.byref(counts))
+    client, calls = used.of(ordinal), 0
+    if client is not None:
+        with client.runtime._use() as pointer:
+            check(lib.weir_memory_stats_info(pointer, c.byref(book)))
+        calls = client.runtime.stats().driver_calls
+    stats: dict[str, Any] = {}
+    for name in ("allocation", "allocated_bytes", "requested_bytes"):
+        stats[name] = {kind: _gauge(gauge) for kind, gauge in zip(KINDS, getattr(counts, name))}
+    for name in ("segment", "reserved_bytes", "active", "active_bytes", "inactive_split", "inactive_split_bytes"):
+        stats[name] = {"all": _gauge(getattr(book, name)), "small_pool": _zeros(), "large_pool": _gauge(getattr(book, name))}
+    stats.update(oversize_allocations=_zeros(), oversize_segments=_zeros(), max_split_size=-1, num_sync_all_streams=0,
+                 num_alloc_retries=int(counts.retries), num_ooms=int(counts.failures), num_device_alloc=calls, num_device_free=0)
+    return stats
+
+
+def _pool_has_exactly(ordinal: int, pool: tuple[int, int], expected: set[int]) -> bool:
+    """Whether the live blocks of that pool are these."""
+    room = 256
+    while True:
+        found = (c.c_void_p * room)()
+        count = seams.wseam_torch_pool_blocks(ordinal, *pool, found, room)
+        if count <= room:
+            return {pointer for pointer in found[:count] if pointer} == set(expected)
+        room = 2 * count
+
+
+def snapshot(used: Used) -> dict[str, Any]:
+    """As `torch.cuda.memory._snapshot`: segments of the runtimes that PyTorch uses, with blocks of all their clients and without
+    traces, which weir has itself (`runtime.trace()`)."""
+    segments = [segment for ordinal, client in sorted(used._clients.opened().items()) for segment in _segments(ordinal, client)]
+    traces: list[list[Any]] = [[] for _ in range(torch.cuda.device_count())]
+    return {"segments": segments, "device_traces": traces, "external_annotations": [], "allocator_settings":
+            {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,
+             "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False, "pinned_use_cuda_host_register": False,
+             "roundup_power2_divisions": {}}}
+
+
+def _segments(ordinal: int, client: Client) -> list[dict[str, Any]]:
+    """Memory side by side that is of one pool of graphs, or of none; a block is in one of them as a whole."""
+    segments: list[dict[str, Any]] = []
+    last = None  # the block that the last one told was a part of
+
+    def tell(_segment: Any, span: Any, _: Any) -> None:
+        nonlocal last
+        part = span.contents
+        if not part.address:
+            return
+        state, pool = _state_and_pool(part)
+        found = segments[-1] if segments else None
+        if found is None or found["segment_pool_id"] != pool or found["address"] + found["total_size"] != part.address:
+            segments.append({"device": ordinal, "address": part.address, "total_size": 0, "allocated_size": 0, "active_size": 0,
+                             "requested_size": 0, "stream": 0, "segment_type": "large", "segment_pool_id": pool,
+                             "is_expandable": False, "frames": [], "blocks": []})
+            found, last = segments[-1], None
+        active = state != "inactive"
+        found["total_size"] += part.bytes
+        found["allocated_size"] += part.bytes if state == "active_allocated" else 0
+        found["active_size"] += part.bytes if active else 0
+        block = part.block.pointer if active else None
+        if block and block == last:
+            found["blocks"][-1]["size"] += part.bytes
+            return
+        last, requested = block, part.requested if active else 0
+        found["requested_size"] += requested
+        found["blocks"].append({"address": part.address, "size": part.bytes, "requested_size": requested, "state": state,
+                                "frames": [{"name": f"{(part.client_name or b'').decode(errors='replace')} "
+                                            f"{(part.tag or b'').decode(errors='replace')}".strip(), "filename": "weir", "line": 0}]
+                                if active else []})
+
+    with client.runtime._use() as pointer:
+        check(lib.weir_layout_walk(pointer, i.LayoutFunction(tell), None, None))
+    return segments
+
+
+def _state_and_pool(part: Any) -> tuple[str, tuple[int, int]]:
+    """As PyTorch has them. What a pool keeps, so that a state can be set again, is live for weir alone."""
+    state, pool = STATES.get(part.state, "inactive"), (c.c_uint64 * 2)()
+    known = seams.wseam_torch_pool_of(part.block.pointer, pool) if part.state == LIVE else 0
+    return "inactive" if known == 1 else state, (pool[0], pool[1])
+
+
+# ---- stepping aside ----
+
+def suspend(*clients: Client, **options: Any) -> dict[int, Residency]:
+    """Takes the devices' memory from under PyTorch's tensors, whose addresses stay; answers what left, by device.
+
+    Of these clients, which `pool` was given, or of all of PyTorch, after `use`. All work of the devices in question is waited for
+    first. Until `resume` no tensor there may be touched, and none be made: that is an error, or resumes the client with
+    `resume_on_alloc=True`. `options` are those of `Client.suspend`. All or nothing: what fails for one device leaves the others as
+    they were. `Invalid` without clients where `use` was not called."""
+    done: list[Client] = []
+    left: dict[int, Residency] = {}
+    try:
+        for ordinal, client in _clients_of(clients).items():
+            torch.cuda.synchronize(ordinal)
+            left[ordinal] = client.suspend(**options)
+            done.append(client)
+    except errors.Error:
+        for client in done:
+            client.resume()
+        raise
+    return left
+
+
+def resume(*clients: Client) -> None:
+    """Brings it back; contents are there when this returns. What has no room stays away, and is `OutOfMemory`."""
+    for client in _clients_of(clients).values():
+        client.resume()
+
+
+def _clients_of(given: tuple[Client, ...]) -> dict[int, Client]:
+    if given:
+        return Clients("torch", given).opened()
+    if _used is None:
+        raise errors.Invalid("PyTorch's memory is not weir's: call weir.torch.use() before, or give the clients of its pools")
+    return _used._clients.opened()
+
+
+# ---- a part of a program ----
+
+_pools: weakref.WeakKeyDictionary[Client, Any] = weakref.WeakKeyDictionary()
+
+
+def _pool_of(client: Client) -> Any:
+    with _lock:
+        found = _pools.get(client)
+        if found is None:
+            place, alloc, release = c.c_int(), c.c_void_p(), c.c_void_p()
+            with client._use() as pointer:
+                check(seams.wseam_torch_place(pointer, c.byref(place)))
+            check(seams.wseam_torch_place_functions(place, c.byref(alloc), c.byref(release)))
+            allocator = torch._C._cuda_customAllocator(alloc.value, release.value)
+            found = _pools[client] = torch.cuda.MemPool(allocator)
+            found._weir = allocator  # which the pool calls until it is gone
+        return found
+
+
+@contextlib.contextmanager
+def pool(client: Client) -> Iterator[Any]:
+    """Inside, the calling thread's tensors on the client's device lie in segments that PyTorch's own allocator takes from the
+    client (2 MiB and more each, by `torch.cuda.MemPool`, which is what `with` gives). Statistics, graphs and snapshots stay
+    PyTorch's. Segments go back with `torch.cuda.empty_cache()` when nothing in them lives.
+
+    `Conflict` with expandable segments, which go past every pool, and after `use`, which has all of PyTorch already."""
+    settings = ",".join(os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+    if "expandable_segments:true" in settings.replace(" ", "").lower():
+        raise errors.Conflict("PyTorch has expandable segments (PYTORCH_CUDA_ALLOC_CONF), which take no memory from a pool: "
+                              "switch them off")
+    if _used is not None:
+        raise errors.Conflict("all of PyTorch's memory is weir's already, by use()")
+    made = _pool_of(client)
+    with torch.cuda.use_mem_pool(made):
+        yield made

@@ -1,0 +1,101 @@
+/* embeddings.c: OpenAI's embeddings. */
+#include "completion.h"
+
+#include "cli/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *base64(const unsigned char *data, size_t bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = text_zeroed(bytes / 3 * 4 + 5, 1), *to = text;
+    for (size_t i = 0; i < bytes; i += 3) {
+        unsigned left = bytes - i > 2 ? 3 : (unsigned)(bytes - i);
+        unsigned word =
+            (unsigned)data[i] << 16 | (left > 1 ? (unsigned)data[i + 1] << 8 : 0) | (left > 2 ? data[i + 2] : 0);
+        *to++ = digits[word >> 18];
+        *to++ = digits[word >> 12 & 63];
+        *to++ = left > 1 ? digits[word >> 6 & 63] : '=';
+        *to++ = left > 2 ? digits[word & 63] : '=';
+    }
+    return text;
+}
+
+static json_t *row_json(const char *row, size_t width, bool encoded)
+{
+    json_t *list;
+    if (encoded) {
+        char *text = base64((const unsigned char *)row, width * sizeof(float));
+        list = json_string(text);
+        free(text);
+        return list;
+    }
+    list = json_array();
+    for (size_t i = 0; i < width; i++) {
+        float value;
+        memcpy(&value, row + i * sizeof value, sizeof value);
+        json_array_append_new(list, json_real((double)value));
+    }
+    return list;
+}
+
+static json_t *rows_json(const weir_tensor *rows, size_t count, bool encoded)
+{
+    json_t *list = json_array();
+    size_t width = (size_t)rows->shape[1];
+    for (size_t i = 0; i < count; i++) {
+        json_t *row = row_json((const char *)rows->data + i * width * sizeof(float), width, encoded);
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i, "embedding", row));
+    }
+    return list;
+}
+
+static void answer_rows(completion *it, const json_t *body, size_t count)
+{
+    const weir_tensor *rows = completion_vectors(it, count);
+    const char *format = json_string_value(json_object_get(body, "encoding_format"));
+    json_int_t tokens = (json_int_t)completion_prompt_tokens(it);
+    if (!rows)
+        answer_failure(it->run.request,
+                       weir_fail(WEIR_ERR_UNSUPPORTED, "the model '%s' did not make one embedding for each text",
+                                 it->run.model->name));
+    else
+        answer_json(it->run.request, 200,
+                    json_pack("{s:s, s:o, s:o, s:{s:I, s:I}}", "object", "list", "data",
+                              rows_json(rows, count, format && strcmp(format, "base64") == 0), "model",
+                              text_json(it->run.model->name), "usage", "prompt_tokens", tokens, "total_tokens",
+                              tokens));
+}
+
+static void embed(completion *it, const json_t *body, size_t count)
+{
+    if (!completion_begin(it, json_string_value(json_object_get(body, "model"))))
+        return;
+    weir_status status = completion_run(it);
+    if (status == WEIR_OK) {
+        answer_rows(it, body, count);
+        completion_release(it);
+    } else {
+        answer_failure(it->run.request, status);
+    }
+    completion_end(it);
+}
+
+void openai_embeddings(ws_request *request, void *all)
+{
+    completion it = {.run = {.all = all, .request = request}};
+    json_t *body = body_json(request);
+    size_t count = 0;
+    if (body && !json_is_string(json_object_get(body, "model")))
+        completion_wrong(&it, "'model' is the name of one");
+    else if (body && json_object_get(body, "dimensions"))
+        completion_wrong(&it, "'dimensions' is not taken: vectors have the model's width");
+    else if (body)
+        count = completion_lines(&it, json_object_get(body, "input"));
+    if (count > 0)
+        embed(&it, body, count);
+    completion_clear(&it);
+    json_decref(body);
+}

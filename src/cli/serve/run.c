@@ -1,0 +1,97 @@
+/* run.c: one run of a model for one request: it waits for the model, and both end when its client goes. */
+#include "serve.h"
+
+#include <time.h>
+
+uint64_t served_now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
+}
+
+/* Both are called again until the call has ended: what is about to begin is not found the first time. */
+static void stop_waiting(void *user)
+{
+    const served_run *run = user;
+    (void)!weir_pool_cancel(run->all->pool, run->id);
+}
+
+static void stop(void *user)
+{
+    const served_run *run = user;
+    (void)!weir_model_cancel(run->loaded, run->id);
+}
+
+/* How long the model is to stay idle once this and others have left it. */
+static void keep(const served_run *run)
+{
+    uint64_t wanted = run->keep_set ? run->keep : atomic_load(&run->model->keep_alive);
+    if (atomic_exchange(&run->model->kept, wanted) != wanted &&
+        weir_pool_keep(run->all->pool, run->model->name, wanted) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "serve: %s", weir_detail());
+}
+
+bool served_take(served_run *run, const char *name)
+{
+    weir_pool_request request = WEIR_INIT(weir_pool_request);
+    weir_pool_answer answer = WEIR_INIT(weir_pool_answer);
+    run->model = served_find(run->all, name);
+    run->id = atomic_fetch_add(&run->all->next_run, 1) + 1;
+    run->asked = served_now();
+    run->began = run->ended = 0;
+    request.name = run->model ? run->model->name : name;
+    request.id = run->id;
+    ws_on_cancel(run->request, stop_waiting, run);
+    state_run_begins(run);
+    weir_status status = !run->model ? weir_fail(WEIR_ERR_NOT_FOUND, "there is no model '%.100s' here", name)
+                         : ws_cancelled(run->request)
+                             ? weir_fail(WEIR_ERR_CANCELLED, "the client is gone")
+                             : weir_pool_acquire(run->all->pool, &request, &answer, &run->lease);
+    ws_on_cancel(run->request, NULL, NULL);
+    run->had = served_now();
+    if (status != WEIR_OK) {
+        state_run_ends(run);
+        answer_refusal(run->request, status, &answer, name);
+        served_drop(run->model);
+        run->model = NULL;
+        return false;
+    }
+    run->loaded = weir_lease_model(run->lease);
+    /* While it waited another version may have come. */
+    state_run_granted(run, served_version(run->all, run->model->name, weir_lease_version(run->lease)));
+    keep(run);
+    return true;
+}
+
+void served_leave(served_run *run)
+{
+    state_run_ends(run);
+    served_count(run);
+    weir_lease_release(run->lease);
+    served_drop(run->model);
+    run->lease = NULL;
+    run->loaded = NULL;
+    run->model = NULL;
+}
+
+weir_status served_infer(served_run *run, weir_inference *inference, weir_outputs *out)
+{
+    served_model *model = run->model;
+    served_count(run);
+    run->began = served_now();
+    inference->id = run->id;
+    inference->stream = WEIR_STREAM_HOST;
+    ws_on_cancel(run->request, stop, run);
+    weir_status status = ws_cancelled(run->request) ? weir_fail(WEIR_ERR_CANCELLED, "the client is gone")
+                                                    : weir_model_infer(run->loaded, inference, out);
+    ws_on_cancel(run->request, NULL, NULL);
+    run->ended = served_now();
+    run->status = status;
+    run->together = status == WEIR_OK ? out->together : 0;
+    atomic_fetch_add(&model->runs, 1);
+    atomic_fetch_add(&model->cancelled, status == WEIR_ERR_CANCELLED);
+    atomic_fetch_add(&model->failures, status != WEIR_OK && status != WEIR_ERR_CANCELLED);
+    atomic_fetch_add(&model->nanoseconds, run->ended - run->began);
+    return status;
+}

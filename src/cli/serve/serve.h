@@ -1,0 +1,249 @@
+/* serve.h: what the files of the verb serve share: models by name, and the protocols in which they are asked for. */
+#ifndef WEIR_CLI_SERVE_SERVE_H
+#define WEIR_CLI_SERVE_SERVE_H
+
+#include <weir/manifest.h>
+#include <weir/model.h>
+#include <weir/pool.h>
+#include <weir/select.h>
+
+#include "serve/http.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- statistics.c: what the statistics extension tells of a model ------------------------------------------------- */
+
+/* By how many runs were computed together; the last is of that many and more. */
+enum { STATISTICS_BATCHES = 128 };
+
+typedef struct served_batches {
+    atomic_uint_fast64_t runs, input, infer, output;
+} served_batches;
+
+/* Sums over its runs, in nanoseconds. Any thread adds to them and reads them, one by one. */
+typedef struct served_statistics {
+    served_batches batches[STATISTICS_BATCHES];
+    atomic_uint_fast64_t succeeded, success, failed, failure, queue, input, infer, output;
+    atomic_uint_fast64_t last; /* began: milliseconds since 1970; 0: none did */
+} served_statistics;
+
+/* ---- models.c: the pool's, by name ------------------------------------------------------------------------------- */
+
+/* A model that is served, in one version. It stays as long as somebody has a reference: the table, the pool, a request. */
+typedef struct served_model {
+    atomic_uint references;
+    char *name, *path;       /* the last as it was given */
+    char *version;           /* the manifest's; "1.0+2" of the second that replaced another */
+    json_t *config;          /* what a configuration says of it, as config.h has it; its texts are the settings' */
+    char *stamp;             /* of its files when it was read, and its configuration: another one is another version */
+    weir_manifest *manifest; /* as it was read; and with what was chosen for it: */
+    weir_manifest chosen;
+    char *engine, *provider, *device;  /* the last as the runtime's name */
+    atomic_uint_fast64_t keep_alive;   /* nanoseconds that it stays without requests; WEIR_POOL_NONE: for ever */
+    atomic_uint_fast64_t context;      /* tokens; 0: not looked for yet, WEIR_POOL_NONE: nobody knows */
+    atomic_uint_fast64_t kept;         /* so much the pool was told last; WEIR_POOL_NONE: for ever */
+    struct served_model *next_in_pool; /* of those that the pool has not said to be removed */
+    /* Counted by its runs. */
+    atomic_uint_fast64_t runs, failures, cancelled, nanoseconds;
+    served_statistics statistics;
+} served_model;
+
+typedef struct served_state served_state; /* state.h */
+typedef struct shared_regions shared_regions;
+
+typedef struct served {
+    weir_pool *pool;
+    pthread_mutex_t lock;  /* of the table */
+    served_model **models; /* what is served now, by name; one reference of each */
+    size_t count;
+    served_model *in_pool; /* every version that the pool has; one reference of each */
+    unsigned replaced;     /* versions that took another one's place */
+    const weir_choice_options *choice;
+    uint32_t runs; /* requests at once */
+    unsigned
+        sequences; /* runs of a language model that are decoded together, where its engine takes them in and lets them out
+                           at every token */
+    ws_server *server;
+    atomic_uint_fast64_t next_run;
+    int64_t began; /* seconds since 1970 */
+    served_state *state;
+    shared_regions *regions; /* NULL: tensors in shared memory are not allowed */
+} served;
+
+/* A model of that file, manifest or package, which is called `name` (NULL: as its manifest or file is) and has what `config`
+ * says (NULL: nothing), chosen for a device here. *out is the caller's reference. */
+weir_status served_model_make(const served *all, const char *name, const char *path, const json_t *config,
+                              served_model **out);
+/* A line that is another one when the file is; served_model.stamp is made of those of its files. */
+void served_stamp(FILE *to, const char *path);
+char *served_stamp_now(const served_model *model); /* for the caller to free */
+
+/* Makes the pool for the devices that `models` are on. */
+weir_status served_open(served *all, served_model *const *models, size_t count);
+/* Has it served from here on, instead of the version that is there; requests that wait are for it. Where there is no room for both
+ * the old one goes first. The table takes a reference of its own. */
+weir_status served_put(served *all, served_model *model);
+/* Not any more: what runs may end. */
+void served_remove(served *all, const char *name);
+/* Ends the pool, which unloads them; no run is under way. Answers as weir_pool_destroy. */
+weir_status served_clear(served *all);
+/* Of the pool: it has no use for a version any more. */
+void served_removed(served *all, const char *name, const char *version);
+
+/* By its name or another one of its names; the caller's reference. NULL: there is none. */
+served_model *served_find(served *all, const char *name);
+bool served_is_called(const served_model *model, const char *name);
+/* The version that the pool has, or had last, by these words; the caller's reference. */
+served_model *served_version(served *all, const char *name, const char *version);
+/* All, by name: a list for served_list_free. */
+served_model **served_list(served *all, size_t *count);
+void served_list_free(served_model **list, size_t count);
+/* Gives a reference back; NULL is nothing. */
+void served_drop(served_model *model);
+/* Why a request for it would be refused now, for the caller to free; NULL: it would be met. */
+char *served_obstacle(served *all, const weir_pool_entry *entry);
+/* All that the pool has, for the caller to free. */
+weir_pool_entry *served_entries(served *all, size_t *count);
+/* What the pool says of it. False: it says nothing. */
+bool served_look(served *all, const served_model *model, weir_pool_entry *out);
+
+/* ---- run.c: one run for one request ------------------------------------------------------------------------------ */
+
+typedef struct served_run {
+    served *all;
+    ws_request *request;
+    served_model *model; /* as long as the lease */
+    weir_model *loaded;  /* the same */
+    weir_lease *lease;
+    uint64_t id;
+    bool keep_set; /* the request says how long the model is to stay without others: */
+    uint64_t keep; /* nanoseconds; WEIR_POOL_NONE: for ever */
+    /* By the monotonic clock: when it was asked for and had; when the last run of it began, and ended so. */
+    uint64_t asked, had, began, ended;
+    weir_status status;
+    uint64_t together;
+    uint64_t since, granted; /* when it began, and when it had the model; 0: it has not yet */
+    struct served_run *next; /* of those that are under way: state.c */
+} served_run;
+
+/* Nanoseconds of the monotonic clock. */
+uint64_t served_now(void);
+/* statistics.c: adds the run that has ended, if one has, up to now. */
+void served_count(served_run *run);
+
+/* Has the model of that name loaded, where it stays until served_leave. False: the request is answered with the refusal. Waits
+ * in the pool's queue, and no longer than the client does. */
+bool served_take(served_run *run, const char *name);
+void served_leave(served_run *run);
+/* Runs the model for the request, and stops when its client goes. */
+weir_status served_infer(served_run *run, weir_inference *inference, weir_outputs *out);
+
+/* ---- answers.c: JSON in and out, and failures in each protocol's form -------------------------------------------- */
+
+enum { JSON_DEEPEST = 32 };
+
+/* The body as an object. NULL: the request is refused with 400. Nested at most JSON_DEEPEST deep, and with as many values as
+ * its route's limit allows for. */
+json_t *body_json(ws_request *request);
+json_t *text_to_json(ws_request *request, const char *text, size_t bytes);
+/* Takes the reference. */
+void answer_json(ws_request *request, unsigned status, json_t *object);
+/* A failed call, with the thread's detail; and a request that the pool has refused. */
+void answer_failure(ws_request *request, weir_status status);
+void answer_refusal(ws_request *request, weir_status status, const weir_pool_answer *answer, const char *name);
+void answer_wrong(ws_request *request, const char *format, ...) WEIR_PRINTF(2, 3);
+size_t write_refusal(const char *path, unsigned status, const char *code, const char *sentence, char *body,
+                     size_t room);
+
+/* ---- the protocols ----------------------------------------------------------------------------------------------- */
+
+/* tensors.c: Open Inference Protocol, JSON and binary. */
+typedef struct wire_inputs {
+    weir_tensor *list;
+    void **owned; /* data that was made for them */
+    char **names;
+    size_t count;
+} wire_inputs;
+
+const char *wire_type(weir_type type); /* "FP32"; NULL: it has none */
+/* False: the request is refused. `binary` is what follows the JSON; `regions` may be NULL. */
+bool wire_read(ws_request *request, shared_regions *regions, const json_t *head, const char *binary, size_t bytes,
+               wire_inputs *out);
+void wire_clear(wire_inputs *inputs);
+/* Answers with the results, as numbers, behind the JSON or in shared memory, as `head` asks for each. */
+void wire_answer(ws_request *request, shared_regions *regions, const json_t *head, const char *model,
+                 const weir_outputs *out);
+
+/* shared_memory.c: of this machine, which clients name. Any thread. */
+shared_regions *shared_create(void);
+void shared_free(shared_regions *all); /* NULL is nothing; no request is under way */
+/* Whether a tensor's parameters mean shared memory. */
+bool shared_is_meant(const json_t *parameters);
+/* Its bytes, for the caller to free; and the other way. */
+weir_status shared_read(shared_regions *all, const json_t *parameters, char **data, size_t *bytes);
+weir_status shared_write(shared_regions *all, const json_t *parameters, const void *data, size_t bytes);
+void shared_status(ws_request *request, void *user);
+void shared_register(ws_request *request, void *user);
+void shared_unregister(ws_request *request, void *user);
+
+void v2_live(ws_request *request, void *all);
+void v2_server(ws_request *request, void *all);
+void v2_model(ws_request *request, void *all);
+void v2_model_ready(ws_request *request, void *all);
+void v2_infer(ws_request *request, void *all);
+void v2_index(ws_request *request, void *user);
+void v2_load(ws_request *request, void *all);
+void v2_unload(ws_request *request, void *user);
+/* statistics.c, configuration.c, generate.c */
+void v2_statistics(ws_request *request, void *user);
+void v2_configuration(ws_request *request, void *all);
+void v2_generate(ws_request *request, void *all);
+void v2_generate_stream(ws_request *request, void *all);
+/* What of the protocol is not here: says so. */
+void v2_lacking(ws_request *request, void *user);
+/* The model that the path names, a reference; NULL: the request is refused. */
+served_model *v2_find(served *all, ws_request *request);
+
+/* A request's `parameters`, but for those that are the protocol's, as settings of a run. */
+enum { V2_SETTINGS = 32 };
+size_t v2_settings(const json_t *head, weir_setting settings[V2_SETTINGS]);
+void v2_settings_clear(weir_setting *settings, size_t count);
+
+void openai_models(ws_request *request, void *user);
+void openai_model(ws_request *request, void *user);
+void openai_completions(ws_request *request, void *all);
+void openai_chat(ws_request *request, void *all);
+void openai_embeddings(ws_request *request, void *all);
+
+/* ollama.c, ollama_models.c: Ollama's. */
+void ollama_generate(ws_request *request, void *all);
+void ollama_chat(ws_request *request, void *all);
+void ollama_embed(ws_request *request, void *all);
+void ollama_embeddings(ws_request *request, void *all);
+void ollama_tags(ws_request *request, void *user);
+void ollama_ps(ws_request *request, void *user);
+void ollama_show(ws_request *request, void *user);
+void ollama_version(ws_request *request, void *user);
+void ollama_registry(ws_request *request, void *user);
+/* openapi.json: all that is answered. */
+extern const char serve_openapi[];
+
+void metrics_page(ws_request *request, void *user);
+
+/* ---- state.c, actions.c, page.c: what the server shows of itself, and what can be done there ------------------------- */
+
+/* A request that wants a model, from served_take to served_leave. */
+void state_run_begins(served_run *run);
+/* Of that version, which is served_run.model from here on: the reference passes on, and the one before is given back. */
+void state_run_granted(served_run *run, served_model *version);
+void state_run_ends(served_run *run);
+
+void state_now(ws_request *request, void *user);
+void state_history(ws_request *request, void *user);
+void state_page(ws_request *request, void *all);
+/* POST /weir/models/{}/ACTION: load, resume, unload, suspend, pin, unpin. */
+void state_action(ws_request *request, void *all);
+
+#endif

@@ -1,0 +1,25 @@
+/* What a run will take, found out of the model's graph before anything is loaded. */
+#ifndef WEIR_ONNX_FORESEE_H
+#define WEIR_ONNX_FORESEE_H
+
+#include <weir/engine.h>
+
+#include "onnx_file/file.h"
+#include "settings.h"
+
+typedef struct onnx_foreseen {
+    /* Bytes that one run has at its peak, in places as ONNX Runtime's planner shares them, each as it is charged; not
+     * of the caller's inputs. Only if `runs`: all shapes follow from the sizes that were given. */
+    bool runs;
+    uint64_t activations;
+    uint64_t recurrent; /* weights of recurrent layers, which their kernels pack beside those that were handed over */
+} onnx_foreseen;
+
+/* Open dimensions have the sizes of the setting "dims" ("batch=1,sequence=128"), and 1 without. What cannot be told is 0. */
+void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
+                  onnx_foreseen *out);
+
+/* The setting's value is well-formed. */
+bool onnx_dims_good(const char *value);
+
+#endif

@@ -1,0 +1,121 @@
+/* Away: the memory of one client that is elsewhere, as a base sees it. weir/residency.h says what it is for.
+ *
+ * A base that can have blocks without memory gives these functions in its table. They keep the books and map and unmap;
+ * the copies are the caller's (runtime/residency.c), which calls them in this order, from one thread at a time:
+ *
+ *   choose -> take (each piece, once its contents are elsewhere) -> leave, or undo
+ *   recover -> allocate with placement->away -> arrive, or recall
+ *
+ * Where copies can be shown, the caller maps them in place of what was taken, before leave, and says so in `shown`. They
+ * are no memory of the base's: it has the caller take one from its place before it maps a chunk there.
+ *
+ * Invariants: a piece is a run of granules of one region over which nothing lies but blocks of the account that are away
+ * there, and busy extents; while it is away no granule of it has memory of the base's. One without blocks is shown. away.bytes, the sum of block->away and the
+ * account's away bytes are equal between these calls. From choose to leave and from recover to arrive all blocks on pieces
+ * are claimed, with `leaving` set. */
+#ifndef WI_AWAY_H
+#define WI_AWAY_H
+
+#include "memory/resource.h"
+#include "memory/space/extents.h"
+
+#include <weir/residency.h>
+
+typedef struct wi_copy wi_copy;
+
+/* Bytes of one or more adjoining blocks on a piece, with memory of their own or without. */
+typedef struct wi_run {
+    char *start;
+    uint64_t bytes;
+    bool kept; /* their contents are to come back; else zeros */
+} wi_run;
+
+/* What leaves and comes back in one step; it was one chunk. */
+typedef struct wi_piece {
+    wi_region *region;
+    uint64_t first, count; /* granules */
+    wi_chunk *chunk;       /* from choose to leave */
+    bool taken;            /* the chunk is unmapped */
+    bool coming;           /* from recover to arrive: it is to come back, */
+    bool arrived;          /* memory is there, and the caller was told */
+    bool shown;            /* its copy is mapped there */
+    bool whole;            /* all on it comes back from its copy, which was shown; nothing as zeros */
+    bool unwritten;        /* all that is kept on it is of the classes `unwritten` */
+    size_t run, run_count; /* in wi_away.runs */
+    uint64_t last;         /* owner of the bytes of memory that came since it is away; space/block.h */
+    char *low, *high;      /* around the runs */
+    uint64_t stamp;        /* of the blocks whose contents are kept: equal stamps, equal blocks */
+    wi_copy *copy;         /* the caller's: where its contents are */
+} wi_piece;
+
+typedef struct wi_away {
+    wi_account *account;
+    uint32_t stay, drop, unwritten; /* classes, as in weir_suspend_options */
+    bool show;                      /* copies are of all on a piece, so that they can be shown */
+    /* What is to come back next: at most so many bytes, or one piece; of one of these classes (0: any), or of the block
+     * with this address (NULL: any). */
+    uint64_t most;
+    uint32_t classes;
+    const void *pointer;
+    uint64_t coming;  /* bytes of the pieces that are to come back */
+    wi_piece *pieces; /* by address */
+    size_t piece_count, piece_room;
+    wi_run *runs;
+    size_t run_count, run_room;
+    wi_block **blocks; /* those that are claimed */
+    size_t block_count, block_room;
+    uint64_t bytes;             /* away */
+    atomic_uint_fast64_t shown; /* of them; written with the lock held */
+    uint64_t released;          /* physical memory that the last suspend gave up */
+    /* Told for each piece as soon as it has memory again, with no lock held, so that its contents are on their way
+     * while the next one is mapped. */
+    weir_status (*arrived)(struct wi_away *away, wi_piece *piece, void *user);
+    /* Copies that are shown; with no lock held, too. The one is taken from its place, the other put back there. Both write
+     * `shown`. */
+    weir_status (*hide)(struct wi_away *away, wi_piece *piece, void *user);
+    void (*show_again)(struct wi_away *away, wi_piece *piece, void *user);
+    void *user;
+    weir_stream stream;      /* behind which the contents come back */
+    weir_residency *receipt; /* choose writes `stay` and `stays` */
+    struct wi_away *next;    /* of the base */
+} wi_away;
+
+typedef struct wi_away_table {
+    /* Finds the chunks that can leave, and claims the blocks on them. WEIR_ERR_BUSY: a launch uses one of them;
+     * WEIR_ERR_SYSTEM: no host memory. Nothing has changed then. */
+    weir_status (*choose)(wi_resource *base, wi_away *away);
+    /* The stamp that a piece with these addresses would have now. */
+    uint64_t (*stamp)(wi_resource *base, const wi_away *away, const char *low, const char *high);
+    /* Takes the memory of a piece, which the caller keeps until leave or undo. */
+    weir_status (*take)(wi_resource *base, wi_piece *piece);
+    /* Puts back what was taken. False: the driver did not do it for some pieces, which are away from here on. */
+    bool (*undo)(wi_resource *base, wi_away *away);
+    /* What was taken is free for all. The rest stays. */
+    void (*leave)(wi_resource *base, wi_away *away);
+    /* Takes what is shown from where no block is any more. A failure leaves some of it. */
+    weir_status (*sweep)(wi_resource *base, wi_away *away);
+    /* Nothing of it is used any more, and nothing is known of it from here on. */
+    void (*forget)(wi_resource *base, wi_away *away);
+    /* Claims the blocks again, and finds out what is still there to come back. */
+    weir_status (*recover)(wi_resource *base, wi_away *away);
+    /* What was coming is back. What follows on other streams comes behind *event (NULL: the contents are there). WEIR_ERR_SYSTEM: no
+     * host memory for that; nothing has changed. */
+    weir_status (*arrive)(wi_resource *base, wi_away *away, const wi_event *event);
+    /* Takes away again what has come; unless it is `idle`, as copies may be under way, it stays there for the next
+     * resume. */
+    void (*recall)(wi_resource *base, wi_away *away, bool idle);
+    /* A block that is away was freed: its addresses go, and with the last one of a piece the piece, unless it is shown. The
+     * lock is held. */
+    void (*free)(wi_resource *base, wi_block *block);
+} wi_away_table;
+
+/* Makes room for one more entry of a list. WEIR_ERR_SYSTEM: no host memory. */
+weir_status wi_away_room(void **list, size_t count, size_t *room, size_t size);
+/* Frees what the record holds; the record itself is the caller's. */
+void wi_away_clear(wi_away *away);
+
+/* Of "mapped": the base's `allocate` for a placement with `away`. */
+weir_status wi_away_allocate(wi_resource *base, wi_placement *placement, wi_shortage *shortage);
+extern const wi_away_table wi_mapped_away;
+
+#endif

@@ -1,0 +1,84 @@
+/* What away.c, where chunks leave, and away_back.c, where memory comes back, have in common. */
+#ifndef WI_AWAY_PARTS_H
+#define WI_AWAY_PARTS_H
+
+#include "memory/away.h"
+#include "memory/mapped/mapped.h"
+
+static inline wi_mapped *away_mapped(wi_resource *base)
+{
+    return (wi_mapped *)base;
+}
+
+static inline uint64_t piece_start(const wi_piece *p)
+{
+    return p->first * p->region->granule;
+}
+
+static inline uint64_t piece_end(const wi_piece *p)
+{
+    return wi_min((p->first + p->count) * p->region->granule, p->region->bytes);
+}
+
+static inline uint64_t extent_end(const wi_extent *e)
+{
+    return e->offset + e->bytes;
+}
+
+/* How many bytes of the extent lie on the piece. */
+static inline uint64_t away_overlap(const wi_piece *p, const wi_extent *e)
+{
+    uint64_t low = wi_max(piece_start(p), e->offset), high = wi_min(piece_end(p), extent_end(e));
+    return low < high ? high - low : 0;
+}
+
+/* All extents on a piece, in order. */
+#define EACH_EXTENT(e, p)                                                                                              \
+    for (wi_extent *e = wi_region_at((p)->region, piece_start(p)); (e) && (e)->offset < piece_end(p); (e) = (e)->next)
+
+/* The first piece that ends behind the offset of the region. */
+static inline size_t away_from(const wi_away *away, const wi_region *region, uint64_t offset)
+{
+    const char *address = region->base + offset;
+    size_t first = 0, end = away->piece_count;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        const wi_piece *p = &away->pieces[middle];
+        if (p->region->base + piece_end(p) > address)
+            end = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
+
+/* All pieces that the extent reaches over. */
+#define EACH_PIECE(p, away, e)                                                                                         \
+    for (const wi_piece *p = (away)->pieces + away_from(away, (e)->region, (e)->offset),                               \
+                        *end_ = (away)->pieces + (away)->piece_count;                                                  \
+         p < end_ && p->region == (e)->region && piece_start(p) < extent_end(e); p++)
+
+/* With the lock held. Claims a block for this thread. */
+weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed);
+/* Gives all claims up. */
+void wi_away_let_go(wi_away *away);
+/* Writes down which bytes of the piece are blocks'. */
+weir_status wi_away_list_runs(wi_away *away, wi_piece *p);
+/* What is free on the piece, which has memory, is free for all again. */
+void wi_away_open(const wi_piece *p);
+/* Bytes of the extent that are shown. */
+uint64_t wi_away_shown(const wi_away *away, const wi_extent *e);
+/* Writes down of the claimed blocks, which are all there are, what is shown. */
+void wi_away_mark(wi_away *away);
+/* The base knows it no more. */
+void wi_away_unlink(wi_mapped *m, wi_away *away);
+
+/* Functions of the table, in away_back.c. */
+void wi_away_free(wi_resource *base, wi_block *block);
+weir_status wi_away_sweep(wi_resource *base, wi_away *away);
+void wi_away_forget(wi_resource *base, wi_away *away);
+weir_status wi_away_recover(wi_resource *base, wi_away *away);
+weir_status wi_away_arrive(wi_resource *base, wi_away *away, const wi_event *event);
+void wi_away_recall(wi_resource *base, wi_away *away, bool idle);
+
+#endif

@@ -1,0 +1,83 @@
+/* Copies: where the contents of a client's away memory are: in page-locked memory of the host, in a nameless file, or in
+ * chunks of the host's memory that are shown at the addresses of what is away.
+ *
+ * A copy is of a range of addresses, which was one piece (memory/away.h). It says by a stamp of which blocks it is, so
+ * that it is trusted only for these. Copies stay when the client is resumed, until somebody needs the host's memory.
+ *
+ * Invariant: copies are in the order of their addresses, and no two have one in common, so that no older contents of
+ * some bytes are beside newer ones. One thread at a time, which has the client's residence. */
+#ifndef WI_COPIES_H
+#define WI_COPIES_H
+
+#include "memory/away.h"
+#include "memory/host_chunks.h"
+#include "runtime/copy_memory.h"
+
+struct wi_copy {
+    char *low, *high;      /* of the device */
+    uint64_t stamp;        /* of the blocks whose contents it is; wi_away_table.stamp */
+    bool good;             /* it was written to its end, and later suspends may trust it */
+    bool fresh;            /* it was made, or made again, since wi_copies_open */
+    bool whole;            /* wi_copies_narrow: all of it is away */
+    weir_block memory;     /* cut from copy memory, or a chunk's window; pointer NULL: it is in the file, */
+    uint64_t offset;       /* from here on, */
+    uint64_t sum;          /* with this checksum */
+    wi_host_chunk *chunk;  /* `memory` is its window; NULL: it is no chunk. Then it is a copy of these addresses: */
+    char *home, *home_end; /* whole granules around low and high */
+};
+
+typedef struct wi_copies {
+    weir_client *client;
+    wi_copy **of;
+    size_t count, room;
+    uint64_t elsewhere;    /* bytes of copies in files and chunks */
+    wi_copy_memory memory; /* of the others */
+    int file;              /* -1: none */
+    bool to_file;          /* new copies go there */
+    bool shown;            /* new copies of pieces are chunks */
+    uint64_t file_end;
+    void *stage; /* what goes to and from the file passes here */
+    weir_block stage_block;
+} wi_copies;
+
+void wi_copies_begin(wi_copies *copies, weir_client *client);
+/* Bytes that copies take of the host's memory and of files. */
+uint64_t wi_copies_stored(const wi_copies *copies);
+/* Frees all. */
+void wi_copies_end(wi_copies *copies);
+/* Frees those that were not written to their end, and with `fresh` all that were made since wi_copies_open; with the last
+ * one their place, so that another can be chosen. */
+void wi_copies_sweep(wi_copies *copies, bool fresh);
+
+/* Chooses where new copies go: a file in `folder`, or the one that there is; NULL: the host's memory, and on a host's
+ * runtime a file in the folder for temporary ones. `shown`: what is copied of pieces goes to chunks. */
+weir_status wi_copies_open(wi_copies *copies, const char *folder, bool shown);
+/* The copy of all that is kept of the piece, of the same blocks as now; NULL: there is none. */
+wi_copy *wi_copies_find(const wi_copies *copies, const wi_away *away, const wi_piece *piece);
+/* What is kept of the piece will be copied again: no copy that has some of it is good any more. True: one was. */
+bool wi_copies_spoil(wi_copies *copies, const wi_piece *piece);
+/* The client is suspended: what is not away may be written from here on, so that only copies of which all is away stay
+ * good. */
+void wi_copies_narrow(wi_copies *copies, const wi_away *away);
+/* A new copy of the piece will be made soon. */
+void wi_copies_expect(wi_copies *copies, const wi_piece *piece);
+/* Room for a new copy of the piece, which gets it. Old ones of the same addresses go. */
+weir_status wi_copies_make(wi_copies *copies, wi_piece *piece);
+
+/* Copies what is kept of the piece out, and in. On the driver's `stream`; from and to a file the contents are there at
+ * return. WEIR_ERR_CORRUPT: the file does not hold what was written. */
+weir_status wi_copies_save(wi_copies *copies, const wi_piece *piece, void *stream);
+weir_status wi_copies_load(wi_copies *copies, const wi_away *away, const wi_piece *piece, void *stream);
+/* Whether the device holds the same now. Waits. */
+weir_status wi_copies_compare(wi_copies *copies, const wi_away *away, const wi_piece *piece, bool *same);
+
+/* Copies that are chunks. Queues zeros where the piece has bytes that are not kept. */
+weir_status wi_copies_clear(const wi_copies *copies, const wi_away *away, const wi_piece *piece, void *stream);
+/* Copies that cannot be shown, as they are no chunks, or as the pieces that have them are not the whole of their homes,
+ * are good no more. The pieces are in order. */
+void wi_copies_fit(const wi_away *away);
+/* Maps the chunk at its home, which has no memory; takes it from there. On failure it may be nowhere. */
+weir_status wi_copies_show(const wi_copy *copy);
+weir_status wi_copies_hide(const wi_copy *copy);
+
+#endif

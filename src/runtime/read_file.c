@@ -1,0 +1,221 @@
+/* Reading files into device memory: several threads read pieces of the file into page-locked pieces of memory, from which
+ * they go on to the device in order of one stream of the call's own. */
+#include "base/system.h"
+#include "runtime/runtime.h"
+
+#include <weir/residency.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Long enough for the link and for the page cache; what eight readers keep on their way is 128 MiB. */
+enum { PIECE = 8 * WI_MIB, READERS = 8, BUFFERS = 2 };
+
+typedef struct reading {
+    weir_client *client;
+    const char *path;
+    int file;
+    char *to;
+    uint64_t offset, bytes;
+    void *stream;              /* the driver's; NULL: the threads read into `to` */
+    atomic_uint_fast64_t next; /* byte at which the next piece begins */
+    pthread_mutex_t lock;
+    weir_status status; /* the first failure, and its words */
+    char detail[512];
+} reading;
+
+/* A reader's memory; it has two pieces, so that one is read while the other is on its way. */
+typedef struct reader {
+    reading *of;
+    pthread_t thread;
+    char *buffer[BUFFERS];
+    wi_event sent[BUFFERS];
+} reader;
+
+static void reading_failed(reading *r, weir_status status)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->status == WEIR_OK) {
+        r->status = status;
+        snprintf(r->detail, sizeof r->detail, "%s", weir_detail());
+    }
+    pthread_mutex_unlock(&r->lock);
+    atomic_store(&r->next, r->bytes);
+}
+
+static weir_status reading_get(const reading *r, char *to, uint64_t at, size_t bytes)
+{
+    for (ssize_t done; bytes > 0; to += done, at += (uint64_t)done, bytes -= (size_t)done) {
+        do
+            done = pread(r->file, to, bytes, (off_t)(r->offset + at));
+        while (done < 0 && errno == EINTR);
+        if (done <= 0)
+            return weir_fail(WEIR_ERR_SYSTEM, "%s cannot be read at byte %llu: %s", r->path,
+                             (unsigned long long)(r->offset + at), done < 0 ? strerror(errno) : "it was cut meanwhile");
+    }
+    return WEIR_OK;
+}
+
+/* One piece through a buffer of the reader's. */
+static weir_status reading_pass(reader *self, unsigned which, uint64_t at, size_t bytes)
+{
+    reading *r = self->of;
+    const weir_runtime *runtime = r->client->runtime;
+    if (!r->stream)
+        return reading_get(r, r->to + at, at, bytes);
+    weir_status status = runtime->driver->wait(runtime->device, self->sent[which], UINT64_MAX);
+    if (status == WEIR_OK)
+        status = reading_get(r, self->buffer[which], at, bytes);
+    if (status == WEIR_OK)
+        status = runtime->driver->copy(runtime->device, r->to + at, self->buffer[which], bytes, r->stream);
+    return status == WEIR_OK ? runtime->driver->record(runtime->device, r->stream, &self->sent[which]) : status;
+}
+
+static void *reading_work(void *user)
+{
+    reader *self = user;
+    reading *r = self->of;
+    for (unsigned which = 0;; which = (which + 1) % BUFFERS) {
+        uint64_t at = atomic_fetch_add(&r->next, PIECE);
+        if (at >= r->bytes)
+            return NULL;
+        weir_status status = reading_pass(self, which, at, wi_min(PIECE, r->bytes - at));
+        if (status != WEIR_OK)
+            reading_failed(r, status);
+    }
+}
+
+static unsigned reading_count(uint64_t bytes)
+{
+    cpu_set_t set;
+    uint64_t processors = sched_getaffinity(0, sizeof set, &set) == 0 ? (uint64_t)CPU_COUNT(&set) : 1;
+    uint64_t pieces = (bytes + PIECE - 1) / PIECE;
+    return (unsigned)wi_min(wi_min(pieces, READERS), wi_max(processors, 2));
+}
+
+/* With memory for all readers, or without any: the first one works on this thread. */
+static void reading_run(reader *readers, unsigned count)
+{
+    bool runs[READERS] = {false};
+    for (unsigned i = 1; i < count; i++)
+        runs[i] = pthread_create(&readers[i].thread, NULL, reading_work, &readers[i]) == 0;
+    (void)reading_work(&readers[0]);
+    for (unsigned i = 1; i < count; i++)
+        if (runs[i])
+            pthread_join(readers[i].thread, NULL);
+}
+
+/* What is read comes behind the work on `native`. */
+static weir_status reading_order(const reading *r, void *native)
+{
+    const weir_runtime *runtime = r->client->runtime;
+    wi_event event;
+    if (!native)
+        return WEIR_OK;
+    weir_status status = runtime->driver->record(runtime->device, native, &event);
+    if (status != WEIR_OK)
+        return status;
+    return r->stream ? runtime->driver->order(runtime->device, r->stream, event)
+                     : runtime->driver->wait(runtime->device, event, UINT64_MAX);
+}
+
+static weir_status reading_through(reading *r, void *native)
+{
+    const weir_runtime *runtime = r->client->runtime;
+    unsigned count = reading_count(r->bytes);
+    reader readers[READERS] = {{.of = r}};
+    weir_block block = {0};
+    weir_status status = WEIR_OK;
+    if (!wi_kind_is_own(runtime, WEIR_KIND_PINNED)) {
+        weir_request request = {.struct_size = sizeof request,
+                                .bytes = (size_t)count * BUFFERS * PIECE,
+                                .kind = WEIR_KIND_PINNED,
+                                .tag = "pieces of a file"};
+        status = weir_alloc_with(r->client, &request, &block);
+        if (status == WEIR_OK)
+            status = runtime->driver->stream_create(runtime->device, &r->stream);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        readers[i] = (reader){.of = r};
+        for (unsigned k = 0; k < BUFFERS; k++)
+            readers[i].buffer[k] = block.pointer ? (char *)block.pointer + (size_t)(i * BUFFERS + k) * PIECE : NULL;
+    }
+    if (status == WEIR_OK)
+        status = reading_order(r, native);
+    if (status == WEIR_OK) {
+        reading_run(readers, count);
+        if (r->stream)
+            status = runtime->driver->stream_synchronize(runtime->device, r->stream);
+        if (r->status != WEIR_OK)
+            status = weir_fail(r->status, "%s", r->detail);
+    }
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    if (r->stream)
+        runtime->driver->stream_destroy(runtime->device, r->stream);
+    if (block.pointer)
+        (void)!weir_free_block(r->client, block, WEIR_STREAM_HOST);
+    wi_detail_restore(&kept);
+    return status;
+}
+
+static weir_status reading_open(reading *r)
+{
+    struct stat s;
+    r->file = open(r->path, O_RDONLY | O_CLOEXEC);
+    if (r->file < 0)
+        return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "%s cannot be read: %s", r->path,
+                         strerror(errno));
+    if (fstat(r->file, &s) == 0 && S_ISREG(s.st_mode) && r->offset <= (uint64_t)s.st_size &&
+        r->bytes <= (uint64_t)s.st_size - r->offset)
+        return WEIR_OK;
+    weir_status status = weir_fail(WEIR_ERR_INVALID, "%s is no file with %llu bytes from byte %llu on", r->path,
+                                   (unsigned long long)r->bytes, (unsigned long long)r->offset);
+    close(r->file);
+    return status;
+}
+
+weir_status weir_read_file(weir_client *client, void *to, const char *path, uint64_t offset, size_t bytes,
+                           weir_stream stream)
+{
+    void *native;
+    weir_status status = wi_client_check(client, "weir_read_file");
+    if (status == WEIR_OK && (!to || !path))
+        status = weir_fail(WEIR_ERR_INVALID, "weir_read_file: no place, or no path");
+    if (status == WEIR_OK)
+        status = wi_streams_resolve_recorded(client->runtime, stream, "weir_read_file", &native);
+    reading r = {.client = client, .path = path, .to = to, .offset = offset, .bytes = bytes};
+    if (status == WEIR_OK)
+        status = reading_open(&r);
+    if (status != WEIR_OK)
+        return status;
+    if (bytes > 0) {
+        pthread_mutex_init(&r.lock, NULL);
+        status = reading_through(&r, native);
+        pthread_mutex_destroy(&r.lock);
+    }
+    close(r.file);
+    return status;
+}
+
+weir_status weir_alloc_from_file(weir_client *client, const weir_request *request, const char *path, uint64_t offset,
+                                 weir_block *out)
+{
+    weir_status status = weir_alloc_with(client, request, out);
+    if (status != WEIR_OK)
+        return status;
+    status = weir_read_file(client, out->pointer, path, offset, request->bytes, request->stream);
+    if (status == WEIR_OK || !out->pointer)
+        return status;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    (void)!weir_free_block(client, *out, request->stream);
+    wi_detail_restore(&kept);
+    *out = (weir_block){NULL, 0};
+    return status;
+}

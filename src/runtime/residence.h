@@ -1,0 +1,59 @@
+/* The residence of a client, inside: what residency.c, which suspends, and resume.c have in common.
+ *
+ * A residence is made with a client's first suspend. Its state is the gate: whoever sets it to WEIR_MOVING has the rest
+ * of the record until it sets another one. */
+#ifndef WI_RESIDENCE_H
+#define WI_RESIDENCE_H
+
+#include "runtime/copies.h"
+#include "runtime/elastic_away.h"
+#include "runtime/runtime.h"
+
+struct wi_residence {
+    pthread_mutex_t lock; /* of the state and the receipt */
+    pthread_cond_t changed;
+    weir_residency_state state;
+    weir_suspend_options options; /* of the last suspend; folder NULL */
+    bool shows;                   /* suspended, and all that is away of its blocks is shown */
+    wi_away away;                 /* blocks */
+    wi_away pages;                /* of elastic blocks */
+    wi_copies copies;
+    void *stream;               /* the driver's, for the copies; NULL: not made yet */
+    weir_residency receipt;     /* of the last suspend, for the one who has the record; `away` is counted when asked */
+    weir_residency told;        /* the same, for all */
+    atomic_uint_fast64_t moves; /* how often the state became WEIR_MOVING, and another one; changed under the lock */
+    uint64_t pressure;          /* id of the callback that gives copies up; 0: none */
+    pthread_t mover;
+};
+
+/* NULL: the client was never suspended. */
+static inline wi_residence *residence_of(const weir_client *client)
+{
+    return atomic_load_explicit(&((weir_client *)client)->residence, memory_order_acquire);
+}
+
+/* Takes the record if it is in that state. False: it is in another one, which is told. Waits while another thread has it,
+ * but inside a pressure callback. */
+bool wi_residence_take(wi_residence *r, weir_residency_state from, weir_residency_state *found);
+/* The same without waiting. */
+bool wi_residence_take_now(wi_residence *r, weir_residency_state from);
+/* Gives it back in another state. */
+void wi_residence_set(wi_residence *r, weir_residency_state state);
+
+/* Waits for what is queued on the streams of the client's blocks; for what was declared as uses of the claimed ones, and is
+ * queued on their streams. */
+weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline);
+weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, uint64_t deadline);
+/* In nanoseconds of wi_now; `wait` 0: never. */
+uint64_t wi_residence_deadline(uint64_t wait);
+/* Waits for copies that are under way; what they touch is about to be used otherwise. A driver that cannot tell about the
+ * stream is asked about the device. False: it does not say that they are done. The thread's detail stays. */
+bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r);
+/* Commits the pages that are not there, and has their contents on their way. */
+weir_status wi_residence_bring_pages(weir_client *client, wi_residence *r);
+
+/* In resume.c: what the base asks for about copies that are shown. */
+weir_status wi_residence_hide(wi_away *away, wi_piece *piece, void *client);
+void wi_residence_show_again(wi_away *away, wi_piece *piece, void *client);
+
+#endif

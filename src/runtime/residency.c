@@ -1,0 +1,758 @@
+/* Residency: a client is suspended; resume.c brings it back. What leaves, and how memory comes back, is memory/away.h; where
+ * contents are meanwhile is copies.h; here is the order of it all. */
+#include "base/seeded_bug.h"
+#include "base/system.h"
+#include "memory/space/stream_uses.h"
+#include "runtime/residence.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The gate --------------------------------------------------------------------------------------------------------- */
+
+static weir_status residence_make(weir_client *client, wi_residence **out)
+{
+    wi_residence *new = calloc(1, sizeof *new), *there = NULL;
+    if (!new)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the residence of %s", client->account.name);
+    pthread_mutex_init(&new->lock, NULL);
+    pthread_cond_init(&new->changed, NULL);
+    new->away.account = &client->account;
+    new->away.hide = wi_residence_hide;
+    new->away.show_again = wi_residence_show_again;
+    new->away.user = client;
+    new->receipt.struct_size = sizeof new->receipt;
+    wi_copies_begin(&new->copies, client);
+    *out = new;
+    if (atomic_compare_exchange_strong(&client->residence, &there, new))
+        return WEIR_OK;
+    pthread_cond_destroy(&new->changed);
+    pthread_mutex_destroy(&new->lock);
+    free(new);
+    *out = there;
+    return WEIR_OK;
+}
+
+/* With the lock held. */
+static void residence_turn(wi_residence *r, weir_residency_state state)
+{
+    r->state = state;
+    atomic_store(&r->away.account->residency, state);
+}
+
+/* To this thread; with the lock held. */
+static void residence_give(wi_residence *r)
+{
+    residence_turn(r, WEIR_MOVING);
+    r->mover = pthread_self();
+    atomic_fetch_add(&r->moves, 1);
+}
+
+bool wi_residence_take_now(wi_residence *r, weir_residency_state from)
+{
+    pthread_mutex_lock(&r->lock);
+    bool taken = r->state == from;
+    if (taken)
+        residence_give(r);
+    pthread_mutex_unlock(&r->lock);
+    return taken;
+}
+
+bool wi_residence_take(wi_residence *r, weir_residency_state from, weir_residency_state *found)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->state == WEIR_MOVING && !wi_pressures_inside())
+        pthread_cond_wait(&r->changed, &r->lock);
+    *found = r->state;
+    if (r->state == from)
+        residence_give(r);
+    pthread_mutex_unlock(&r->lock);
+    return *found == from;
+}
+
+/* Whether a client that is suspended can be used all the same. Only frees change the one or the other meanwhile. */
+static bool residence_shows(const wi_residence *r)
+{
+    wi_resource *base = r->copies.client->runtime->resource->base;
+    wi_resource_lock(base);
+    bool all = atomic_load(&r->away.shown) == r->away.bytes;
+    wi_resource_unlock(base);
+    return all;
+}
+
+void wi_residence_set(wi_residence *r, weir_residency_state state)
+{
+    bool shows = state == WEIR_SUSPENDED && r->away.show && residence_shows(r);
+    pthread_mutex_lock(&r->lock);
+    residence_turn(r, state);
+    r->shows = shows;
+    r->receipt.stored = wi_copies_stored(&r->copies);
+    r->told = r->receipt;
+    atomic_fetch_add(&r->moves, 1);
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+bool wi_residency_is_here(const weir_client *client)
+{
+    wi_residence *r = residence_of(client);
+    if (wi_likely(!r))
+        return true;
+    pthread_mutex_lock(&r->lock);
+    bool here = r->state == WEIR_RESIDENT;
+    pthread_mutex_unlock(&r->lock);
+    return here;
+}
+
+uint64_t wi_residency_moves(const weir_client *client)
+{
+    const wi_residence *r = residence_of(client);
+    return r ? atomic_load(&r->moves) : 0;
+}
+
+bool wi_residency_wait(weir_client *client, uint64_t *moves)
+{
+    wi_residence *r = residence_of(client);
+    if (!r)
+        return false;
+    pthread_mutex_lock(&r->lock);
+    /* inside a callback the one that it would wait for may be waiting for it */
+    while (r->state == WEIR_MOVING && !wi_pressures_inside() && !pthread_equal(r->mover, pthread_self()))
+        pthread_cond_wait(&r->changed, &r->lock);
+    bool moved = r->state != WEIR_MOVING && r->moves != *moves;
+    *moves = r->moves;
+    pthread_mutex_unlock(&r->lock);
+    return moved;
+}
+
+weir_status wi_residency_admit(weir_client *client, const char *call)
+{
+    wi_residence *r = residence_of(client);
+    uint64_t moves = 0;
+    if (wi_likely(!r))
+        return WEIR_OK;
+    (void)wi_residency_wait(client, &moves);
+    pthread_mutex_lock(&r->lock);
+    bool here = r->state == WEIR_RESIDENT || (r->state == WEIR_MOVING && pthread_equal(r->mover, pthread_self())) ||
+                (r->shows && !r->options.resume_on_alloc && r->pages.piece_count == 0);
+    bool resumes = r->state == WEIR_SUSPENDED && r->options.resume_on_alloc;
+    pthread_mutex_unlock(&r->lock);
+    if (here)
+        return WEIR_OK;
+    return resumes
+               ? weir_client_resume(client, WEIR_STREAM_HOST)
+               : weir_fail(WEIR_ERR_BUSY, "%s: %s is suspended; resume it first, or suspend it with resume_on_alloc",
+                           call, client->account.name);
+}
+
+/* Waiting for the client's work ------------------------------------------------------------------------------------ */
+
+/* Points of streams, one for each. */
+typedef struct points {
+    wi_event *at;
+    size_t count, room;
+    bool failed;
+} points;
+
+static void points_add(points *p, wi_event event)
+{
+    if (!event.stream)
+        return;
+    for (size_t i = 0; i < p->count; i++)
+        if (p->at[i].stream == event.stream) {
+            p->at[i].sequence = wi_max(p->at[i].sequence, event.sequence);
+            return;
+        }
+    if (p->count == p->room) {
+        size_t room = p->room ? 2 * p->room : 16;
+        wi_event *at = realloc(p->at, room * sizeof *at);
+        p->failed |= !at;
+        if (!at)
+            return;
+        p->at = at;
+        p->room = room;
+    }
+    p->at[p->count++] = event;
+}
+
+/* The streams on which the account's live blocks were allocated: their ids in the place of the driver's, each once. */
+typedef struct gathering {
+    const wi_account *account;
+    points streams;
+} gathering;
+
+static void residency_gather(wi_block *block, void *user)
+{
+    gathering *g = user;
+    wi_block seen = wi_look_at(block);
+    if (seen.account == g->account && wi_block_is_live(&seen) && seen.stream.id != 0)
+        points_add(&g->streams,
+                   (wi_event){(void *)(uintptr_t)seen.stream.id, 0}); /* NOLINT(performance-no-int-to-ptr) */
+}
+
+static weir_status residency_wait_for(weir_runtime *runtime, const points *p, uint64_t deadline, const char *client)
+{
+    weir_status status =
+        p->failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory to wait for the work of %s", client) : WEIR_OK;
+    for (size_t i = 0; i < p->count && status == WEIR_OK; i++) {
+        status = runtime->driver->wait(runtime->device, p->at[i], deadline);
+        if (status == WEIR_OK && deadline != UINT64_MAX && !runtime->driver->passed(runtime->device, p->at[i]))
+            status = weir_fail(WEIR_ERR_BUSY, "%s cannot be suspended or resumed: its work on %s was not done in time",
+                               client, runtime->name);
+    }
+    return status;
+}
+
+/* Adds the points behind what is queued on these streams. */
+static weir_status residency_points_of(weir_runtime *runtime, const points *streams, points *p)
+{
+    weir_status status = WEIR_OK;
+    p->failed |= streams->failed;
+    for (size_t i = 0; i < streams->count && status == WEIR_OK; i++) {
+        wi_event event = {0};
+        weir_stream stream = {(uint64_t)(uintptr_t)streams->at[i].stream};
+        if (wi_streams_declared(&runtime->streams, stream)) /* of others the driver says so itself */
+            status = wi_streams_captured(runtime, stream, "weir_client_suspend");
+        else
+            status = wi_streams_point(runtime, stream, &event);
+        points_add(p, event);
+    }
+    return status;
+}
+
+/* What is queued on the streams of the client's blocks. */
+weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_resource *elastic = atomic_load(&runtime->elastic), *stacks[] = {runtime->resource, elastic};
+    gathering g = {.account = &client->account};
+    points p = {0};
+    for (int i = 0; i < 2 && stacks[i]; i++) {
+        wi_resource *base = stacks[i]->base;
+        wi_resource_lock(base);
+        base->table->each(base, residency_gather, &g);
+        wi_resource_unlock(base);
+    }
+    weir_status status = residency_points_of(runtime, &g.streams, &p);
+    if (status == WEIR_OK)
+        status = residency_wait_for(runtime, &p, deadline, client->account.name);
+    free(g.streams.at);
+    free(p.at);
+    return status;
+}
+
+static void residency_add_point(wi_event event, void *user)
+{
+    points_add(user, event);
+}
+
+static void residency_gather_uses(const wi_residence *r, gathering *g, points *p)
+{
+    wi_event event;
+    for (size_t i = 0; i < r->away.block_count; i++) {
+        wi_block *block = r->away.blocks[i];
+        for (uint32_t k = 0; wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, k, &event); k++)
+            points_add(p, event);
+        residency_gather(block, g);
+    }
+}
+
+/* The claimed blocks; some of them may have come since the streams were looked at, with zeros that are queued. */
+static weir_status residency_wait_blocks(weir_client *client, const wi_residence *r, points *p, uint64_t deadline)
+{
+    gathering g = {.account = &client->account};
+    residency_gather_uses(r, &g, p);
+    weir_status status = residency_points_of(client->runtime, &g.streams, p);
+    if (status == WEIR_OK)
+        status = residency_wait_for(client->runtime, p, deadline, client->account.name);
+    free(g.streams.at);
+    return status;
+}
+
+weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, uint64_t deadline)
+{
+    points p = {0};
+    weir_status status = residency_wait_blocks(client, r, &p, deadline);
+    free(p.at);
+    return status;
+}
+
+/* Lists the pages of elastic blocks, and waits for what was declared as uses of them and of the claimed blocks. */
+static weir_status residency_wait_uses(weir_client *client, wi_residence *r, uint64_t deadline)
+{
+    points p = {0};
+    weir_status status = wi_elastic_away_list(client, &r->pages, residency_add_point, &p);
+    if (status == WEIR_OK)
+        status = residency_wait_blocks(client, r, &p, deadline);
+    free(p.at);
+    return status;
+}
+
+uint64_t wi_residence_deadline(uint64_t wait)
+{
+    uint64_t now = wi_now();
+    return wait == 0 || wait > UINT64_MAX - now ? UINT64_MAX : now + wait;
+}
+
+/* Suspending ------------------------------------------------------------------------------------------------------- */
+
+static weir_status residency_check(weir_client *client, const char *call)
+{
+    const weir_runtime *runtime = client->runtime;
+    wi_resource *stack = runtime->resource;
+    if (stack->inner == stack->base && stack->base->table->away)
+        return WEIR_OK;
+    char text[WI_STACK_BYTES];
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "%s: the resource %s of %s cannot have blocks without memory; make the runtime with "
+                     "\"budget(mapped)\"",
+                     call, wi_runtime_resource(runtime, text, sizeof text), runtime->name);
+}
+
+/* Finds the copies that are still good. With `verify` they are looked at. */
+static weir_status residency_trust(wi_residence *r)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < r->away.piece_count && status == WEIR_OK; i++) {
+        wi_piece *piece = &r->away.pieces[i];
+        bool same = true;
+        piece->copy = piece->low && piece->unwritten ? wi_copies_find(&r->copies, &r->away, piece) : NULL;
+        if (piece->copy && r->options.verify)
+            status = wi_copies_compare(&r->copies, &r->away, piece, &same);
+        if (!same) {
+            piece->copy = NULL;
+            r->receipt.differed += (uint64_t)(piece->high - piece->low);
+        }
+    }
+    return status;
+}
+
+/* A copy serves all pieces that it has something of, or none. */
+static void residency_distrust(wi_residence *r)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = 0; i < r->away.piece_count; i++) {
+            wi_piece *piece = &r->away.pieces[i];
+            if (piece->copy && !piece->copy->good)
+                piece->copy = NULL;
+            if (piece->low && !piece->copy)
+                changed |= wi_copies_spoil(&r->copies, piece);
+        }
+    }
+}
+
+/* Queues the copy of the piece, if it has none that is still good. *queued: something was. */
+static weir_status residency_copy_piece(wi_residence *r, wi_piece *piece, bool *queued)
+{
+    uint64_t bytes = (uint64_t)(piece->high - piece->low);
+    weir_status status = WEIR_OK;
+    *queued = !piece->copy || r->away.show;
+    *(piece->copy ? &r->receipt.trusted : &r->receipt.copied) += bytes;
+    if (!piece->copy) {
+        status = wi_copies_make(&r->copies, piece);
+        if (status == WEIR_OK)
+            status = wi_copies_save(&r->copies, piece, r->stream);
+    }
+    return status == WEIR_OK && r->away.show ? wi_copies_clear(&r->copies, &r->away, piece, r->stream) : status;
+}
+
+/* Their memory is made in few steps. */
+static void residency_expect_copies(wi_residence *r)
+{
+    for (size_t i = 0; i < r->away.piece_count; i++)
+        if (r->away.pieces[i].low && !r->away.pieces[i].copy)
+            wi_copies_expect(&r->copies, &r->away.pieces[i]);
+    for (size_t i = 0; i < r->pages.piece_count; i++)
+        if (r->pages.runs[r->pages.pieces[i].run].kept)
+            wi_copies_expect(&r->copies, &r->pages.pieces[i]);
+}
+
+/* Queues the copies of all pieces that have none; events[i] is behind that of piece i. */
+static weir_status residency_copy_out(const weir_client *client, wi_residence *r, wi_event *events)
+{
+    const weir_runtime *runtime = client->runtime;
+    weir_status status = residency_trust(r);
+    if (r->away.show)
+        wi_copies_fit(&r->away);
+    residency_distrust(r);
+    residency_expect_copies(r);
+    for (size_t i = 0; i < r->away.piece_count && status == WEIR_OK; i++) {
+        wi_piece *piece = &r->away.pieces[i];
+        bool queued = false;
+        if (piece->low)
+            status = residency_copy_piece(r, piece, &queued);
+        if (status == WEIR_OK && queued)
+            status = runtime->driver->record(runtime->device, r->stream, &events[i]);
+    }
+    return status;
+}
+
+/* The pieces of one copy were taken, of which this is the last: it is shown there. */
+static weir_status residency_show(wi_residence *r, size_t last)
+{
+    const wi_copy *copy = r->away.pieces[last].copy;
+    weir_status status = wi_copies_show(copy);
+    for (size_t i = last + 1; status == WEIR_OK && i-- > 0 && r->away.pieces[i].copy == copy;)
+        r->away.pieces[i].shown = r->away.pieces[i].whole = true;
+    return status;
+}
+
+/* Nothing is shown, as far as the driver does it: what was taken is put back. */
+static void residency_hide_all(wi_residence *r)
+{
+    for (size_t i = 0; i < r->away.piece_count; i++) {
+        wi_piece *piece = &r->away.pieces[i];
+        if (piece->shown)
+            (void)wi_residence_hide(&r->away, piece, r->away.user);
+        piece->whole = piece->shown;
+    }
+}
+
+/* Takes the memory of each piece behind its copy, and shows that. */
+static weir_status residency_take_all(const weir_client *client, wi_residence *r, const wi_event *events)
+{
+    const weir_runtime *runtime = client->runtime;
+    wi_resource *base = runtime->resource->base;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < r->away.piece_count && status == WEIR_OK; i++) {
+        wi_piece *piece = &r->away.pieces[i];
+        status = runtime->driver->wait(runtime->device, events[i], UINT64_MAX);
+        if (status == WEIR_OK && piece->copy)
+            piece->copy->good = true;
+        if (status == WEIR_OK)
+            status = base->table->away->take(base, piece);
+        bool last = i + 1 == r->away.piece_count || piece[1].copy != piece->copy;
+        if (status == WEIR_OK && r->away.show && last)
+            status = residency_show(r, i);
+    }
+    return status;
+}
+
+bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r)
+{
+    const weir_runtime *runtime = client->runtime;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    bool rest = !r->stream || runtime->driver->stream_synchronize(runtime->device, r->stream) == WEIR_OK ||
+                (runtime->driver->synchronize && runtime->driver->synchronize(runtime->device) == WEIR_OK);
+    wi_detail_restore(&kept);
+    return rest;
+}
+
+/* The pages of elastic blocks: contents that change, so that no copy is trusted. */
+static weir_status residency_copy_pages(wi_residence *r)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++) {
+        wi_piece *piece = &r->pages.pieces[i];
+        if (!r->pages.runs[piece->run].kept)
+            continue;
+        status = wi_copies_make(&r->copies, piece);
+        if (status == WEIR_OK)
+            status = wi_copies_save(&r->copies, piece, r->stream);
+        r->receipt.copied += (uint64_t)(piece->high - piece->low);
+    }
+    return status;
+}
+
+static void residency_count_dropped(wi_residence *r)
+{
+    const wi_away *of[] = {&r->away, &r->pages};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < of[k]->run_count; i++)
+            r->receipt.dropped += of[k]->runs[i].kept ? 0 : of[k]->runs[i].bytes;
+}
+
+weir_status wi_residence_bring_pages(weir_client *client, wi_residence *r)
+{
+    weir_status status = wi_elastic_away_commit(client, &r->pages);
+    for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++)
+        if (r->pages.runs[i].kept)
+            status = wi_copies_load(&r->copies, &r->pages, &r->pages.pieces[i], r->stream);
+    return status;
+}
+
+/* Gives the pages back when all is copied. If that fails half-way they are committed again; *gone: in vain. */
+static weir_status residency_give_pages(weir_client *client, wi_residence *r, bool *gone)
+{
+    const weir_runtime *runtime = client->runtime;
+    weir_status status = wi_elastic_away_release(client, &r->pages);
+    *gone = status == WEIR_OK;
+    if (status == WEIR_OK)
+        return WEIR_OK;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    *gone = wi_residence_bring_pages(client, r) != WEIR_OK;
+    r->pages.bytes = wi_elastic_away_missing(client, &r->pages);
+    (void)runtime->driver->stream_synchronize(runtime->device, r->stream);
+    wi_detail_restore(&kept);
+    return status;
+}
+
+/* The pages of elastic blocks stay after all. */
+static void residency_keep_pages(wi_residence *r)
+{
+    r->pages.piece_count = r->pages.run_count = r->pages.bytes = 0;
+}
+
+/* With the blocks claimed: all is copied, then all is taken. */
+static weir_status residency_move_out(weir_client *client, wi_residence *r)
+{
+    const weir_runtime *runtime = client->runtime;
+    wi_event *events = calloc(r->away.piece_count + 1, sizeof *events);
+    weir_status status = events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the events of copies");
+    bool gone = false;
+    residency_count_dropped(r);
+    if (status == WEIR_OK)
+        status = residency_copy_out(client, r, events);
+    if (status == WEIR_OK)
+        status = residency_copy_pages(r);
+    if (status == WEIR_OK)
+        status = residency_take_all(client, r, events);
+    if (status == WEIR_OK)
+        status = runtime->driver->stream_synchronize(runtime->device, r->stream);
+    else
+        (void)wi_residence_copies_rest(client, r);
+    if (status == WEIR_OK)
+        status = residency_give_pages(client, r, &gone);
+    if (gone)
+        wi_ledger_elsewhere(&client->runtime->ledger, &client->account, r->pages.bytes);
+    else
+        residency_keep_pages(r);
+    free(events);
+    return status;
+}
+
+/* Has the copies given up when the host's memory is short. */
+static void residency_under_pressure(const weir_pressure *pressure, void *user)
+{
+    (void)pressure;
+    (void)weir_client_forget_copies(user);
+}
+
+static weir_status residency_prepare(weir_client *client, wi_residence *r, const char *folder)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_status status = wi_copies_open(&r->copies, folder, r->away.show);
+    if (status == WEIR_OK && !r->stream)
+        status = runtime->driver->stream_create(runtime->device, &r->stream);
+    wi_resource *pinned;
+    if (status == WEIR_OK && !r->copies.to_file)
+        status = wi_kinds_stack(runtime, WEIR_KIND_PINNED, &pinned);
+    if (status == WEIR_OK && r->away.show)
+        status = wi_kinds_shown(runtime, &pinned);
+    if (status == WEIR_OK && (r->away.show || !r->copies.to_file) && r->pressure == 0)
+        status = weir_pressure_register(wi_kinds_host(runtime), 0, residency_under_pressure, client, &r->pressure);
+    return status;
+}
+
+/* *gone: some is away. That may be so after a failure, if the driver did not put back what it had taken. */
+static weir_status residency_suspend(weir_client *client, wi_residence *r, const char *folder, bool *gone)
+{
+    weir_runtime *runtime = client->runtime;
+    wi_resource *base = runtime->resource->base;
+    uint64_t deadline = wi_residence_deadline(r->options.wait), left;
+    weir_status status = residency_prepare(client, r, folder);
+    if (status == WEIR_OK)
+        status = wi_residence_wait_streams(client, deadline);
+    if (status != WEIR_OK)
+        return status;
+    wi_tcaches_drop_client(client);
+    wi_runtime_drain(runtime, &client->account);
+    (void)base->table->pass(base, &left);
+    status = base->table->away->choose(base, &r->away);
+    if (status != WEIR_OK)
+        return status;
+    if (!wi_has_bug(WI_BUG_LEAVE_EARLY))
+        status = residency_wait_uses(client, r, deadline);
+    if (status == WEIR_OK)
+        status = residency_move_out(client, r);
+    else
+        residency_keep_pages(r);
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    if (status != WEIR_OK && r->away.show)
+        residency_hide_all(r);
+    *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away) || r->pages.bytes > 0;
+    if (status == WEIR_OK)
+        base->table->away->leave(base, &r->away);
+    wi_detail_restore(&kept);
+    return status;
+}
+
+/* Nothing of a suspend that failed stays in the host's memory, unless pieces are away all the same (`gone`). Copies that
+ * may still be under way do. */
+static void residency_sweep(const weir_client *client, wi_residence *r, bool gone)
+{
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    if (wi_residence_copies_rest(client, r))
+        wi_copies_sweep(&r->copies, !gone);
+    wi_detail_restore(&kept);
+}
+
+static void residency_begin_receipt(wi_residence *r, bool can_show)
+{
+    r->receipt = (weir_residency){.struct_size = sizeof r->receipt};
+    r->away.receipt = &r->receipt;
+    r->away.stay = r->options.stay;
+    r->away.drop = r->options.drop;
+    r->away.unwritten = r->options.unwritten;
+    r->away.show = r->options.show && can_show;
+    r->pages.stay = r->options.stay;
+    r->pages.drop = r->options.drop;
+    residency_keep_pages(r);
+}
+
+static void residency_tell(weir_client *client, wi_residence *r, weir_residency *out)
+{
+    weir_client_stats stats = {.struct_size = sizeof stats};
+    wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
+    pthread_mutex_lock(&r->lock);
+    r->told.struct_size = sizeof r->told;
+    r->told.state = r->state;
+    r->told.away = stats.away;
+    r->told.shown = atomic_load(&r->away.shown);
+    wi_copy_out(out, out->struct_size, &r->told, sizeof r->told);
+    pthread_mutex_unlock(&r->lock);
+}
+
+weir_status weir_client_suspend(weir_client *client, const weir_suspend_options *options, weir_residency *out)
+{
+    const char *call = "weir_client_suspend";
+    weir_suspend_options o = {.struct_size = sizeof o};
+    weir_residency_state found;
+    wi_residence *r;
+    weir_status status = wi_client_check(client, call);
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_suspend_options, &o, options, call);
+    if (status == WEIR_OK && out && out->struct_size < 2 * sizeof(size_t))
+        status = weir_fail(WEIR_ERR_INVALID, "%s: member struct_size of the receipt is not set", call);
+    if (status == WEIR_OK && (o.stay | o.drop | o.unwritten) >= WEIR_CLASS_BIT(WEIR_CLASS_COUNT))
+        status = weir_fail(WEIR_ERR_INVALID, "%s: a bit that is of no class; see WEIR_CLASS_BIT", call);
+    if (status == WEIR_OK)
+        status = residency_check(client, call);
+    if (status == WEIR_OK && !(r = residence_of(client)))
+        status = residence_make(client, &r);
+    if (status != WEIR_OK)
+        return status;
+    if (!wi_residence_take(r, WEIR_RESIDENT, &found))
+        return weir_fail(WEIR_ERR_BUSY, "%s: %s is %s", call, client->account.name,
+                         found == WEIR_SUSPENDED ? "suspended already" : "being suspended or resumed");
+    const char *folder = o.folder;
+    r->options = o;
+    r->options.folder = NULL;
+    residency_begin_receipt(r, wi_kinds_can_show(client->runtime));
+    bool gone = false;
+    status = residency_suspend(client, r, folder, &gone);
+    if (status != WEIR_OK)
+        residency_sweep(client, r, gone);
+    weir_client_stats stats = {.struct_size = sizeof stats};
+    wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
+    r->receipt.stayed = stats.live;
+    r->receipt.released = r->away.released + r->pages.bytes;
+    if (gone)
+        wi_copies_narrow(&r->copies, &r->away);
+    if (gone && !o.keep_guarantee)
+        wi_ledger_give_up_guarantee(&client->runtime->ledger, &client->account);
+    wi_residence_set(r, gone ? WEIR_SUSPENDED : WEIR_RESIDENT);
+    if (status == WEIR_OK && out)
+        residency_tell(client, r, out);
+    return status;
+}
+
+/* The rest --------------------------------------------------------------------------------------------------------- */
+
+uint64_t weir_client_forget_copies(weir_client *client)
+{
+    weir_residency_state found;
+    wi_residence *r =
+        wi_client_check_giving(client, "weir_client_forget_copies") == WEIR_OK ? residence_of(client) : NULL;
+    if (!r)
+        return 0;
+    pthread_mutex_lock(&r->lock);
+    bool idle = r->state == WEIR_RESIDENT;
+    pthread_mutex_unlock(&r->lock);
+    if (!idle || !wi_residence_take(r, WEIR_RESIDENT, &found))
+        return 0;
+    uint64_t bytes = wi_residence_copies_rest(client, r) ? wi_copies_stored(&r->copies) : 0;
+    if (bytes > 0)
+        wi_copies_end(&r->copies);
+    wi_residence_set(r, WEIR_RESIDENT);
+    return bytes;
+}
+
+weir_status weir_client_residency(weir_client *client, weir_residency *out)
+{
+    weir_status status = wi_client_check_giving(client, "weir_client_residency");
+    if (status != WEIR_OK)
+        return status;
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_residency: NULL, or member struct_size is not set");
+    weir_residency none = {.struct_size = sizeof none};
+    wi_residence *r = residence_of(client);
+    if (r)
+        residency_tell(client, r, out);
+    else
+        wi_copy_out(out, out->struct_size, &none, sizeof none);
+    return WEIR_OK;
+}
+
+void wi_residency_forget(weir_client *client, const char *low, const char *high)
+{
+    wi_residence *r = residence_of(client);
+    uint64_t moves = 0;
+    if (wi_likely(!r))
+        return;
+    (void)wi_residency_wait(client, &moves);
+    pthread_mutex_lock(&r->lock);
+    uint64_t bytes = r->state == WEIR_SUSPENDED ? wi_elastic_away_forget(&r->pages, low, high) : 0;
+    pthread_mutex_unlock(&r->lock);
+    if (bytes > 0)
+        wi_ledger_elsewhere(&client->runtime->ledger, &client->account, -bytes);
+}
+
+/* What the driver does not take from there stays mapped; its addresses serve nobody any more. */
+static void residency_leave_homes(const weir_client *client, wi_residence *r)
+{
+    wi_resource *base = client->runtime->resource->base;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    if (base->table->away->sweep(base, &r->away) != WEIR_OK)
+        base->table->away->forget(base, &r->away);
+    wi_detail_restore(&kept);
+}
+
+void wi_residency_end(weir_client *client)
+{
+    weir_runtime *runtime = client->runtime;
+    weir_residency_state found;
+    wi_residence *r = residence_of(client);
+    if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
+        return;
+    if (r->pressure)
+        (void)!weir_pressure_unregister(wi_kinds_host(runtime), r->pressure);
+    r->pressure = 0;
+    (void)wi_residence_copies_rest(client, r);
+    if (r->away.piece_count > 0) /* shown, and without blocks */
+        residency_leave_homes(client, r);
+    wi_copies_end(&r->copies);
+    wi_away_clear(&r->away);
+    wi_away_clear(&r->pages);
+    if (r->stream)
+        runtime->driver->stream_destroy(runtime->device, r->stream);
+    r->stream = NULL;
+    wi_residence_set(r, found); /* the client may stay open; what it is guaranteed comes back with a resume */
+}
+
+void wi_residency_free(weir_client *client)
+{
+    wi_residence *r = atomic_exchange(&client->residence, NULL);
+    if (!r)
+        return;
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}

@@ -1,0 +1,151 @@
+#include "runtime/watch/answer.h"
+#include "runtime/runtime.h"
+#include "runtime/watch/json.h"
+
+#include <unistd.h>
+
+typedef struct writer {
+    wi_json json;
+    weir_client_stats *clients;
+    bool layout;
+    uint64_t left_out;
+} writer;
+
+/* Bytes that a client, a runtime without its clients, and the end of the document take at most: texts of known lengths, of
+ * which a character takes six, and numbers of 20 digits. */
+enum { CLIENT_ROOM = 4096, RUNTIME_ROOM = 8192, END_ROOM = 256 };
+
+typedef struct member {
+    const char *key;
+    size_t at;
+} member;
+
+#define MEMBER(type, name)                                                                                             \
+    {                                                                                                                  \
+#name, offsetof(type, name)                                                                                    \
+    }
+
+static const member of_runtime[] = {
+    MEMBER(weir_stats, budget),        MEMBER(weir_stats, live),         MEMBER(weir_stats, pending),
+    MEMBER(weir_stats, cached),        MEMBER(weir_stats, spare),        MEMBER(weir_stats, promised),
+    MEMBER(weir_stats, held),          MEMBER(weir_stats, peak),         MEMBER(weir_stats, peak_held),
+    MEMBER(weir_stats, guaranteed),    MEMBER(weir_stats, allocations),  MEMBER(weir_stats, frees),
+    MEMBER(weir_stats, refusals),      MEMBER(weir_stats, driver_calls), MEMBER(weir_stats, failed_frees),
+    MEMBER(weir_stats, created),       MEMBER(weir_stats, moved),        MEMBER(weir_stats, batches),
+    MEMBER(weir_stats, thread_cached), MEMBER(weir_stats, hits),         MEMBER(weir_stats, misses),
+    MEMBER(weir_stats, emptied),       MEMBER(weir_stats, lent_clients), MEMBER(weir_stats, lent_streams),
+    MEMBER(weir_stats, lost_tags),     MEMBER(weir_stats, away)};
+
+static const member of_client[] = {MEMBER(weir_client_stats, guaranteed),  MEMBER(weir_client_stats, maximum),
+                                   MEMBER(weir_client_stats, live),        MEMBER(weir_client_stats, pending),
+                                   MEMBER(weir_client_stats, promised),    MEMBER(weir_client_stats, thread_cached),
+                                   MEMBER(weir_client_stats, peak),        MEMBER(weir_client_stats, blocks),
+                                   MEMBER(weir_client_stats, allocations), MEMBER(weir_client_stats, frees),
+                                   MEMBER(weir_client_stats, refusals),    MEMBER(weir_client_stats, hits),
+                                   MEMBER(weir_client_stats, misses),      MEMBER(weir_client_stats, outside),
+                                   MEMBER(weir_client_stats, away),        MEMBER(weir_client_stats, predicted)};
+
+static void write_members(wi_json *json, const member *members, size_t count, const void *structure)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value;
+        memcpy(&value, (const char *)structure + members[i].at, sizeof value);
+        wi_json_number(json, members[i].key, value);
+    }
+}
+
+static void write_by(wi_json *json, const char *key, weir_names names, int count, const uint64_t *values)
+{
+    wi_json_open(json, key, '{');
+    for (int i = 0; i < count; i++)
+        wi_json_number(json, weir_name_of(names, i), values[i]);
+    wi_json_close(json, '}');
+}
+
+static void write_client(wi_json *json, const weir_client_stats *client)
+{
+    wi_json_open(json, NULL, '{');
+    wi_json_text(json, "name", client->name);
+    write_members(json, of_client, sizeof of_client / sizeof of_client[0], client);
+    wi_json_text(json, "residency", weir_name_of(WEIR_NAMES_RESIDENCY, (int)client->residency));
+    wi_json_text(json, "outside_method", client->outside_method);
+    write_by(json, "live_class", WEIR_NAMES_CLASS, WEIR_CLASS_COUNT, client->live_class);
+    write_by(json, "peak_class", WEIR_NAMES_CLASS, WEIR_CLASS_COUNT, client->peak_class);
+    wi_json_close(json, '}');
+}
+
+static void write_layout(wi_json *json, weir_runtime *runtime)
+{
+    weir_layout_totals totals;
+    if (wi_runtime_look_layout(runtime, &totals) != WEIR_OK)
+        return;
+    wi_json_open(json, "layout", '{');
+    wi_json_number(json, "held", totals.held);
+    wi_json_number(json, "in_hand", totals.in_hand);
+    wi_json_number(json, "segments", totals.segments);
+    wi_json_number(json, "spans", totals.spans);
+    write_by(json, "bytes", WEIR_NAMES_SPAN, WEIR_SPAN_COUNT, totals.bytes);
+    wi_json_close(json, '}');
+}
+
+static void write_runtime(weir_runtime *runtime, void *user)
+{
+    writer *w = user;
+    weir_stats stats = {.struct_size = sizeof stats};
+    size_t count = 0;
+    char stack[WI_STACK_BYTES];
+    if (wi_json_room(&w->json) < RUNTIME_ROOM + END_ROOM) {
+        w->left_out++;
+        return;
+    }
+    wi_runtime_look(runtime, &stats, w->clients, sizeof *w->clients, WI_WATCH_CLIENTS, &count);
+    wi_json_open(&w->json, NULL, '{');
+    wi_json_text(&w->json, "device", wi_runtime_device(runtime));
+    wi_json_bool(&w->json, "own", !runtime->shared);
+    wi_json_text(&w->json, "resource", wi_runtime_resource(runtime, stack, sizeof stack));
+    write_members(&w->json, of_runtime, sizeof of_runtime / sizeof of_runtime[0], &stats);
+    write_by(&w->json, "ladder", WEIR_NAMES_RUNG, WEIR_RUNG_COUNT, stats.ladder);
+    wi_json_number(&w->json, "client_count", count);
+    if (w->layout)
+        write_layout(&w->json, runtime);
+    wi_json_open(&w->json, "clients", '[');
+    for (size_t i = 0; i < count && i < WI_WATCH_CLIENTS; i++)
+        if (wi_json_room(&w->json) >= CLIENT_ROOM + END_ROOM)
+            write_client(&w->json, &w->clients[i]);
+    wi_json_close(&w->json, ']');
+    wi_json_close(&w->json, '}');
+}
+
+static void write_all(writer *w, const char *command)
+{
+    wi_json_text(&w->json, "weir", WEIR_VERSION_STRING);
+    wi_json_number(&w->json, "pid", (uint64_t)getpid());
+    wi_json_text(&w->json, "command", command);
+    wi_json_open(&w->json, "runtimes", '[');
+    wi_runtimes_each(write_runtime, w);
+    wi_json_close(&w->json, ']');
+    wi_json_number(&w->json, "left_out", w->left_out);
+}
+
+static void write_refusal(wi_json *json)
+{
+    wi_json_open(json, "error", '{');
+    wi_json_text(json, "detail", "a request is one line: stats, or layout");
+    wi_json_close(json, '}');
+}
+
+size_t wi_watch_answer(const char *request, const char *command, weir_client_stats *clients, char *text)
+{
+    writer w = {.json = {.text = text, .capacity = WI_WATCH_BYTES},
+                .clients = clients,
+                .layout = strcmp(request, "layout") == 0};
+    wi_json_open(&w.json, NULL, '{');
+    if (w.layout || strcmp(request, "stats") == 0)
+        write_all(&w, command);
+    else
+        write_refusal(&w.json);
+    wi_json_close(&w.json, '}');
+    wi_assert(!w.json.full);
+    text[w.json.used] = '\n';
+    return w.json.used + 1;
+}

@@ -1,0 +1,36 @@
+/* From a framework's stream to weir's: what the seams of all frameworks ask at each allocation and free.
+ *
+ * Frameworks name a stream by the driver's handle, and some (CuPy) make and destroy streams all the time. A handle that
+ * means another stream by now is told apart by the id that CUDA gives each stream, which is asked for at each call: memory
+ * that was freed in the order of the old stream is nothing for the new one until the old one's work is done. While a
+ * stream is captured CUDA cannot be asked for its id, and the handle means the stream that it meant before. */
+#ifndef WSEAM_PLACES_H
+#define WSEAM_PLACES_H
+
+#include <weir/weir.h>
+
+/* The weir_stream of CUDA's stream `native` for the client's runtime, which is made known to weir when it is first asked
+ * for. NULL and 1 are CUDA's legacy stream, 2 is the calling thread's own. A context of the device should be current: else
+ * each call takes the long way. Without a lock where a thread comes back to one of the last streams that it used. Errors as
+ * weir_stream_register and weir_stream_default, and WEIR_ERR_SYSTEM; *out is WEIR_STREAM_HOST then. Any thread. */
+WEIR_NODISCARD weir_status wseam_place_of(weir_client *client, void *native, weir_stream *out);
+
+/* The same for an allocation. A stream that is captured and that weir does not know yet cannot be made known: memory for it is
+ * what any stream may have, WEIR_STREAM_HOST. */
+WEIR_NODISCARD weir_status wseam_place_or_host(weir_client *client, void *native, weir_stream *out);
+
+/* Whether the handle meant this stream when the calling thread last asked; nobody is asked now. */
+bool wseam_place_was(const weir_client *client, const void *native, weir_stream stream);
+
+/* Makes weir forget the streams of a runtime, which is to be destroyed: waits for their work. Nobody else asks for one of
+ * its streams meanwhile. The first error, behind which it goes on: a stream that was destroyed stays known. */
+WEIR_NODISCARD weir_status wseam_places_forget(weir_runtime *runtime);
+
+/* The framework is about to destroy the stream `native`: waits for its work, and makes weir forget it. What is used after that
+ * would be CUDA's undefined behaviour, down to a crash: events cannot be recorded on it. */
+void wseam_places_end(const void *native);
+
+/* How many streams are known to weir by this. For tests. */
+size_t wseam_places_count(void);
+
+#endif

@@ -1,0 +1,397 @@
+/* PyTorch's C++ by address; see torch_abi.h. */
+#include "seams/torch_abi.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+#define CLASS  "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
+
+/* std::string, of which the text is elsewhere: nobody that gets it frees it. */
+typedef struct cxx_string {
+    const char *text;
+    size_t bytes;
+    char small[16];
+} cxx_string;
+
+/* c10::SourceLocation. */
+typedef struct source_location {
+    const char *function, *file;
+    uint32_t line;
+} source_location;
+
+/* c10::cuda::CUDAStream: two words, which functions return in registers. */
+typedef struct cuda_stream {
+    uint64_t device, id;
+} cuda_stream;
+
+typedef void wtorch_throw(void *exception, const void *type, void (*destroy)(void *)); /* does not return */
+
+static struct {
+    pthread_once_t once;
+    bool found;
+    void *(*allocate_exception)(size_t bytes);
+    wtorch_throw *throw_it;
+    void *(*new_bytes)(size_t bytes);
+    void (*error)(void *self, source_location where, cxx_string *text);
+    void *error_type, *memory_type;
+    char *error_table, *memory_table;
+    cuda_stream (*current_stream)(int8_t device);
+    void *(*native_of)(const cuda_stream *stream);
+    void **table; /* the vtable of the pluggable allocator */
+    size_t table_words;
+    void **current; /* c10::cuda::CUDACachingAllocator::allocator */
+    void *(*malloc)(void *self, size_t bytes, int8_t device, void *native);
+    void (*raw_delete)(void *self, void *pointer);
+    void (*(*raw_deleter)(const void *self))(void *);
+} cxx = {.once = PTHREAD_ONCE_INIT};
+
+/* Finding ---------------------------------------------------------------------------------------------------------- */
+
+static void *library(const char *name)
+{
+    return dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+}
+
+/* ISO C has no conversion from an object's address to a function's. */
+static void get(void *from, const char *name, void *to)
+{
+    void *found = from ? dlsym(from, name) : NULL;
+    memcpy(to, &found, sizeof found);
+}
+
+static size_t words_of(const void *symbol)
+{
+    Dl_info info;
+    ElfW(Sym) *entry = NULL;
+    return symbol && dladdr1(symbol, &info, (void **)&entry, RTLD_DL_SYMENT) && entry && info.dli_saddr == symbol
+               ? entry->st_size / sizeof(void *)
+               : 0;
+}
+
+static void find(void)
+{
+    void *cpp = library("libstdc++.so.6"), *core = library("libc10.so"), *core_cuda = library("libc10_cuda.so"),
+         *torch = library("libtorch_cuda.so");
+    get(cpp, "__cxa_allocate_exception", &cxx.allocate_exception);
+    get(cpp, "__cxa_throw", &cxx.throw_it);
+    get(cpp, "_Znwm", &cxx.new_bytes);
+    get(core, "_ZN3c105ErrorC1ENS_14SourceLocationE" STRING, &cxx.error);
+    get(core, "_ZTIN3c105ErrorE", &cxx.error_type);
+    get(core, "_ZTVN3c105ErrorE", &cxx.error_table);
+    get(core_cuda, "_ZN3c104cuda20getCurrentCUDAStreamEa", &cxx.current_stream);
+    get(core_cuda, "_ZNK3c104cuda10CUDAStream6streamEv", &cxx.native_of);
+    get(core_cuda, "_ZTIN3c1016OutOfMemoryErrorE", &cxx.memory_type);
+    get(core_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.memory_table);
+    get(core_cuda, "_ZN3c104cuda20CUDACachingAllocator9allocatorE", &cxx.current);
+    get(torch, "_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE", &cxx.table);
+    get(torch, CLASS "6mallocEmaP11CUstream_st", &cxx.malloc);
+    get(torch, CLASS "10raw_deleteEPv", &cxx.raw_delete);
+    get(torch, "_ZNK5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator11raw_deleterEv", &cxx.raw_deleter);
+    cxx.table_words = words_of(cxx.table);
+    cxx.found = torch && core_cuda;
+}
+
+bool wtorch_abi_find(void)
+{
+    pthread_once(&cxx.once, find);
+    return cxx.found;
+}
+
+/* Exceptions ------------------------------------------------------------------------------------------------------- */
+
+/* The destructor stands first in the table of an exception. */
+static void destroy_exception(void *exception)
+{
+    void (*destroy)(void *);
+    memcpy(&destroy, *(void **)exception, sizeof destroy);
+    destroy(exception);
+}
+
+bool wtorch_abi_throws(void)
+{
+    return wtorch_abi_find() && cxx.memory_type && cxx.memory_table && cxx.error_type && cxx.error_table && cxx.error &&
+           cxx.allocate_exception && cxx.throw_it && cxx.new_bytes;
+}
+
+void wtorch_abi_throw(bool out_of_memory, const char *text)
+{
+    enum {
+        ROOM = 512,
+        NAMES = 2 * sizeof(void *)
+    }; /* c10::Error has some hundred bytes; a table begins behind its names */
+    const void *type = out_of_memory ? cxx.memory_type : cxx.error_type;
+    char *table = out_of_memory ? cxx.memory_table : cxx.error_table;
+    cxx_string words = {.text = text, .bytes = strlen(text)};
+    source_location where = {"allocate", "weir", 0};
+    if (!wtorch_abi_throws())
+        return;
+    char *copy = cxx.new_bytes(words.bytes + 1); /* the error takes it over */
+    words.text = memcpy(copy, text, words.bytes + 1);
+    memcpy(words.small, &words.bytes, sizeof words.bytes); /* the capacity, of a string that is not small */
+    void *exception = cxx.allocate_exception(ROOM);
+    memset(exception, 0, ROOM);
+    cxx.error(exception, where, &words);
+    *(char **)exception = table + NAMES;
+    cxx.throw_it(exception, type, destroy_exception);
+}
+
+/* Streams ---------------------------------------------------------------------------------------------------------- */
+
+void *wtorch_abi_current_stream(int device)
+{
+    if (!wtorch_abi_find() || !cxx.current_stream || !cxx.native_of)
+        return NULL;
+    cuda_stream stream = cxx.current_stream((int8_t)device);
+    void *native = cxx.native_of(&stream);
+    return native; /* cppcheck-suppress returnDanglingLifetime ; what it returns is CUDA's handle, and no address of `stream` */
+}
+
+/* Filters ---------------------------------------------------------------------------------------------------------- */
+
+enum { CLONE = 2, DESTROY = 3 }; /* std::_Manager_operation */
+
+void wtorch_filter_copy(wtorch_filter *to, const void *std_function)
+{
+    const wtorch_filter *from = std_function;
+    *to = (wtorch_filter){.manager = from->manager, .invoker = from->invoker};
+    if (from->manager)
+        from->manager(to, from, CLONE);
+}
+
+void wtorch_filter_drop(wtorch_filter *filter)
+{
+    if (filter->manager)
+        filter->manager(filter, filter, DESTROY);
+    *filter = (wtorch_filter){.manager = NULL};
+}
+
+bool wtorch_filter_accepts(const wtorch_filter *filter, void *native)
+{
+    return filter->manager && filter->invoker(filter, &native);
+}
+
+/* States of pools -------------------------------------------------------------------------------------------------- */
+
+/* A std::shared_ptr<AllocatorState>: the state, and the counts that belong to it. */
+typedef struct shared {
+    void *state;
+    struct counted *counted;
+} shared;
+
+/* std::_Sp_counted_base, and behind it what it counts: a c10 AllocatorState, which has a table and nothing else. */
+typedef struct counted {
+    void *const *table;
+    int uses, weak;
+    void *const *state_table;
+    void *state;
+} counted;
+
+static const wtorch_calls *replaced_by;
+static _Thread_local void *alive_again;
+
+void *wtorch_abi_alive_again(void)
+{
+    return alive_again;
+}
+
+static void nothing(void *self)
+{
+    (void)self;
+}
+
+static void counted_dispose(counted *self)
+{
+    replaced_by->drop_state(self->state);
+}
+
+static void counted_destroy(counted *self)
+{
+    free(self);
+}
+
+static void *counted_deleter(counted *self, const void *type)
+{
+    (void)self;
+    (void)type;
+    return NULL;
+}
+
+/* std::type_info of AllocatorState, which PyTorch compares by its name. The first word is __class_type_info's table. */
+typedef struct type_info {
+    const void *table;
+    const char *name;
+} type_info;
+
+static type_info state_type = {NULL, "N3c104cuda20CUDACachingAllocator14AllocatorStateE"};
+static void *state_table[4], *counted_table[5];
+
+static bool make_tables(void)
+{
+    char *class_type;
+    get(library("libstdc++.so.6"), "_ZTVN10__cxxabiv117__class_type_infoE", &class_type);
+    state_type.table = class_type ? class_type + 2 * sizeof(void *) : NULL;
+    void *state_entries[] = {NULL, &state_type, (void *)(uintptr_t)nothing, (void *)(uintptr_t)nothing};
+    void *counted_entries[] = {(void *)(uintptr_t)nothing, (void *)(uintptr_t)nothing,
+                               (void *)(uintptr_t)counted_dispose, (void *)(uintptr_t)counted_destroy,
+                               (void *)(uintptr_t)counted_deleter};
+    memcpy(state_table, state_entries, sizeof state_table);
+    memcpy(counted_table, counted_entries, sizeof counted_table);
+    return class_type && cxx.new_bytes && cxx.malloc && cxx.raw_delete && cxx.raw_deleter;
+}
+
+/* Results of more than two words, and objects with a destructor, are written where the caller says: with the System V ABI of
+ * x86-64 that is the first argument. */
+#ifdef __x86_64__
+enum { RESULTS_BY_ADDRESS = 1 };
+#else
+enum { RESULTS_BY_ADDRESS = 0 };
+#endif
+
+static void *get_state(shared *out, void *self, int8_t device, uint64_t first, uint64_t second)
+{
+    (void)self;
+    const uint64_t pool[2] = {first, second};
+    void *state = replaced_by->get_state(device, pool);
+    counted *made = state ? malloc(sizeof *made) : NULL;
+    *out = (shared){NULL, NULL};
+    if (made) {
+        *made = (counted){counted_table, 1, 1, state_table + 2, state};
+        *out = (shared){&made->state_table, made}; /* cppcheck-suppress memleak ; the counts free it */
+    } else if (state) {
+        replaced_by->drop_state(state);
+        wtorch_abi_throw(false, "no host memory for the state of a pool");
+    }
+    return out;
+}
+
+/* std::vector, and what CheckpointDelta has: pointers that were freed, and c10::DataPtr of those that live again. */
+typedef struct vector {
+    char *first, *behind, *end;
+} vector;
+
+typedef struct delta {
+    vector freed, alive;
+} delta;
+
+typedef struct data_ptr {
+    void *data;
+    void (*deleter)(void *);
+    void *context;
+    int8_t device_type, device;
+} data_ptr;
+
+typedef struct setting {
+    delta *out;
+    void *allocator;
+    int8_t device;
+} setting;
+
+static void push(vector *v, const void *item, size_t bytes)
+{
+    if (v->behind == v->end) {
+        size_t used = (size_t)(v->behind - v->first), room = used ? 2 * used : 16 * bytes;
+        char *more = cxx.new_bytes(room);
+        if (used)
+            memcpy(more, v->first, used);
+        void (*drop)(void *);
+        get(library("libstdc++.so.6"), "_ZdlPv", &drop);
+        if (v->first && drop)
+            drop(v->first);
+        *v = (vector){more, more + used, more + room};
+    }
+    memcpy(v->behind, item, bytes);
+    v->behind += bytes;
+}
+
+static void tell_freed(void *user, void *pointer)
+{
+    cxx.raw_delete(((setting *)user)->allocator, pointer);
+    push(&((setting *)user)->out->freed, &pointer, sizeof pointer);
+}
+
+/* PyTorch's allocator notes the block's length and stream as for an allocation. */
+static void tell_alive(void *user, void *pointer, size_t bytes, void *native)
+{
+    enum { CUDA = 1 };
+    setting *s = user;
+    alive_again = pointer;
+    (void)cxx.malloc(s->allocator, bytes, s->device, native);
+    alive_again = NULL;
+    data_ptr made = {pointer, cxx.raw_deleter(s->allocator), pointer, CUDA, s->device};
+    push(&s->out->alive, &made, sizeof made);
+}
+
+static void *set_state(delta *out, void *self, int8_t device, const shared *state)
+{
+    setting s = {out, self, device};
+    *out = (delta){.freed = {NULL, NULL, NULL}};
+    replaced_by->set_state(state->counted->state, tell_freed, tell_alive, &s);
+    return out;
+}
+
+/* Replacing -------------------------------------------------------------------------------------------------------- */
+
+static void cache_info(void *self, int8_t device, size_t *largest)
+{
+    (void)self;
+    uint64_t bytes = replaced_by->largest(device);
+    *largest = bytes > *largest ? (size_t)bytes : *largest;
+}
+
+static double get_fraction(void *self, int8_t device)
+{
+    (void)self;
+    return replaced_by->fraction(device);
+}
+
+static void reset_peaks(void *self, int8_t device)
+{
+    (void)self;
+    replaced_by->reset_peaks(device);
+}
+
+static void reset_accumulated(void *self, int8_t device)
+{
+    (void)self;
+    replaced_by->reset_accumulated(device);
+}
+
+static int replace(void **table, const char *name, uintptr_t function)
+{
+    void *old;
+    get(library("libtorch_cuda.so"), name, &old);
+    for (size_t i = 2; old && i < cxx.table_words; i++)
+        if (table[i] == old) {
+            table[i] = (void *)function;
+            return 1;
+        }
+    return 0;
+}
+
+int wtorch_abi_replace(const wtorch_calls *calls)
+{
+    void **object = wtorch_abi_find() && cxx.current ? *cxx.current : NULL;
+    void **table = cxx.table_words > 2 ? malloc(cxx.table_words * sizeof *table) : NULL;
+    if (!object || !table || *object != cxx.table + 2) {
+        free(table);
+        return 0;
+    }
+    memcpy(table, cxx.table, cxx.table_words * sizeof *table);
+    replaced_by = calls;
+    int count = replace(table, CLASS "9cacheInfoEaPm", (uintptr_t)cache_info) +
+                replace(table, CLASS "17getMemoryFractionEa", (uintptr_t)get_fraction) +
+                replace(table, CLASS "14resetPeakStatsEa", (uintptr_t)reset_peaks) +
+                replace(table, CLASS "21resetAccumulatedStatsEa", (uintptr_t)reset_accumulated);
+    if (RESULTS_BY_ADDRESS && make_tables())
+        count +=
+            replace(table, CLASS "18getCheckpointStateEaSt4pairIyyE", (uintptr_t)get_state) +
+            replace(table,
+                    CLASS "22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE",
+                    (uintptr_t)set_state);
+    *object = table + 2; /* the table stays as long as the allocator, which PyTorch keeps to the end */
+    return count;
+}

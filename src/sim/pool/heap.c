@@ -1,0 +1,49 @@
+/* A binary heap of events. */
+#include "sim/pool/heap.h"
+
+#include <stdlib.h>
+
+static bool before(const heap_event *a, const heap_event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+bool heap_put(heap *it, uint64_t at, uint64_t what)
+{
+    if (it->count == it->room) {
+        size_t room = it->room ? 2 * it->room : 64;
+        heap_event *grown = realloc(it->list, room * sizeof *grown);
+        if (!grown)
+            return false;
+        it->list = grown;
+        it->room = room;
+    }
+    heap_event event = {at, it->order++, what};
+    size_t i = it->count++;
+    for (; i > 0 && before(&event, &it->list[(i - 1) / 2]); i = (i - 1) / 2)
+        it->list[i] = it->list[(i - 1) / 2];
+    it->list[i] = event;
+    return true;
+}
+
+heap_event heap_take(heap *it)
+{
+    heap_event first = it->list[0], last = it->list[--it->count];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < it->count; i = child) {
+        if (child + 1 < it->count && before(&it->list[child + 1], &it->list[child]))
+            child++;
+        if (!before(&it->list[child], &last))
+            break;
+        it->list[i] = it->list[child];
+    }
+    if (it->count > 0)
+        it->list[i] = last;
+    return first;
+}
+
+void heap_clear(heap *it)
+{
+    free(it->list);
+    *it = (heap){0};
+}

@@ -1,0 +1,323 @@
+#include "trace/recording.h"
+
+#include "base/hash.h"
+#include "base/pointer_map.h"
+#include "trace/format.h"
+#include "trace/read_binary.h"
+#include "trace/read_rmm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The list --------------------------------------------------------------------------------------------------------- */
+
+static weir_status no_memory(void)
+{
+    return weir_fail(WEIR_ERR_SYSTEM, "no memory for the events of the trace");
+}
+
+weir_status recording_add(recording *all, const weir_event *event)
+{
+    if (all->count == all->room) {
+        size_t room = all->room ? 2 * all->room : 1024;
+        weir_event *events = realloc(all->events, room * sizeof *events);
+        if (!events)
+            return no_memory();
+        all->events = events;
+        all->room = room;
+    }
+    all->events[all->count] = *event;
+    all->events[all->count++].struct_size = sizeof *event;
+    return WEIR_OK;
+}
+
+void recording_problem_add(recording *all, uint64_t line, const char *what)
+{
+    if (all->problem_count < RECORDING_PROBLEMS)
+        all->problems[all->problem_count] = (recording_problem){line, what};
+    all->problem_count++;
+}
+
+static recording_text *place_of(const recording *all, uint64_t hash, const char *text, size_t bytes)
+{
+    size_t at = (size_t)hash & (all->text_room - 1);
+    for (; all->texts[at].bytes; at = (at + 1) & (all->text_room - 1))
+        if (all->texts[at].hash == hash && strncmp(all->texts[at].bytes, text, bytes) == 0 &&
+            all->texts[at].bytes[bytes] == '\0')
+            break;
+    return &all->texts[at];
+}
+
+static bool make_room(recording *all)
+{
+    if (2 * all->text_count < all->text_room)
+        return true;
+    recording larger = {.text_room = all->text_room ? 2 * all->text_room : 64};
+    larger.texts = calloc(larger.text_room, sizeof *larger.texts);
+    if (!larger.texts)
+        return false;
+    for (size_t i = 0; i < all->text_room; i++)
+        if (all->texts[i].bytes)
+            *place_of(&larger, all->texts[i].hash, all->texts[i].bytes, strlen(all->texts[i].bytes)) = all->texts[i];
+    free(all->texts);
+    all->texts = larger.texts;
+    all->text_room = larger.text_room;
+    return true;
+}
+
+const char *recording_intern(recording *all, const char *text, size_t bytes)
+{
+    uint64_t hash = wi_hash(text, bytes);
+    if (bytes == 0)
+        return "";
+    if (!make_room(all))
+        return NULL;
+    recording_text *place = place_of(all, hash, text, bytes);
+    if (!place->bytes) {
+        char *copy = strndup(text, bytes);
+        if (!copy)
+            return NULL;
+        *place = (recording_text){hash, copy};
+        all->text_count++;
+    }
+    return place->bytes;
+}
+
+void recording_clear(recording *all)
+{
+    for (size_t i = 0; i < all->text_room; i++)
+        free(all->texts[i].bytes);
+    free(all->texts);
+    free(all->events);
+    free(all->segments);
+    *all = (recording){0};
+}
+
+/* Binary ----------------------------------------------------------------------------------------------------------- */
+
+static bool keep_texts(recording *all, weir_event *event)
+{
+    event->client = recording_intern(all, event->client, strlen(event->client));
+    event->tag = recording_intern(all, event->tag, strlen(event->tag));
+    event->device = recording_intern(all, event->device, strlen(event->device));
+    return event->client && event->tag && event->device;
+}
+
+static weir_status load_binary(const char *path, recording *all)
+{
+    reader *r;
+    weir_event event;
+    uint64_t offset;
+    bool got = true;
+    weir_status status = reader_open(path, &r);
+    if (status != WEIR_OK)
+        return status;
+    while ((status = reader_next(r, &event, &got)) == WEIR_OK && got) {
+        status = keep_texts(all, &event) ? recording_add(all, &event) : no_memory();
+        if (status != WEIR_OK)
+            break;
+        if (event.action == WEIR_ACTION_HOLD && event.object > all->budget)
+            all->budget = event.object;
+    }
+    all->cut = reader_cut(r, &offset);
+    all->lost = reader_lost(r);
+    all->timed = all->holds = all->orders_host = true;
+    reader_close(r);
+    return status;
+}
+
+/* Text ------------------------------------------------------------------------------------------------------------- */
+
+/* An event of a row; `order` is its key until the rows are sorted. RMM has no clients: all is one program's. */
+static weir_status add_row(recording *all, const rmm_row *row, uint64_t line)
+{
+    static const weir_action actions[] = {
+        [RMM_ALLOCATE] = WEIR_ACTION_ALLOCATE, [RMM_FREE] = WEIR_ACTION_DEALLOCATE, [RMM_FAILURE] = WEIR_ACTION_REFUSE};
+    const char *client = row->client[0] ? row->client : "program";
+    weir_event event = {.action = actions[row->action],
+                        .memory_class = row->memory_class,
+                        .order = row->key,
+                        .nanoseconds = row->nanoseconds,
+                        .thread = row->thread,
+                        .pointer = (void *)(uintptr_t)row->pointer,
+                        .bytes = row->bytes,
+                        .charged = row->bytes,
+                        .generation = line,
+                        .stream = {row->stream},
+                        .other = {row->stream},
+                        .client = recording_intern(all, client, strlen(client)),
+                        .tag = recording_intern(all, row->tag, strlen(row->tag)),
+                        .device = "",
+                        .result = row->action == RMM_FAILURE ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK};
+    return event.client && event.tag ? recording_add(all, &event) : no_memory();
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const weir_event *x = a, *y = b;
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    return x->generation < y->generation ? -1 : x->generation > y->generation; /* the line */
+}
+
+/* Where a time goes back by more than half a day, the next day has begun; once. */
+static void pass_midnight(recording *all)
+{
+    const uint64_t half = UINT64_C(43200) * 1000000000;
+    uint64_t latest = 0;
+    bool passed = false;
+    for (size_t i = 0; i < all->count; i++) {
+        weir_event *event = &all->events[i];
+        passed |= event->order + half < latest;
+        if (passed && event->order < half)
+            event->order += 2 * half;
+        event->nanoseconds = event->order;
+        latest = event->order > latest ? event->order : latest;
+    }
+}
+
+static void sort_rows(recording *all, bool timed)
+{
+    bool sorted = true;
+    if (timed)
+        pass_midnight(all);
+    for (size_t i = 1; i < all->count && sorted; i++)
+        sorted = all->events[i - 1].order <= all->events[i].order;
+    if (!sorted)
+        qsort(all->events, all->count, sizeof *all->events, by_order);
+}
+
+/* Follows the rows in their order: what is live, and what could not have happened. */
+static weir_status follow_rows(recording *all)
+{
+    wi_pointer_map known = {0}; /* live blocks: the event that allocated each */
+    uint64_t live = 0, at;
+    size_t kept = 0;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < all->count && status == WEIR_OK; i++) {
+        weir_event event = all->events[i];
+        const char *wrong = NULL;
+        bool refused = event.action == WEIR_ACTION_REFUSE, frees = event.action == WEIR_ACTION_DEALLOCATE;
+        bool found = !refused && event.pointer && wi_pointer_map_remove(&known, event.pointer, &at);
+        if (!refused && !event.pointer && event.bytes == 0)
+            continue;
+        if (!refused && !event.pointer)
+            wrong = frees ? "a free of NULL" : "an allocation at NULL";
+        else if (frees && !found)
+            wrong = "a free of a pointer that is not live";
+        else if (!frees && found)
+            wrong = "an allocation at a pointer that is live";
+        else if (!frees && !refused && event.bytes > UINT64_MAX / 4 - live)
+            wrong = "an allocation beyond all that can be counted";
+        if (wrong) {
+            recording_problem_add(all, event.generation, wrong);
+            if (!frees && found && !wi_pointer_map_put(&known, event.pointer, at))
+                status = no_memory();
+            continue;
+        }
+        if (frees) {
+            const weir_event *from = &all->events[at];
+            event.bytes = event.charged = from->bytes;
+            event.client = from->client;
+            event.tag = from->tag;
+            event.memory_class = from->memory_class;
+            event.other = from->stream;
+            live -= event.charged;
+        } else if (!refused) {
+            live += event.charged;
+            status = wi_pointer_map_put(&known, event.pointer, kept) ? WEIR_OK : no_memory();
+        }
+        event.object = frees; /* nothing is known of pending bytes: all are the stream's */
+        event.live = live;
+        event.order = kept + 1;
+        event.generation = 0;
+        all->events[kept++] = event;
+    }
+    all->count = kept;
+    wi_pointer_map_clear(&known);
+    return status;
+}
+
+static weir_status read_header(lines *l, const char *path, rmm_columns *columns)
+{
+    char *text;
+    bool whole;
+    weir_status status = lines_next(l, &text, &whole);
+    if (status != WEIR_OK)
+        return status;
+    if (!text || !whole)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line is %s", path, text ? "none" : "missing");
+    if (strncmp(text, WI_TRACE_MAGIC, 4) == 0)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", path);
+    return rmm_header(path, text, columns);
+}
+
+static weir_status read_row(recording *all, const rmm_columns *columns, char *text, bool whole, uint64_t line)
+{
+    rmm_row row;
+    if (whole && text[strspn(text, " \t")] == '\0')
+        return WEIR_OK; /* an empty line */
+    const char *wrong = whole ? rmm_read(columns, text, &row) : "a line that is longer than any, cut off or no text";
+    if (!wrong)
+        return add_row(all, &row, line);
+    recording_problem_add(all, line, wrong);
+    return WEIR_OK;
+}
+
+static weir_status load_text(const char *path, recording *all)
+{
+    lines *l;
+    rmm_columns columns = {0};
+    char *text = NULL;
+    bool whole = true;
+    weir_status status = lines_open(path, &l);
+    if (status != WEIR_OK)
+        return status;
+    status = read_header(l, path, &columns);
+    while (status == WEIR_OK && (status = lines_next(l, &text, &whole)) == WEIR_OK && text)
+        status = read_row(all, &columns, text, whole, lines_number(l));
+    all->cut = lines_cut(l);
+    lines_close(l);
+    if (status != WEIR_OK)
+        return status;
+    all->format = RECORDING_CSV;
+    all->timed = columns.timed || columns.clocked;
+    all->orders_host = columns.weirs;
+    sort_rows(all, columns.timed);
+    return follow_rows(all);
+}
+
+/* All -------------------------------------------------------------------------------------------------------------- */
+
+weir_status recording_file_look(const char *path, recording_file *kind)
+{
+    unsigned char first[8] = {0};
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    size_t bytes = fread(first, 1, sizeof first, file);
+    weir_status status = ferror(file) ? weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno)) : WEIR_OK;
+    fclose(file);
+    bool binary = bytes == sizeof first && memcmp(first, WI_TRACE_MAGIC, sizeof first) == 0;
+    *kind = binary                              ? RECORDING_FILE_BINARY
+            : recording_is_pickle(first, bytes) ? RECORDING_FILE_PICKLE
+                                                : RECORDING_FILE_TEXT;
+    return status;
+}
+
+weir_status recording_load(const char *path, int device, recording *out)
+{
+    recording_file kind;
+    *out = (recording){.format = RECORDING_WEIR};
+    weir_status status = recording_file_look(path, &kind);
+    if (status != WEIR_OK)
+        return status;
+    status = kind == RECORDING_FILE_PICKLE   ? recording_load_snapshot(path, device, out)
+             : kind == RECORDING_FILE_BINARY ? load_binary(path, out)
+                                             : load_text(path, out);
+    if (status != WEIR_OK)
+        recording_clear(out);
+    return status;
+}

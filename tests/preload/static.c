@@ -1,0 +1,5 @@
+/* A program that nothing can be preloaded into. */
+int main(void)
+{
+    return 0;
+}

@@ -1,0 +1,290 @@
+"""weir exec, over the stub of CUDA's libraries: programs in C that know nothing of weir, what they are told, and the table."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("WEIR_TEST_BINARY", SOURCE / "build/debug"))
+COMMAND, PLACE = BUILD / "bin/weir", BUILD / "tests/preload"
+MIB = 1 << 20
+WAYS = ("linked", "dlsym", "proc", "proc-thread")
+TYPEDEFS = [path for path in (Path("/usr/local/cuda/include/cudaTypedefs.h"),) if path.exists()]
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-exec-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_it(self, *command, status=0, **environment):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
+        done = subprocess.run([str(word) for word in command], cwd=self.folder, env={**kept, **environment}, timeout=120,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, status, f"{command}\n{done.stdout}\n{done.stderr}")
+        return done.stdout, done.stderr
+
+    def exec_it(self, *words, status=0, budget="64MiB", **environment):
+        return self.run_it(COMMAND, "exec", "--budget", budget, *words, status=status, **environment)
+
+    def program(self, way, case, *words, **more):
+        """Runs a case of tests/preload/program.c; answers its table."""
+        file = self.folder / "stats"
+        file.unlink(missing_ok=True)
+        name = "preload-linked" if way == "linked" else "preload-program"
+        self.exec_it("--json", "--stats", "stats", *words, "--", PLACE / name, way, case, **more)
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.assertLessEqual(len(lines), 1)
+        return json.loads(lines[0]) if lines else None
+
+
+class Programs(Case):
+    def each_way(self, case, *words, **more):
+        for way in WAYS:
+            with self.subTest(way=way):
+                yield self.program(way, case, *words, **more)
+
+    def test_served(self):
+        for table in self.each_way("served"):
+            self.assertEqual((table["served"], table["freed"], table["refused"]), (6, 6, 0))
+            (device,) = table["devices"]
+            self.assertEqual((device["device"], device["budget"], device["peak_cuda"], device["live_at_end"]),
+                             ("cuda:0", 64 * MIB, 0, 0))
+            self.assertEqual(device["peak"], 3 * MIB + 102400 - 2400 + 352 + 4096 + 512 + 512 + 1024)
+            self.assertEqual(table["calls"]["cuMemAlloc_v2"], 6)
+
+    def test_refused(self):
+        for table in self.each_way("refused"):
+            self.assertEqual(table["refused"], 1)  # a size that no device has is no refusal of the budget
+            self.assertIn("24 MiB are left", table["last_refusal"])
+            self.assertEqual(table["devices"][0]["peak"], 64 * MIB)
+
+    def test_every_other_case(self):
+        for case in ("information", "pitch", "addresses", "order", "waits", "async", "physical", "other-kinds", "reset",
+                     "foreign-context", "late", "default-streams", "threads"):
+            for way in WAYS if case in ("async", "physical", "default-streams") else WAYS[:2]:
+                with self.subTest(case=case, way=way):
+                    table = self.program(way, case)
+                    self.assertLessEqual(table["devices"][0]["peak_held"], 64 * MIB)
+
+    def test_captures(self):
+        for table in self.each_way("capture"):
+            self.assertEqual((table["in_graphs"], table["frees_held_up"]), (1, 1))
+
+    def test_physical_memory_is_in_the_table(self):
+        table = self.program("dlsym", "physical")
+        self.assertEqual(table["devices"][0]["cuda"]["cuMemCreate"], {"peak": 64 * MIB, "live_at_end": 0})
+        self.assertEqual(table["refused"], 2)
+        self.assertEqual(table["calls"]["cuMemImportFromShareableHandle"], 1)
+
+    def test_host(self):
+        table = self.program("linked", "host", budget="host=8MiB,64MiB")
+        self.assertEqual(table["host"], {"pinned": {"peak": 8 * MIB, "live_at_end": 0},
+                                         "registered": {"peak": 1000, "live_at_end": 0}})
+        self.assertEqual((table["refused"], table["devices"]), (2, []))
+
+    def test_pools(self):
+        self.program("linked", "pools", STUB_CUDA_DEVICES="2")
+
+    def test_exports(self):
+        table = self.program("linked", "exported")
+        self.assertEqual(table["exports_refused"], 1)
+
+    def test_direct(self):
+        table = self.program("linked", "direct", "--direct", STUB_CUDA_DEVICES="2", STUB_CUDA_PEERS="1")
+        self.assertEqual((table["served"], table["refused"]), (0, 2))
+        self.assertEqual(table["devices"][0]["peak_cuda"], 64 * MIB)
+
+    def test_frees_that_wait(self):
+        self.assertEqual(self.program("linked", "free-waits", "--free-waits")["frees_that_waited"], 1)
+
+    def test_devices(self):
+        self.program("linked", "peers", STUB_CUDA_DEVICES="2", STUB_CUDA_PEERS="1")
+        table = self.program("linked", "two-devices", STUB_CUDA_DEVICES="2")
+        self.assertEqual([device["peak"] for device in table["devices"]], [60 * MIB, 60 * MIB])
+
+    def test_nvml(self):
+        path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])
+        table = self.program("dlsym", "management", LD_LIBRARY_PATH=path, STUB_CUDA_DEVICES="2")
+        self.assertEqual(table["calls"]["nvmlDeviceGetMemoryInfo"], 3)
+
+    def test_a_forked_child_has_no_table(self):
+        table = self.program("dlsym", "forked")
+        self.assertEqual(table["served"], 1)
+
+    def test_over_the_runtime_library(self):
+        out, error = self.exec_it(PLACE / "preload-runtime")
+        self.assertEqual(out, "over the runtime\n")
+        self.assertIn("weir served 2 allocations", error)
+
+    def test_a_budget_that_cannot_be_kept_gives_nothing(self):
+        _, error = self.exec_it(PLACE / "preload-linked", "linked", "served", status=99, STUB_CUDA_FAIL="cuMemGetInfo:1:999")
+        self.assertIn("weir: cuda:0 gets no memory", error)
+
+
+class Table(Case):
+    def test_text(self):
+        out, error = self.exec_it(PLACE / "preload-linked", "linked", "physical")
+        self.assertEqual(out, "")
+        for said in (r"weir exec: preload-linked \(process \d+\)", r"cuda:0 +64 MiB +24 MiB +\S+ MiB +64 MiB +0 B",
+                     r"of CUDA's own, cuMemCreate: 64 MiB at most, 0 B at the end", r"2 were refused",
+                     r"last refusal: cuMemCreate of 27262976 bytes", r"calls: .*cuMemCreate 5",
+                     r"past the budget: cuMemImportFromShareableHandle 1"):
+            self.assertRegex(error, said)
+
+    def test_quiet(self):
+        self.assertEqual(self.exec_it("--quiet", PLACE / "preload-linked", "linked", "served"), ("", ""))
+
+    def test_without_memory_there_is_none(self):
+        self.assertEqual(self.exec_it(PLACE / "preload-linked", "linked", "nothing"), ("", ""))
+
+    def test_trace(self):
+        self.exec_it("--trace", "%d.csv", PLACE / "preload-linked", "linked", "refused")
+        rows = (self.folder / "cuda-0.csv").read_text().splitlines()
+        self.assertEqual(sum("allocate failure" in row for row in rows), 1)
+
+    def test_children_have_the_budget_too(self):
+        script = self.folder / "both.sh"
+        script.write_text(f"#!/bin/sh\n{PLACE}/preload-linked linked refused && exec {PLACE}/preload-program dlsym served\n")
+        script.chmod(0o755)
+        self.exec_it("--json", "--stats", "stats", script)
+        tables = [json.loads(line) for line in (self.folder / "stats").read_text().splitlines()]
+        self.assertEqual([table["program"] for table in tables], ["preload-linked", "preload-program"])
+        self.assertEqual([table["devices"][0]["budget"] for table in tables], [64 * MIB] * 2)
+
+
+class Plain(Case):
+    def test_a_program_without_cuda_is_as_ever(self):
+        for command in ([PLACE / "preload-plain"], [COMMAND, "exec", "--budget", "1g", PLACE / "preload-plain"]):
+            out, error = self.run_it(*command, status=5)
+            self.assertEqual((out, error), ("as ever\n", ""))
+
+    def test_signals(self):
+        for number in (signal.SIGTERM, signal.SIGABRT):
+            self.assertEqual(self.exec_it(PLACE / "preload-plain", int(number), status=-number), ("", ""))
+
+    def test_arguments_are_the_programs(self):
+        self.assertEqual(self.exec_it("echo", "--budget", "-x", "--", "--json")[0], "--budget -x -- --json\n")
+
+    def test_other_libraries_stay_preloaded(self):
+        out, _ = self.exec_it("sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD=str(PLACE / "libpreload-second.so"))
+        self.assertRegex(out, r"/libweir-preload\.so:\S+/libpreload-second\.so\n")
+
+
+class Report(Case):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "tmp").mkdir()
+
+    def reported(self, *words, status=0):
+        said = self.exec_it("--quiet", "--report", "page.html", *words, status=status, TMPDIR=str(self.folder / "tmp"))
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+        return said
+
+    def data(self, name):
+        page = (self.folder / name).read_text()
+        return page, json.loads(re.search(r'type="application/json"[^>]*>(.*?)</script>', page, re.S)[1])
+
+    def test_a_page_when_the_program_has_ended(self):
+        _, error = self.reported(PLACE / "preload-linked", "linked", "refused")
+        self.assertRegex(error, r"^weir exec: page.html shows process-\d+-cuda-0\n$")
+        page, data = self.data("page.html")
+        self.assertRegex(page, r"<title>Memory in process-\d+-cuda-0.weir")
+        self.assertEqual(([client["name"] for client in data["clients"]], len(data["refusals"])), (["preload-linked"], 1))
+
+    def test_pages_of_children(self):
+        _, error = self.reported("sh", "-c", f"{PLACE}/preload-linked linked refused; {PLACE}/preload-program dlsym served; exit 3", status=3)
+        names = re.findall(r"weir exec: (\S+) shows", error)
+        self.assertEqual(len(names), 2)
+        self.assertEqual(names[0], "page.html")
+        self.assertRegex(names[1], r"^page\.\d+-cuda-0\.html$")
+        self.assertEqual([[client["name"] for client in self.data(name)[1]["clients"]] for name in names],
+                         [["preload-linked"], ["preload-program"]])
+
+    def test_the_programs_own_page_is_the_first(self):
+        script = f"{PLACE}/preload-program dlsym served; exec {PLACE}/preload-linked linked refused"
+        names = re.findall(r"weir exec: (\S+) shows", self.reported("sh", "-c", script)[1])
+        self.assertEqual(self.data("page.html")[1]["clients"][0]["name"], "preload-linked")
+        self.assertEqual(len(names), 2)
+
+    def test_signals_go_on_to_the_program(self):
+        program = subprocess.Popen([COMMAND, "exec", "--budget", "64MiB", "--report", "page.html", PLACE / "preload-sibling"], cwd=self.folder,
+                                   env={**os.environ, "TMPDIR": str(self.folder / "tmp")}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, bufsize=1)
+        with program:
+            program.stdin.write("take 40\n")
+            self.assertEqual(program.stdout.readline(), "ok\n")
+            program.terminate()
+            self.assertRegex(program.stderr.read(), r"process-\d+-cuda-0 was killed before any of its trace was written")
+        self.assertEqual(program.returncode, -signal.SIGTERM)
+        self.assertFalse((self.folder / "page.html").exists())
+
+    def test_without_memory_there_is_none(self):
+        self.assertEqual(self.reported(PLACE / "preload-plain", status=5),
+                         ("as ever\n", "weir exec: there is no report, as no memory of CUDA's was asked for\n"))
+        self.reported(PLACE / "preload-plain", int(signal.SIGABRT), status=-signal.SIGABRT)
+
+    def test_refusals(self):
+        for words, status, said in ((["--report", "nowhere/page.html"], 1, "nowhere"), (["--report", "a.html", "--trace", "b"], 2, "--trace")):
+            out, error = self.run_it(COMMAND, "exec", *words, "echo", "run", status=status)
+            self.assertEqual((out, error.count("\n")), ("", 1))
+            self.assertIn(said, error)
+
+
+class Refusals(Case):
+    def refused(self, *words, status=1):
+        out, error = self.run_it(COMMAND, "exec", *words, status=status)
+        self.assertEqual(out, "")
+        self.assertEqual(error.count("\n"), 1)
+        return error
+
+    def test_words(self):
+        for words, said in (([], "which program"), (["--budget", "1xb", "true"], "'|1xb"), (["--budget", "0", "true"], "--budget 0"),
+                            (["--budget", "", "true"], "--budget"), (["--such", "true"], "--such")):
+            self.assertRegex(self.refused(*words, status=2), said)
+
+    def test_programs(self):
+        (self.folder / "old").write_bytes(b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\x00\x03\x00" + bytes(60))
+        (self.folder / "script").write_text(f"#!{PLACE}/preload-static\n")
+        (self.folder / "by-env").write_text("#!/usr/bin/env sh\nexit 4\n")
+        for name in ("old", "script", "by-env"):
+            (self.folder / name).chmod(0o755)
+        self.assertIn("32 bits", self.refused("./old"))
+        self.assertIn("linked statically", self.refused(PLACE / "preload-static"))
+        self.assertIn("linked statically", self.refused("./script"))
+        self.assertIn("there is no program", self.refused("no-such-program"))
+        self.assertIn("No such file", self.refused("./no-such-program"))
+        self.run_it(COMMAND, "exec", "./by-env", status=4)
+
+    @unittest.skipIf(os.geteuid() != 0, "another user's program")
+    def test_a_program_that_gains_rights(self):
+        shutil.copy(PLACE / "preload-plain", self.folder / "strong")
+        os.chown(self.folder / "strong", 1, 1)
+        (self.folder / "strong").chmod(0o4755)
+        self.assertIn("set-user-ID", self.refused("./strong"))
+
+
+class Declarations(unittest.TestCase):
+    @unittest.skipUnless(TYPEDEFS, "no header of CUDA's is here")
+    def test_functions_are_as_cuda_has_them(self):
+        text = TYPEDEFS[0].read_text()
+        ours = (SOURCE / "src/preload/functions.h").read_text().replace("\\\n", " ")
+        wrapped = re.findall(r"X\((\w+),\s*(\w+),\s*(\d+),\s*([01]),\s*\(([^()]*)\)", ours)
+        self.assertGreater(len(wrapped), 50)
+        for symbol, name, version, per_thread, parameters in wrapped:
+            theirs = re.search(rf"PFN_{name}_v{version}{'_ptsz' if per_thread == '1' else ''}\)\(([^;]*)\);", text)
+            self.assertTrue(theirs, symbol)
+            self.assertEqual(theirs[1].count(","), parameters.count(","), symbol)
+            self.assertEqual(theirs[1].count("*"), parameters.count("*"), symbol)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

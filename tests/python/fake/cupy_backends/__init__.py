@@ -1,0 +1,1 @@
+"""The modules that CuPy calls by C."""

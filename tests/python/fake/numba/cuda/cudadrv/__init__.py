@@ -1,0 +1,1 @@
+"""Numba's layer over the driver."""

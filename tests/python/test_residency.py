@@ -1,0 +1,190 @@
+"""Clients and models that step aside, on the host; and PyTorch's, over a stand-in for it (fake/) and the stub of CUDA's driver."""
+
+import array
+import os
+import signal
+import tempfile
+import textwrap
+import time
+import unittest
+from pathlib import Path
+
+from common import MIB, model_path, run_python
+
+import weir
+from weir import Class, ResidencyState, Stay
+
+HERE = Path(__file__).resolve().parent
+IDS = {name: memoryview(array.array("q", ids)).cast("B").cast("q", (1, 3))
+       for name, ids in {"input_ids": [101, 7592, 102], "attention_mask": [1, 1, 1], "token_type_ids": [0, 0, 0]}.items()}
+
+
+class Clients(unittest.TestCase):
+    def setUp(self):
+        self.runtime = weir.Runtime("host", budget="64MiB", own=True)
+        self.client = self.runtime.client("aside")
+
+    def tearDown(self):
+        self.client.close()
+        self.runtime.close()
+
+    def test_what_was_written_is_there_again(self):
+        with self.client.alloc(8 * MIB, memory_class=Class.WEIGHTS, tag="weights") as block:
+            block.memory[:] = bytes(range(256)) * (8 * MIB // 256)
+            for number in range(100):
+                receipt = self.client.suspend(unwritten=[Class.WEIGHTS])
+                self.assertEqual((ResidencyState.SUSPENDED, 8 * MIB, 0), (receipt.state, receipt.away, receipt.stayed))
+                self.assertEqual((8 * MIB, 0) if number == 0 else (0, 8 * MIB), (receipt.copied, receipt.trusted))
+                stats = self.runtime.stats()
+                self.assertEqual((0, 8 * MIB, 8 * MIB), (stats.live, stats.away, stats.clients[0].away))
+                self.client.resume()
+                self.assertEqual(bytes(range(256)), bytes(block.memory[-256:]))
+            self.assertEqual((ResidencyState.RESIDENT, 0), (self.client.residency.state, self.client.residency.away))
+            self.assertEqual(8 * MIB, self.client.residency.stored)
+            self.assertEqual(8 * MIB, self.client.forget_copies())
+            self.assertEqual(0, self.client.residency.stored)
+
+    def test_a_with_resumes_at_its_end_also_after_an_error(self):
+        with self.client.alloc(MIB) as block, self.runtime.client("other") as other:
+            block.memory[:3] = b"abc"
+            with self.client.suspended() as receipt, other.alloc(63 * MIB):
+                self.assertEqual(MIB, receipt.away)
+                self.assertEqual(ResidencyState.SUSPENDED, self.client.residency.state)
+                with self.assertRaises(weir.Busy):
+                    self.client.suspend()
+                with self.assertRaises(weir.Busy):
+                    self.client.alloc(1)
+            self.assertEqual(b"abc", bytes(block.memory[:3]))
+            with self.assertRaises(KeyError), self.client.suspended():
+                raise KeyError
+            self.assertEqual(ResidencyState.RESIDENT, self.client.residency.state)
+            with self.client.suspended(resume_on_alloc=True):
+                self.client.alloc(1).close()
+                self.assertEqual(ResidencyState.RESIDENT, self.client.residency.state)
+
+    def test_no_room_to_come_back(self):
+        with self.client.alloc(8 * MIB) as block, self.runtime.client("other") as other:
+            block.memory[:3] = b"abc"
+            self.client.suspend()
+            with other.alloc(60 * MIB):
+                with self.assertRaises(weir.OutOfMemory) as caught:
+                    self.client.resume()
+                self.assertEqual("aside", caught.exception.refusal.client)
+                self.assertEqual(8 * MIB, self.client.residency.away)
+            self.client.resume()
+            self.assertEqual(b"abc", bytes(block.memory[:3]))
+
+    def test_classes_that_stay_and_that_are_dropped(self):
+        with self.client.alloc(4 * MIB, memory_class=Class.KV, tag="cache") as kept, \
+             self.client.alloc(4 * MIB, memory_class=Class.SCRATCH) as dropped:
+            kept.memory[:3] = dropped.memory[:3] = b"abc"
+            receipt = self.client.suspend(stay=[Class.KV], drop=[Class.SCRATCH])
+            self.assertEqual((4 * MIB, 0), (receipt.dropped, receipt.copied))
+            self.assertIn((kept.pointer, Stay.CLASS, "cache"), [(each.pointer, each.why, each.tag) for each in receipt.stays])
+            self.client.resume()
+            self.assertEqual((b"abc", b"\0\0\0"), (bytes(kept.memory[:3]), bytes(dropped.memory[:3])))
+
+    def test_a_folder_takes_the_contents_and_shows_no_file(self):
+        with self.client.alloc(MIB), tempfile.TemporaryDirectory() as folder:
+            with self.client.suspended(folder=folder, wait=60):
+                self.assertEqual([], os.listdir(folder))
+            self.client.forget_copies()
+            with self.assertRaises(weir.SystemFailed):
+                self.client.suspend(folder="/nonexistent")
+            with self.assertRaises(ValueError):
+                self.client.suspend(wait=-1)
+
+    def test_what_is_away_cannot_be_touched(self):
+        done = run_python("""
+import weir
+client = weir.Runtime("host", budget="64MiB", own=True).client("aside")
+memory = client.alloc("8MiB").memory
+print(memory[4096])
+client.suspend()
+memory[4096]""")
+        self.assertEqual((-signal.SIGSEGV, "0"), (done.returncode, done.stdout.strip().splitlines()[0]))
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        self.runtime = weir.Runtime("host", budget="1GiB", own=True)
+
+    def tearDown(self):
+        self.runtime.drain()
+        self.runtime.close()
+
+    def test_a_run_resumes_it(self):
+        with weir.load(model_path("minilm.onnx"), runtime=self.runtime, threads=1) as model:
+            wanted = bytes(model(IDS)["sentence_embedding"])
+            before = time.monotonic()
+            for _ in range(3):
+                receipt = model.suspend()
+                self.assertGreater(receipt.away, 64 * MIB)
+                self.assertEqual((ResidencyState.SUSPENDED, receipt.away), (model.residency.state, model.residency.away))
+                self.assertEqual(receipt.away, model.stats().away)
+                self.assertEqual(wanted, bytes(model(IDS)["sentence_embedding"]))
+            told = model.residency
+            self.assertEqual((ResidencyState.RESIDENT, 3, 3, 3), (told.state, told.suspends, told.resumes, told.resumes_by_runs))
+            self.assertEqual(receipt.away, told.returned)
+            self.assertTrue(before <= told.suspended_at <= told.resumed_at <= time.monotonic())
+            self.assertTrue(told.suspend_seconds > 0 and told.resume_seconds > 0)
+
+    def test_runs_are_refused_until_it_is_resumed(self):
+        with weir.load(model_path("tiny-llm"), runtime=self.runtime, threads=1) as model:
+            wanted = model("a dam", tokens=4, temperature=0)["text"]
+            with model.suspended(refuse_runs=True):
+                with self.assertRaises(weir.Busy):
+                    model("a dam", tokens=4)
+            self.assertEqual(wanted, model("a dam", tokens=4, temperature=0)["text"])
+            model.suspend()
+            model.resume()
+            self.assertEqual((2, 0), (model.residency.resumes, model.residency.resumes_by_runs))
+
+    def test_outputs_that_are_not_closed_are_in_the_way(self):
+        with weir.load(model_path("minilm.onnx"), runtime=self.runtime, threads=1) as model:
+            with model.infer(IDS):
+                for options in ({}, {"at_once": True}, {"wait": 0.001}):
+                    with self.assertRaises(weir.Busy):
+                        model.suspend(**options)
+            model.suspend(verify=True)  # and it is unloaded so
+
+
+class Torch(unittest.TestCase):
+    def run_lines(self, lines):
+        paths = [str(HERE), str(HERE / "fake")]
+        done = run_python(f"import sys\nsys.path[:0] = {paths!r}\n" + textwrap.dedent(lines))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_the_clients_of_a_pool_and_of_all(self):
+        self.run_lines("""
+            from driver import *
+            import torch, weir.torch
+            begin()
+            runtime = Runtime("cuda:0", budget="64MiB", own=True)
+            client, other = runtime.client("torch"), runtime.client("other")
+            block = client.alloc("8MiB")
+            try:
+                weir.torch.suspend()
+            except weir.Invalid as error:
+                assert "weir.torch.use()" in str(error)
+            for clients in ((client,), ()):
+                left = weir.torch.suspend(*clients)
+                assert list(left) == [0] and left[0].away == 8 * MIB == client.stats().away, left
+                assert torch.cuda.waited.pop() == 0 and not torch.cuda.waited
+                other.alloc("56MiB").close()
+                weir.torch.resume(*clients)
+                assert client.stats().live == 8 * MIB and client.stats().away == 0
+                weir.torch._used = weir.torch.Used(weir.torch.Clients("torch", [client]))
+            weir.torch.suspend(client)
+            try:
+                weir.torch.suspend()
+                assert False
+            except weir.Busy:
+                pass
+            weir.torch.resume()
+            block.close()
+        """)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,324 @@
+"""PyTorch's seam (src/seams/torch*.c), called as PyTorch's pluggable allocator calls it, over the stub of CUDA's driver and without
+PyTorch. Each test is a process of its own."""
+
+import textwrap
+import unittest
+from pathlib import Path
+
+from common import run_python
+
+BEGIN = """
+import sys
+sys.path.insert(0, {tests!r})
+from driver import *
+from weir._c.seams import TorchOpen, wseam_torch_counts
+
+def is_(got, wanted):
+    assert got == wanted, f"{{got}}, not {{wanted}}"
+
+P, U, N = c.c_void_p, c.c_uint64, c.c_size_t
+for name, answer, arguments in (("alloc", P, [N, c.c_int, P]), ("free", None, [P, N, c.c_int, P]), ("record_stream", None, [P, P]),
+                                ("base", P, [P, c.POINTER(N)]), ("set_fraction", None, [c.c_double, c.c_int]),
+                                ("begin_pool", None, [c.c_int, U, U, P]), ("end_pool", None, [c.c_int, U, U]),
+                                ("release_pool", None, [c.c_int, U, U])):
+    function = getattr(seams, "wseam_torch_" + name)
+    function.restype, function.argtypes = answer, arguments
+    globals()["t_" + name] = function
+
+begin()
+runtime = Runtime("cuda:0", budget="64MiB", own=True)
+client = runtime.client("torch")
+opened = []
+def open_device(device):
+    opened.append(device)
+    if device == 0:
+        check(seams.wseam_torch_give(device, client._pointer))
+kept = TorchOpen(open_device)
+check(seams.wseam_torch_begin(kept))
+
+class Filter(c.Structure):
+    "A std::function<bool(cudaStream_t)> that accepts some streams."
+    _fields_ = [("functor", P * 2), ("manager", c.CFUNCTYPE(c.c_bool, P, P, c.c_int)),
+                ("invoker", c.CFUNCTYPE(c.c_bool, P, c.POINTER(P)))]
+    def __init__(self, *streams):
+        self.calls = []
+        super().__init__(manager=type(self).manager_type(lambda to, at, what: bool(self.calls.append(what))),
+                         invoker=type(self).invoker_type(lambda functor, stream: stream[0] in streams))
+Filter.manager_type, Filter.invoker_type = Filter._fields_[1][1], Filter._fields_[2][1]
+
+def blocks(number):
+    found = (P * 64)()
+    return set(found[:seams.wseam_torch_pool_blocks(0, number, 0, found, 64)])
+
+def account():
+    stats = client.stats()
+    return stats.live, stats.pending
+"""
+
+
+class Torch(unittest.TestCase):
+    def run_lines(self, lines, **environment):
+        code = BEGIN.format(tests=str(Path(__file__).resolve().parent)) + textwrap.dedent(lines)
+        done = run_python(code, **environment)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def test_a_device_is_opened_when_it_is_first_used(self):
+        self.run_lines("""
+            is_(opened, [])
+            a = t_alloc(3 * MIB, 0, None)
+            b = t_alloc(100, 0, None)
+            is_(opened, [0])
+            is_(account(), (3 * MIB + 256, 0))
+            is_(t_alloc(0, 0, None), None)
+            is_(t_alloc(100, 1, None), None)  # there is no client for it, and no PyTorch to throw to
+            t_free(a, 3 * MIB, 0, None)
+            t_free(b, 100, 0, None)
+            t_free(None, 0, 0, None)
+            is_(account(), (0, 0))
+        """)
+
+    def test_counts_are_those_of_what_was_asked_for(self):
+        self.run_lines("""
+            counts = wseam_torch_counts()
+            def now(name, kind):
+                seams.wseam_torch_count(0, c.byref(counts))
+                gauge = getattr(counts, name)[kind]
+                return gauge.current, gauge.peak, gauge.allocated, gauge.freed
+            a, b = t_alloc(MIB, 0, None), t_alloc(MIB + 1, 0, None)
+            is_(now("allocation", 0), (2, 2, 2, 0))
+            is_(now("allocation", 1), (1, 1, 1, 0))
+            is_(now("requested_bytes", 2), (MIB + 1, MIB + 1, MIB + 1, 0))
+            is_(now("allocated_bytes", 0), (2 * MIB + 256, 2 * MIB + 256, 2 * MIB + 256, 0))
+            is_(now("allocated_bytes", 0)[0], client.stats().live)
+            t_free(b, MIB + 1, 0, None)
+            seams.wseam_torch_reset(0, 3)
+            is_(now("allocated_bytes", 0), (MIB, MIB, 0, 0))
+            is_(t_alloc(65 * MIB, 0, None), None)
+            seams.wseam_torch_count(0, c.byref(counts))
+            is_((counts.retries, counts.failures), (1, 1))
+            is_(now("allocated_bytes", 0), (MIB, MIB, 0, 0))
+            t_free(a, MIB, 0, None)
+            is_(now("allocation", 0), (0, 1, 0, 1))
+        """)
+
+    def test_record_stream_holds_a_block_until_the_other_stream_is_past(self):
+        self.run_lines("""
+            one, other = make_stream(), make_stream()
+            a = t_alloc(3 * MIB, 0, one)
+            with Work(other):
+                t_record_stream(a, other)
+                t_record_stream(a, one)      # its own: nothing to wait for
+                t_record_stream(1 << 40, other)  # memory of others: nothing happens
+                t_free(a, 3 * MIB, 0, one)
+                is_(account(), (0, 3 * MIB))
+                b = t_alloc(3 * MIB, 0, one)
+                assert a != b
+            synchronize(other)
+            is_(account(), (3 * MIB, 0))
+            t_free(b, 3 * MIB, 0, one)
+        """)
+
+    def test_record_stream_is_of_what_the_stream_has_to_do_when_the_block_is_freed(self):
+        self.run_lines("""
+            one, other, third = make_stream(), make_stream(), make_stream()
+            a = t_alloc(3 * MIB, 0, one)
+            t_record_stream(a, third)
+            t_record_stream(a, other)
+            t_record_stream(a, third)
+            with Work(other):  # it comes after that
+                t_free(a, 3 * MIB, 0, one)
+                is_(account(), (0, 3 * MIB))
+                b = t_alloc(3 * MIB, 0, one)
+                assert a != b
+                t_free(b, 3 * MIB, 0, one)  # which nobody else uses
+                is_(account(), (0, 3 * MIB))
+            synchronize(other)
+            is_(account(), (0, 0))
+            later = {t_alloc(3 * MIB, 0, one), t_alloc(3 * MIB, 0, one)}
+            assert a in later
+            with Work(other):
+                for block in later:
+                    t_free(block, 3 * MIB, 0, one)
+                is_(account(), (0, 0))  # a use is of one block, not of its place
+        """)
+
+    def test_a_use_within_a_capture_holds_the_block_until_the_capture_is_over(self):
+        self.run_lines("""
+            one, other = make_stream(), make_stream()
+            a = t_alloc(3 * MIB, 0, one)
+            t_free(t_alloc(256, 0, other), 256, 0, other)
+            begin_capture(other)
+            t_record_stream(a, other)
+            t_free(a, 3 * MIB, 0, one)
+            is_(account(), (3 * MIB, 0))  # nothing can be recorded as yet
+            b = t_alloc(3 * MIB, 0, one)
+            assert a != b
+            end_capture(other)
+            with Work(other):
+                t_free(t_alloc(256, 0, one), 256, 0, one)
+                is_(account(), (3 * MIB, 3 * MIB))
+            synchronize(other)
+            is_(account(), (3 * MIB, 0))
+            t_free(b, 3 * MIB, 0, one)
+        """)
+
+    def test_a_pool_keeps_what_its_graphs_have(self):
+        self.run_lines("""
+            one, joins, outside = make_stream(), make_stream(), make_stream()
+            first = Filter(one, joins)
+            t_alloc(256, 0, one), t_alloc(256, 0, joins)
+            t_begin_pool(0, 7, 0, c.byref(first))
+            begin_capture(one)
+            a = t_alloc(2 * MIB, 0, one)
+            t_free(a, 2 * MIB, 0, one)
+            b = t_alloc(2 * MIB, 0, one)
+            is_(b, a)
+            d, e = t_alloc(2 * MIB, 0, joins), t_alloc(2 * MIB, 0, outside)
+            is_(blocks(7), {b, d})
+            t_free(b, 2 * MIB, 0, one)
+            end_capture(one)
+            t_end_pool(0, 7, 0)
+            is_(first.calls, [2, 3])  # the filter was copied, and the copy destroyed
+            is_(blocks(7), {d})
+            f = t_alloc(2 * MIB, 0, one)
+            assert f != a  # the pool is nobody else's
+            is_(account(), (6 * MIB + 512, 2 * MIB))
+            t_free(d, 2 * MIB, 0, joins)
+            is_(account(), (4 * MIB + 512, 4 * MIB))
+            t_begin_pool(0, 7, 0, c.byref(Filter(one)))
+            is_(t_alloc(2 * MIB, 0, one), a)
+            t_end_pool(0, 7, 0)
+            t_free(a, 2 * MIB, 0, one)
+            t_release_pool(0, 7, 0)
+            is_(account(), (4 * MIB + 512, 4 * MIB))  # a graph is left
+            t_release_pool(0, 7, 0)
+            g = t_alloc(58 * MIB, 0, one)
+            assert g, "the pool's memory is not there"
+            is_(account(), (62 * MIB + 512, 0))
+        """)
+
+    def test_a_snapshot_has_segments_of_pools_and_whole_blocks(self):
+        self.run_lines("""
+            import unittest.mock
+            sys.modules["torch"] = unittest.mock.MagicMock()
+            import weir.torch
+            def active(segment):
+                return [(block["address"], block["size"]) for block in segment["blocks"] if block["state"] == "active_allocated"]
+            one = make_stream()
+            a = t_alloc(5 * MIB, 0, one)
+            t_begin_pool(0, 7, 3, c.byref(Filter(one)))
+            begin_capture(one)
+            b, d = t_alloc(7 * MIB, 0, one), t_alloc(1 * MIB, 0, one)
+            end_capture(one)
+            t_end_pool(0, 7, 3)
+            segments = weir.torch._segments(0, client)
+            of_pool = [segment for segment in segments if segment["segment_pool_id"] == (7, 3)]
+            is_(sorted(block for segment in of_pool for block in active(segment)), sorted([(b, 7 * MIB), (d, MIB)]))
+            is_([block for segment in segments if segment["segment_pool_id"] == (0, 0) for block in active(segment)], [(a, 5 * MIB)])
+            is_(sum(segment["total_size"] for segment in segments), runtime.stats().held)
+            for segment in segments:
+                is_(segment["total_size"], sum(block["size"] for block in segment["blocks"]))
+                at = segment["address"]
+                for block in segment["blocks"]:
+                    is_(block["address"], at)
+                    at += block["size"]
+            is_(sum(segment["requested_size"] for segment in segments), 13 * MIB)
+            t_free(b, 7 * MIB, 0, one)
+            is_(seams.wseam_torch_pool_of(b, (U * 2)()), 0)
+        """)
+
+    def test_captured_streams_that_weir_does_not_know_get_nothing_of_each_other(self):
+        self.run_lines("""
+            one, joins = make_stream(), make_stream()
+            begin_capture(one), begin_capture(joins)
+            t_begin_pool(0, 1, 0, c.byref(Filter(one, joins)))
+            a = t_alloc(2 * MIB, 0, one)
+            t_free(a, 2 * MIB, 0, one)
+            b = t_alloc(2 * MIB, 0, joins)
+            assert b != a, "work of both streams would be in the same memory"
+            is_(seams.wseam_streams(), 0)
+            is_(blocks(1), {b})
+            end_capture(one), end_capture(joins)
+            t_end_pool(0, 1, 0)
+            is_(account(), (2 * MIB, 2 * MIB))
+            third = make_stream()
+            begin_capture(third)
+            t_begin_pool(0, 1, 0, c.byref(Filter(third)))
+            is_(t_alloc(2 * MIB, 0, third), a)  # a later graph has what an earlier one is past
+            end_capture(third)
+            t_end_pool(0, 1, 0)
+        """)
+
+    def test_a_use_by_a_captured_stream_that_weir_does_not_know_is_not_lost(self):
+        self.run_lines("""
+            one, other = make_stream(), make_stream()
+            a = t_alloc(3 * MIB, 0, one)
+            begin_capture(other)
+            t_record_stream(a, other)
+            t_free(a, 3 * MIB, 0, one)
+            is_(account(), (3 * MIB, 0))
+            end_capture(other)
+            with Work(other):
+                t_free(t_alloc(256, 0, one), 256, 0, one)
+                is_(account(), (0, 3 * MIB))
+            synchronize(other)
+            is_(account(), (0, 0))
+        """)
+
+    def test_a_pool_may_be_the_first_that_a_device_sees(self):
+        self.run_lines("""
+            t_begin_pool(0, 1, 0, c.byref(Filter()))
+            is_(opened, [0])
+            t_end_pool(0, 1, 0)
+        """)
+
+    def test_where_a_block_begins(self):
+        self.run_lines("""
+            a, size = t_alloc(1000, 0, None), c.c_size_t()
+            is_(t_base(a + 300, c.byref(size)), a)
+            is_(size.value, 1024)
+            t_free(a, 1000, 0, None)
+        """)
+
+    def test_a_fraction_is_a_maximum(self):
+        self.run_lines("""
+            t_set_fraction(0.25, 0)
+            is_(client.stats().maximum, 16 * MIB)
+            is_(t_alloc(17 * MIB, 0, None), None)
+            t_set_fraction(1.0, 0)
+            is_(client.stats().maximum, 64 * MIB)
+        """)
+
+    def test_segments_come_from_the_client_of_their_place(self):
+        self.run_lines("""
+            other = runtime.client("part")
+            place, more = c.c_int(), c.c_int()
+            make, drop = P(), P()
+            check(seams.wseam_torch_place(other._pointer, c.byref(place)))
+            check(seams.wseam_torch_place(client._pointer, c.byref(more)))
+            assert place.value != more.value
+            check(seams.wseam_torch_place_functions(place, c.byref(make), c.byref(drop)))
+            make = c.CFUNCTYPE(P, N, c.c_int, P)(make.value)
+            drop = c.CFUNCTYPE(None, P, N, c.c_int, P)(drop.value)
+            a = make(20 * MIB, 0, None)
+            is_((other.stats().live, client.stats().live), (20 * MIB, 0))
+            is_(make(65 * MIB, 0, None), None)
+            drop(a, 20 * MIB, 0, None)
+            runtime.drain()
+            is_(other.stats().live, 0)
+            check(seams.wseam_torch_leave_place(place))
+            is_(make(MIB, 0, None), None)
+            check(seams.wseam_torch_leave_place(more))
+            for _ in range(32):
+                check(seams.wseam_torch_place(client._pointer, c.byref(place)))
+            try:
+                check(seams.wseam_torch_place(client._pointer, c.byref(place)))
+                raise AssertionError("a place too many")
+            except Exception as error:
+                is_(type(error).__name__, "Busy")
+        """)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,523 @@
+/* The gate of a model that steps aside: who passes, who waits, who is refused, over an engine that the test makes up. */
+#include "residency/models.h"
+
+#include <stdatomic.h>
+
+enum { WEIGHTS = 1 << 20, TIMES = 50 };
+static const uint64_t minute = UINT64_C(60000000000);
+
+/* The engine ------------------------------------------------------------------------------------------------------- */
+
+struct weir_engine_model {
+    weir_client *client;
+    unsigned char *weights;
+    atomic_int stopped;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    int suspends, resumes, runs;
+    weir_status refuses;  /* what `suspend` answers */
+    weir_status grumbles; /* what `resume` answers */
+    bool holds;           /* runs wait until they are let go */
+    int held;             /* that wait */
+    pthread_cond_t changed;
+    weir_runtime *runtime;
+} e = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static weir_status engine_probe(weir_engine_probe *out)
+{
+    out->available = true;
+    return WEIR_OK;
+}
+
+static void engine_unload(weir_engine_model *model)
+{
+    ok(weir_free(model->client, model->weights, WEIR_STREAM_HOST));
+    free(model);
+}
+
+static weir_status engine_load(const weir_engine_load *load, weir_engine_model **out)
+{
+    weir_engine_model *model = calloc(1, sizeof *model);
+    model->client = load->places[0].client;
+    model->weights = allocate(model->client, WEIGHTS, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    memset(model->weights, 7, WEIGHTS);
+    *out = model;
+    return WEIR_OK;
+}
+
+static weir_status engine_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+{
+    (void)inference;
+    pthread_mutex_lock(&e.lock);
+    e.runs++;
+    e.held += e.holds;
+    pthread_cond_broadcast(&e.changed);
+    while (e.holds && !atomic_load(&model->stopped))
+        pthread_cond_wait(&e.changed, &e.lock);
+    pthread_mutex_unlock(&e.lock);
+    for (size_t i = 0; i < WEIGHTS; i += 4096)
+        assert_int_equal(model->weights[i], 7); /* a fault where it is away */
+    *out = (weir_outputs){.struct_size = sizeof *out};
+    return atomic_load(&model->stopped) ? weir_fail(WEIR_ERR_CANCELLED, "stopped") : WEIR_OK;
+}
+
+static void engine_release(weir_engine_model *model, weir_outputs *outputs)
+{
+    (void)model;
+    (void)outputs;
+}
+
+static weir_status engine_cancel(weir_engine_model *model, uint64_t id)
+{
+    (void)id;
+    pthread_mutex_lock(&e.lock);
+    atomic_store(&model->stopped, true);
+    pthread_cond_broadcast(&e.changed);
+    pthread_mutex_unlock(&e.lock);
+    return WEIR_OK;
+}
+
+static weir_status engine_suspend(weir_engine_model *model, weir_engine_leaving *out)
+{
+    (void)model;
+    e.suspends++;
+    assert_int_equal(out->struct_size, sizeof *out);
+    assert_int_equal(out->stay | out->drop | out->unwritten, 0);
+    out->unwritten = WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS);
+    return e.refuses == WEIR_OK ? WEIR_OK : weir_fail(e.refuses, "the engine would rather not");
+}
+
+static weir_status engine_resume(weir_engine_model *model)
+{
+    (void)model;
+    e.resumes++;
+    return e.grumbles == WEIR_OK ? WEIR_OK : weir_fail(e.grumbles, "the engine is not amused");
+}
+
+static weir_status engine_info(weir_engine_model *model, weir_model_details *out)
+{
+    (void)model;
+    *out = (weir_model_details){.struct_size = out->struct_size, .engine = "made-up", .provider = "cpu"};
+    return WEIR_OK;
+}
+
+#define TABLE                                                                                                          \
+    .struct_size = sizeof(weir_engine), .summary = "of a test", .suffixes = "", .probe = engine_probe,                 \
+    .load = engine_load, .infer = engine_infer, .release_outputs = engine_release, .cancel = engine_cancel,            \
+    .info = engine_info, .unload = engine_unload
+static const weir_engine made_up = {
+    .abi = WEIR_ENGINE_ABI, .name = "made-up", .suspend = engine_suspend, .resume = engine_resume, TABLE};
+static const weir_engine old = {
+    .abi = WEIR_ENGINE_ABI_OLDEST, .name = "old", .suspend = engine_suspend, .resume = engine_resume, TABLE};
+static const weir_engine lacking = {.abi = WEIR_ENGINE_ABI, .name = "lacking", TABLE};
+
+/* Models ----------------------------------------------------------------------------------------------------------- */
+
+static int begin(void **state)
+{
+    (void)state;
+    e.suspends = e.resumes = e.runs = e.held = 0;
+    e.refuses = e.grumbles = WEIR_OK;
+    e.holds = false;
+    e.runtime = make_runtime(16 * MIB);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    check_empty(e.runtime);
+    ok(weir_runtime_destroy(e.runtime));
+    return 0;
+}
+
+static weir_model *model_by(const char *engine)
+{
+    weir_model *model = NULL;
+    weir_model_options options = WEIR_INIT(weir_model_options);
+    options.name = "aside";
+    options.engine = engine;
+    options.runtime = e.runtime;
+    ok(weir_model_create(WEIR_TEST_DATA, &options, &model));
+    return model;
+}
+
+static weir_status infer(weir_model *model, uint64_t id)
+{
+    weir_inference inference = WEIR_INIT(weir_inference);
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    inference.id = id;
+    weir_status status = weir_model_infer(model, &inference, &out);
+    if (status == WEIR_OK)
+        weir_model_release_outputs(model, &out);
+    return status;
+}
+
+static weir_residency_state residency_of(weir_model *model)
+{
+    weir_residency now = WEIR_INIT(weir_residency);
+    ok(weir_client_residency(weir_model_client(model), &now));
+    return now.state;
+}
+
+static weir_status suspend_as(weir_model *model, weir_model_suspend_options options)
+{
+    options.struct_size = sizeof options;
+    return weir_model_suspend(model, &options, NULL);
+}
+
+/* A run on a thread of its own. */
+typedef struct runner {
+    pthread_t thread;
+    weir_model *model;
+    uint64_t id;
+    weir_status status;
+} runner;
+
+static void *run_it(void *user)
+{
+    runner *r = user;
+    r->status = infer(r->model, r->id);
+    return NULL;
+}
+
+static void start(runner *r, weir_model *model, uint64_t id)
+{
+    *r = (runner){.model = model, .id = id};
+    assert_int_equal(pthread_create(&r->thread, NULL, run_it, r), 0);
+}
+
+static void wait_for_held(int count)
+{
+    pthread_mutex_lock(&e.lock);
+    while (e.held < count)
+        pthread_cond_wait(&e.changed, &e.lock);
+    pthread_mutex_unlock(&e.lock);
+}
+
+static void let_go(void)
+{
+    pthread_mutex_lock(&e.lock);
+    e.holds = false;
+    pthread_cond_broadcast(&e.changed);
+    pthread_mutex_unlock(&e.lock);
+}
+
+/* What runs do ----------------------------------------------------------------------------------------------------- */
+
+static void a_run_resumes(void **state)
+{
+    weir_model *model = model_by("made-up");
+    (void)state;
+    assert_int_equal(presence_of(model).state, WEIR_RESIDENT);
+    assert_int_equal(presence_of(model).suspended_at, 0);
+    for (int i = 1; i <= TIMES; i++) {
+        weir_residency receipt = suspend_model(model, (weir_model_suspend_options){0});
+        assert_int_equal(receipt.away, WEIGHTS);
+        assert_int_equal(i == 1 ? receipt.copied : receipt.trusted, WEIGHTS); /* by the engine's word */
+        assert_int_equal(presence_of(model).state, WEIR_SUSPENDED);
+        assert_int_equal(presence_of(model).away, WEIGHTS);
+        ok(infer(model, 0));
+        weir_model_presence now = presence_of(model);
+        assert_int_equal(now.state, WEIR_RESIDENT);
+        assert_int_equal(now.suspends, i);
+        assert_int_equal(now.resumes_by_runs, i);
+        assert_int_equal(now.returned, WEIGHTS);
+        assert_int_equal(e.suspends, i);
+        assert_int_equal(e.resumes, i);
+    }
+    ok(weir_model_destroy(model));
+}
+
+static void a_run_is_refused(void **state)
+{
+    weir_model *model = model_by("made-up");
+    (void)state;
+    ok(suspend_as(model, (weir_model_suspend_options){.refuse_runs = true}));
+    fails(WEIR_ERR_BUSY, infer(model, 0));
+    detail_names("refuses runs");
+    assert_int_equal(e.runs, 0);
+    assert_int_equal(presence_of(model).state, WEIR_SUSPENDED);
+    fails(WEIR_ERR_BUSY, suspend_as(model, (weir_model_suspend_options){0}));
+    detail_names("suspended already");
+    ok(weir_model_resume(model, WEIR_STREAM_HOST));
+    ok(weir_model_resume(model, WEIR_STREAM_HOST)); /* it is here */
+    ok(infer(model, 0));
+    assert_int_equal(presence_of(model).resumes, 1);
+    assert_int_equal(presence_of(model).resumes_by_runs, 0);
+    ok(suspend_as(model, (weir_model_suspend_options){0})); /* each suspend says it anew */
+    ok(infer(model, 0));
+    ok(weir_model_destroy(model));
+}
+
+/* Contents that are on their way: the run waits for them. */
+static void a_run_waits_for_what_arrives(void **state)
+{
+    weir_model *model = model_by("made-up");
+    weir_stream stream;
+    (void)state;
+    ok(weir_stream_acquire(e.runtime, &stream));
+    ok(suspend_as(model, (weir_model_suspend_options){0}));
+    ok(weir_model_resume(model, stream));
+    ok(weir_stream_release(stream)); /* the run does not need it */
+    ok(infer(model, 0));
+    assert_int_equal(presence_of(model).resumes_by_runs, 0);
+    ok(weir_model_destroy(model));
+}
+
+/* A program has suspended the client itself. */
+static void a_client_that_is_away(void **state)
+{
+    weir_model *model = model_by("made-up");
+    (void)state;
+    ok(weir_client_suspend(weir_model_client(model), NULL, NULL));
+    fails(WEIR_ERR_BUSY, suspend_as(model, (weir_model_suspend_options){0}));
+    ok(infer(model, 0));
+    assert_int_equal(residency_of(model), WEIR_RESIDENT);
+    ok(weir_client_suspend(weir_model_client(model), NULL, NULL));
+    ok(weir_model_resume(model, WEIR_STREAM_HOST));
+    assert_int_equal(residency_of(model), WEIR_RESIDENT);
+    ok(weir_model_destroy(model));
+}
+
+/* There is no memory to come back to: the run fails, nothing is lost, and later it works. */
+static void no_room_to_come_back(void **state)
+{
+    weir_model *model = model_by("made-up");
+    weir_client *other = open_client(e.runtime, "other", 0, 0);
+    (void)state;
+    ok(suspend_as(model, (weir_model_suspend_options){0}));
+    void *all = allocate(other, 15 * MIB + MIB / 2, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
+    fails(WEIR_ERR_OUT_OF_MEMORY, infer(model, 0));
+    assert_string_equal(last_refusal().client, "aside");
+    assert_int_equal(presence_of(model).state, WEIR_SUSPENDED);
+    assert_int_equal(e.runs, 0);
+    ok(weir_free(other, all, WEIR_STREAM_HOST));
+    ok(infer(model, 0));
+    ok(weir_model_destroy(model));
+    ok(weir_client_destroy(other));
+}
+
+/* Whom a suspend waits for ----------------------------------------------------------------------------------------- */
+
+static void runs_stand_in_the_way(void **state)
+{
+    const uint64_t soon = 1000000;
+    weir_model *model = model_by("made-up");
+    runner r;
+    (void)state;
+    e.holds = true;
+    start(&r, model, 1);
+    wait_for_held(1);
+    fails(WEIR_ERR_BUSY, suspend_as(model, (weir_model_suspend_options){.at_once = true}));
+    detail_names("1 runs under way");
+    fails(WEIR_ERR_BUSY, suspend_as(model, (weir_model_suspend_options){.wait = soon}));
+    assert_int_equal(presence_of(model).state, WEIR_RESIDENT);
+    assert_int_equal(e.suspends, 0);
+    let_go();
+    ok(suspend_as(model, (weir_model_suspend_options){.wait = minute})); /* for the run, and for its results */
+    pthread_join(r.thread, NULL);
+    ok(r.status);
+    ok(weir_model_destroy(model));
+}
+
+static void results_stand_in_the_way(void **state)
+{
+    weir_model *model = model_by("made-up");
+    weir_inference inference = WEIR_INIT(weir_inference);
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    (void)state;
+    ok(weir_model_infer(model, &inference, &out));
+    fails(WEIR_ERR_BUSY, suspend_as(model, (weir_model_suspend_options){0})); /* without a wait at once */
+    detail_names("1 results");
+    fails(WEIR_ERR_BUSY, suspend_as(model, (weir_model_suspend_options){.wait = 1000000}));
+    weir_model_release_outputs(model, &out);
+    ok(suspend_as(model, (weir_model_suspend_options){0}));
+    ok(weir_model_destroy(model));
+}
+
+/* A thread that suspends, while a run is held. */
+typedef struct suspender {
+    pthread_t thread;
+    weir_model *model;
+    weir_status status;
+} suspender;
+
+static void *suspend_it(void *user)
+{
+    suspender *s = user;
+    s->status = suspend_as(s->model, (weir_model_suspend_options){.refuse_runs = true, .wait = minute});
+    return NULL;
+}
+
+static void wait_for_moving(weir_model *model)
+{
+    while (presence_of(model).state != WEIR_MOVING)
+        sched_yield();
+}
+
+/* Runs that come while it waits stay at the gate; a cancel reaches them there. */
+static void a_cancel_at_the_gate(void **state)
+{
+    weir_model *model = model_by("made-up");
+    suspender s = {.model = model};
+    runner inside, outside, refused;
+    (void)state;
+    e.holds = true;
+    start(&inside, model, 1);
+    wait_for_held(1);
+    assert_int_equal(pthread_create(&s.thread, NULL, suspend_it, &s), 0);
+    wait_for_moving(model);
+    start(&outside, model, 2);
+    while (weir_model_cancel(model, 2) == WEIR_ERR_NOT_FOUND)
+        sched_yield();
+    pthread_join(outside.thread, NULL);
+    assert_int_equal(outside.status, WEIR_ERR_CANCELLED);
+    start(&refused, model, 3);
+    fails(WEIR_ERR_BUSY, weir_model_destroy(model));
+    assert_int_equal(e.runs, 1);
+    let_go();
+    pthread_join(inside.thread, NULL);
+    pthread_join(refused.thread, NULL);
+    pthread_join(s.thread, NULL);
+    ok(inside.status);
+    ok(s.status);
+    assert_int_equal(refused.status, WEIR_ERR_BUSY);
+    assert_int_equal(e.runs, 1);
+    ok(weir_model_destroy(model));
+}
+
+/* Everybody at once ------------------------------------------------------------------------------------------------ */
+
+enum { ROUNDS = UNDER_TSAN ? 60 : 400 };
+
+static void *run_often(void *user)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        ok(infer(user, 0));
+    return NULL;
+}
+
+static void *suspend_often(void *user)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        weir_status status = suspend_as(user, (weir_model_suspend_options){.at_once = i % 2, .wait = minute});
+        assert_true(status == WEIR_OK || status == WEIR_ERR_BUSY);
+    }
+    return NULL;
+}
+
+static void *resume_often(void *user)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        ok(weir_model_resume(user, WEIR_STREAM_HOST));
+        weir_model_presence now = presence_of(user);
+        assert_true(now.resumes <= now.suspends && now.suspends <= now.resumes + 1);
+    }
+    return NULL;
+}
+
+static void all_at_once(void **state)
+{
+    void *(*const work[])(void *) = {run_often, run_often, suspend_often, suspend_often, resume_often};
+    enum { THREADS = sizeof work / sizeof *work };
+    weir_model *model = model_by("made-up");
+    pthread_t threads[THREADS];
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work[i], model), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    weir_model_presence now = presence_of(model);
+    assert_true(now.suspends > 0);
+    assert_int_equal(now.suspends - now.resumes, now.state == WEIR_SUSPENDED);
+    assert_int_equal(e.runs, 2 * ROUNDS);
+    assert_int_equal(e.resumes, now.resumes);
+    ok(weir_model_destroy(model));
+}
+
+/* What engines say ------------------------------------------------------------------------------------------------- */
+
+static void engines_that_cannot(void **state)
+{
+    weir_model *of[] = {model_by("old"), model_by("lacking")};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fails(WEIR_ERR_UNSUPPORTED, suspend_as(of[i], (weir_model_suspend_options){0}));
+        detail_names("no way to suspend");
+        ok(infer(of[i], 0));
+        ok(weir_model_destroy(of[i]));
+    }
+    assert_int_equal(e.suspends, 0);
+}
+
+static void engines_that_will_not(void **state)
+{
+    weir_model *model = model_by("made-up");
+    (void)state;
+    e.refuses = WEIR_ERR_ENGINE;
+    fails(WEIR_ERR_ENGINE, suspend_as(model, (weir_model_suspend_options){0}));
+    detail_names("would rather not");
+    assert_int_equal(e.resumes, 0); /* it has not agreed */
+    assert_int_equal(residency_of(model), WEIR_RESIDENT);
+    e.refuses = WEIR_OK;
+    fails(WEIR_ERR_SYSTEM, suspend_as(model, (weir_model_suspend_options){.folder = "/no such folder"}));
+    assert_int_equal(e.resumes, 1); /* it has agreed, and it comes to nothing */
+    ok(infer(model, 0));
+    ok(suspend_as(model, (weir_model_suspend_options){0}));
+    e.grumbles = WEIR_ERR_ENGINE;
+    fails(WEIR_ERR_ENGINE, weir_model_resume(model, WEIR_STREAM_HOST));
+    assert_int_equal(presence_of(model).state, WEIR_RESIDENT); /* the memory is back all the same */
+    ok(infer(model, 0));
+    ok(weir_model_destroy(model));
+}
+
+static void what_is_no_call(void **state)
+{
+    weir_model *model = model_by("made-up");
+    weir_model_suspend_options unsized = {.struct_size = 0};
+    weir_model_presence out = {.struct_size = 0};
+    (void)state;
+    fails(WEIR_ERR_INVALID, weir_model_suspend(NULL, NULL, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_suspend(model, &unsized, NULL));
+    fails(WEIR_ERR_INVALID, suspend_as(model, (weir_model_suspend_options){.drop = 1u << 30}));
+    fails(WEIR_ERR_INVALID, weir_model_resume(NULL, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_model_residency(model, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_residency(model, &out));
+    assert_int_equal(presence_of(model).state, WEIR_RESIDENT);
+    ok(infer(model, 0));
+    ok(weir_model_destroy(model));
+}
+
+/* Engines are registered for good. */
+static int register_engines(void **state)
+{
+    (void)state;
+    ok(weir_engine_register(&made_up));
+    ok(weir_engine_register(&old));
+    ok(weir_engine_register(&lacking));
+    return 0;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_run_resumes),
+        CASE(a_run_is_refused),
+        CASE(a_run_waits_for_what_arrives),
+        CASE(a_client_that_is_away),
+        CASE(no_room_to_come_back),
+        CASE(runs_stand_in_the_way),
+        CASE(results_stand_in_the_way),
+        CASE(a_cancel_at_the_gate),
+        CASE(all_at_once),
+        CASE(engines_that_cannot),
+        CASE(engines_that_will_not),
+        CASE(what_is_no_call),
+    };
+    return cmocka_run_group_tests_name("model-gate", tests, register_engines, NULL);
+}

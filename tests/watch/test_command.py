@@ -1,0 +1,530 @@
+"""weir ps and weir top: what they print, and what becomes of the terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import common
+from common import MIB, SECONDS
+
+COMMAND = common.BUILD / "bin/weir"
+TAKEN, GIVEN = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+class Screen:
+    """weir top in a terminal of so many rows and columns. Knows of a terminal's sequences what weir sends."""
+
+    def __init__(self, environment, *words, rows=24, columns=100, keys=True):
+        self.master, self.slave = pty.openpty()
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.slave)
+        self.process = subprocess.Popen([COMMAND, "top", *map(str, words)], env={**environment, "TERM": "xterm"},
+                                        stdin=self.slave if keys else subprocess.DEVNULL,
+                                        stdout=self.slave, stderr=subprocess.PIPE, preexec_fn=self.lead)
+        self.sent = b""
+
+    def lead(self):
+        os.setsid()
+        fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def resize(self, rows, columns):
+        self.rows, self.columns = rows, columns
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self):
+        """What has come by now, or comes soon; False: nothing."""
+        if not select.select([self.master], [], [], 0.05)[0]:
+            return False
+        try:
+            self.sent += os.read(self.master, 1 << 16)
+        except OSError:
+            return False
+        return True
+
+    def shown(self):
+        """The rows, from the last frame that is whole; [] if there is none."""
+        frames = self.sent.split(b"\x1b[H")[1:]
+        if frames and (GIVEN in frames[-1] or not self.is_whole(frames[-1])):
+            frames.pop()
+        if len(frames) < 2:  # the first one clears the screen
+            return []
+        text = frames[-1].decode()
+        rows = re.split(r"\r+\n", text)
+        return [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", row) for row in rows]
+
+    def is_whole(self, frame):
+        """The last row is that of the keys, or the only one."""
+        return frame.endswith(b"\x1b[K") and (self.rows == 1 or frame.count(b"\n") == self.rows - 1)
+
+    def until(self, condition):
+        """Reads until the rows are so, which has to come."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            rows = self.shown()
+            if rows and condition(rows):
+                return rows
+            self.read()
+        raise AssertionError("\n".join(self.shown()))
+
+    def until_it_has(self, *texts):
+        return self.until(lambda rows: all(any(text in row for row in rows) for text in texts))
+
+    def press(self, keys):
+        os.write(self.master, keys)
+
+    def end(self):
+        """(exit status, what it said on standard error); everything that it sent is in `sent`."""
+        end = time.monotonic() + SECONDS
+        while self.process.poll() is None and time.monotonic() < end:
+            self.read()
+        if self.process.poll() is None:
+            self.process.kill()
+        while self.read():
+            pass
+        error = self.process.stderr.read().decode()
+        self.process.stderr.close()
+        return self.process.wait(), error
+
+    def is_restored(self):
+        """The keys as they were, the first screen, the cursor, long lines."""
+        last = self.sent.rfind(GIVEN)
+        return (termios.tcgetattr(self.slave) == self.before and last > self.sent.rfind(TAKEN) and
+                self.sent.rfind(b"\x1b[?25h") > self.sent.rfind(b"\x1b[?25l") and
+                self.sent.rfind(b"\x1b[?7h") > self.sent.rfind(b"\x1b[?7l"))
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.end()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+class Command(common.Case):
+    def environment(self, **more):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("WEIR_", "LC_")) and key != "NO_COLOR"}
+        kept.update({"XDG_RUNTIME_DIR": str(self.folder), "LC_ALL": "C.UTF-8"})
+        kept.update(more)
+        return kept
+
+    def weir(self, *words, status=0, **more):
+        done = subprocess.run([COMMAND, *map(str, words)], env=self.environment(**more), timeout=SECONDS, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, status, done)
+        self.error = done.stderr.decode()
+        return done.stdout.decode()
+
+    def processes(self, *words):
+        """Those of this test: others of the user may be watched in the other place."""
+        own = {process.pid for process in self.watched}
+        return [p for p in json.loads(self.weir("ps", "--json", *words))["processes"] if p["pid"] in own]
+
+    def rows(self, process):
+        """Its rows in the table, by their columns. The name has no blanks."""
+        rows = [re.split(r"  +", row.strip()) for row in self.weir("ps").splitlines()]
+        return [row for row in rows if row[0] == str(process.pid)]
+
+    def screen(self, *words, rows=24, columns=100, **more):
+        screen = Screen(self.environment(**more), *words, rows=rows, columns=columns)
+        self.addCleanup(screen.close)
+        return screen
+
+
+class Lists(Command):
+    def test_a_process_exactly(self):
+        process = self.with_two_clients()
+        own = process.json("snapshot", 0)
+        found, = self.processes()
+        self.assertTrue(found["answers"])
+        runtime, = found["runtimes"]
+        self.assertEqual({key: runtime[key] for key in own}, own)
+        self.assertEqual(set(runtime) - set(own), {"device", "own", "resource"})
+        self.assertEqual(self.rows(process), [[str(process.pid), str(common.BUILD / "tests/watched")[:40], "host", "1 GiB", "28 MiB",
+                                               "31.1 MiB", "31 MiB", "2", "1"]])
+        self.ended(process)
+
+    def test_a_suspended_client(self):
+        process = self.with_two_clients()
+        self.assertNotIn("away", self.weir("ps"))
+        process.do("suspend", 0)
+        own = process.json("snapshot", 0)
+        runtime = self.processes()[0]["runtimes"][0]
+        self.assertEqual({key: runtime[key] for key in own}, own)
+        bert, llama = runtime["clients"]
+        self.assertEqual((bert["away"], bert["live"], bert["residency"]), (8 * MIB, 0, "suspended"))
+        self.assertEqual((llama["away"], llama["residency"], runtime["away"]), (0, "resident", 8 * MIB))
+        self.assertRegex(self.weir("ps").splitlines()[0], r"held +peak +away +clients")
+        self.assertEqual(self.rows(process)[0][6:], ["31 MiB", "8 MiB", "2", "1"])
+        process.do("resume", 0)
+        self.assertEqual(self.processes()[0]["runtimes"][0]["clients"][0]["residency"], "resident")
+        self.assertEqual(self.rows(process)[0][6:], ["31 MiB", "2", "1"])
+        self.ended(process)
+
+    def test_layout(self):
+        process = self.with_two_clients()
+        self.assertEqual(self.processes("--layout")[0]["runtimes"][0]["layout"], process.json("layout", 0))
+        self.assertNotIn("layout", self.processes()[0]["runtimes"][0])
+        self.ended(process)
+
+    def test_format(self):
+        process = self.with_two_clients()
+        self.assertEqual(json.loads(self.weir("ps", "--format", "json")), json.loads(self.weir("ps", "--json")))
+        self.assertEqual(self.weir("ps", "--format", "table"), self.weir("ps"))
+        self.weir("ps", "--format", "xml", status=2)
+        self.assertIn("json or table", self.error)
+        self.ended(process)
+
+    def test_a_row_for_each_device_and_one_without(self):
+        process = self.started()
+        process.do("own", "host")
+        process.do("own", "host")
+        self.assertEqual(len(self.rows(process)), 2)
+        process.do("drop", 0)
+        process.do("drop", 1)
+        self.assertEqual(self.rows(process)[0][2:], ["none"])
+        self.ended(process)
+
+    def test_sockets_of_the_dead_are_removed(self):
+        dead, alive = [self.with_two_clients() for _ in range(3)], self.with_two_clients()
+        for process in dead:
+            process.kill()
+        (alive.folder / "99999999.sock").write_text("no socket")
+        (alive.folder / "notes").write_text("of the user's")
+        early = common.socket.socket(common.socket.AF_UNIX)
+        early.bind(str(alive.folder / f"{dead[0].pid}.new"))
+        early.close()
+        self.assertEqual([p["pid"] for p in self.processes()], [alive.pid])
+        self.assertEqual({p.name for p in alive.folder.iterdir()}, {alive.socket.name, "99999999.sock", "notes"})
+        self.ended(alive)
+
+    def test_one_that_does_not_answer(self):
+        stopped, alive = self.with_two_clients(), self.with_two_clients()
+        stopped.process.send_signal(signal.SIGSTOP)
+        found = {p["pid"]: p for p in self.processes()}
+        self.assertEqual((found[stopped.pid]["answers"], found[stopped.pid]["runtimes"]), (False, []))
+        self.assertEqual(found[stopped.pid]["command"], str(common.BUILD / "tests/watched"))
+        self.assertTrue(found[alive.pid]["answers"])
+        self.assertEqual(self.rows(stopped)[0][2:], ["does not answer"])
+        self.assertTrue(stopped.socket.exists())
+        stopped.process.send_signal(signal.SIGCONT)
+        self.assertEqual(len(self.processes()[0]["runtimes"]), 1)
+        self.ended(stopped)
+        self.ended(alive)
+
+    def test_hostile_answers(self):
+        folder = self.folder / "weir"
+        folder.mkdir(mode=0o700)
+        self.assertEqual(self.processes(), [])
+        for answer in (b"", b"x\n", b"[]\n", b"{}\n", b'{"runtimes": 1}\n', b'{"runtimes": [1]}\n', b'{"runtimes": [{"clients": [[]]}]}\n',
+                       b"[" * 100000 + b"\n", b"x" * (3 << 20), b'{"runtimes": [{"clients": []}]}'):
+            with self.subTest(answer=answer[:20]), common.socket.socket(common.socket.AF_UNIX) as server:
+                server.bind(str(folder / "7.sock"))
+                server.listen(1)
+                asking = subprocess.Popen([COMMAND, "ps", "--json"], env=self.environment(), stdout=subprocess.PIPE)
+                connection = server.accept()[0]
+                self.assertEqual(connection.recv(100), b"stats\n")
+                try:
+                    connection.sendall(answer)
+                except OSError:
+                    pass
+                connection.close()
+                found = [p for p in json.loads(asking.communicate(timeout=SECONDS)[0])["processes"] if p["pid"] == 7]
+                self.assertEqual([(p["answers"], p["runtimes"]) for p in found], [(False, [])])
+                (folder / "7.sock").unlink()
+
+    def test_hostile_names_do_not_reach_the_terminal(self):
+        process = self.started()
+        process.do("get", "host")
+        process.do("client", "\x1b[31mred\x07", 0)
+        for words in (["ps"], ["top", process.pid, "--once"]):
+            self.assertNotIn("\x1b", self.weir(*words))
+            self.assertNotIn("\x07", self.weir(*words))
+        self.ended(process)
+
+    def test_nobody_there(self):
+        self.assertEqual(self.processes(), [])
+        self.weir("top", 4194303, status=1)
+        self.assertIn("process 4194303 cannot be watched", self.error)
+        self.assertIn("cannot be watched", json.loads(self.weir("top", 4194303, "--json", status=1))["error"]["detail"])
+
+    def test_a_folder_that_is_not_the_users_alone_is_said(self):
+        (self.folder / "weir").mkdir(mode=0o750)
+        if os.path.exists(f"/tmp/weir-{os.getuid()}") and os.listdir(f"/tmp/weir-{os.getuid()}"):
+            self.skipTest("the other place has processes")
+        self.weir("ps", status=1)
+        self.assertIn("can be entered by others: its mode is 750", self.error)
+
+    def test_a_hundred_processes(self):
+        processes = [self.started() for _ in range(100)]
+        for i, process in enumerate(processes):
+            process.do("get", "host")
+            process.do("client", f"client-{i}", 0)
+            process.do("alloc", 0, (i + 1) * 4096, 1)
+        found = {p["pid"]: p for p in self.processes()}
+        for i, process in enumerate(processes):
+            runtime, = found[process.pid]["runtimes"]
+            self.assertEqual((runtime["live"], runtime["clients"][0]["name"]), ((i + 1) * 4096, f"client-{i}"))
+        for process in processes[:70]:
+            process.kill()
+        self.assertEqual(len(self.processes()), 30)
+        self.assertEqual(len(list(processes[0].folder.iterdir())), 30)
+        self.all_ended(processes[70:])
+
+    def test_bad_words(self):
+        for words, said in ((["ps", "1"], "'1'"), (["top", "x"], "'x'"), (["top", "0"], "'0'"), (["top", "1", "2"], "one process"),
+                            (["top", "--interval", "0"], "100ms"), (["top", "--interval", "1h"], "100ms"),
+                            (["top", "--interval", "nan"], "100ms"),
+                            (["top", "--interval", "-1s"], "100ms"), (["top", "--format", "x"], "json or screen")):
+            with self.subTest(words=words):
+                self.weir(*words, status=2)
+                self.assertIn(said, self.error)
+
+
+class Plain(Command):
+    def test_without_a_terminal_there_is_one_look(self):
+        process = self.with_two_clients()
+        for words, more in (([], {}), (["--once"], {}), ([], {"TERM": "dumb"})):
+            out = self.weir("top", process.pid, *words, **more)
+            self.assertIn(f"({process.pid})\nhost  budget 1 GiB  live 28 MiB  pending 0 B  held 31.1 MiB  peak 31 MiB  refusals 1\n", out)
+            self.assertRegex(out, r"llama +20 MiB  █+  20 MiB +1 GiB +0 +- +- +- +20 MiB +768 B")
+            self.assertRegex(out, r"bert +8 MiB  █+[▏▎▍▌▋▊▉]? +11 MiB +64 MiB +1 +8 MiB +- +- +- +-")
+            self.assertLess(out.index("llama"), out.index("bert"))
+            self.assertRegex(out, r"kv +20 MiB  █+\n")
+            self.assertIn("3 % live, 3 % held", out)
+            self.assertNotIn("\x1b", out)
+        self.ended(process)
+
+    def test_a_suspended_client(self):
+        process = self.with_two_clients()
+        process.do("suspend", 1)
+        out = self.weir("top", process.pid)
+        self.assertRegex(out, r"host  budget 1 GiB  live 8 MiB  .*  peak 31 MiB  away 20 MiB  refusals 1\n")
+        self.assertRegex(out, r"client +live +away +state +peak")
+        self.assertRegex(out, r"llama +- +20 MiB +suspended +20 MiB +1 GiB +0 +-")
+        self.assertRegex(out, r"bert +8 MiB  █+ +- +- +11 MiB +64 MiB")
+        process.do("resume", 1)
+        out = self.weir("top", process.pid)
+        self.assertNotIn("away", out)
+        self.assertNotIn("state", out)
+        self.ended(process)
+
+    def test_ascii_where_the_locale_has_nothing_else(self):
+        process = self.with_two_clients()
+        process.process.stdin.reconfigure(encoding="utf-8")
+        process.do("client", "größe", 0)
+        out = self.weir("top", process.pid, LC_ALL="C")
+        self.assertTrue(out.isascii())
+        self.assertRegex(out, r"llama +20 MiB  #+  20 MiB")
+        self.assertIn("gr??e", out)
+        self.assertRegex(out, r"  #+=\.+ 3 % live")
+        self.assertIn("größe", self.weir("top", process.pid))
+        self.ended(process)
+
+    def test_json_in_one_object_and_in_lines(self):
+        process = self.with_two_clients()
+        answer = json.loads(self.weir("top", process.pid, "--json"))
+        self.assertEqual([p["pid"] for p in answer["processes"]], [process.pid])
+        once = self.weir("top", process.pid, "--format", "json", "--once")
+        self.assertEqual(once.count("\n"), 1)
+        self.assertEqual(json.loads(once)["processes"], answer["processes"])
+        lines = subprocess.Popen([COMMAND, "top", str(process.pid), "--format", "json", "--interval", "100ms"], env=self.environment(),
+                                 stdout=subprocess.PIPE, text=True)
+        self.assertEqual(json.loads(lines.stdout.readline())["processes"], answer["processes"])
+        process.do("free", 0)
+        while json.loads(lines.stdout.readline())["processes"][0]["runtimes"][0]["live"] != 20 * MIB + 768:
+            pass
+        self.ended(process)
+        lines.stdout.read()
+        self.assertEqual(lines.wait(SECONDS), 0)  # it ends with the process
+        lines.stdout.close()
+
+
+class Shows(Command):
+    def test_contents_follow_the_process(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid, "--interval", "100ms", columns=140)
+        rows = screen.until_it_has("live 28 MiB", "llama", "bert")
+        self.assertEqual(len(rows), 24)
+        self.assertTrue(rows[0].startswith("weir top  "))
+        self.assertIn(f"({process.pid})  1/1  every 100 ms", rows[0])
+        self.assertTrue(rows[-1].startswith("q quit  s sort: live  c classes  p pause"))
+        process.do("free", 2)
+        rows = screen.until_it_has("live 8 MiB")
+        self.assertTrue(any(re.match(r"  live [▁▂▃▄▅▆▇█]+$", row) for row in rows), rows)
+        lines = [row for row in screen.until(lambda rows: len(rows[3]) > 9) if re.match(r"  (live|held) ", row)]
+        self.assertEqual(len(lines), 2)
+        self.assertGreater(lines[0][7], lines[0][-1])  # it went down
+        screen.press(b"q")
+        self.assertEqual(screen.end(), (0, ""))
+        self.assertTrue(screen.is_restored())
+        self.ended(process)
+
+    def test_keys(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid, "--interval", "100ms")
+        screen.until_it_has("sort: live", "llama")
+        names = lambda rows: [row.split()[0] for row in rows if row.startswith(("  llama", "  bert"))]
+        self.assertEqual(names(screen.shown()), ["llama", "bert"])
+        for order, first in (("peak", "llama"), ("refusals", "bert"), ("name", "bert"), ("live", "llama")):
+            screen.press(b"s")
+            rows = screen.until_it_has(f"sort: {order}")
+            self.assertEqual(names(rows)[0], first, order)
+        screen.press(b"c")
+        rows = screen.until_it_has("activations", "c clients")
+        self.assertEqual(names(rows), [])
+        screen.press(b"c")
+        screen.until_it_has("llama", "c classes")
+        screen.press(b"p")
+        screen.until_it_has("paused", "p go on")
+        process.do("free", 2)
+        frames = screen.sent.count(b"\x1b[H")
+        screen.press(b"sxyz\x1b[1;5Q")  # what means nothing ends nothing
+        screen.until(lambda rows: screen.sent.count(b"\x1b[H") >= frames + 5)
+        self.assertTrue(any("live 28 MiB" in row for row in screen.shown()))
+        screen.press(b"p")
+        screen.until_it_has("live 8 MiB", "every 100 ms")
+        screen.press(b"q")
+        self.assertEqual(screen.end(), (0, ""))
+        self.ended(process)
+
+    def test_arrows(self):
+        processes = [self.started() for _ in range(2)]
+        for i, process in enumerate(processes):
+            process.do("get", "host")
+            for k in range(30):
+                process.do("client", f"p{i}-{k:02}", 0)
+        screen = self.screen("--interval", "100ms")
+        order = sorted(processes, key=lambda p: p.pid)
+        count = json.loads(self.weir("ps", "--json"))["processes"]
+        places = [[p["pid"] for p in count].index(p.pid) for p in order]
+        for _ in range(places[0]):
+            screen.press(b"\x1b[C")
+        screen.until_it_has(f"({order[0].pid})", "-00", "-15")
+        screen.press(b"\x1b[B" * 3)
+        screen.until(lambda rows: not any("budget" in row for row in rows) and any("-16" in row for row in rows))
+        screen.press(b"\x1bOB" * 100)
+        screen.until_it_has("-29")
+        screen.press(b"\x1b[A" * 100)
+        screen.until_it_has("budget", "-00")
+        screen.press(b"\x1b[C")
+        screen.until_it_has(f"({order[1].pid})")
+        screen.press(b"\x1b[D")
+        screen.until_it_has(f"({order[0].pid})")
+        self.ended(order[0])  # the next one is shown
+        screen.until(lambda rows: f"({order[0].pid})" not in rows[0])
+        screen.press(b"q")
+        self.assertEqual(screen.end(), (0, ""))
+        self.ended(order[1])
+
+    def test_sizes(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid, "--interval", "100ms")
+        screen.until_it_has("llama")
+        for rows, columns in ((10, 40), (50, 200), (3, 20), (2, 5), (1, 1), (24, 80), (5, 300)):
+            with self.subTest(rows=rows, columns=columns):
+                screen.resize(rows, columns)
+                shown = screen.until(lambda there: len(there) == rows and max(map(len, there)) <= columns)
+                if columns >= 40:
+                    self.assertIn("budget 1 GiB", shown[1])
+        screen.press(b"q")
+        self.assertEqual(screen.end(), (0, ""))
+        self.assertTrue(screen.is_restored())
+        self.ended(process)
+
+    def test_the_locale_and_colours(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid, LC_ALL="C", NO_COLOR="1")
+        screen.until_it_has("llama", "left/right process")
+        self.assertTrue(screen.sent.isascii())
+        self.assertNotRegex(screen.sent.decode(), r"\x1b\[[0-9;]+m")
+        screen.press(b"q")
+        screen.end()
+        self.ended(process)
+
+
+class Ends(Command):
+    def test_signals(self):
+        process = self.with_two_clients()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT, signal.SIGSEGV):
+            if common.SANITIZED and number in (signal.SIGABRT, signal.SIGSEGV):
+                continue  # the sanitizer's own handler is there
+            with self.subTest(number=number):
+                screen = self.screen(process.pid)
+                screen.until_it_has("llama")
+                self.assertNotEqual(termios.tcgetattr(screen.slave), screen.before)
+                screen.process.send_signal(number)
+                self.assertEqual(screen.end(), (-number, ""))
+                self.assertTrue(screen.is_restored())
+        self.ended(process)
+
+    def test_the_interrupt_key(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid)
+        screen.until_it_has("llama")
+        screen.press(b"\x03")
+        self.assertEqual(screen.end(), (-signal.SIGINT, ""))
+        self.assertTrue(screen.is_restored())
+        self.ended(process)
+
+    def test_stopped_and_going_on(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid, "--interval", "100ms")
+        screen.until_it_has("llama")
+        # A process whose group has no parent in the session is not stopped by SIGTSTP; it goes on, with the screen taken again.
+        screen.process.send_signal(signal.SIGTSTP)
+        end = time.monotonic() + SECONDS
+        while screen.sent.count(GIVEN) == 0 and time.monotonic() < end:
+            screen.read()
+        screen.process.send_signal(signal.SIGCONT)
+        while screen.sent.count(TAKEN) < 2 and time.monotonic() < end:
+            screen.read()
+        self.assertEqual((screen.sent.count(TAKEN), screen.sent.count(GIVEN)), (2, 1))
+        process.do("free", 2)
+        screen.until_it_has("live 8 MiB")
+        screen.press(b"q")
+        self.assertEqual(screen.end(), (0, ""))
+        self.assertTrue(screen.is_restored())
+        self.ended(process)
+
+    def test_the_process_ends(self):
+        for dies in (False, True):
+            process = self.with_two_clients()
+            screen = self.screen(process.pid, "--interval", "100ms")
+            screen.until_it_has("llama")
+            process.kill() if dies else self.ended(process)
+            self.assertEqual(screen.end(), (0, ""))
+            self.assertTrue(screen.is_restored())
+            self.assertRegex(screen.sent[screen.sent.rfind(GIVEN):].decode(), rf"watched\S* \({process.pid}\) has ended")
+
+    def test_the_terminal_goes(self):
+        process = self.with_two_clients()
+        screen = self.screen(process.pid, "--interval", "100ms")
+        screen.until_it_has("llama")
+        os.close(screen.slave)
+        os.close(screen.master)
+        screen.master, screen.slave = pty.openpty()  # for the end of the test
+        self.assertIn(screen.process.wait(SECONDS), (-signal.SIGHUP, 0, 1))
+        screen.process.stderr.close()
+        self.ended(process)
+
+    def test_without_keys(self):
+        process = self.with_two_clients()
+        screen = Screen(self.environment(), process.pid, "--interval", "100ms", keys=False)
+        self.addCleanup(screen.close)
+        screen.until_it_has("llama")
+        screen.process.terminate()
+        self.assertEqual(screen.end()[0], -signal.SIGTERM)
+        self.ended(process)
+
+
+if __name__ == "__main__":
+    common.main()

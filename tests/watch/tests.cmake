@@ -1,0 +1,18 @@
+# Watching: a process that is watched, from outside, by its socket. The second part is weir ps and weir top.
+find_package(Python3 COMPONENTS Interpreter)
+if(NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
+  return()
+endif()
+add_executable(watched ${CMAKE_CURRENT_LIST_DIR}/watched.c)
+target_compile_definitions(watched PRIVATE _GNU_SOURCE)
+target_link_libraries(watched PRIVATE weir)
+set_target_properties(watched PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+set(parts socket)
+if(TARGET weir_command)
+  list(APPEND parts command)
+endif()
+foreach(part IN LISTS parts)
+  add_test(NAME watch-${part} COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
+    WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
+  set_tests_properties(watch-${part} PROPERTIES TIMEOUT 300)
+endforeach()
