@@ -8,6 +8,8 @@
 
 typedef enum wi_window_place {
     WI_WINDOW_STREAM_SETTLED, /* a registered stream has its place; the earlier one at its address has not ended yet */
+    WI_WINDOW_STREAM_CLOSED,  /* a stream that is released or unregistered is found no more; its work is not waited for yet */
+    WI_WINDOW_STREAM_WAITED,  /* and now it is; the stream has its place still */
     WI_WINDOW_STREAM_LEFT,    /* an unregistered stream has lost its place; what weir keeps for it is still there */
     WI_WINDOW_FREE_LOOKED,    /* a free has looked up its stream, and nothing else */
     WI_WINDOW_FREE_FENCED,    /* a free knows what it waits for, and the block is not retired yet */

@@ -511,8 +511,8 @@ bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)
 {
     wi_resource *base = runtime->resource->base;
     wi_stream_facts at;
-    if (!base->table->retire_list || wi_streams_look(&runtime->streams, stream, runtime->name, &at) != WEIR_OK ||
-        at.captured || !alloc_follows(runtime, runtime->resource, list, stream, &at) ||
+    if (!base->table->retire_list || !wi_streams_find(&runtime->streams, stream, &at) || at.captured ||
+        !alloc_follows(runtime, runtime->resource, list, stream, &at) ||
         runtime->driver->stream_capturing(runtime->device, at.native))
         return false;
     base->table->retire_list(base, list, stream, at.native);

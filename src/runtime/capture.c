@@ -84,15 +84,15 @@ static weir_status streams_point_of_ended(weir_runtime *runtime, wi_event *out)
 weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event *out)
 {
     wi_streams *streams = &runtime->streams;
-    void *native;
     bool ended;
     if (streams_known_point(streams, stream, out, &ended))
         return WEIR_OK;
     if (ended)
         return streams_point_of_ended(runtime, out);
-    weir_status status = wi_streams_resolve(streams, stream, runtime->name, &native);
-    if (status == WEIR_OK)
-        status = runtime->driver->record(runtime->device, native, out);
+    wi_stream_facts at;
+    weir_status status = wi_streams_find(streams, stream, &at)
+                             ? runtime->driver->record(runtime->device, at.native, out)
+                             : wi_streams_look(streams, stream, runtime->name, &at);
     /* Meanwhile another thread may have begun a capture of the stream or released it. The event may then be of another
      * stream. */
     if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_ERR_STREAM_MISUSE)
@@ -132,7 +132,7 @@ static weir_status capture_already(const weir_runtime *runtime, weir_stream stre
 static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_capture_pool *graph, const char *call)
 {
     wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    if (!place)
+    if (!place || place->closed)
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx was released by another thread meanwhile", call,
                          (unsigned long long)stream.id);
     if (place->captured)

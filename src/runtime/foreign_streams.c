@@ -34,14 +34,14 @@ static bool foreign_is_own(weir_runtime *runtime, const void *native)
 }
 
 /* The earlier stream at that address, which ended without being unregistered; NULL: there is none. Waits while another
- * thread clears such a place. The lock is held. */
+ * thread clears such a place, or unregisters the stream. The lock is held. */
 static wi_stream_place *foreign_find_ended(weir_runtime *runtime, const wi_stream_place *content)
 {
     for (;;) {
         wi_stream_place *same = foreign_find(runtime, content);
-        if (!same || (!same->leaving && same->identity == content->identity))
+        if (!same || (!same->leaving && !same->closed && same->identity == content->identity))
             return NULL;
-        if (!same->leaving)
+        if (!same->leaving && !same->closed)
             return same;
         pthread_cond_wait(&runtime->streams.left, &runtime->streams.lock);
     }
@@ -144,23 +144,29 @@ weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which
     return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_OPEN, .stream = *out);
 }
 
-/* Takes one user away. *spare: the driver's record, if that was the last one. The lock is held. */
-static weir_status foreign_leave(weir_runtime *runtime, weir_stream stream, void **spare)
+/* Takes one user away, who is not the last. False: meanwhile others went, and this is the last one. */
+static bool foreign_leave_to_others(wi_streams *streams, weir_stream stream)
 {
-    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    *spare = NULL;
-    if (!place || place->leaving)
-        return weir_fail(WEIR_ERR_STREAM_MISUSE,
-                         place ? "stream %llx has ended, and another one with its address is being registered"
-                               : "stream %llx was unregistered by another thread meanwhile",
-                         (unsigned long long)stream.id);
-    if (place->captured)
-        return wi_streams_captured(runtime, stream, "weir_stream_unregister");
-    if (--place->users == 0) {
-        *spare = place->stream;
-        wi_streams_clear(&runtime->streams, place);
-    }
-    return WEIR_OK;
+    pthread_mutex_lock(&streams->lock);
+    wi_stream_place *place = wi_streams_place(streams, stream);
+    bool others = place && place->users > 1;
+    if (others)
+        place->users--;
+    pthread_mutex_unlock(&streams->lock);
+    return others;
+}
+
+/* Gives up the place of a stream whose door is closed. Answers the driver's record. */
+static void *foreign_leave(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    wi_stream_place *place = wi_streams_place(streams, stream);
+    wi_assert(place && place->closed && place->users == 1);
+    void *record = place->stream;
+    wi_streams_clear(streams, place);
+    pthread_cond_broadcast(&streams->left);
+    pthread_mutex_unlock(&streams->lock);
+    return record;
 }
 
 static bool foreign_is_another_threads(weir_runtime *runtime, weir_stream stream)
@@ -172,35 +178,28 @@ static bool foreign_is_another_threads(weir_runtime *runtime, weir_stream stream
     return is;
 }
 
-/* Waits for the stream's work. Another thread's per-thread stream cannot be named here, and may have ended with its
- * thread: the driver waits for what was recorded on it when it forgets it. */
-static weir_status foreign_flush(weir_stream stream, weir_runtime **runtime)
-{
-    const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
-    weir_status status = wi_streams_runtime(stream, runtime);
-    if (status == WEIR_OK && foreign_is_another_threads(*runtime, stream))
-        return WEIR_OK;
-    return wi_streams_flush(stream, origins, "weir_stream_unregister", runtime);
-}
-
 weir_status weir_stream_unregister(weir_stream stream)
 {
     WI_ENTER();
+    const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
+    static const char call[] = "weir_stream_unregister";
     weir_runtime *runtime;
-    void *spare;
+    bool last = false, done = false;
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
-    weir_status status = foreign_flush(stream, &runtime);
-    if (status != WEIR_OK)
-        return wi_recorded(runtime, status, .action = WEIR_ACTION_STREAM_CLOSE, .stream = stream);
-    pthread_mutex_lock(&runtime->streams.lock);
-    status = foreign_leave(runtime, stream, &spare);
-    pthread_mutex_unlock(&runtime->streams.lock);
-    wi_window(WI_WINDOW_STREAM_LEFT);
-    if (spare) {
-        wi_tcaches_drop_stream(runtime, stream);
+    weir_status status = wi_streams_runtime(stream, &runtime);
+    while (status == WEIR_OK && !done) {
+        /* Another thread's per-thread stream cannot be named here, and may have ended with its thread: the driver waits for
+         * what was recorded on it when it forgets it. */
+        bool waits = !foreign_is_another_threads(runtime, stream);
+        status = wi_streams_close(runtime, stream, origins, waits, call, &last);
+        done = status == WEIR_OK && (last || foreign_leave_to_others(&runtime->streams, stream));
+    }
+    if (status == WEIR_OK && last) {
+        void *record = foreign_leave(&runtime->streams, stream);
+        wi_window(WI_WINDOW_STREAM_LEFT);
         wi_streams_forget(runtime, stream); /* no thread records on it any more */
-        runtime->driver->stream_destroy(runtime->device, spare);
+        runtime->driver->stream_destroy(runtime->device, record);
     }
     if (status == WEIR_OK)
         (void)wi_runtime_reap(runtime);

@@ -2,6 +2,7 @@
 #include "runtime/streams.h"
 #include <weir/trace.h>
 #include "base/system.h"
+#include "base/window.h"
 #include "runtime/runtime.h"
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
@@ -124,7 +125,7 @@ wi_stream_place *wi_streams_free_place(wi_streams *streams)
 void wi_streams_show(wi_streams *streams, const wi_stream_place *place)
 {
     wi_stream_seen *seen = &streams->seen[place - streams->places];
-    bool plain = place->users > 0 && !place->captured && place->thread == 0;
+    bool plain = place->users > 0 && !place->captured && !place->closed && place->thread == 0;
     atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
     atomic_store_explicit(&seen->stream, (uintptr_t)place->stream, memory_order_release);
     atomic_store_explicit(&seen->id, plain ? wi_streams_id(streams, place).id : 0, memory_order_release);
@@ -184,7 +185,7 @@ weir_stream wi_streams_named(wi_streams *streams, const void *stream)
     weir_stream id = WEIR_STREAM_HOST;
     pthread_mutex_lock(&streams->lock);
     for (uint32_t i = 0; i < streams->used && id.id == 0; i++)
-        if (streams->places[i].users > 0 && streams->places[i].stream == stream)
+        if (streams->places[i].users > 0 && !streams->places[i].closed && streams->places[i].stream == stream)
             id = wi_streams_id(streams, &streams->places[i]);
     pthread_mutex_unlock(&streams->lock);
     return id;
@@ -203,9 +204,35 @@ bool wi_streams_stays(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
     const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool stays = stream.id == 0 || (place && place->thread == 0 && !place->captured && !place->leaving);
+    bool stays =
+        stream.id == 0 || (place && place->thread == 0 && !place->captured && !place->leaving && !place->closed);
     pthread_mutex_unlock(&streams->lock);
     return stays;
+}
+
+/* False: the door is closed. */
+static bool streams_facts(wi_streams *streams, weir_stream stream, wi_stream_facts *out, uint64_t *thread)
+{
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    bool open = !place || !place->closed;
+    *thread = place ? place->thread : 0;
+    *out = place ? (wi_stream_facts){place->stream, place->captured, place->thread != 0} : (wi_stream_facts){0};
+    pthread_mutex_unlock(&streams->lock);
+    return open;
+}
+
+/* The driver takes a per-thread stream for the calling thread's own. */
+static bool streams_is_mine(uint64_t thread)
+{
+    return thread == 0 || thread == wi_thread_number();
+}
+
+bool wi_streams_find(wi_streams *streams, weir_stream stream, wi_stream_facts *out)
+{
+    uint64_t thread;
+    (void)streams_facts(streams, stream, out, &thread);
+    return stream.id == 0 || (out->native && streams_is_mine(thread));
 }
 
 weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
@@ -213,19 +240,18 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
     *out = (wi_stream_facts){0};
     if (stream.id == 0 || (out->native = streams_seen(streams, stream)))
         return WEIR_OK;
-    pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    uint64_t thread = place ? place->thread : 0;
-    if (place)
-        *out = (wi_stream_facts){place->stream, place->captured, thread != 0};
-    pthread_mutex_unlock(&streams->lock);
-    if (!out->native)
+    uint64_t thread;
+    bool closed = !streams_facts(streams, stream, out, &thread);
+    if (closed || !out->native) {
+        out->native = NULL;
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
                          (unsigned long long)stream.id,
-                         stream.id >> 48 == streams->pool ? "released or unregistered" : "another runtime's, or none",
+                         closed                             ? "being released or unregistered by another thread"
+                         : stream.id >> 48 == streams->pool ? "released or unregistered"
+                                                            : "another runtime's, or none",
                          runtime);
-    /* The driver takes a per-thread stream for the calling thread's own. */
-    if (thread == 0 || thread == wi_thread_number())
+    }
+    if (streams_is_mine(thread))
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
@@ -255,6 +281,75 @@ void *weir_stream_native(weir_stream stream)
     uint64_t ignored;
     void *found = runtime ? streams_look_up(&runtime->streams, stream, &ignored) : NULL;
     return found ? runtime->driver->stream_native(found) : NULL;
+}
+
+/* Ending ----------------------------------------------------------------------------------------------------------- */
+
+static weir_status streams_misused(const weir_runtime *runtime, const wi_stream_place *place, weir_stream stream,
+                                   const char *call)
+{
+    unsigned long long id = (unsigned long long)stream.id;
+    if (!place)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: %s has no stream %llx; it was released or unregistered before",
+                         call, runtime->name, id);
+    if (place->closed)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: another thread ends stream %llx of %s already", call, id,
+                         runtime->name);
+    if (place->leaving)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
+                         "%s: stream %llx has ended, and another one with its address is being registered", call, id);
+    bool own = place->origin == WI_STREAM_OWN;
+    return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx of %s was %s; %s it", call, id, runtime->name,
+                     own ? "acquired" : "registered", own ? "release" : "unregister");
+}
+
+/* Closes the door of the stream's last user, or says who is in the way. The lock is held. */
+static weir_status streams_shut(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call,
+                                bool *last)
+{
+    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
+    if (!place || place->closed || place->leaving || !(1u << place->origin & origins))
+        return streams_misused(runtime, place, stream, call);
+    if (place->captured)
+        return wi_streams_captured(runtime, stream, call);
+    *last = place->users == 1;
+    place->closed = *last;
+    wi_streams_show(&runtime->streams, place);
+    return WEIR_OK;
+}
+
+static void streams_open_again(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    wi_stream_place *place = wi_streams_place(streams, stream);
+    wi_assert(place && place->closed);
+    place->closed = false;
+    wi_streams_show(streams, place);
+    pthread_cond_broadcast(&streams->left); /* a thread may wait to register it */
+    pthread_mutex_unlock(&streams->lock);
+}
+
+weir_status wi_streams_close(weir_runtime *runtime, weir_stream stream, unsigned origins, bool waits, const char *call,
+                             bool *last)
+{
+    wi_streams *streams = &runtime->streams;
+    *last = false;
+    pthread_mutex_lock(&streams->lock);
+    weir_status status = streams_shut(runtime, stream, origins, call, last);
+    pthread_mutex_unlock(&streams->lock);
+    if (status != WEIR_OK)
+        return status;
+    if (*last) {
+        wi_window(WI_WINDOW_STREAM_CLOSED);
+        wi_tcaches_drop_stream(runtime, stream);
+    }
+    status = waits ? wi_streams_flush(runtime, stream, call) : WEIR_OK;
+    if (*last) {
+        wi_window(WI_WINDOW_STREAM_WAITED);
+        if (status != WEIR_OK)
+            streams_open_again(streams, stream);
+    }
+    return status;
 }
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */
@@ -313,20 +408,15 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     return streams_opened(runtime, taken ? WEIR_OK : streams_none_left(runtime), *out);
 }
 
-/* Returns an own stream to the idle ones. The lock is held. */
-static weir_status streams_release_own(weir_runtime *runtime, weir_stream stream)
+/* Returns an own stream, whose door is closed, to the idle ones. */
+static void streams_return_own(wi_streams *streams, weir_stream stream)
 {
-    wi_streams *streams = &runtime->streams;
+    pthread_mutex_lock(&streams->lock);
     wi_stream_place *place = wi_streams_place(streams, stream);
-    if (!place)
-        return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx was released by another thread meanwhile",
-                         (unsigned long long)stream.id);
-    if (place->captured)
-        return wi_streams_captured(runtime, stream, "weir_stream_release");
-    wi_assert(streams->idle_used < WI_STREAMS);
+    wi_assert(place && place->closed && streams->idle_used < WI_STREAMS);
     streams->idle[streams->idle_used++] = place->stream;
     wi_streams_clear(streams, place);
-    return WEIR_OK;
+    pthread_mutex_unlock(&streams->lock);
 }
 
 weir_status weir_stream_release(weir_stream stream)
@@ -335,14 +425,12 @@ weir_status weir_stream_release(weir_stream stream)
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is not to be released");
     weir_runtime *runtime;
-    weir_status status = wi_streams_flush(stream, 1u << WI_STREAM_OWN, "weir_stream_release", &runtime);
+    bool last;
+    weir_status status = wi_streams_runtime(stream, &runtime);
+    if (status == WEIR_OK)
+        status = wi_streams_close(runtime, stream, 1u << WI_STREAM_OWN, true, "weir_stream_release", &last);
     if (status == WEIR_OK) {
-        pthread_mutex_lock(&runtime->streams.lock);
-        status = streams_release_own(runtime, stream);
-        pthread_mutex_unlock(&runtime->streams.lock);
-    }
-    if (status == WEIR_OK) {
-        wi_tcaches_drop_stream(runtime, stream);
+        streams_return_own(&runtime->streams, stream);
         wi_streams_forget(runtime, stream);
         (void)wi_runtime_reap(runtime);
     }
@@ -365,28 +453,15 @@ void wi_streams_abandon(weir_runtime *runtime, weir_stream stream)
 
 /* Waiting and work ------------------------------------------------------------------------------------------------- */
 
-static weir_status streams_check_origin(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call)
+weir_status wi_streams_flush(weir_runtime *runtime, weir_stream stream, const char *call)
 {
-    pthread_mutex_lock(&runtime->streams.lock);
-    const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    bool good = !place || (1u << place->origin & origins);
-    pthread_mutex_unlock(&runtime->streams.lock);
-    if (good)
-        return WEIR_OK;
-    bool own = origins & 1u << WI_STREAM_OWN;
-    return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx of %s was %s; %s it", call, (unsigned long long)stream.id,
-                     runtime->name, own ? "registered" : "acquired", own ? "unregister" : "release");
-}
-
-weir_status wi_streams_flush(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime)
-{
-    void *native;
-    weir_status status = wi_streams_runtime(stream, runtime);
-    if (status == WEIR_OK)
-        status = streams_check_origin(*runtime, stream, origins, call);
-    if (status == WEIR_OK)
-        status = wi_streams_resolve_now(*runtime, stream, call, &native);
-    return status == WEIR_OK ? (*runtime)->driver->stream_synchronize((*runtime)->device, native) : status;
+    wi_streams *streams = &runtime->streams;
+    wi_stream_facts at;
+    if (!wi_streams_find(streams, stream, &at))
+        return wi_streams_look(streams, stream, runtime->name, &at); /* it says why */
+    if (wi_streams_capturing(streams, runtime->driver, runtime->device, stream))
+        return wi_streams_captured(runtime, stream, call);
+    return runtime->driver->stream_synchronize(runtime->device, at.native);
 }
 
 weir_status weir_stream_synchronize(weir_stream stream)
@@ -395,14 +470,19 @@ weir_status weir_stream_synchronize(weir_stream stream)
     if (stream.id == 0)
         return WEIR_OK;
     weir_runtime *runtime;
-    weir_status status = wi_streams_flush(stream, ~0u, "weir_stream_synchronize", &runtime);
+    void *native;
+    weir_status status = wi_streams_runtime(stream, &runtime);
+    if (status == WEIR_OK)
+        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    if (status == WEIR_OK)
+        status = wi_streams_flush(runtime, stream, "weir_stream_synchronize");
     return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 
 /* A stream that has gone meanwhile has nothing to wait for. */
 static weir_status streams_synchronize_if_there(weir_runtime *runtime, weir_stream stream, const char *call)
 {
-    weir_status status = wi_streams_flush(stream, ~0u, call, &runtime);
+    weir_status status = wi_streams_flush(runtime, stream, call);
     return status == WEIR_OK || wi_streams_knows(&runtime->streams, stream) ? status : WEIR_OK;
 }
 

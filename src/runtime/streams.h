@@ -4,8 +4,12 @@
  * An id is the runtime's number (16 bits, from 1, unique among the runtimes there are), a generation (32 bits) and a
  * place in the table (16 bits).
  *
+ * A stream ends in three steps: its door is closed (`closed`), so that no call finds it any more; its work is waited for;
+ * its place is given up. Whatever a call has found before the door was closed was queued before the wait begins, and the
+ * wait is for that, too. Between the first step and the last weir itself still names the stream, to record points on it.
+ *
  * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is
- * leaving has no users and gets none. */
+ * leaving has no users and gets none; a place that is closed has one. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -30,6 +34,7 @@ typedef struct wi_stream_place {
     void *native; /* of a registered one: what it was registered as, and what tells it from an earlier one there */
     uint64_t identity;
     uint64_t thread;    /* whose per-thread default stream it is; 0: any thread may use it */
+    bool closed;        /* it is being released or unregistered: no call finds it */
     bool leaving;       /* the stream ended without being unregistered; its place is being cleared for another stream */
     uint32_t abandoned; /* generation of the last such stream in this place */
     bool captured;      /* as weir_capture_begin said */
@@ -47,7 +52,7 @@ typedef struct wi_stream_seen {
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
-    pthread_cond_t left; /* signalled when a place that was leaving is free */
+    pthread_cond_t left; /* signalled when a place that was leaving or closed is free, or open again */
     uint16_t pool;       /* the runtime's number */
     uint32_t used;       /* places from there on never had a stream */
     uint32_t pooled;     /* own streams, when no more are to be made; 0: they are made on demand */
@@ -77,6 +82,9 @@ typedef struct wi_stream_facts {
 
 /* WEIR_ERR_STREAM_MISUSE for an unknown stream, or the per-thread stream of another thread. */
 weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
+/* The same for weir's own work in the stream's order, which goes on while the door is closed. False: the stream is unknown, or
+ * another thread's. No detail is set. */
+bool wi_streams_find(wi_streams *streams, weir_stream stream, wi_stream_facts *out);
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for an unknown one. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 bool wi_streams_any(wi_streams *streams);
@@ -125,8 +133,13 @@ weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stre
 
 /* The runtime of the stream; WEIR_ERR_STREAM_MISUSE when there is none. */
 weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
-/* Waits for the stream's work on behalf of `call`, which allows streams of these origins (a bit each). */
-weir_status wi_streams_flush(weir_stream stream, unsigned origins, const char *call, weir_runtime **runtime);
+/* Waits for the stream's work on behalf of `call`, also while its door is closed. */
+weir_status wi_streams_flush(weir_runtime *runtime, weir_stream stream, const char *call);
+/* Closes the door of a stream that ends, and brings what threads have cached in its order to the stream's list; then waits for
+ * its work, if `waits`. `call` ends streams of these origins (a bit each). With more than one user nothing is closed, only
+ * waited for: *last is false then. On failure the door is open again. */
+weir_status wi_streams_close(weir_runtime *runtime, weir_stream stream, unsigned origins, bool waits, const char *call,
+                             bool *last);
 /* The stream ends after its work was waited for: memory in its order becomes free for all streams. */
 void wi_streams_forget(weir_runtime *runtime, weir_stream stream);
 /* The stream has ended without being unregistered, and its work may go on: memory in its order becomes free for all

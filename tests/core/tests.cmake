@@ -38,6 +38,7 @@ target_link_options(test-core-between PRIVATE -Wl,--wrap=wi_record_to
   -Wl,--wrap=wi_ledger_commit,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap)
 weir_test(core-windows core/windows.c core/windows_common.c uses/lender.c INTERNAL)
 weir_test(core-windows-ends core/windows_ends.c core/windows_common.c uses/lender.c INTERNAL)
+weir_test(core-windows-doors core/windows_doors.c core/windows_common.c uses/lender.c INTERNAL)
 weir_test(core-get core/get.c INTERNAL)
 target_link_options(test-core-get PRIVATE
   -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_rwlock_rdlock,--wrap=pthread_rwlock_wrlock)
