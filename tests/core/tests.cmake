@@ -2,6 +2,7 @@
 foreach(core_test options gates memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
+weir_test(core-os-limits core/os_limits.c)
 weir_test(core-base core/base.c INTERNAL)
 weir_test(core-host core/host.c INTERNAL)
 weir_test(core-thread-cache core/thread_cache.c)
