@@ -99,8 +99,8 @@ void wi_freeing(wi_resource *top, const wi_block *block, weir_stream stream)
             r->table->freeing(r, block, stream);
 }
 
-static void resource_tell_resized(wi_resource *top, const wi_resource *end, const wi_block *block, uint64_t from, uint64_t to,
-                                  weir_status status)
+static void resource_tell_resized(wi_resource *top, const wi_resource *end, const wi_block *block, uint64_t from,
+                                  uint64_t to, weir_status status)
 {
     for (wi_resource *r = top; r != end; r = r->inner)
         if (r->table->resized)

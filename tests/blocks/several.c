@@ -63,7 +63,8 @@ static void frees_of_three_streams_pass_one_by_one(void **state)
     ok(weir_block_pool_destroy(pool));
 }
 
-/* What was freed first may pass first: others wait for that, one after the other. */
+/* What was freed first may pass first: others wait for that, one after the other, and not for the last one, which does not
+ * come while they wait. */
 static void a_shortage_waits_for_one_stream_after_the_other(void **state)
 {
     fixture *f = *state;
@@ -73,6 +74,7 @@ static void a_shortage_waits_for_one_stream_after_the_other(void **state)
     uint32_t list[2];
     weir_block_pool *pool = make_pool_with(f->a, 4, 0);
     weir_block_pool_member *a = join(pool, f->a, 0), *b = join(pool, f->b, 0);
+    ok(weir_option_set("wait", "600s"));
     take_run(a, 4);
     for (int s = 0; s < STREAMS; s++) {
         ok(weir_stream_acquire(f->runtime, &streams[s]));

@@ -221,7 +221,7 @@ static bool limit_mappings(int number, bool on)
 static const struct limits {
     const char *name;
     bool (*set)(int number, bool on);
-    int from, to; /* numbers */
+    int from, to;    /* numbers */
     bool sanitizers; /* live with it */
 } limits[] = {
     {"addresses", limit_addresses, 0, 20, false},
@@ -250,9 +250,9 @@ static int try_limit(const struct limits *it, int number)
     }
     if (after.files > before.files || after.threads > before.threads || after.mappings > before.mappings + 2 ||
         after.pages > before.pages + 20000) {
-        fprintf(stderr, "%s %d: files %ld to %ld, threads %ld to %ld, mappings %ld to %ld, pages %ld to %ld\n", it->name,
-                number, before.files, after.files, before.threads, after.threads, before.mappings, after.mappings,
-                before.pages, after.pages);
+        fprintf(stderr, "%s %d: files %ld to %ld, threads %ld to %ld, mappings %ld to %ld, pages %ld to %ld\n",
+                it->name, number, before.files, after.files, before.threads, after.threads, before.mappings,
+                after.mappings, before.pages, after.pages);
         wrong++;
     }
     printf("%s %d: %d of %d\n", it->name, number, under, ALL);

@@ -158,8 +158,8 @@ static void a_scope_is_found_behind_those_of_another_redirect(void **state)
     wi_cuda_redirect *below = f.redirect;
     weir_client *model = open_client(f.runtime[0], "model", 0, 0);
     ok(redirect_with(&f, (wi_cuda_redirect_options){.clients = &model, .client_count = 1}));
-    wi_cuda_scope own = {.memory_class = WEIR_CLASS_KV}, others[2] = {{.memory_class = WEIR_CLASS_SCRATCH},
-                                                                      {.memory_class = WEIR_CLASS_SCRATCH}};
+    wi_cuda_scope own = {.memory_class = WEIR_CLASS_KV},
+                  others[2] = {{.memory_class = WEIR_CLASS_SCRATCH}, {.memory_class = WEIR_CLASS_SCRATCH}};
     ok(wi_cuda_scope_enter(f.redirect, &own));
     ok(wi_cuda_scope_enter(below, &others[0]));
     ok(wi_cuda_scope_enter(below, &others[1]));
