@@ -1,4 +1,26 @@
-/* weir/model.h: a model loaded by an engine, with an account of its own. */
+/* weir/model.h: a model loaded by an engine, with an account of its own.
+ *
+ * A model is loaded, asked any number of times from any threads, and unloaded:
+ *
+ *     weir_model *model;
+ *     weir_tensor text = {.struct_size = sizeof text, .name = "text", .type = WEIR_TYPE_TEXT, .rank = 1};
+ *     weir_inference inference = WEIR_INIT(weir_inference);
+ *     weir_outputs outputs = WEIR_INIT(weir_outputs);
+ *     text.data = "a sentence";
+ *     text.bytes = 10;
+ *     text.shape[0] = 10;
+ *     inference.inputs = &text;
+ *     inference.input_count = 1;
+ *     if (weir_model_create("minilm.gguf", NULL, &model) != WEIR_OK)
+ *         return complain();
+ *     if (weir_model_infer(model, &inference, &outputs) == WEIR_OK) {
+ *         use(outputs.tensors, outputs.count);
+ *         weir_model_release_outputs(model, &outputs);
+ *     }
+ *     return weir_model_destroy(model);
+ *
+ * Names, types and shapes of a model's inputs are in weir_model_info. Several models in one runtime share its budget:
+ * examples/two-models.c is a whole program. Further down: a model that steps aside, and one that is chosen and moves. */
 #ifndef WEIR_MODEL_H
 #define WEIR_MODEL_H
 

@@ -1,14 +1,10 @@
 #include "base/system.h"
-#include "base/window.h"
 
 #include <sched.h>
 #include <time.h>
 
 uint64_t (*wi_clock)(void);
 bool wi_alone;
-#ifdef WEIR_INVARIANTS
-void (*wi_window_turn)(wi_window_place place);
-#endif
 
 uint64_t wi_now(void)
 {

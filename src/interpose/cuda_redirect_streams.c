@@ -1,4 +1,5 @@
 /* The module's streams, as weir knows them; see cuda_redirect.h. */
+#include "base/window.h"
 #include "interpose/cuda_redirect_parts.h"
 
 /* Entries ---------------------------------------------------------------------------------------------------------- */
@@ -84,6 +85,7 @@ static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
         pthread_mutex_unlock(&r->lock);
         if (!held)
             return;
+        wi_window(WI_WINDOW_REDIRECT_AWAITED);
         wi_cuda_yield(i);
     }
 }
@@ -126,6 +128,7 @@ weir_status wi_cuda_order_free(wi_cuda_redirect *r, wi_cuda_block *block)
             continue;
         weir_status status = WEIR_ERR_STREAM_MISUSE;
         if (hold(r, i)) {
+            wi_window(WI_WINDOW_REDIRECT_HELD);
             status = order_behind(&stream, block);
             let_go(r, i);
         }
@@ -291,8 +294,10 @@ int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode)
 {
     weir_stream id;
     bool marked = mark(r, stream, true, &id);
-    if (marked)
+    if (marked) {
+        wi_window(WI_WINDOW_REDIRECT_MARKED);
         wait_until_nobody_holds(r, stream);
+    }
     if (marked && weir_capture_begin(id, NULL) != WEIR_OK) {
         (void)mark(r, stream, false, &id);
         marked = false; /* CUDA says what is wrong */
@@ -353,6 +358,7 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
         end_capture(r, stream);
         wait_until_nobody_holds(r, stream);
         forget(id);
+        wi_window(WI_WINDOW_REDIRECT_LEFT);
         end_leaving(r, stream);
     }
     int result = wi_real(r, cudaStreamDestroy)(stream);

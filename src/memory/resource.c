@@ -99,6 +99,31 @@ void wi_freeing(wi_resource *top, const wi_block *block, weir_stream stream)
             r->table->freeing(r, block, stream);
 }
 
+static void resource_tell_resized(wi_resource *top, const wi_resource *end, const wi_block *block, uint64_t from,
+                                  uint64_t to, weir_status status)
+{
+    for (wi_resource *r = top; r != end; r = r->inner)
+        if (r->table->resized)
+            r->table->resized(r, block, from, to, status);
+}
+
+weir_status wi_resizing(wi_resource *top, const wi_block *block, uint64_t bytes)
+{
+    weir_status status = WEIR_OK;
+    wi_resource *r = top;
+    for (; r && status == WEIR_OK; r = r->inner) {
+        status = r->table->resizing ? r->table->resizing(r, block, bytes) : WEIR_OK;
+        if (status != WEIR_OK)
+            resource_tell_resized(top, r, block, block->bytes, bytes, status);
+    }
+    return status;
+}
+
+void wi_resized(wi_resource *top, const wi_block *block, uint64_t from, uint64_t to, weir_status status)
+{
+    resource_tell_resized(top, NULL, block, from, to, status);
+}
+
 bool wi_keeps_order(const wi_resource *top)
 {
     const wi_resource *r = top;

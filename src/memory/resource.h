@@ -98,6 +98,10 @@ typedef struct wi_resource_table {
     /* Grows the claimed block in place. WEIR_ERR_NO_ROOM: something stands behind it; WEIR_ERR_OUT_OF_MEMORY: as
      * allocate. */
     weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
+    /* Of adaptors alone: an adaptor around this one resizes the claimed block by itself, within its charge. Whether that
+     * may be; and how it went. With no lock held. */
+    weir_status (*resizing)(wi_resource *resource, const wi_block *block, uint64_t bytes);
+    void (*resized)(wi_resource *resource, const wi_block *block, uint64_t from, uint64_t to, weir_status status);
     /* Releases blocks that an adaptor keeps although the device is past them; returns their bytes. May block. */
     uint64_t (*release_kept)(wi_resource *resource);
     /* Writes the arguments of the text form, each followed by ", ". NULL: none. */
@@ -221,6 +225,9 @@ bool wi_keeps_order(const wi_resource *top);
 weir_status wi_release(wi_resource *r, wi_block *block);
 weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
+/* Every adaptor from `top` on; where one refuses, those before it hear that it has failed. */
+weir_status wi_resizing(wi_resource *top, const wi_block *block, uint64_t bytes);
+void wi_resized(wi_resource *top, const wi_block *block, uint64_t from, uint64_t to, weir_status status);
 uint64_t wi_release_kept(wi_resource *top); /* every adaptor */
 
 /* Serves the request from placement->held, whose charge is the same, or larger if the base can split it; claim.c. The

@@ -1,12 +1,12 @@
 # Pools of equal blocks.
-foreach(blocks_test pool misuse pending clear model threads kv)
+foreach(blocks_test pool misuse pending several clear model threads kv)
   weir_test(blocks-${blocks_test} blocks/${blocks_test}.c)
 endforeach()
 weir_test(blocks-faults blocks/faults.c core/faulty.c INTERNAL)
 target_link_options(test-blocks-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
 
 # Shared blocks and prefix caches: on the host, and on cuda over the stub.
-foreach(blocks_test references move prefix evict collisions sequences sharing_threads)
+foreach(blocks_test references move prefix evict collisions sequences sharing_several sharing_threads)
   string(REPLACE _ - name blocks-${blocks_test})
   weir_test(${name} blocks/${blocks_test}.c INTERNAL)
   if(TARGET stub-cuda)

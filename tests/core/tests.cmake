@@ -2,6 +2,9 @@
 foreach(core_test options gates memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
+if(NOT CMAKE_CROSSCOMPILING) # it starts itself anew, which an emulator without binfmt cannot
+  weir_test(core-os-limits core/os_limits.c)
+endif()
 weir_test(core-base core/base.c INTERNAL)
 weir_test(core-host core/host.c INTERNAL)
 weir_test(core-thread-cache core/thread_cache.c)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 PAGES = ["README.md", "CONTRIBUTING.md", "docs/overview.md", "docs/glossary.md", "docs/allocation.md", "docs/policy.md",
-         "docs/decisions.md"]
+         "docs/decisions.md", "docs/engines-seen.md"]
 HEADER = re.compile(r"(?<![\w/.-])weir/(?:\w+/)*\w+\.h\b")
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:c|h|py|cmake))`")
 NAME = re.compile(r"(?<![\w./-])((?:wi|weir|WI|WEIR)_\w*\w)\b(?![*…/.])")

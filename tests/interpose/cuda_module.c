@@ -29,6 +29,7 @@
     X(cudaLaunchHostFunc, (void *stream, void (*fn)(void *), void *user), (stream, fn, user))                          \
     X(cudaMemsetAsync, (void *to, int value, size_t bytes, void *stream), (to, value, bytes, stream))                  \
     X(cudaMallocFromPoolAsync, (void **out, size_t bytes, void *pool, void *stream), (out, bytes, pool, stream))       \
+    X(cuMemAlloc_v2, (unsigned long long *out, size_t bytes), (out, bytes))                                            \
     X(cuDeviceGetAttribute, (int *value, int attribute, int device), (value, attribute, device))
 
 #ifdef MODULE_STATIC

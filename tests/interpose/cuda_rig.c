@@ -150,6 +150,14 @@ void *make_stream(const fixture *f)
     return stream;
 }
 
+void wait_until_reached(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
 uint64_t left(const fixture *f)
 {
     uint64_t bytes;

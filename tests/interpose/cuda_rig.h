@@ -81,6 +81,7 @@ weir_client_stats account(weir_client *client);
 uint64_t pinned_of(const fixture *f, weir_client *client);
 void *get(const fixture *f, size_t bytes);
 void *make_stream(const fixture *f);
+void wait_until_reached(gate *g);
 /* Frees are final: what is not, counted. */
 uint64_t left(const fixture *f);
 

@@ -180,6 +180,36 @@ static void a_check_looks_at_what_is_live(void **state)
     check_report(&r, WEIR_GUARD_USE_AFTER_FREE, good, 700, 0, 1);
 }
 
+/* Of several blocks, and of a block that is damaged at both ends, everything is told; in words the first in memory. */
+static void a_check_tells_of_all_that_is_damaged(void **state)
+{
+    fixture *f = *state;
+    weir_block blocks[3];
+    for (int i = 0; i < 3; i++)
+        blocks[i] = make(f, 700, WEIR_STREAM_HOST, i == 0 ? "one" : i == 1 ? "two" : "three");
+    int low = 0;
+    for (int i = 0; i < 3; i++) {
+        low = (char *)blocks[i].pointer < (char *)blocks[low].pointer ? i : low;
+        write_at(f, blocks[i], 700, 0, 1);
+    }
+    write_at(f, blocks[1], -3, 0, 2);
+    fails(WEIR_ERR_CORRUPT, weir_guard_check(f->runtime));
+    detail_names(low == 0 ? "tag \"one\"" : low == 1 ? "tag \"two\"" : "tag \"three\"");
+    assert_int_equal(count_reports(f), 4);
+    weir_guard_report reports[4] = {{.struct_size = sizeof reports[0]}};
+    size_t count, under = 0;
+    ok(weir_guard_reports(f->runtime, reports, 4, &count));
+    for (int i = 0; i < 4; i++) {
+        bool underrun = reports[i].kind == WEIR_GUARD_UNDERRUN;
+        under += underrun;
+        assert_int_equal(reports[i].offset, underrun ? -3 : 700);
+        assert_true(!underrun || reports[i].block.pointer == blocks[1].pointer);
+    }
+    assert_int_equal(under, 1);
+    for (int i = 0; i < 3; i++)
+        ok(weir_free(f->client, blocks[i].pointer, WEIR_STREAM_HOST));
+}
+
 static void what_was_forgotten_is_listed(void **state)
 {
     fixture *f = *state;
@@ -205,6 +235,12 @@ static void what_was_forgotten_is_listed(void **state)
     assert_int_equal(atomic_load(&logged_count), 2); /* one line a tag, the client's alone */
     assert_non_null(strstr(logged[0], "bert has 2 live blocks of 5.9 KiB tagged \"odd\"")); /* the most bytes first */
     assert_non_null(strstr(logged[1], "bert has 2 live blocks of 3.9 KiB tagged \"even\""));
+    for (int i = 0; i < 2; i++) { /* of both the oldest is named */
+        char oldest[64];
+        snprintf(oldest, sizeof oldest, "the oldest at %p of generation %llu", blocks[1 - i].pointer,
+                 (unsigned long long)blocks[1 - i].generation);
+        assert_non_null(strstr(logged[i], oldest));
+    }
     for (int i = 0; i < 4; i++)
         ok(weir_free(f->client, blocks[i].pointer, f->a));
     ok(weir_free(other, p, WEIR_STREAM_HOST));
@@ -390,6 +426,7 @@ int main(int argc, char **argv)
         CASE(alignment_is_kept),
         CASE(more_reports_than_are_kept),
         CASE(a_check_looks_at_what_is_live),
+        CASE(a_check_tells_of_all_that_is_damaged),
         CASE(what_was_forgotten_is_listed),
         CASE(old_and_new_structures),
         CASE(what_is_freed_is_kept_back),

@@ -68,6 +68,30 @@ static void a_cut_comes_after_the_poison(void **state)
     ok(weir_free(f->client, two.pointer, f->b));
 }
 
+/* Two streams still use the block: what each writes comes before the new zone. */
+static void a_cut_comes_after_the_uses_of_all_streams(void **state)
+{
+    fixture *f = *state;
+    gate gates[2] = {GATE, GATE};
+    const weir_stream users[] = {f->a, f->b};
+    pthread_t openers[2];
+    weir_block block = make(f, 1000, WEIR_STREAM_HOST, NULL);
+    for (int i = 0; i < 2; i++) {
+        ok(weir_call(f->runtime, pass_gate, &gates[i], users[i]));
+        ok(weir_fill(f->runtime, (char *)block.pointer + 500 + 100 * i, 1, 100, users[i]));
+        ok(weir_use_record(f->runtime, block, users[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&openers[i], NULL, open_gate_later, &gates[i]), 0);
+    ok(weir_resize(f->client, block.pointer, 10, WEIR_STREAM_HOST)); /* waits */
+    for (int i = 0; i < 2; i++) {
+        pthread_join(openers[i], NULL);
+        ok(weir_stream_synchronize(users[i]));
+    }
+    ok(weir_guard_check(f->runtime));
+    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
+}
+
 static void a_free_waits_for_the_zone_of_a_cut_block(void **state)
 {
     fixture *f = *state;
@@ -212,6 +236,7 @@ int main(void)
         CASE(poison_is_the_first_write),
         CASE(a_cut_block_has_a_longer_zone),
         CASE(a_cut_comes_after_the_poison),
+        CASE(a_cut_comes_after_the_uses_of_all_streams),
         CASE(a_free_waits_for_the_zone_of_a_cut_block),
         CASE(nothing_is_found_where_nothing_is_wrong),
         CASE_IN(nothing_is_found_where_nothing_is_wrong, set_up_small),

@@ -100,6 +100,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/adaptors.cmake OPTIONAL)
 
 weir_test(resources-own-base resources/own_base.c)
 weir_test(resources-own-adaptor resources/own_adaptor.c)
+weir_test(resources-own-adaptors-late resources/adaptors_late.c core/faulty.c INTERNAL)
 weir_test(resources-own-base-pool resources/own_base_pool.c
   ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")
 add_dependencies(test-resources-own-base-pool stub-cuda)

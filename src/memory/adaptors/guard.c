@@ -466,9 +466,14 @@ static weir_status guard_repaint_in_order(const wi_guard *guard, const wi_guarde
 static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
     wi_guard *guard = guard_of(resource);
-    wi_guarded *record = guard_pin(guard, block);
-    weir_status status = bytes > record->room ? guard_no_room(block, bytes) : WEIR_OK;
+    uint64_t before = block->bytes;
+    weir_status status = wi_resizing(resource->inner, block, bytes); /* with no record pinned: it may call weir */
     *tail = NULL;
+    if (status != WEIR_OK)
+        return status;
+    wi_guarded *record = guard_pin(guard, block);
+    if (bytes > record->room)
+        status = guard_no_room(block, bytes);
     if (status == WEIR_OK && !record->blank)
         status = guard_repaint_in_order(guard, record, bytes, native);
     if (status == WEIR_OK) {
@@ -483,6 +488,7 @@ static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t
         record->bytes = bytes;
     wi_guard_unpin(guard, record);
     guard_unlock(guard);
+    wi_resized(resource->inner, block, before, bytes, status);
     return status;
 }
 

@@ -103,6 +103,12 @@ static weir_status log_grow(wi_resource *resource, wi_block *block, uint64_t byt
     return status;
 }
 
+static void log_resized(wi_resource *resource, const wi_block *block, uint64_t from, uint64_t to, weir_status status)
+{
+    (void)from, (void)to;
+    log_record_resize(resource, status, block);
+}
+
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
 static void log_describe(const wi_resource *resource, char *text, size_t capacity)
@@ -127,6 +133,7 @@ static const wi_resource_table table = {
     .release = log_release,
     .shrink = log_shrink,
     .grow = log_grow,
+    .resized = log_resized,
     .describe = log_describe,
     .destroy = log_destroy,
 };

@@ -191,6 +191,21 @@ static weir_status own_adaptor_grow(wi_resource *resource, wi_block *block, uint
                              : status;
 }
 
+/* The same, where an adaptor around this one does it. */
+static weir_status own_adaptor_resizing(wi_resource *resource, const wi_block *block, uint64_t bytes)
+{
+    weir_adaptor_block now = block_resized(block, bytes);
+    return ask_resize(own_adaptor_of(resource), &now);
+}
+
+static void own_adaptor_resized(wi_resource *resource, const wi_block *block, uint64_t from, uint64_t to,
+                                weir_status status)
+{
+    weir_adaptor_block now = block_resized(block, to);
+    now.old_bytes = from;
+    (void)tell_resize(own_adaptor_of(resource), &now, status);
+}
+
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
 static void own_adaptor_describe(const wi_resource *resource, char *text, size_t capacity)
@@ -215,6 +230,8 @@ static const wi_resource_table own_adaptor_table = {
     .freeing = own_adaptor_freeing,
     .shrink = own_adaptor_shrink,
     .grow = own_adaptor_grow,
+    .resizing = own_adaptor_resizing,
+    .resized = own_adaptor_resized,
     .describe = own_adaptor_describe,
     .destroy = own_adaptor_destroy,
 };
