@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ._later import inside
 from .errors import Conflict, Invalid, NotFound
 from .runtime import Client, Runtime
 
@@ -18,7 +19,7 @@ class Clients:
             raise Invalid("a client has its limits already: give clients, or limits")
         self._name, self._budget, self._maximum, self._guarantee = name, budget, maximum, guarantee
         self._only = bool(given)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._clients: dict[int, Client] = {}
         for client in given:
             ordinal = ordinal_of(client)
@@ -28,7 +29,7 @@ class Clients:
 
     def of(self, ordinal: int) -> Client:
         """The client of that device. `NotFound` where clients were given, and none for it."""
-        with self._lock:
+        with inside, self._lock:
             client = self._clients.get(ordinal)
             if client is None:
                 if self._only:

@@ -14,6 +14,7 @@ from ._c import dlpack
 from ._c import structures as s
 from ._c.library import check, lib
 from ._handle import Handle
+from ._later import later
 from ._place import Place
 from .names import Type
 from .tensors import FORMATS, array_of
@@ -22,6 +23,8 @@ HOST = (dlpack.CPU, 0)
 
 
 def element_bytes(kind: Type) -> int:
+    if kind not in dlpack.CODES:
+        raise ValueError(f"{kind!r} is no tensor's type")
     return dlpack.CODES[kind][1] // 8
 
 
@@ -118,7 +121,7 @@ class Tensor:
 
     def __del__(self) -> None:
         if getattr(self, "_shown", False):
-            self._owner._take_back()
+            later(self._owner._take_back)
 
     def __repr__(self) -> str:
         return f"<weir.Tensor {self.type.name.lower()} {list(self.shape)} on {self.device}>"

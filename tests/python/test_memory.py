@@ -243,7 +243,7 @@ class Machine(unittest.TestCase):
     def test_sizes(self):
         self.assertEqual([0, 7, 512, 1536, 3 * 2**30, 2**40],
                          [weir.parse_size(each) for each in (0, 7, "512", "1.5KiB", "3 GiB", "1TiB")])
-        for wrong in ("", "many", "-1", -1, "1GB", "1 GiB of it"):
+        for wrong in ("", "many", "-1", -1, "1PiB", "1 GiB of it"):
             with self.assertRaises(ValueError):
                 weir.parse_size(wrong)
         self.assertEqual("1.5 GiB", weir.format_size(3 * 2**29))
