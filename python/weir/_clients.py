@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ._later import inside
 from .errors import Conflict, Invalid, NotFound
 from .runtime import Client, Runtime
+from .sizes import parse_budget, parse_size
 
 
 class Clients:
@@ -17,7 +18,8 @@ class Clients:
                  guarantee: int | str = 0) -> None:
         if given and (budget is not None or maximum or guarantee):
             raise Invalid("a client has its limits already: give clients, or limits")
-        self._name, self._budget, self._maximum, self._guarantee = name, budget, maximum, guarantee
+        self._name, self._budget = name, None if budget is None else parse_budget(budget)
+        self._maximum, self._guarantee = parse_size(maximum), parse_size(guarantee)  # wrong ones are refused here, not when one is opened
         self._only = bool(given)
         self._lock = threading.RLock()
         self._clients: dict[int, Client] = {}

@@ -83,10 +83,15 @@ def _streams_end_in_weir() -> None:
     if destroy is None or getattr(destroy, "of_weir", False):
         return
 
-    def __del__(stream: Any) -> None:
-        if seams is not None and not sys.is_finalizing():
-            seams.wseam_end_stream(getattr(stream, "ptr", None))
+    def end(stream: Any) -> None:
+        seams.wseam_end_stream(getattr(stream, "ptr", None))
         destroy(stream)
+
+    def __del__(stream: Any) -> None:
+        if seams is None or sys.is_finalizing():
+            destroy(stream)
+        else:
+            later(lambda: end(stream))
 
     __del__.of_weir = True  # type: ignore[attr-defined]
     cupy.cuda.Stream.__del__ = __del__

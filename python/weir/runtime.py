@@ -270,17 +270,24 @@ class Block(Handle):
         with self._use() as pointer:
             if self._place.device != "host":
                 raise Unsupported(f"the {self._kind} {self._label} is the device's memory, which the processor cannot address")
-            with self._lock:
-                view = self._view() if self._view is not None else None
-                if view is None:
-                    array: Any = self._array() if self._array is not None else None
-                    if array is None:
-                        array = (c.c_ubyte * self.bytes).from_address(pointer)
-                        array.block = self  # what is made of it keeps the block
-                        self._array = weakref.ref(array)
-                    view = memoryview(array).cast("B")
-                    self._view = weakref.ref(view)
-                return view
+            while True:
+                seen = self._view
+                view = seen() if seen is not None else None
+                if view is not None:
+                    return view
+                array: Any = self._array() if self._array is not None else None
+                if array is None:
+                    array = (c.c_ubyte * self.bytes).from_address(pointer)
+                    array.block = self  # what is made of it keeps the block
+                view = memoryview(array).cast("B")
+                of_array, of_view = weakref.ref(array), weakref.ref(view)
+                with self._lock:
+                    first = self._view is seen  # else another thread has made them meanwhile
+                    if first:
+                        self._array = of_array
+                        self._view = of_view
+                if first:
+                    return view
 
     def tensor(self, type: Type = Type.U8, shape: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
         """Its bytes from `offset` on as a tensor; without a shape as many elements as there are. ValueError for one that does not fit,

@@ -35,5 +35,5 @@ def parse_budget(budget: int | str | None) -> int:
 def format_size(size: int) -> str:
     """Bytes as messages have them: "980 MiB", "1.5 GiB", "512 B"."""
     buffer = c.create_string_buffer(32)
-    lib.weir_size_format(size, buffer, len(buffer))
+    lib.weir_size_format(whole(size, *RANGES[c.c_uint64], "a size"), buffer, len(buffer))
     return text(buffer.value)

@@ -15,6 +15,7 @@ from ._c import structures as s
 from ._c.library import check, lib
 from ._handle import Handle
 from ._later import later
+from ._numbers import RANGES, whole
 from ._place import Place
 from .names import Type
 from .tensors import FORMATS, array_of
@@ -130,7 +131,7 @@ class Tensor:
 def _native(stream: int | None) -> int:
     if stream == 0:
         raise ValueError("the stream 0 can be either of CUDA's default streams: 1 is the legacy one, 2 the thread's")
-    return _streams.LEGACY if stream is None else stream
+    return _streams.LEGACY if stream is None else whole(stream, 1, RANGES[c.c_size_t][1], "a stream")
 
 
 def typestr(kind: Type) -> str:

@@ -9,6 +9,7 @@ from common import MIB, dropped, run_python
 
 import weir
 from weir._c import library, structures
+from weir.refusal import last_refusal
 
 
 class Bed(unittest.TestCase):
@@ -125,6 +126,16 @@ class Refusals(Bed):
             with self.assertRaisesRegex(weir.OutOfMemory, "guaranteed") as caught:
                 self.runtime.client("x", guarantee="1GiB")
             self.assertIsNone(caught.exception.refusal)
+
+
+    def test_a_refusal_elsewhere_has_not_the_numbers_of_an_earlier_one_of_that_client(self):
+        """The words are those of a load that another thread's allocation ended."""
+        with self.runtime.client("x", maximum=MIB) as client:
+            with self.assertRaises(weir.OutOfMemory):
+                client.alloc(2 * MIB)
+            told = "x asked for 3 MiB (other) on host; its maximum is 1 MiB"
+            self.assertIsNone(last_refusal(told))
+            self.assertEqual(2 * MIB, last_refusal(told.replace("3 MiB", "2 MiB")).requested)
 
 
 class Statistics(Bed):

@@ -8,7 +8,9 @@ from common import MIB
 
 import weir
 from weir import _numbers, pool, residency
+from weir._clients import Clients
 from weir._c import inspection, library, pooling, seams, structures
+from weir.tensor import _native
 
 GIB = 2**30
 TOO_LARGE = (2**64, 2**64 + 4096, 2**65 - 1, 10**30)
@@ -158,6 +160,26 @@ class Sizes(Bed):
         with self.assertRaises(ValueError):
             weir.parse_size("1\0GiB")
         self.assertEqual(2**64 - 1, weir.parse_size(2**64 - 1))
+
+    def test_a_framework(self):
+        """Before its first allocation, where nobody would be told."""
+        for word in ("budget", "maximum", "guarantee"):
+            wrongs = (-1, True, 1.5, *TOO_LARGE, *TEXTS, *([0, "0"] if word == "budget" else [None]))
+            for wrong in wrongs:
+                with self.assertRaises((weir.Invalid, TypeError)):
+                    Clients("torch", **{word: wrong})
+
+    def test_what_is_written(self):
+        for wrong in (-1, True, 1.5, *TOO_LARGE):
+            with self.assertRaises((weir.Invalid, TypeError)):
+                weir.format_size(wrong)
+        self.assertEqual("16777216 TiB", weir.format_size(2**64 - 1))
+
+    def test_a_stream(self):
+        for wrong in (0, -2, 2**64, 2**64 + 1, True, 1.5):
+            with self.assertRaises((ValueError, TypeError)):
+                _native(wrong)
+        self.assertEqual((1, 1, 2**64 - 1), (_native(None), _native(1), _native(2**64 - 1)))
 
     def test_a_fit(self):
         for wrong in (0, "0", -1, True, 1.5, *TOO_LARGE):
