@@ -1,10 +1,10 @@
 """What goes into a model and comes out of it, in Python's terms.
 
 In: a str is UTF-8 text; bytes are text where the model takes text, else bytes; what has `__dlpack__` (an array of NumPy's, CuPy's,
-PyTorch's) or a buffer (an array.array, a memoryview) is a tensor of its shape; numbers and nested lists become a NumPy array of the
-type that the input has: real ones are rounded to the nearest (for float8 by the package ml_dtypes), and fractions and what is out of
-range are no whole numbers. An array of ml_dtypes' is one of its type. Tensors are read where they lie. Copied is what cannot be: of the host's memory what is not contiguous in
-row-major order, and read-only buffers of what has no `__dlpack__`. On a device that is refused.
+PyTorch's) or a buffer (an array.array, a memoryview) is a tensor of its shape; numbers and nested lists become a NumPy array of the type
+that the input has: real ones are rounded to the nearest (for float8 by the package ml_dtypes), and fractions and what is out of range are
+no whole numbers. An array of ml_dtypes' is one of its type. Tensors are read where they lie. Copied is what cannot be: of the host's
+memory what is not contiguous in row-major order, and read-only buffers of what has no `__dlpack__`. On a device that is refused.
 
 Out: text is a str; a tensor is a NumPy array of its own, or without NumPy a memoryview of its shape. bfloat16 and the float8 types,
 which NumPy has not, are arrays of their bits: uint16 and uint8. Without NumPy so is float16."""

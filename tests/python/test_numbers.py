@@ -143,7 +143,8 @@ class Sizes(Bed):
             self.assertEqual(64 * MIB, client.stats().maximum)  # the budget
 
     def test_a_budget(self):
-        self.refused(lambda value: weir.Runtime("host", budget=value, own=True), 0, "0", "0B", "0GiB", -1, *TOO_LARGE, *(each for each in NO_WHOLE if each is not None), *TEXTS)
+        wrong = [each for each in (0, "0", "0B", "0GiB", -1, *TOO_LARGE, *NO_WHOLE, *TEXTS) if each is not None]
+        self.refused(lambda value: weir.Runtime("host", budget=value, own=True), *wrong)
         with self.assertRaisesRegex(weir.Invalid, "budget of 0"):
             weir.Runtime("host", budget=0)
         self.refused(lambda value: setattr(self.runtime, "budget", value), 0, "0", -1, *TOO_LARGE, *NO_WHOLE, *TEXTS)
