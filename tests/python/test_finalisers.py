@@ -149,9 +149,12 @@ class Collected(Bed):
     def test_warnings_that_are_errors_are_printed_and_not_raised_into_a_call(self):
         ended = run_python("import gc, weir\ngc.disable()\nr = weir.Runtime('host', budget='8MiB', own=True)\nc = r.client('a')\n"
                            "x = [c.alloc(64)]\nx.append(x)\ndel x\nwith c._use(): gc.collect()\nprint('frees', c.stats().frees)\n"
+                           "d = r.client('d')\ny = [d, d.alloc(64)]\ny.append(y)\ndel d, y\ngc.collect()\n"
+                           "print('clients', [each.name for each in r.stats().clients])\n"
                            "c.close(); r.close()", "-W", "error::ResourceWarning")
         self.assertEqual(0, ended.returncode, ended.stdout)
         self.assertIn("frees 1\n", ended.stdout)
+        self.assertIn("clients ['a']\n", ended.stdout)
         self.assertIn("ResourceWarning: the block of 64 bytes of a was never closed", ended.stdout)
 
     def test_what_fails_is_printed_and_the_rest_is_done(self):
