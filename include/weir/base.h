@@ -142,6 +142,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_option_info(const char *name, size_t in
  * runtime. */
 WEIR_API WEIR_NODISCARD weir_status weir_option_set(const char *name, const char *value);
 
+/* Reads a size as options and the command do: digits, also with a fraction, then no unit or B (bytes), k, KiB, m, MiB, g,
+ * GiB, t, TiB, kB, MB, GB, TB, in any case, all of them powers of 1024; a space may come before the unit. WEIR_ERR_INVALID,
+ * with *bytes unchanged, for any other text: a sign, a fraction of a byte, more than 2^64-1 bytes. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_size_parse(const char *text, uint64_t *bytes);
+
 /* Writes "980 MiB", "1.5 GiB", "512 B" into `text` (24 bytes are enough, always terminated) and returns it. Exact where
  * one decimal is exact, otherwise rounded to one decimal. */
 WEIR_API char *weir_size_format(uint64_t bytes, char *text, size_t capacity);

@@ -86,13 +86,14 @@ typedef struct weir_manifest_problems {
     size_t more;                           /* that were found beyond those */
 } weir_manifest_problems;
 
-/* Reads the manifest, package or model at `path`. `options` may be NULL. model_file and path in *out can be opened as
- * they are, from this process's working directory at the time of the call; `framework` is set where the file tells
- * it, and NULL where it is for the engines that are here to tell. *out is the caller's. Errors: WEIR_ERR_NOT_FOUND
- * (nothing there), WEIR_ERR_INVALID (the first problem and how many there are), WEIR_ERR_UNSUPPORTED (a format of
- * models that weir does not read, or a package in a build without libarchive), WEIR_ERR_CORRUPT (a package that is
- * none, is damaged, or names or holds what no package may), WEIR_ERR_BUSY (a package that changes while it is read),
- * WEIR_ERR_SYSTEM (files; no room on the disk). Any thread; several processes may read one package at once. */
+/* Reads the manifest, package or model at `path`, which may be a bare name as of weir_model_create. `options` may be
+ * NULL. model_file and path in *out can be opened as they are, from this process's working directory at the time of the
+ * call; `framework` is set where the file tells it, and NULL where it is for the engines that are here to tell. *out is
+ * the caller's. Errors: WEIR_ERR_NOT_FOUND (nothing there), WEIR_ERR_INVALID (the first problem and how many there
+ * are), WEIR_ERR_UNSUPPORTED (a format of models that weir does not read, or a package in a build without libarchive),
+ * WEIR_ERR_CORRUPT (a package that is none, is damaged, or names or holds what no package may), WEIR_ERR_BUSY (a
+ * package that changes while it is read), WEIR_ERR_SYSTEM (files; no room on the disk). Any thread; several processes
+ * may read one package at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const weir_manifest_options *options,
                                                        weir_manifest **out);
 /* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. A model that was opened from one

@@ -48,9 +48,11 @@ typedef struct weir_model_options {
     bool (*stops)(void *user);
 } weir_model_options;
 
-/* Loads the model at `path`. `options` may be NULL. On failure nothing is left of it. Errors: WEIR_ERR_NOT_FOUND
- * (file, engine, device), WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_ENGINE,
- * WEIR_ERR_INVALID. Any thread; loads of several models may run at once. */
+/* Loads the model at `path`. A name without a slash that is no file or folder here may be that of a model in the store
+ * (the option `home`, folder models/); so it is in weir_predict, weir_pool_add and weir_manifest_read. `options` may be
+ * NULL. On failure nothing is left of it. Errors: WEIR_ERR_NOT_FOUND (file, engine, device), WEIR_ERR_CORRUPT,
+ * WEIR_ERR_UNSUPPORTED, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_ENGINE, WEIR_ERR_INVALID. Any thread; loads of several models
+ * may run at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const weir_model_options *options,
                                                       weir_model **out);
 

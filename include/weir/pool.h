@@ -168,8 +168,9 @@ typedef struct weir_pool_spec {
     size_t struct_size;
     const char *name;    /* by which it is asked for, up to 63 bytes; NULL: the manifest's, else the file's */
     const char *version; /* for people, and to replace one by another; NULL: the manifest's, else "" */
-    /* What is loaded: the model at `path`, or the manifest's, which stays valid until WEIR_POOL_EVENT_REMOVED, or until the
-     * pool is destroyed. A manifest's model is chosen for (weir/select.h) at each load, on the device of that load alone. */
+    /* What is loaded: the model at `path` (as of weir_model_create), or the manifest's, which stays valid until
+     * WEIR_POOL_EVENT_REMOVED, or until the pool is destroyed. A manifest's model is chosen for (weir/select.h) at each
+     * load, on the device of that load alone. */
     const char *path;
     const weir_manifest *manifest;
     const char *engine;           /* NULL: by the file, or as the manifest has it */

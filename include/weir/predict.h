@@ -55,8 +55,8 @@ typedef struct weir_prediction {
     uint64_t least[WEIR_CLASS_MOST], least_total;
 } weir_prediction;
 
-/* Predicts what the model at `path` will take (NULL: the manifest's file). `options` may be NULL. Errors:
- * WEIR_ERR_NOT_FOUND (file, engine, device), WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for what the engine would not
+/* Predicts what the model at `path` will take (as of weir_model_create; NULL: the manifest's file). `options` may be NULL.
+ * Errors: WEIR_ERR_NOT_FOUND (file, engine, device), WEIR_ERR_CORRUPT and WEIR_ERR_UNSUPPORTED for what the engine would not
  * load, WEIR_ERR_INVALID (settings, structures without a size), WEIR_ERR_SYSTEM. An engine whose library is not here is
  * no error: the file's structure answers. Any thread; may read the file's structure, and without `quick` open libraries. */
 WEIR_API WEIR_NODISCARD weir_status weir_predict(const char *path, const weir_predict_options *options,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ._later import inside
 from .errors import Conflict, Invalid, NotFound
 from .runtime import Client, Runtime
+from .sizes import parse_budget, parse_size
 
 
 class Clients:
@@ -16,9 +18,10 @@ class Clients:
                  guarantee: int | str = 0) -> None:
         if given and (budget is not None or maximum or guarantee):
             raise Invalid("a client has its limits already: give clients, or limits")
-        self._name, self._budget, self._maximum, self._guarantee = name, budget, maximum, guarantee
+        self._name, self._budget = name, None if budget is None else parse_budget(budget)
+        self._maximum, self._guarantee = parse_size(maximum), parse_size(guarantee)  # wrong ones are refused here, not when one is opened
         self._only = bool(given)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._clients: dict[int, Client] = {}
         for client in given:
             ordinal = ordinal_of(client)
@@ -28,7 +31,7 @@ class Clients:
 
     def of(self, ordinal: int) -> Client:
         """The client of that device. `NotFound` where clients were given, and none for it."""
-        with self._lock:
+        with inside, self._lock:
             client = self._clients.get(ordinal)
             if client is None:
                 if self._only:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 import warnings
 
+from ._later import ignored, inside, later
 from .errors import Busy, Closed, EngineFailed, Error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
     from typing import TypeVar
 
@@ -19,12 +18,15 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """An object of libweir's, used by any number of threads. It is not closed while one of them is in a call of it."""
+    """An object of libweir's, used by any number of threads. It is not closed while one of them is in a call of it.
+
+    While the lock is held nothing is made, called or raised: the collector, and with it anybody's finaliser, does not run there."""
 
     _kind = "object"
+    _told = False
 
     def __init__(self, pointer: int, name: str) -> None:
-        self._lock = threading.RLock()  # a collector that runs inside may come here again
+        self._lock = threading.RLock()
         self._pointer: int | None = pointer
         self._label = name
         self._calls = 0
@@ -35,29 +37,26 @@ class Handle:
         """Whether it was closed; every other use raises `Closed` then."""
         return self._pointer is None
 
-    @contextlib.contextmanager
-    def _use(self) -> Iterator[int]:
-        with self._lock:
-            pointer = self._pointer
-            if pointer is None:
-                raise Closed(f"the {self._kind} {self._label} is closed")
-            self._calls += 1
-        try:
-            yield pointer
-        finally:
-            with self._lock:
-                self._calls -= 1
+    def _use(self) -> _Use:
+        """`with handle._use() as pointer:` for a call of libweir with it."""
+        return _Use(self)
+
+    def _closed(self) -> Closed:
+        return Closed(f"the {self._kind} {self._label} is closed")
 
     def _lend(self) -> int:
         """Its pointer, which stays good until `_take_back`: till then it is not closed."""
-        with self._lock:
-            if self._pointer is None:
-                raise Closed(f"the {self._kind} {self._label} is closed")
-            self._lent += 1
-            return self._pointer
+        with inside:
+            with self._lock:
+                pointer = self._pointer
+                if pointer is not None:
+                    self._lent += 1
+            if pointer is None:
+                raise self._closed()
+            return pointer
 
     def _take_back(self) -> None:
-        with self._lock:
+        with inside, self._lock:
             self._lent -= 1
 
     def _end(self, pointer: int) -> None:
@@ -70,23 +69,27 @@ class Handle:
         if self._lent:
             from ._c import dlpack
             dlpack.sweep()
-        with self._lock:
-            pointer = self._pointer
+        with inside:
+            with self._lock:
+                pointer = self._pointer
+                calls = self._calls
+                lent = self._lent
+                if not calls and not lent:
+                    self._pointer = None
             if pointer is None:
                 return
-            if self._calls:
-                raise Busy(f"the {self._kind} {self._label} is in use by {self._calls} calls of other threads")
-            if self._lent:
-                raise BufferError(f"others have the memory of the {self._kind} {self._label}: {self._lent} arrays of it are alive")
-            self._pointer = None
-        try:
-            self._end(pointer)
-        except EngineFailed:  # a model is gone all the same
-            raise
-        except BaseException:
-            with self._lock:
-                self._pointer = pointer
-            raise
+            if calls:
+                raise Busy(f"the {self._kind} {self._label} is in use by {calls} calls of other threads")
+            if lent:
+                raise BufferError(f"others have the memory of the {self._kind} {self._label}: {lent} arrays of it are alive")
+            try:
+                self._end(pointer)
+            except EngineFailed:  # a model is gone all the same
+                raise
+            except BaseException:
+                with self._lock:
+                    self._pointer = pointer
+                raise
 
     def __enter__(self: Self) -> Self:
         return self
@@ -95,14 +98,50 @@ class Handle:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None) is None or sys.is_finalizing():
-            return  # what a process has at its end, the system takes back
+        if getattr(self, "_pointer", None) is not None and not sys.is_finalizing():
+            later(self._drop)  # what a process has at its end, the system takes back
+
+    def _drop(self) -> bool:
+        """Closes what nobody has any more, and tells of it; False: it is in use, perhaps by what goes next."""
         remark = ""
         try:
             self.close()
         except (Error, BufferError) as error:
             remark = f": {error}"
-        warnings.warn(f"the {self._kind} {self._label} was never closed{remark}", ResourceWarning, source=self, stacklevel=2)
+        if not self._told:
+            self._told = True
+            try:
+                warnings.warn(f"the {self._kind} {self._label} was never closed{remark}", ResourceWarning, source=self, stacklevel=2)
+            except ResourceWarning as error:  # where warnings are errors
+                ignored(error)
+        return self._pointer is None
 
     def __repr__(self) -> str:
         return f"<weir.{type(self).__name__} {self._label}{' (closed)' if self.closed else ''}>"
+
+
+class _Use:
+    """A thread that is in a call of a handle."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> int:
+        handle = self._handle
+        inside.__enter__()
+        with handle._lock:
+            pointer = handle._pointer
+            if pointer is not None:
+                handle._calls += 1
+        if pointer is None:
+            inside.__exit__()
+            raise handle._closed()
+        return pointer
+
+    def __exit__(self, *_: object) -> None:
+        handle = self._handle
+        with handle._lock:
+            handle._calls -= 1
+        inside.__exit__()

@@ -72,4 +72,4 @@ class AsyncStream:
 
     def __del__(self) -> None:
         if not getattr(self, "_ended", True):
-            self._run.stop()
+            self._run.forsaken()

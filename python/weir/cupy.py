@@ -29,6 +29,7 @@ from . import errors
 from ._c.library import check, lib
 from ._c.seams import CurrentStream, address, seams, wseam_cupy_calls
 from ._clients import Clients
+from ._later import inside, later
 from .names import Kind, Status
 from .refusal import Refusal
 from .runtime import Block, Client
@@ -63,7 +64,12 @@ def _exported(name: str, signature: bytes) -> int:
 
 
 # Where CuPy does not export it: slower, and the same.
-_ask = CurrentStream(lambda: int(cupy.cuda.get_current_stream().ptr))
+def _current_stream() -> int:
+    with inside:
+        return int(cupy.cuda.get_current_stream().ptr)
+
+
+_ask = CurrentStream(_current_stream)
 _calls = wseam_cupy_calls(
     current_stream=_exported("get_current_stream_ptr", b"intptr_t (void)") or address(_ask),
     stream_of=_exported("get_stream_ptr", b"intptr_t (int)"),
@@ -77,10 +83,15 @@ def _streams_end_in_weir() -> None:
     if destroy is None or getattr(destroy, "of_weir", False):
         return
 
-    def __del__(stream: Any) -> None:
-        if seams is not None and not sys.is_finalizing():
-            seams.wseam_end_stream(getattr(stream, "ptr", None))
+    def end(stream: Any) -> None:
+        seams.wseam_end_stream(getattr(stream, "ptr", None))
         destroy(stream)
+
+    def __del__(stream: Any) -> None:
+        if seams is None or sys.is_finalizing():
+            destroy(stream)
+        else:
+            later(lambda: end(stream))
 
     __del__.of_weir = True  # type: ignore[attr-defined]
     cupy.cuda.Stream.__del__ = __del__
@@ -96,8 +107,8 @@ class _Pinned(cupy.cuda.PinnedMemory):  # type: ignore[misc]
         self.ptr, self.size = block.pointer, block.bytes
 
     def __del__(self) -> None:
-        with contextlib.suppress(errors.Error, AttributeError, TypeError):  # at the end of the interpreter
-            self.block.close()
+        if not sys.is_finalizing():
+            later(self.block.close)
 
 
 class Pool:
@@ -197,6 +208,8 @@ class Pool:
         """The same, in bytes or as a fraction of the budget; 0: the budget."""
         if (size is None) == (fraction is None):
             raise ValueError("a size or a fraction")
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise errors.Invalid(f"a limit is a fraction from 0 to 1 of the budget, not {fraction}")
         client = self.client
         limit = parse_size(size) if size is not None else int((fraction or 0) * client.runtime.budget)
         client.set_limits(maximum=limit, guarantee=client.stats().guaranteed)

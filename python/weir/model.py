@@ -7,6 +7,7 @@ import ctypes as c
 import dataclasses
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from ._handle import Handle
+from ._later import inside
 from ._place import Place
 from .errors import NotFound
 from .names import Class, Type
 from .outputs import Outputs
-from .residency import Presence, Residency, away, classes, nanoseconds, presence, residency
+from .residency import Presence, Residency, away, classes, presence, residency, wait_limit
 from .runtime import HOST_STREAM, Runtime
 from .sizes import parse_size
 from .statistics import ClientStats, client_stats
@@ -84,7 +86,11 @@ class Model(Handle):
         self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
         super().__init__(out.value or 0, os.fspath(path))
         self._place = self._where()
-        self._wanted = {port.name: port.type for port in self.info().inputs}
+        self._learn()
+
+    def _learn(self) -> None:
+        info = self.info()
+        self._wanted, self._generates = {port.name: port.type for port in info.inputs}, info.generates
 
     def _end(self, pointer: int) -> None:
         check(lib.weir_model_destroy(pointer))
@@ -105,8 +111,16 @@ class Model(Handle):
         `inputs` has values by name: arrays, buffers, str, bytes, numbers and lists (weir/tensors.py); a str alone is the input
         "text". Outputs are copied: NumPy arrays (memoryviews without NumPy) and str; those that the engine leaves on a device are
         `Tensor`s there. `settings` are the engine's for one run, such as tokens=16. Errors: `Invalid` names a missing, unknown or
-        ill-shaped input or a setting, `OutOfMemory`, `EngineFailed`, `Cancelled`."""
-        return self._answer(inputs, settings, next(_ids), None)
+        ill-shaped input or a setting, `OutOfMemory`, `EngineFailed`, `Cancelled`. Ctrl-C cancels a run of a model that generates; that of
+        another model ends before."""
+        if not self._generates or threading.current_thread() is not threading.main_thread():
+            return self._answer(inputs, settings, next(_ids), None)
+        run = Run(next(_ids), self._cancel)
+
+        def work() -> None:
+            run.outputs = self._answer(inputs, settings, run.id, None)
+        run.start(work)
+        return run.result()
 
     def infer(self, inputs: Mapping[str, Any] | str, **settings: object) -> Outputs:
         """The same, and the outputs stay where the engine left them, until they are closed."""
@@ -167,7 +181,8 @@ class Model(Handle):
         if take is not None:
             def piece(raw: Any, _user: int | None) -> bool:
                 it = raw.contents
-                return take(c.string_at(it.text, it.bytes) if it.bytes else b"", it.token, it.index)
+                with inside:
+                    return take(c.string_at(it.text, it.bytes) if it.bytes else b"", it.token, it.index)
             inference.piece = s.weir_piece_fn(piece)
         given = {"text": inputs} if isinstance(inputs, str) else inputs
         with self._use() as pointer, Inputs(given, self._wanted, self._place.device, self._place.runtime) as its:
@@ -208,7 +223,7 @@ class Model(Handle):
         Runs under way are waited for, at most `wait` seconds (None: as long as they take), or are in the way with `at_once`: `Busy`.
         So are outputs that are not closed. The other options are those of `Client.suspend`; the engine adds what it knows of its
         memory. `Unsupported` where the engine cannot, or not with this model. Errors change nothing."""
-        options = s.weir_model_suspend_options(refuse_runs=refuse_runs, at_once=at_once, wait=nanoseconds(wait), stay=classes(stay),
+        options = s.weir_model_suspend_options(refuse_runs=refuse_runs, at_once=at_once, wait=wait_limit(wait), stay=classes(stay),
                                                drop=classes(drop), unwritten=classes(unwritten), verify=verify,
                                                keep_guarantee=keep_guarantee, folder=to_bytes(folder))
         raw = s.weir_residency()

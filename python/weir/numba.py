@@ -24,6 +24,7 @@ from ._c import structures as s
 from ._c.library import check, lib
 from ._c.seams import seams
 from ._clients import Clients
+from ._later import later
 from .names import Kind
 from .refusal import Refusal
 from .runtime import Client
@@ -89,7 +90,7 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         def finalize() -> None:
             found = manager()
             if found is not None:
-                found._free(address)
+                later(lambda: found._free(address))
         return finalize
 
     def _free(self, address: int) -> None:

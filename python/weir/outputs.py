@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from ._c import structures as s
 from ._c.library import lib
 from ._handle import Handle
+from ._later import later
 from ._place import Place
 from .errors import Error
 from .names import Type
@@ -52,11 +54,15 @@ class Outputs(Handle, Mapping[str, Any]):
             lib.weir_model_release_outputs(model, c.byref(self._raw))
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None) is not None:
-            try:
-                self.close()
-            except (Error, BufferError):
-                pass  # the model's close tells of it
+        if getattr(self, "_pointer", None) is not None and not sys.is_finalizing():
+            later(self._drop)
+
+    def _drop(self) -> bool:
+        try:
+            self.close()
+        except (Error, BufferError):
+            pass  # the model's close tells of it
+        return self.closed
 
 
 class _Place:

@@ -14,6 +14,8 @@ from ._c import pooling as p
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from ._handle import Handle
+from ._later import inside
+from ._numbers import RANGES, SECOND, nanoseconds, whole
 from .errors import Busy, Invalid, NotFound
 from .model import Model
 from .names import Class
@@ -24,7 +26,6 @@ from .stream import Run
 from .tensors import settings_array
 
 _ids = itertools.count(1)
-SECOND = 10**9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Lease(Model):
         self.version = text(lib.weir_lease_version(lease))
         Handle.__init__(self, lib.weir_lease_model(lease) or 0, name)
         self._place = self._where()
-        self._wanted = {port.name: port.type for port in self.info().inputs}
+        self._learn()
         self._pool = pool
 
     def _end(self, pointer: int) -> None:
@@ -153,19 +154,20 @@ class Pool(Handle):
     def __init__(self, devices: Iterable[str | Runtime] | None = None, *, queue: int = 0, longest_wait: float | None = None,
                  passing: float | None = None, retry: float | None = None, host_bytes: int | str | None = None, threads: int = 0,
                  event: Callable[[PoolEvent], object] | None = None) -> None:
-        given = list(devices) if devices is not None else []
-        self._devices = [one for one in given if isinstance(one, Runtime)]
-        lent = [one._lend() for one in self._devices]
-        runtimes = iter(lent)
-        list_ = (p.weir_pool_device * len(given))(*(p.weir_pool_device(None, next(runtimes)) if isinstance(one, Runtime)
-                                                    else p.weir_pool_device(to_bytes(one), None) for one in given))
+        given, self._devices, out = list(devices) if devices is not None else [], [], c.c_void_p()
+        list_ = (p.weir_pool_device * len(given))()
         options = p.weir_pool_options(devices=list_, device_count=len(given), queue=queue, longest_wait=_time(longest_wait),
                                       passing=_limit(passing), retry=_limit(retry), threads=threads,
                                       host_bytes=0 if host_bytes is None else parse_size(host_bytes) or p.NONE)
         if event is not None:
             options.event = self._event = p.weir_pool_event_fn(_teller(event))
-        out = c.c_void_p()
         try:
+            for place, one in zip(list_, given):
+                if isinstance(one, Runtime):
+                    place.runtime = one._lend()
+                    self._devices.append(one)
+                else:
+                    place.device = to_bytes(one)
             check(lib.weir_pool_create(c.byref(options), c.byref(out)))
         except BaseException:
             self._let_go()
@@ -212,7 +214,7 @@ class Pool(Handle):
             settings=chosen, setting_count=len(chosen), variants=list_, variant_count=len(ways), peak=parse_size(peak),
             guaranteed=parse_size(guarantee), maximum=parse_size(maximum), slots=slots, pinned=pinned, stays=stays,
             first_run=first_run, load_now=load_now, priority=priority, weight=weight, keep_alive=_time(keep_alive),
-            suspend_after=_time(suspend_after), minimum_stay=_limit(minimum_stay), evict_cost=_time(evict_cost),
+            suspend_after=_time(suspend_after), minimum_stay=_limit(minimum_stay), evict_cost=nanoseconds(evict_cost),
             devices=(c.c_char_p * len(others))(*others), device_count=len(others), gives_up=(s.Enum * len(steps))(*steps),
             gives_up_count=len(steps))
         with self._use() as pointer:
@@ -239,9 +241,10 @@ class Pool(Handle):
     def cancel(self, request: int) -> bool:
         """Ends the waiting of requests with that number: they raise `Cancelled`, and a load that nobody else waits for is stopped.
         False: none waits."""
+        number = whole(request, *RANGES[c.c_uint64], "the number of a request")
         with self._use() as pointer:
             try:
-                check(lib.weir_pool_cancel(pointer, request))
+                check(lib.weir_pool_cancel(pointer, number))
             except NotFound:
                 return False
         return True
@@ -266,7 +269,7 @@ class Pool(Handle):
         out, and it goes when they end."""
         receipt = p.weir_pool_receipt()
         with self._use() as pointer:
-            check(lib.weir_pool_remove(pointer, to_bytes(name), _time(wait), c.byref(receipt)))
+            check(lib.weir_pool_remove(pointer, to_bytes(name), nanoseconds(wait), c.byref(receipt)))
         return _receipt(receipt)
 
     def pin(self, name: str, pinned: bool = True) -> None:
@@ -304,13 +307,13 @@ class Pool(Handle):
 
 
 def _time(seconds: float | None) -> int:
-    """Nanoseconds; None is 0, which stands for what is usual."""
-    return 0 if seconds is None else int(seconds * SECOND)
+    """Nanoseconds; None is 0, which stands for what is usual, and a time of nothing the shortest one."""
+    return 0 if seconds is None else nanoseconds(seconds) or 1
 
 
 def _limit(seconds: float | None) -> int:
     """The same, of a limit for which 0 is none at all."""
-    return 0 if seconds is None else int(seconds * SECOND) or p.NONE
+    return 0 if seconds is None else nanoseconds(seconds) or p.NONE
 
 
 def _step(word: str) -> int:
@@ -322,9 +325,10 @@ def _step(word: str) -> int:
 def _teller(event: Callable[[PoolEvent], object]) -> Callable[[Any, int | None], None]:
     def tell(raw: Any, _user: int | None) -> None:
         it = raw.contents
-        kind = p.EVENTS[it.kind] if it.kind < len(p.EVENTS) else "?"
-        event(PoolEvent(kind, it.time / SECOND, text(it.name), text(it.version), text(it.device), it.bytes, text(it.detail),
-                        text(it.line)))
+        with inside:
+            kind = p.EVENTS[it.kind] if it.kind < len(p.EVENTS) else "?"
+            event(PoolEvent(kind, it.time / SECOND, text(it.name), text(it.version), text(it.device), it.bytes, text(it.detail),
+                            text(it.line)))
     return tell
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ._c import pooling as p
 from ._c.library import check, lib, text, to_bytes
+from .errors import Invalid
 from .names import Class
 from .sizes import parse_size
 from .tensors import settings_array
@@ -65,9 +66,12 @@ def predict_fit(path: str | os.PathLike[str], size: int | str, device: str = "ho
 
     With `least_context` its context may go down to so many tokens, from `most_context` (0: what it takes without); with `layers` some
     may stay on the host. Errors as `predict`; `Unsupported`: the engine has no setting for what may be given up."""
+    room = parse_size(size)
+    if room == 0:
+        raise Invalid("no model is within 0 bytes")
     raw, may = p.weir_fit(), p.weir_fit_options(most_context=most_context, least_context=least_context, layers=layers)
     check(lib.weir_predict_fit(to_bytes(path), c.byref(_options(device, engine, provider, False, False, {**(settings or {}), **more})),
-                               parse_size(size), c.byref(may), c.byref(raw)))
+                               room, c.byref(may), c.byref(raw)))
     return Fit(raw.fits, raw.context or None, None if raw.layers < 0 else raw.layers, _prediction(raw.prediction))
 
 

@@ -8,6 +8,7 @@ import dataclasses
 from ._c import structures as s
 from ._c.library import lib, text
 from .names import Cause, Class, Status
+from .sizes import format_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +39,10 @@ class Refusal:
 def last_refusal(detail: str) -> Refusal | None:
     """The numbers of the calling thread's last refusal, if it is the one that `detail` is about."""
     raw = s.weir_refusal()
-    if lib.weir_refusal_last(c.byref(raw)) != Status.OK or raw.cause == Cause.NONE or f"{text(raw.client)} asked for " not in detail:
+    if lib.weir_refusal_last(c.byref(raw)) != Status.OK or raw.cause == Cause.NONE:
         return None
+    if f"{text(raw.client)} asked for {format_size(raw.requested)} ({Class(raw.memory_class).name.lower()})" not in detail:
+        return None  # an earlier one
     holders = []
     for holder in raw.holders:
         if not holder.client:

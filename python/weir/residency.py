@@ -9,6 +9,7 @@ from typing import Any
 
 from ._c import structures as s
 from ._c.library import text
+from ._numbers import nanoseconds
 from .names import Class, ResidencyState, Stay
 
 
@@ -75,11 +76,9 @@ def classes(given: Iterable[Class]) -> int:
     return bits
 
 
-def nanoseconds(wait: float | None) -> int:
-    """None: as long as it takes. A wait of nothing is the shortest one."""
-    if wait is not None and wait < 0:
-        raise ValueError(f"a wait of {wait} seconds")
-    return 0 if wait is None else max(1, int(wait * 1e9))
+def wait_limit(wait: float | None) -> int:
+    """Nanoseconds. None: as long as it takes. A wait of nothing is the shortest one."""
+    return 0 if wait is None else max(1, nanoseconds(wait, "a wait"))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ import rmm.mr
 from ._c.library import check
 from ._c.seams import seams
 from ._clients import Clients, ordinal_of
+from ._later import inside
 from .errors import OutOfMemory
 from .runtime import Client
 
@@ -45,7 +46,8 @@ class Resource(rmm.mr.CallbackMemoryResource):  # type: ignore[misc]
         return out.value or 0
 
     def _deallocate(self, address: int, size: int, stream: Any) -> None:  # pylint: disable=unused-argument
-        seams.wseam_free_on(self.client._pointer, address, stream.__cuda_stream__()[1])
+        with inside:
+            seams.wseam_free_on(self.client._pointer, address, stream.__cuda_stream__()[1])
 
 
 def resource(client: Client) -> Resource:

@@ -10,11 +10,12 @@ import weakref
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from . import _streams
+from ._numbers import RANGES, whole
 from ._handle import Handle
 from ._place import Place
-from .errors import Unsupported
+from .errors import Invalid, Unsupported
 from .names import Class, Kind, Scrub, Type
-from .sizes import parse_size
+from .sizes import parse_budget, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 HOST_STREAM = s.weir_stream(0)
+MOST_EXTENT = RANGES[c.c_int64][1]
 
 
 class Runtime(Handle):
@@ -44,7 +46,7 @@ class Runtime(Handle):
     _kind = "runtime"
 
     def __init__(self, device: str = "host", budget: int | str | None = None, resource: str | None = None, *, own: bool = False) -> None:
-        options = s.weir_runtime_options(budget=0 if budget is None else parse_size(budget), resource=to_bytes(resource))
+        options = s.weir_runtime_options(budget=parse_budget(budget), resource=to_bytes(resource))
         out = c.c_void_p()
         make = lib.weir_runtime_create if own else lib.weir_runtime_get
         check(make(to_bytes(device), c.byref(options), c.byref(out)))
@@ -166,7 +168,7 @@ class Client(Handle):
         device has not, `DriverFailed`."""
         size = parse_size(bytes)
         if size == 0:
-            raise ValueError("a block has at least one byte")
+            raise Invalid("a block has at least one byte")
         request = s.weir_request(bytes=size, alignment=alignment, memory_class=memory_class, kind=kind, tag=to_bytes(tag),
                                  flags=(s.ALLOC_ZEROED if zeroed else 0) | (0 if wait else s.ALLOC_NO_WAIT))
         out = s.weir_block()
@@ -190,9 +192,9 @@ class Client(Handle):
         the contents; None: page-locked memory of the host, and on the host's own runtime a file in $TMPDIR or /tmp. Errors change
         nothing: `Busy`, `Unsupported` for another resource than "budget(mapped)", `OutOfMemory` of the host's runtime,
         `SystemFailed`."""
-        from .residency import classes, nanoseconds, residency
+        from .residency import classes, residency, wait_limit
         options = s.weir_suspend_options(stay=classes(stay), drop=classes(drop), unwritten=classes(unwritten), verify=verify,
-                                         keep_guarantee=keep_guarantee, resume_on_alloc=resume_on_alloc, wait=nanoseconds(wait),
+                                         keep_guarantee=keep_guarantee, resume_on_alloc=resume_on_alloc, wait=wait_limit(wait),
                                          folder=to_bytes(folder), show=show)
         raw = s.weir_residency()
         with self._use() as pointer:
@@ -268,25 +270,32 @@ class Block(Handle):
         with self._use() as pointer:
             if self._place.device != "host":
                 raise Unsupported(f"the {self._kind} {self._label} is the device's memory, which the processor cannot address")
-            with self._lock:
-                view = self._view() if self._view is not None else None
-                if view is None:
-                    array: Any = self._array() if self._array is not None else None
-                    if array is None:
-                        array = (c.c_ubyte * self.bytes).from_address(pointer)
-                        array.block = self  # what is made of it keeps the block
-                        self._array = weakref.ref(array)
-                    view = memoryview(array).cast("B")
-                    self._view = weakref.ref(view)
-                return view
+            while True:
+                seen = self._view
+                view = seen() if seen is not None else None
+                if view is not None:
+                    return view
+                array: Any = self._array() if self._array is not None else None
+                if array is None:
+                    array = (c.c_ubyte * self.bytes).from_address(pointer)
+                    array.block = self  # what is made of it keeps the block
+                view = memoryview(array).cast("B")
+                of_array, of_view = weakref.ref(array), weakref.ref(view)
+                with self._lock:
+                    first = self._view is seen  # else another thread has made them meanwhile
+                    if first:
+                        self._array = of_array
+                        self._view = of_view
+                if first:
+                    return view
 
     def tensor(self, type: Type = Type.U8, shape: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
         """Its bytes from `offset` on as a tensor; without a shape as many elements as there are. ValueError for one that does not fit,
         or an offset that is no multiple of the element's size."""
         from .tensor import Tensor, element_bytes
-        width = element_bytes(type)
-        extents = ((self.bytes - offset) // width,) if shape is None else tuple(shape)
-        if offset < 0 or offset % width or min(extents, default=0) < 0 or offset + math.prod(extents) * width > self.bytes:
+        width, offset = element_bytes(type), whole(offset, 0, self.bytes, "an offset into a block, in bytes,")
+        extents = ((self.bytes - offset) // width,) if shape is None else tuple(whole(each, 0, MOST_EXTENT, "an extent") for each in shape)
+        if offset % width or offset + math.prod(extents) * width > self.bytes:
             raise ValueError(f"{list(extents)} of {type.name.lower()} from byte {offset} on is no tensor in {self.bytes} bytes")
         with self._use() as pointer:
             return Tensor(self, self._place, pointer + offset, type, extents)

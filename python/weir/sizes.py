@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes as c
 
-from ._c.library import lib, text
-
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+from ._c.library import check, lib, text, to_bytes
+from ._numbers import RANGES, whole
+from .errors import Invalid
 
 
 def version() -> str:
@@ -15,20 +15,25 @@ def version() -> str:
 
 
 def parse_size(size: int | str) -> int:
-    """Bytes: of a number as it is, of a text such as "512MiB", "1.5 GiB" or "4096". ValueError for anything else."""
-    if isinstance(size, int):
-        if size < 0:
-            raise ValueError(f"{size} is less than no bytes")
-        return size
-    import re
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])iB|B)?\s*", size)
-    if not found:
-        raise ValueError(f"{size!r} is no size: write bytes as a number, or a text such as '512MiB' or '1.5 GiB'")
-    return int(float(found[1]) * UNITS[found[2] or ""]) if "." in found[1] else int(found[1]) * UNITS[found[2] or ""]
+    """Bytes: of a whole number as it is, of a text such as "512MiB", "1.5 GiB", "2g" or "4096" as the command reads it, in powers of
+    1024. `Invalid` for less than none, 2**64 and more, and another text; TypeError for a fraction, a bool and whatever else."""
+    if not isinstance(size, str):
+        return whole(size, *RANGES[c.c_uint64], "a size")
+    out = c.c_uint64()
+    check(lib.weir_size_parse(to_bytes(size.strip(), "a size"), c.byref(out)))
+    return out.value
+
+
+def parse_budget(budget: int | str | None) -> int:
+    """The same of a budget: None is 0, which libweir takes for "as it is, or the default"; nothing at all is `Invalid`."""
+    size = 0 if budget is None else parse_size(budget)
+    if size == 0 and budget is not None:
+        raise Invalid("a budget of 0: it is at least 1 byte; None is the default")
+    return size
 
 
 def format_size(size: int) -> str:
     """Bytes as messages have them: "980 MiB", "1.5 GiB", "512 B"."""
     buffer = c.create_string_buffer(32)
-    lib.weir_size_format(size, buffer, len(buffer))
+    lib.weir_size_format(whole(size, *RANGES[c.c_uint64], "a size"), buffer, len(buffer))
     return text(buffer.value)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from ._later import later
 from .errors import Cancelled, Error
 
 
@@ -55,6 +56,22 @@ class Run:
         self._thread = threading.Thread(target=body, name=f"weir-run-{self.id}", daemon=False)
         self._thread.start()
 
+    def result(self) -> dict[str, Any]:
+        """Waits for its end and answers the outputs. An interrupt, which no call of C notices, ends the run and is raised."""
+        thread = self._thread
+        assert thread is not None
+        try:
+            self.pieces.get()
+        except BaseException:
+            while thread.is_alive():  # a run that the engine does not know yet is not there to be cancelled
+                self.stop()
+                thread.join(0.05)
+            raise
+        thread.join()
+        if self.error is not None:
+            raise self.error
+        return self.outputs
+
     def _put(self, piece: Piece | None) -> None:
         self.pieces.put(piece)
         if self.wake is not None:
@@ -75,6 +92,11 @@ class Run:
             self._cancel(self.id)
         except Error:
             pass  # it has ended, or the engine ends it with the next piece
+
+    def forsaken(self) -> None:
+        """The same of one that nobody reads any more, from a finaliser."""
+        self._stopped = True  # the next piece ends it, whatever comes
+        later(self.stop)
 
     def end(self) -> None:
         """Asks it to end, and waits for that."""
@@ -129,4 +151,4 @@ class Stream:
 
     def __del__(self) -> None:
         if not getattr(self, "_ended", True):
-            self._run.stop()
+            self._run.forsaken()

@@ -14,6 +14,8 @@ from ._c import dlpack
 from ._c import structures as s
 from ._c.library import check, lib
 from ._handle import Handle
+from ._later import later
+from ._numbers import RANGES, whole
 from ._place import Place
 from .names import Type
 from .tensors import FORMATS, array_of
@@ -22,6 +24,8 @@ HOST = (dlpack.CPU, 0)
 
 
 def element_bytes(kind: Type) -> int:
+    if kind not in dlpack.CODES:
+        raise ValueError(f"{kind!r} is no tensor's type")
     return dlpack.CODES[kind][1] // 8
 
 
@@ -118,7 +122,7 @@ class Tensor:
 
     def __del__(self) -> None:
         if getattr(self, "_shown", False):
-            self._owner._take_back()
+            later(self._owner._take_back)
 
     def __repr__(self) -> str:
         return f"<weir.Tensor {self.type.name.lower()} {list(self.shape)} on {self.device}>"
@@ -127,7 +131,7 @@ class Tensor:
 def _native(stream: int | None) -> int:
     if stream == 0:
         raise ValueError("the stream 0 can be either of CUDA's default streams: 1 is the legacy one, 2 the thread's")
-    return _streams.LEGACY if stream is None else stream
+    return _streams.LEGACY if stream is None else whole(stream, 1, RANGES[c.c_size_t][1], "a stream")
 
 
 def typestr(kind: Type) -> str:

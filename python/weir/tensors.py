@@ -1,9 +1,10 @@
 """What goes into a model and comes out of it, in Python's terms.
 
 In: a str is UTF-8 text; bytes are text where the model takes text, else bytes; what has `__dlpack__` (an array of NumPy's, CuPy's,
-PyTorch's) or a buffer (an array.array, a memoryview) is a tensor of its shape; numbers and nested lists become a NumPy array of the
-type that the input has. Tensors are read where they lie. Copied is what cannot be: of the host's memory what is not contiguous in
-row-major order, and read-only buffers of what has no `__dlpack__`. On a device that is refused.
+PyTorch's) or a buffer (an array.array, a memoryview) is a tensor of its shape; numbers and nested lists become a NumPy array of the type
+that the input has: real ones are rounded to the nearest (for float8 by the package ml_dtypes), and fractions and what is out of range are
+no whole numbers. An array of ml_dtypes' is one of its type. Tensors are read where they lie. Copied is what cannot be: of the host's
+memory what is not contiguous in row-major order, and read-only buffers of what has no `__dlpack__`. On a device that is refused.
 
 Out: text is a str; a tensor is a NumPy array of its own, or without NumPy a memoryview of its shape. bfloat16 and the float8 types,
 which NumPy has not, are arrays of their bits: uint16 and uint8. Without NumPy so is float16."""
@@ -13,13 +14,16 @@ from __future__ import annotations
 import ctypes as c
 import importlib
 import math
+import numbers
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._c import dlpack
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
+from ._convert import BY_NAME, of_numbers
 from .errors import Invalid
 from .names import Type
 
@@ -41,12 +45,14 @@ def numpy() -> Any:
 
 def setting_text(value: object) -> str:
     """A setting's value as engines take it: True is "on", a list of texts has one a line."""
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, (list, tuple)):
-        return "\n".join(str(each) for each in value)
-    if isinstance(value, (str, int, float, os.PathLike)):
-        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        return "\n".join(setting_text(each) for each in value)
+    if isinstance(value, numbers.Real):  # NumPy's are, too
+        return str(int(value) if isinstance(value, numbers.Integral) else float(value))
     raise TypeError(f"a setting is a text, a number, a bool or a list of texts, not {type(value).__name__}")
 
 
@@ -172,9 +178,13 @@ class Inputs:
             value, wanted = value.encode(), Type.TEXT
         if isinstance(value, (bytes, bytearray)) and wanted == Type.TEXT:
             return _copied(value, Type.TEXT, (len(value),))
-        if isinstance(value, (int, float, list, tuple)):
-            value = _array(name, value, wanted)
+        np = sys.modules.get("numpy")  # nothing is of NumPy where it was not imported
         try:
+            if isinstance(value, (int, float, list, tuple)) or (np and wanted in FORMATS and isinstance(value, np.generic)):
+                value = _array(value, wanted)
+            elif np and isinstance(value, np.ndarray) and value.dtype.name in BY_NAME:
+                wanted = BY_NAME[value.dtype.name]
+                value = value.view(FORMATS[wanted])
             if hasattr(type(value), "__dlpack__"):
                 given = self._of_dlpack(value, wanted)
                 if given is not None:
@@ -182,8 +192,8 @@ class Inputs:
             return _of_buffer(value, wanted)
         except Invalid as error:
             raise Invalid(f"the input '{name}': {error}") from None
-        except (TypeError, ValueError, BufferError) as error:
-            kind = ValueError if isinstance(error, ValueError) else TypeError
+        except (TypeError, ValueError, OverflowError, BufferError) as error:
+            kind = ValueError if isinstance(error, (ValueError, OverflowError)) else TypeError
             raise kind(f"the input '{name}' is a {type(value).__name__}: {error}") from None
 
     def _of_dlpack(self, value: Any, wanted: Type) -> Given | None:
@@ -229,12 +239,11 @@ class Inputs:
         self.close()
 
 
-def _array(name: str, value: Any, wanted: Type) -> Any:
+def _array(value: Any, wanted: Type) -> Any:
     np = numpy()
     if np is None or wanted not in FORMATS:
-        raise TypeError(f"the input '{name}' is a {type(value).__name__}: give a str, bytes or an array"
-                        f"{'' if np else '; lists are taken where NumPy is installed'}")
-    return np.asarray(value, dtype=FORMATS[wanted])
+        raise TypeError(f"give a str, bytes or an array{'' if np else '; lists are taken where NumPy is installed'}")
+    return of_numbers(np, value, wanted, FORMATS[wanted])
 
 
 # ---- results -----------------------------------------------------------------

@@ -28,6 +28,7 @@ from ._c import inspection as i
 from ._c.library import check, lib
 from ._c.seams import TorchOpen, address, seams, wseam_torch_counts
 from ._clients import Clients
+from ._later import inside
 from .residency import Residency
 from .runtime import Client
 
@@ -58,7 +59,7 @@ class Used:
     def _open_client(self, ordinal: int) -> None:
         """Called from C, on whatever thread allocates first on the device."""
         try:
-            with self._clients.of(ordinal)._use() as pointer:
+            with inside, self._clients.of(ordinal)._use() as pointer:
                 check(seams.wseam_torch_give(ordinal, pointer))
         except errors.Error:
             pass  # libweir's detail, which PyTorch's error will have, says why

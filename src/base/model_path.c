@@ -1,9 +1,29 @@
 #include "base/model_path.h"
 
-#include <limits.h>
+#include <weir/base.h>
+
 #include <stdio.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+/* Paths ------------------------------------------------------------------------------------------------------------ */
+
+const char *wi_path_meant(const char *word, char stored[PATH_MAX])
+{
+    weir_option home = WEIR_INIT(weir_option);
+    if (word[0] == '\0' || strchr(word, '/') || access(word, F_OK) == 0 ||
+        weir_option_info("home", 0, &home) != WEIR_OK)
+        return word;
+    int length = snprintf(stored, PATH_MAX, "%s/models/%s", home.value, word);
+    return length > 0 && length < PATH_MAX && access(stored, F_OK) == 0 ? stored : word;
+}
+
+weir_status wi_path_missing(const char *path)
+{
+    return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read%s", path,
+                     strchr(path, '/') ? "" : ", here or among the store's models");
+}
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
 

@@ -4,6 +4,14 @@
 
 #include "base/internal.h"
 
+#include <limits.h>
+
+/* The path that a word means where a model is wanted: a bare name, which is no file or folder here, may be one of the
+ * models in the store (the option `home`, folder models/). Answers `word`, or `stored` with the path there. */
+const char *wi_path_meant(const char *word, char stored[PATH_MAX]);
+/* WEIR_ERR_NOT_FOUND, for what wi_path_meant has answered: where it was looked for. */
+weir_status wi_path_missing(const char *path);
+
 /* The part of the path that people know the model by, and its length: the last one, without slashes behind it. A model
  * of ONNX Runtime GenAI's is called as its folder, also by the path of its genai_config.json. */
 const char *wi_path_model_name(const char *path, size_t *length);

@@ -170,13 +170,17 @@ static bool is_policy(const char *value)
     return false;
 }
 
-/* "0", "250ms", "1s", "1.5s" */
+/* "0", "250ms", "1s", "1.5s"; read by hand, as strtod takes a comma for the point in some languages, and 0x1p3. */
 static bool parse_duration(const char *value, uint64_t *nanoseconds)
 {
-    char *end;
+    const char *end = value;
+    double number = 0, place = 1;
     if (!isdigit((unsigned char)*value))
         return false;
-    double number = strtod(value, &end);
+    for (; isdigit((unsigned char)*end); end++)
+        number = number * 10 + (*end - '0');
+    for (end += *end == '.'; isdigit((unsigned char)*end); end++)
+        number += (*end - '0') * (place /= 10);
     double unit = strcmp(end, "ms") == 0 ? 1e6 : strcmp(end, "s") == 0 ? 1e9 : number == 0 && *end == '\0' ? 1 : 0;
     if (unit == 0 || !(number * unit <= 3.6e12))
         return false;

@@ -69,7 +69,7 @@ bool wi_size_read(const char *text, uint64_t *bytes)
 weir_status wi_size_parse(const char *text, uint64_t *bytes)
 {
     if (!text || !bytes)
-        return weir_fail(WEIR_ERR_INVALID, "wi_size_parse: NULL");
+        return weir_fail(WEIR_ERR_INVALID, "weir_size_parse: NULL");
     return wi_size_read(text, bytes) ? WEIR_OK : no_size(text);
 }
 

@@ -72,6 +72,12 @@ const char *weir_name_of(weir_names names, int value)
     return word ? word : "?";
 }
 
+weir_status weir_size_parse(const char *text, uint64_t *bytes)
+{
+    WI_ENTER();
+    return wi_size_parse(text, bytes);
+}
+
 char *weir_size_format(uint64_t bytes, char *text, size_t capacity)
 {
     return wi_size_text(bytes, text, capacity);

@@ -1,6 +1,5 @@
 /* predict.c: what a model will take, as callers ask for it; and what they have measured. */
 #include "choice/predict.h"
-#include "base/model_path.h"
 #include "choice/criteria.h"
 #include "engines/registry.h"
 
@@ -51,11 +50,11 @@ static weir_status copy_in(const char *path, const weir_predict_options *options
     if (status == WEIR_OK)
         status = WI_COPY_OPTIONS_IN(weir_candidate, &w->candidate, w->options.candidate, call);
     w->manifest.struct_size = sizeof w->manifest;
-    w->path = path && *path ? path : w->manifest.model_file;
+    w->path = path && *path ? wi_path_meant(path, w->stored) : w->manifest.model_file;
     if (status == WEIR_OK && (!w->path || !*w->path))
         status = weir_fail(WEIR_ERR_INVALID, "%s: no path, and no manifest that names one", call);
     if (status == WEIR_OK && access(w->path, R_OK) != 0)
-        status = weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", w->path);
+        status = wi_path_missing(w->path);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #ifndef WI_CHOICE_PREDICT_H
 #define WI_CHOICE_PREDICT_H
 
+#include "base/model_path.h"
 #include "predict/forecast.h"
 
 #include <weir/predict.h>
@@ -10,8 +11,9 @@ typedef struct wi_predict_wants {
     weir_predict_options options;
     weir_manifest manifest;
     weir_candidate candidate;
-    const char *path, *engine, *provider, *device; /* the caller's */
-    const weir_engine *table;                      /* NULL: its plug-in is not here */
+    const char *path, *engine, *provider, *device; /* the caller's; or the path is: */
+    char stored[PATH_MAX];
+    const weir_engine *table; /* NULL: its plug-in is not here */
     char version[64];
 } wi_predict_wants;
 

@@ -3,14 +3,11 @@
 
 #include "base/model_path.h"
 
-#include <weir/base.h>
 #include <weir/engine.h>
 
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const weir_engine *engine_for_file(const char *path)
 {
@@ -55,13 +52,6 @@ void engine_open_library(const char *path)
 
 char *engine_file_named(const char *word)
 {
-    weir_option home = WEIR_INIT(weir_option);
-    if (word[0] == '\0' || strchr(word, '/') != NULL || access(word, F_OK) == 0 ||
-        weir_option_info("home", 0, &home) != WEIR_OK)
-        return text_copy(word);
-    char *stored = text_print("%s/models/%s", home.value, word);
-    if (access(stored, F_OK) == 0)
-        return stored;
-    free(stored);
-    return text_copy(word);
+    char stored[PATH_MAX];
+    return text_copy(wi_path_meant(word, stored));
 }

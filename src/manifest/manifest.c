@@ -1,5 +1,6 @@
 /* weir_manifest_read and weir_manifest_check: what is at a path, and how it is read. */
 #include "base/internal.h"
+#include "base/model_path.h"
 #include <weir/manifest.h>
 #include "manifest/files.h"
 #include "manifest/package.h"
@@ -111,6 +112,7 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
                          outcome **o)
 {
     weir_manifest_options given = WEIR_INIT(weir_manifest_options);
+    char stored[PATH_MAX];
     if (!path || !*path || !out)
         return weir_fail(WEIR_ERR_INVALID, "%s: no path, or no place for the result", call);
     weir_status status = WI_COPY_OPTIONS_IN(weir_manifest_options, &given, options, call);
@@ -126,6 +128,7 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
     snprintf((*o)->detail, sizeof(*o)->detail, "%s", weir_detail());
     held->manifest.struct_size = sizeof held->manifest;
     (*o)->held = (*o)->reading.held = held;
+    path = wi_path_meant(path, stored);
     held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
     status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
     if (status != WEIR_OK)

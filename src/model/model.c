@@ -218,8 +218,10 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    char stored[PATH_MAX];
+    path = wi_path_meant(path, stored);
     if (access(path, R_OK) != 0)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
+        return wi_path_missing(path);
     weir_model *model = NULL;
     wi_instance *instance = NULL;
     status = wi_model_make(&model);

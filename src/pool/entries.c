@@ -1,5 +1,6 @@
 /* The models of a pool: added, replaced by another version, retired, forgotten. */
 #include "pool/pool.h"
+#include "base/model_path.h"
 #include "base/system.h"
 
 #include <weir/pool.h>
@@ -202,6 +203,7 @@ weir_status weir_pool_add(weir_pool *pool, const weir_pool_spec *given)
     weir_pool_spec spec;
     weir_pool_variant variants[WI_POOL_WAYS];
     weir_manifest manifest;
+    char stored[PATH_MAX];
     wi_pool_entry *entry = NULL;
     WI_ENTER();
     if (!pool)
@@ -214,6 +216,8 @@ weir_status weir_pool_add(weir_pool *pool, const weir_pool_spec *given)
         manifest.struct_size = sizeof manifest;
         spec.manifest = &manifest;
     }
+    if (status == WEIR_OK && spec.path)
+        spec.path = wi_path_meant(spec.path, stored);
     if (status == WEIR_OK)
         status = wi_pool_entry_make(pool, &spec, &entry);
     if (status != WEIR_OK)

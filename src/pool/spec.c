@@ -41,7 +41,7 @@ static weir_status check_spec(const weir_pool_spec *spec)
     if (spec->maximum != 0 && spec->guaranteed > spec->maximum)
         return bad("more is guaranteed than the maximum");
     if (!spec->manifest && access(spec->path, R_OK) != 0)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", spec->path);
+        return wi_path_missing(spec->path);
     return WEIR_OK;
 }
 

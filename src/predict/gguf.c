@@ -43,6 +43,7 @@ static bool embeds(const wi_forecast_ask *ask, const wg_file *file, const wg_hyp
 static weir_status read_asked(const wi_forecast_ask *ask, const wg_file *file, const wg_hyper *hyper, wg_asked *out)
 {
     const char *layers = setting(ask, "gpu_layers", "-1");
+    bool none = strcmp(layers, "0") == 0;
     bool device = strncmp(ask->device, "host", 4) != 0;
     *out = (wg_asked){.embeds = embeds(ask, file, hyper), .whole_windows = is_on(setting(ask, "swa_full", ""))};
     uint32_t trained = hyper->trained > 0 ? hyper->trained : UINT32_MAX, usual = out->embeds ? 512 : 4096;
@@ -54,7 +55,7 @@ static weir_status read_asked(const wi_forecast_ask *ask, const wg_file *file, c
     out->outputs = out->embeds ? 0 : out->sequences;
     out->flash = strcasecmp(setting(ask, "flash_attention", "auto"), "off") != 0;
     if (device)
-        out->device_layers = strcmp(layers, "-1") == 0 ? UINT32_MAX : (uint32_t)strtoul(layers, NULL, 10);
+        out->device_layers = none ? 0 : number(ask, "gpu_layers", UINT32_MAX);
     if (!wi_gguf_cache_type(setting(ask, "cache_k", ""), &out->type_k) ||
         !wi_gguf_cache_type(setting(ask, "cache_v", ""), &out->type_v))
         return weir_fail(WEIR_ERR_INVALID, "the settings 'cache_k' and 'cache_v' are f32, f16, bf16, q8_0, q4_0, q4_1, "

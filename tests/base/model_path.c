@@ -3,6 +3,7 @@
 #include "core/core.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 static char directory[] = "/tmp/weir-path-XXXXXX";
 
@@ -117,6 +118,37 @@ static void first_bytes_tell(void **state)
     assert_int_equal(remove(in_directory("m")), 0);
 }
 
+/* The option holds the folder for the process, as WEIR_HOME does. */
+static void bare_names_may_be_the_stores(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"y.toy", "./x.toy", "a/x.toy", "models/x.toy", "/x.toy", "x.toy/", ""};
+    char stored[PATH_MAX], here[PATH_MAX], long_name[PATH_MAX];
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(weir_option_set("home", directory), WEIR_OK);
+    assert_int_equal(mkdir(in_directory("models"), 0700), 0);
+    assert_int_equal(mkdir(in_directory("models/folder"), 0700), 0);
+    write_bytes("models/x.toy", "", 0);
+    assert_ptr_equal(wi_path_meant("x.toy", stored), stored);
+    assert_string_equal(stored, in_directory("models/x.toy"));
+    assert_ptr_equal(wi_path_meant("folder", stored), stored);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_ptr_equal(wi_path_meant(others[i], stored), others[i]);
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    assert_ptr_equal(wi_path_meant(long_name, stored), long_name);
+    /* What is here comes first. */
+    assert_int_equal(chdir(directory), 0);
+    write_bytes("x.toy", "", 0);
+    const char *word = "x.toy";
+    assert_ptr_equal(wi_path_meant(word, stored), word);
+    assert_int_equal(chdir(here), 0);
+    static const char *const made[] = {"x.toy", "models/x.toy", "models/folder", "models"};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        assert_int_equal(remove(in_directory(made[i])), 0);
+    assert_int_equal(weir_option_set("home", NULL), WEIR_OK);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -136,6 +168,7 @@ int main(void)
         cmocka_unit_test(words_fit_names),
         cmocka_unit_test(folders_are_taken_by_what_is_in_them),
         cmocka_unit_test(first_bytes_tell),
+        cmocka_unit_test(bare_names_may_be_the_stores),
     };
     return cmocka_run_group_tests_name("model path", tests, set_up, tear_down);
 }

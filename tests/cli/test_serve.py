@@ -189,6 +189,10 @@ class Protocols(Served):
         self.assertEqual([1, 2.5], f["data"][:2])
         self.assertEqual(([2, 2], [1, -2, 3, 1 << 62]), (i["shape"], i["data"]))
         self.assertEqual([True, False], b["data"])
+        for kind, wrong in (("BOOL", -1), ("BOOL", 2), ("BOOL", 0.5), ("INT64", 1.5), ("FP32", True)):
+            name = {"BOOL": "b", "INT64": "i", "FP32": "f"}[kind]
+            refused = self.infer({"inputs": [{"name": name, "shape": [1], "datatype": kind, "data": [wrong]}]})
+            self.assertEqual(400, refused[0], (kind, wrong, refused[1]))
         one = {"inputs": [{"name": "t", "shape": [2], "datatype": "BYTES", "data": ["a", "ö"]}]}
         self.assertEqual(["a\nö"], self.infer(one)[1]["outputs"][0]["data"])
         self.assertEqual([], self.infer({"inputs": [{"name": "f", "shape": [0], "datatype": "FP32", "data": []}]})[1]["outputs"][0]["data"])

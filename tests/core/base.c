@@ -167,7 +167,7 @@ static void sizes_are_read(void **state)
                 {"16777215.5t", UINT64_MAX - ((uint64_t)1 << 39) + 1}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         uint64_t bytes = 12345;
-        ok(wi_size_parse(good[i].text, &bytes));
+        ok(weir_size_parse(good[i].text, &bytes));
         assert_int_equal(bytes, good[i].bytes);
     }
     static const char *const bad[] = {"",          " ",
@@ -187,15 +187,15 @@ static void sizes_are_read(void **state)
                                       "1p"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes = 12345;
-        weir_status status = wi_size_parse(bad[i], &bytes);
+        weir_status status = weir_size_parse(bad[i], &bytes);
         if (status != WEIR_ERR_INVALID)
             print_error("\"%s\" is read\n", bad[i]);
         assert_int_equal(status, WEIR_ERR_INVALID);
         assert_int_equal(bytes, 12345);
     }
     uint64_t bytes;
-    fails(WEIR_ERR_INVALID, wi_size_parse(NULL, &bytes));
-    fails(WEIR_ERR_INVALID, wi_size_parse("1", NULL));
+    fails(WEIR_ERR_INVALID, weir_size_parse(NULL, &bytes));
+    fails(WEIR_ERR_INVALID, weir_size_parse("1", NULL));
 }
 
 static void sizes_are_written(void **state)

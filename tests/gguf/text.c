@@ -646,6 +646,11 @@ static void test_wrong_messages_are_refused(void **state)
     char with_zero[] = "user 3\na\0c";
     zero.data = with_zero;
     refused_with(&its, &zero, (weir_setting){"chat_template", "chatml"}, "byte 0");
+    /* Nor does the setting `chat` cut a text there; without a template it is read by its length. */
+    char text_with_zero[] = "abc\0 and more";
+    weir_tensor text = text_input("abc? and more");
+    text.data = text_with_zero;
+    refused_with(&its, &text, (weir_setting){"chat", "1"}, "the input 'text' has a byte 0 in its text");
     weir_tensor chat = messages_input("user 3\nabc");
     refused_with(&its, &chat, (weir_setting){"chat_template", "nobodys"}, "chatml");
     refused_with(&its, &chat, (weir_setting){"tokens", "1"}, "has none");

@@ -4,6 +4,10 @@
 #include <weir/manifest.h>
 #include <weir/select.h>
 #include <weir/model.h>
+#include <weir/predict.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 static weir_status open_with(const weir_manifest *manifest, const weir_choice_options *choice, weir_model **out)
 {
@@ -342,6 +346,38 @@ static void records_stay(void **state)
     ok(weir_model_destroy(model));
 }
 
+/* By whichever function: the command's words and a program's are the same names. */
+static void bare_names_are_the_stores(void **state)
+{
+    (void)state;
+    char home[] = "/tmp/weir-home-XXXXXX", folder[64], path[64];
+    weir_model *model = NULL;
+    weir_model_options options = WEIR_INIT(weir_model_options);
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    weir_prediction prediction = WEIR_INIT(weir_prediction);
+    assert_non_null(mkdtemp(home));
+    snprintf(folder, sizeof folder, "%s/models", home);
+    snprintf(path, sizeof path, "%s/bare.onnx", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create("bare.onnx", &options, &model));
+    detail_names("bare.onnx is not there or cannot be read, here or among the store's models");
+    ok(weir_option_set("home", home));
+    ok(weir_model_create("bare.onnx", &options, &model));
+    ok(weir_client_info(weir_model_client(model), &stats));
+    assert_string_equal(stats.name, "bare.onnx");
+    ok(weir_model_destroy(model));
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create("./bare.onnx", &options, &model));
+    fails(WEIR_ERR_NOT_FOUND, weir_predict("other.onnx", NULL, &prediction));
+    assert_true(weir_predict("bare.onnx", NULL, &prediction) != WEIR_ERR_NOT_FOUND);
+    ok(weir_option_set("home", NULL));
+    unlink(path);
+    rmdir(folder);
+    rmdir(home);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +396,7 @@ int main(void)
         test(bytes_that_a_failed_load_keeps_are_named),
         test(bytes_that_are_kept_after_a_move_are_named),
         test(records_stay),
+        test(bare_names_are_the_stores),
     };
     return cmocka_run_group_tests_name("open", tests, bed_begin, bed_end);
 }

@@ -92,7 +92,9 @@ class Layout(unittest.TestCase):
 
     def test_functions_take_as_many_arguments_as_the_headers_say(self):
         text = re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in HEADERS), flags=re.S)
-        for name, (answer, arguments) in {**library.FUNCTIONS, **inspection.FUNCTIONS, **inspection.MANIFEST_FUNCTIONS}.items():
+        declared = {**library.FUNCTIONS, **inspection.FUNCTIONS, **inspection.MANIFEST_FUNCTIONS,
+                    **{name: (ctypes.c_int, arguments) for name, arguments in pooling.STATUS_FUNCTIONS.items()}}
+        for name, (answer, arguments) in declared.items():
             found = re.search(rf"WEIR_API ([\w \n*]*?)\*?\b{name}\(([^;]*?)\);", text)
             self.assertIsNotNone(found, name)
             count = 0 if found[2].strip() == "void" else found[2].count(",") + 1

@@ -9,6 +9,7 @@ from common import MIB, dropped, run_python
 
 import weir
 from weir._c import library, structures
+from weir.refusal import last_refusal
 
 
 class Bed(unittest.TestCase):
@@ -127,6 +128,16 @@ class Refusals(Bed):
             self.assertIsNone(caught.exception.refusal)
 
 
+    def test_a_refusal_elsewhere_has_not_the_numbers_of_an_earlier_one_of_that_client(self):
+        """The words are those of a load that another thread's allocation ended."""
+        with self.runtime.client("x", maximum=MIB) as client:
+            with self.assertRaises(weir.OutOfMemory):
+                client.alloc(2 * MIB)
+            told = "x asked for 3 MiB (other) on host; its maximum is 1 MiB"
+            self.assertIsNone(last_refusal(told))
+            self.assertEqual(2 * MIB, last_refusal(told.replace("3 MiB", "2 MiB")).requested)
+
+
 class Statistics(Bed):
     def test_they_add_up(self):
         clients = [self.runtime.client(f"c{i}", maximum=MIB) for i in range(20)]  # more than one look has places for
@@ -243,7 +254,7 @@ class Machine(unittest.TestCase):
     def test_sizes(self):
         self.assertEqual([0, 7, 512, 1536, 3 * 2**30, 2**40],
                          [weir.parse_size(each) for each in (0, 7, "512", "1.5KiB", "3 GiB", "1TiB")])
-        for wrong in ("", "many", "-1", -1, "1GB", "1 GiB of it"):
+        for wrong in ("", "many", "-1", -1, "1PiB", "1 GiB of it"):
             with self.assertRaises(ValueError):
                 weir.parse_size(wrong)
         self.assertEqual("1.5 GiB", weir.format_size(3 * 2**29))

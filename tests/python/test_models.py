@@ -3,7 +3,10 @@ WEIR_REQUIRE_ENGINES=1."""
 
 import array
 import asyncio
+import contextlib
 import gc
+import signal
+import tempfile
 import threading
 import time
 import unittest
@@ -39,6 +42,23 @@ class Loading(unittest.TestCase):
         self.assertIn("/nonexistent/model.onnx", str(caught.exception))
         with self.assertRaises(weir.Error):
             weir.load(__file__)
+
+    def test_bare_names_are_the_stores(self):
+        """As the command has them, in every function that takes the path of a model."""
+        path = model_path("minilm.onnx")
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder) if hasattr(contextlib, "chdir") else contextlib.nullcontext():
+            with weir.load("minilm.onnx") as model:
+                self.assertEqual("minilm.onnx", model.stats().name)
+            self.assertEqual(weir.predict(path, quick=True).peak, weir.predict("minilm.onnx", quick=True).peak)
+            self.assertTrue(weir.check("minilm.onnx").good)
+            self.assertEqual("onnx", weir.explain("minilm.onnx", device="cpu").chosen.engine)
+            with weir.Pool() as pool:
+                pool.add("minilm.onnx")
+                self.assertEqual("minilm.onnx", pool.models()[0].name)
+            with self.assertRaisesRegex(weir.NotFound, "none.onnx is not there"):
+                weir.load("none.onnx")
+            with self.assertRaises(weir.NotFound):
+                weir.load("./minilm.onnx")
 
     def test_a_setting_of_no_known_kind_is_a_type_error(self):
         with self.assertRaises(TypeError):
@@ -153,6 +173,32 @@ class Language(unittest.TestCase):
         out = self.model("Once upon a time", tokens=8)
         self.assertEqual((8, "length"), (len(out["tokens"]), out["finish_reason"]))
         self.assertEqual(out["text"], self.model({"text": b"Once upon a time"}, tokens=8)["text"])
+
+    def test_an_interrupt_cancels_the_run_and_waits_for_its_end(self):
+        entered, cancelled, ended = threading.Event(), threading.Event(), []
+        cancel = weir.model.lib.weir_model_cancel
+
+        def infer(*_):
+            entered.set()
+            cancelled.wait()
+            ended.append(threading.current_thread())
+            return weir.Status.CANCELLED
+
+        def note(*arguments):
+            cancelled.set()
+            return cancel(*arguments)
+
+        def interrupt():
+            entered.wait()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with mock.patch.object(weir.model.lib, "weir_model_infer", infer), mock.patch.object(weir.model.lib, "weir_model_cancel", note):
+            with self.assertRaises(KeyboardInterrupt):
+                self.model("Once upon a time", tokens=8)
+        thread.join()
+        self.assertEqual([False], [each.is_alive() for each in ended])
+        self.assertEqual(8, len(self.model("Once upon a time", tokens=8)["tokens"]))
 
     def test_the_pieces_are_the_text(self):
         whole = self.model("Once upon a time", tokens=8)

@@ -15,14 +15,24 @@ class Pools(unittest.TestCase):
     def setUp(self):
         self.path = model_path("minilm.onnx")
         self.runtime = weir.Runtime("host", budget="512MiB", own=True)
-        self.events = []
-        self.pool = weir.Pool([self.runtime], event=self.events.append, longest_wait=60)
+        self.events, self.told = [], threading.Condition()
+        self.pool = weir.Pool([self.runtime], event=self.note, longest_wait=60)
 
     def tearDown(self):
         self.pool.close()
         self.runtime.drain()
         self.assertEqual((0, ()), (self.runtime.stats().live, self.runtime.stats().clients))
         self.runtime.close()
+
+    def note(self, event):
+        with self.told:
+            self.events.append(event)
+            self.told.notify_all()
+
+    def is_told(self, kind):
+        """Waits for that event: a thread of the pool's may tell it when the call that it is of has returned."""
+        with self.told:
+            return self.told.wait_for(lambda: kind in self.kinds(), 60)
 
     def kinds(self):
         return [event.kind for event in self.events if event.kind != "decided"]
@@ -51,7 +61,7 @@ class Pools(unittest.TestCase):
         self.assertTrue(receipt.complete)
         self.assertGreater(receipt.before[weir.Class.WEIGHTS], 0)
         for kind in ("loading", "promised", "loaded", "unloaded"):
-            self.assertIn(kind, self.kinds())
+            self.assertTrue(self.is_told(kind), self.kinds())
         self.assertTrue(self.events[0].line.startswith("begin "))
 
     def test_refusals_are_errors(self):

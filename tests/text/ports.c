@@ -45,6 +45,26 @@ static void test_bytes_are_a_row(void **state)
     ok(wt_check_bytes(&it, WEIR_TYPE_U8));
 }
 
+static void test_texts_are_copied_by_their_length(void **state)
+{
+    (void)state;
+    weir_tensor it = text_of("abcdef");
+    char *copy = NULL;
+    it.bytes = 3;
+    ok(wt_text_copy(&it, &copy));
+    assert_string_equal(copy, "abc");
+    free(copy);
+    it = text_of("ab?d");
+    for (size_t i = 0; i < it.bytes; i++) {
+        char with_zero[] = "abcd";
+        with_zero[i] = '\0';
+        it.data = with_zero;
+        fails(WEIR_ERR_INVALID, wt_text_copy(&it, &copy));
+        assert_string_equal(weir_detail(), "the input 'messages' has a byte 0 in its text");
+        assert_null(copy);
+    }
+}
+
 static weir_tensor rows_of(const int32_t *tokens, int64_t rows, int64_t columns)
 {
     return (weir_tensor){.struct_size = sizeof(weir_tensor),
@@ -283,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_are_a_row),
+        cmocka_unit_test(test_texts_are_copied_by_their_length),
         cmocka_unit_test(test_inputs_on_a_device_are_refused),
         cmocka_unit_test(test_tokens_are_of_the_vocabulary),
         cmocka_unit_test(test_tokens_are_as_many_as_they_say),

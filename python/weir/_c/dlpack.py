@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .._later import later
 from ..names import Type
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3  # kinds of devices; the last is pinned memory
@@ -75,7 +76,7 @@ def _give_back(address: int | None) -> None:
     one = _lent.pop(address or 0, None)
     _untaken.pop(address or 0, None)
     if one is not None:
-        one.release()
+        later(one.release)
 
 
 _deleter = DELETER(_give_back)

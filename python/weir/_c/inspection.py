@@ -7,6 +7,7 @@ import os
 from functools import cache
 from typing import Any
 
+from .._numbers import declare
 from .library import VERSION, lib
 from .structures import CLASS_MOST, Enum, Sized, weir_block, weir_setting, weir_stream, weir_version_number
 
@@ -125,13 +126,7 @@ MANIFEST_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def _declare(library: c.CDLL, functions: dict[str, tuple[Any, list[Any]]]) -> None:
-    for name, (answer, arguments) in functions.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = answer, arguments
-
-
-_declare(lib, FUNCTIONS)
+declare(lib, FUNCTIONS)
 
 
 @cache
@@ -143,7 +138,7 @@ def manifests() -> c.CDLL:
         found = c.CDLL(os.path.join(folder, name) if folder else name)
     except OSError as error:
         raise ImportError(f"manifests need {name}, beside libweir: {error}") from None
-    _declare(found, MANIFEST_FUNCTIONS)
+    declare(found, MANIFEST_FUNCTIONS)
     return found
 
 

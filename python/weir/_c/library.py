@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import os
 
+from .._numbers import declare
 from ..errors import BY_STATUS, Error, OutOfMemory
 from ..names import Status
 from . import structures as s
@@ -56,6 +57,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_detail": (_text, []),
     "weir_option_info": (_status, [_text, c.c_size_t, _to(s.weir_option)]),
     "weir_option_set": (_status, [_text, _text]),
+    "weir_size_parse": (_status, [_text, _to(c.c_uint64)]),
     "weir_size_format": (_pointer, [c.c_uint64, _pointer, c.c_size_t]),
     "weir_runtime_get": (_status, [_text, _to(s.weir_runtime_options), _to(_pointer)]),
     "weir_runtime_create": (_status, [_text, _to(s.weir_runtime_options), _to(_pointer)]),
@@ -102,9 +104,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_hardware_create": (_status, [_to(s.weir_hardware_options), _to(_pointer)]),
     "weir_hardware_destroy": (None, [_pointer]),
 }
-for _name, (_answer, _arguments) in FUNCTIONS.items():
-    _function = getattr(lib, _name)
-    _function.restype, _function.argtypes = _answer, _arguments
+declare(lib, FUNCTIONS)
 
 
 def text(value: bytes | None) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes as c
+from typing import Any
 
+from .._numbers import declare
 from .inspection import weir_manifest
 from .library import lib
 from .structures import CLASS_MOST, Enum, Sized, weir_setting
@@ -116,26 +118,27 @@ class weir_fit(Sized):
 
 
 _to, _pointer, _text = c.POINTER, c.c_void_p, c.c_char_p
-for _name, _arguments in {
-        "weir_pool_create": [_to(weir_pool_options), _to(_pointer)],
-        "weir_pool_destroy": [_pointer],
-        "weir_pool_add": [_pointer, _to(weir_pool_spec)],
-        "weir_pool_remove": [_pointer, _text, c.c_uint64, _to(weir_pool_receipt)],
-        "weir_pool_load": [_pointer, _text, c.c_uint64],
-        "weir_pool_suspend": [_pointer, _text, c.c_uint64],
-        "weir_pool_unload": [_pointer, _text, c.c_uint64, _to(weir_pool_receipt)],
-        "weir_pool_pin": [_pointer, _text, c.c_bool],
-        "weir_pool_acquire": [_pointer, _to(weir_pool_request), _to(weir_pool_answer), _to(_pointer)],
-        "weir_pool_cancel": [_pointer, c.c_uint64],
-        "weir_pool_list": [_pointer, _to(weir_pool_entry), c.c_size_t, _to(c.c_size_t)],
-        "weir_pool_usage_info": [_pointer, c.c_size_t, _to(weir_pool_usage)],
-        "weir_predict": [_text, _to(weir_predict_options), _to(weir_prediction)],
-        "weir_predict_fit": [_text, _to(weir_predict_options), c.c_uint64, _to(weir_fit_options), _to(weir_fit)],
-}.items():
-    _function = getattr(lib, _name)
-    _function.restype, _function.argtypes = c.c_int, _arguments
-lib.weir_lease_model.restype, lib.weir_lease_model.argtypes = _pointer, [_pointer]
-lib.weir_lease_version.restype, lib.weir_lease_version.argtypes = _text, [_pointer]
-lib.weir_lease_release.restype, lib.weir_lease_release.argtypes = None, [_pointer]
-lib.weir_pool_state_name.restype, lib.weir_pool_state_name.argtypes = _text, [c.c_int]
-lib.weir_pool_cause_name.restype, lib.weir_pool_cause_name.argtypes = _text, [c.c_int]
+STATUS_FUNCTIONS: dict[str, list[Any]] = {
+    "weir_pool_create": [_to(weir_pool_options), _to(_pointer)],
+    "weir_pool_destroy": [_pointer],
+    "weir_pool_add": [_pointer, _to(weir_pool_spec)],
+    "weir_pool_remove": [_pointer, _text, c.c_uint64, _to(weir_pool_receipt)],
+    "weir_pool_load": [_pointer, _text, c.c_uint64],
+    "weir_pool_suspend": [_pointer, _text, c.c_uint64],
+    "weir_pool_unload": [_pointer, _text, c.c_uint64, _to(weir_pool_receipt)],
+    "weir_pool_pin": [_pointer, _text, c.c_bool],
+    "weir_pool_acquire": [_pointer, _to(weir_pool_request), _to(weir_pool_answer), _to(_pointer)],
+    "weir_pool_cancel": [_pointer, c.c_uint64],
+    "weir_pool_list": [_pointer, _to(weir_pool_entry), c.c_size_t, _to(c.c_size_t)],
+    "weir_pool_usage_info": [_pointer, c.c_size_t, _to(weir_pool_usage)],
+    "weir_predict": [_text, _to(weir_predict_options), _to(weir_prediction)],
+    "weir_predict_fit": [_text, _to(weir_predict_options), c.c_uint64, _to(weir_fit_options), _to(weir_fit)],
+}
+declare(lib, {name: (c.c_int, arguments) for name, arguments in STATUS_FUNCTIONS.items()})
+declare(lib, {
+    "weir_lease_model": (_pointer, [_pointer]),
+    "weir_lease_version": (_text, [_pointer]),
+    "weir_lease_release": (None, [_pointer]),
+    "weir_pool_state_name": (_text, [c.c_int]),
+    "weir_pool_cause_name": (_text, [c.c_int]),
+})

@@ -7,6 +7,7 @@ import ctypes as c
 import os
 from typing import Any
 
+from .._numbers import declare
 from .inspection import weir_gauge
 from .library import PACKAGE, VERSION, lib, open_first
 
@@ -64,9 +65,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wseam_torch_leave_place": (_status, [c.c_int]),
     "wseam_torch_place_functions": (_status, [c.c_int, _to(_pointer), _to(_pointer)]),
 }
-for _name, (_answer, _arguments) in FUNCTIONS.items():
-    _function = getattr(seams, _name)
-    _function.restype, _function.argtypes = _answer, _arguments
+declare(seams, FUNCTIONS)
 
 
 def address(function: Any) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes as c
 
+from .._numbers import Ranged
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,12 +25,11 @@ UNKNOWN = 2**64 - 1  # WEIR_BYTES_UNKNOWN
 Enum = c.c_int
 
 
-class Sized(c.Structure):
+class Sized(Ranged):
     """One that begins with `struct_size`, which is set as by WEIR_INIT."""
 
     def __init__(self, **members: Any) -> None:
-        super().__init__(**members)
-        self.struct_size = c.sizeof(self)
+        super().__init__(struct_size=c.sizeof(self), **members)
 
 
 # ---- weir/base.h

@@ -17,7 +17,7 @@ static uint32_t next_random(uint64_t *state)
     return (uint32_t)(*state >> 40); /* 24 bits: a float's mantissa */
 }
 
-/* Rounds to nearest, ties away from zero. Values that are too small become 0, those that are too large infinity. */
+/* Rounds to nearest, ties to even. Values that are too small become 0, those that are too large infinity. */
 static uint16_t half_of(float value)
 {
     uint32_t bits;
@@ -28,7 +28,7 @@ static uint16_t half_of(float value)
         return (uint16_t)(sign | (magnitude != magnitude ? 0x7e00 : 0x7c00));
     if (magnitude < 6.103515625e-05f) /* subnormal: units of 2^-24 */
         return (uint16_t)(sign | (uint16_t)lrintf(magnitude * 16777216.0f));
-    uint32_t rounded = (bits & 0x7fffffff) + 0x1000;
+    uint32_t rounded = (bits & 0x7fffffff) + 0xfff + (bits >> 13 & 1);
     return (uint16_t)(sign | (uint16_t)((rounded >> 13) - (112u << 10)));
 }
 
@@ -45,7 +45,9 @@ static uint16_t brain_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x8000) >> 16);
+    if (value != value)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static float float_of_brain(uint16_t brain)

@@ -116,7 +116,7 @@ static bool store(const json_t *value, weir_type type, char *to)
     json_int_t whole;
     if (type == WEIR_TYPE_BOOL) {
         bool truth = json_is_true(value) || json_integer_value(value) == 1;
-        if (!json_is_boolean(value) && !(json_is_integer(value) && json_integer_value(value) / 2 == 0))
+        if (!json_is_boolean(value) && !(json_is_integer(value) && (json_integer_value(value) & ~(json_int_t)1) == 0))
             return false;
         STORE(uint8_t, truth);
         return true;

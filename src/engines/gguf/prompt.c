@@ -121,11 +121,12 @@ static weir_status from_text(const weir_engine_model *model, const wg_run_settin
 {
     if (!settings->chat)
         return wg_tokenize(model, input->data, input->bytes, begins, false, &out->tokens, &out->count);
-    char *content = strndup(input->data, input->bytes);
-    if (!content)
-        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
+    char *content;
+    weir_status status = wt_text_copy(input, &content);
+    if (status != WEIR_OK)
+        return status;
     wt_message message = {"user", content};
-    weir_status status = tokens_of_chat(model, settings->chat_template, &message, 1, input->bytes, out);
+    status = tokens_of_chat(model, settings->chat_template, &message, 1, input->bytes, out);
     free(content);
     return status;
 }

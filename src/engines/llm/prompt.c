@@ -90,20 +90,6 @@ static weir_status encode(weir_engine_model *model, const char *text, wl_prompt 
     return status;
 }
 
-/* The text with its end; a byte 0 inside would cut it. */
-static weir_status copy_text(const weir_tensor *input, char **out)
-{
-    *out = NULL;
-    if (memchr(input->data, '\0', input->bytes))
-        return weir_fail(WEIR_ERR_INVALID, "the input '%s' has a byte 0 in its text", input->name);
-    *out = malloc(input->bytes + 1);
-    if (!*out)
-        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of text", input->bytes);
-    memcpy(*out, input->data, input->bytes);
-    (*out)[input->bytes] = '\0';
-    return WEIR_OK;
-}
-
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
 static weir_status apply_template(weir_engine_model *model, const char *jinja, const char *messages, wl_prompt *out)
@@ -158,7 +144,7 @@ static weir_status from_text(weir_engine_model *model, const wl_run_settings *se
                              wl_prompt *out)
 {
     char *text;
-    weir_status status = copy_text(input, &text);
+    weir_status status = wt_text_copy(input, &text);
     if (status == WEIR_OK && settings->chat)
         status = from_messages(model, settings, &(wt_message){"user", text}, 1, out);
     else if (status == WEIR_OK)

@@ -85,8 +85,11 @@ static weir_status take(const wt_choices *choices, const weir_setting *setting, 
             return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is 0 or 1, not '%.60s'", it->key, setting->value);
         if (it->kind == 't')
             return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is too long: '%.60s…'", it->key, setting->value);
-        return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is a%s number from %g to %g, not '%.60s'", it->key,
-                         it->kind == 'i' ? " whole" : "", it->least, it->most, setting->value);
+        return it->kind == 'i'
+                   ? weir_fail(WEIR_ERR_INVALID, "the setting '%s' is a whole number from %.0f to %.0f, not '%.60s'",
+                               it->key, it->least, it->most, setting->value)
+                   : weir_fail(WEIR_ERR_INVALID, "the setting '%s' is a number from %g to %g, not '%.60s'", it->key,
+                               it->least, it->most, setting->value);
     }
     return unknown(choices, setting->key, load != NULL);
 }

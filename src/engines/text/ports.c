@@ -38,6 +38,19 @@ weir_status wt_check_bytes(const weir_tensor *input, weir_type type)
     return WEIR_OK;
 }
 
+weir_status wt_text_copy(const weir_tensor *input, char **out)
+{
+    *out = NULL;
+    if (memchr(input->data, '\0', input->bytes))
+        return weir_fail(WEIR_ERR_INVALID, "the input '%s' has a byte 0 in its text", input->name);
+    *out = malloc(input->bytes + 1);
+    if (!*out)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of text", input->bytes);
+    memcpy(*out, input->data, input->bytes);
+    (*out)[input->bytes] = '\0';
+    return WEIR_OK;
+}
+
 weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t vocabulary, bool padded)
 {
     size_t bytes = 0;
