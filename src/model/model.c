@@ -218,6 +218,9 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    status = wi_check_settings(o.settings, o.setting_count, "weir_model_create");
+    if (status != WEIR_OK)
+        return status;
     if (access(path, R_OK) != 0)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
     weir_model *model = NULL;

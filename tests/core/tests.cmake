@@ -1,5 +1,5 @@
 # The core: base, the host driver, memory, runtime, trace, engines.
-foreach(core_test options gates memory misuse pending limits placement threads fork runtime trace structs newer logging)
+foreach(core_test options gates announced memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
 weir_test(core-base core/base.c INTERNAL)
