@@ -5,7 +5,8 @@
  * structure as it was compiled. libweir reads and writes only that much, so programs built against an older header keep
  * working. What a newer header's structure has besides has to be 0: something set there is WEIR_ERR_UNSUPPORTED,
  * because an option is obeyed or refused, never dropped. A struct_size that is not set, or that no header ever had, is
- * WEIR_ERR_INVALID. Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";` */
+ * WEIR_ERR_INVALID, and so is a list that is NULL where its count is not 0.
+ * Use WEIR_INIT: `weir_client_options o = WEIR_INIT(weir_client_options); o.name = "bert";` */
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
 

@@ -38,9 +38,26 @@ typedef void (*weir_pressure_fn)(const weir_pressure *pressure, void *user);
 WEIR_API WEIR_NODISCARD weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn,
                                                            void *user, uint64_t *id);
 
-/* Ends that: the function is called no more. Waits for calls of it on other threads to end, except when called inside
- * a pressure callback, this or another one: then such calls may still be running. WEIR_ERR_NOT_FOUND for an id that
- * is none or was removed; other errors as above. Any thread. */
+typedef struct weir_pressure_options {
+    size_t struct_size;
+    int priority;
+    weir_pressure_fn fn;
+    void *user;
+    /* The last call for `user`, once, when no thread is in `fn` and none will be: what `fn` looks at is freed here. On
+     * the thread that ends the registration, or, where that cannot wait, on the thread whose call is the last to leave.
+     * The limits of a callback hold. NULL: nothing is to be done */
+    void (*gone)(void *user);
+} weir_pressure_options;
+
+/* The same for a function whose `user` is freed some day, maybe inside a callback: by `gone`, which the registration
+ * calls once it has succeeded, and not otherwise. Errors as above. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_pressure_register_with(weir_runtime *runtime,
+                                                                const weir_pressure_options *options, uint64_t *id);
+
+/* Ends that: the function is called no more. Waits for calls of it on other threads to end, and has `gone` called
+ * before it returns; except when called inside a pressure callback, this or another one: then such calls may still be
+ * running, and the last of them has `gone` called when it leaves. The end of a runtime ends the registrations that are
+ * left. WEIR_ERR_NOT_FOUND for an id that is none or was removed; other errors as above. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id);
 
 /* ------------------------------------------------------------------------------------------------------------------ */

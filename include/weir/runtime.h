@@ -1,8 +1,9 @@
 /* weir/runtime.h: the runtime, one per device and process, which owns the device's budget.
  *
  * Engines are clients of it (weir/client.h). It is made by the first weir_runtime_get and lives as long as the process:
- * nothing of it is torn down at exit, and no driver is called once exit has begun. In a child made by fork every call
- * answers WEIR_ERR_FORKED. */
+ * nothing of it is torn down at exit, and no driver is called once exit has begun. What clients of any runtime have live
+ * then, and where one cannot be destroyed for them, is told in the log, as warnings, by client and tag. In a child made by
+ * fork every call answers WEIR_ERR_FORKED. */
 #ifndef WEIR_RUNTIME_H
 #define WEIR_RUNTIME_H
 

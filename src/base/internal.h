@@ -92,6 +92,8 @@ typedef struct wi_kept_detail {
 void wi_detail_keep(wi_kept_detail *kept);
 void wi_detail_restore(const wi_kept_detail *kept);
 
+/* Whether a message of that level would be told to anybody. */
+bool wi_log_wants(weir_log_level level);
 /* Turns a text from elsewhere into one line: no line breaks inside or at the end. */
 void wi_one_line(char *text);
 
@@ -122,6 +124,11 @@ static inline weir_status wi_copy_in(void *to, size_t our_size, const void *from
 }
 #define WI_COPY_IN(type, to, from, call)                                                                               \
     wi_copy_in(1 ? (to) : (type *)NULL, sizeof(type), from, (from) ? (from)->struct_size : 0, call, #type)
+/* So many of them are announced: WEIR_ERR_INVALID where they are at NULL. `name` is the list's in the caller's structure. */
+weir_status wi_check_list(const void *list, size_t count, const char *call, const char *name);
+/* The same for settings, each of which has a key and a value. */
+struct weir_setting;
+weir_status wi_check_settings(const struct weir_setting *settings, size_t count, const char *call);
 /* For options that may be NULL: `to` is unchanged then. */
 #define WI_COPY_OPTIONS_IN(type, to, from, call) ((from) ? WI_COPY_IN(type, to, from, call) : WEIR_OK)
 

@@ -49,10 +49,10 @@ static int level_from_option(void)
     return level;
 }
 
-void weir_log(weir_log_level level, const char *format, ...)
+bool wi_log_wants(weir_log_level level)
 {
     if (atomic_load(&wi_forked))
-        return;
+        return false;
     int wanted = atomic_load(&sink_level);
     if (wanted < 0) {
         wanted = level_from_option();
@@ -60,7 +60,12 @@ void weir_log(weir_log_level level, const char *format, ...)
         if (!atomic_compare_exchange_strong(&sink_level, &unread, wanted))
             wanted = unread;
     }
-    if (level < WEIR_LOG_ERROR || (int)level > wanted)
+    return level >= WEIR_LOG_ERROR && (int)level <= wanted;
+}
+
+void weir_log(weir_log_level level, const char *format, ...)
+{
+    if (!wi_log_wants(level))
         return;
     char text[1024];
     va_list arguments;

@@ -1,6 +1,8 @@
 /* Structures of callers that were compiled with an older or a newer header. */
 #include "base/internal.h"
 
+#include <weir/engine.h>
+
 /* Whether a caller's structure has anything set beyond our size. */
 static bool is_set_beyond(const unsigned char *from, size_t ours, size_t theirs)
 {
@@ -32,4 +34,21 @@ weir_status wi_copy_in_other(void *to, size_t our_size, const void *from, size_t
     memset(to, 0, our_size);
     memcpy(to, from, wi_min(caller_size, our_size));
     return WEIR_OK;
+}
+
+weir_status wi_check_list(const void *list, size_t count, const char *call, const char *name)
+{
+    return list || count == 0
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "%s: %s is NULL, and its count is %zu; set both, or neither", call, name,
+                           count);
+}
+
+weir_status wi_check_settings(const weir_setting *settings, size_t count, const char *call)
+{
+    weir_status status = wi_check_list(settings, count, call, "settings");
+    for (size_t i = 0; i < count && status == WEIR_OK; i++)
+        if (!settings[i].key || !settings[i].key[0] || !settings[i].value)
+            status = weir_fail(WEIR_ERR_INVALID, "%s: setting %zu has no key or no value", call, i);
+    return status;
 }

@@ -179,12 +179,23 @@ static weir_status check_numbers(const weir_requirements *needs)
     return WEIR_OK;
 }
 
-static weir_status check_settings(const weir_setting *settings, size_t count)
+weir_status wi_manifest_check_lists(const weir_manifest *manifest, const char *call)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!settings || !settings[i].key || !settings[i].key[0] || !settings[i].value)
-            return weir_fail(WEIR_ERR_INVALID, "setting %zu has no key or no value", i);
-    return WEIR_OK;
+    const weir_requirements *needs = &manifest->requirements;
+    weir_status status =
+        wi_check_list(needs->fallback_providers, needs->fallback_count, call, "the manifest's fallback_providers");
+    if (status == WEIR_OK)
+        status = wi_check_list(needs->device_ids, needs->device_count, call, "the manifest's device_ids");
+    return status == WEIR_OK ? wi_check_settings(manifest->settings, manifest->setting_count, call) : status;
+}
+
+static weir_status check_option_lists(const weir_choice_options *o)
+{
+    static const char call[] = "weir_choice_create";
+    weir_status status = wi_check_list(o->obtainable, o->obtainable_count, call, "obtainable");
+    if (status == WEIR_OK && o->hardware)
+        status = wi_check_list(o->hardware->devices, o->hardware->device_count, call, "the hardware's devices");
+    return status == WEIR_OK ? wi_check_settings(o->settings, o->setting_count, call) : status;
 }
 
 static weir_status read_manifest(wi_criteria *criteria)
@@ -196,18 +207,16 @@ static weir_status read_manifest(wi_criteria *criteria)
     empty_is_none(&needs->graph_optimization_level);
     if (!criteria->manifest.model_file || !criteria->manifest.model_file[0])
         return weir_fail(WEIR_ERR_INVALID, "the manifest names no model file");
-    weir_status status = add_word("the manifest's preferred provider", needs->preferred_provider, &criteria->listed);
+    weir_status status = wi_manifest_check_lists(&criteria->manifest, "weir_choice_create");
+    if (status == WEIR_OK)
+        status = add_word("the manifest's preferred provider", needs->preferred_provider, &criteria->listed);
     for (size_t i = 0; status == WEIR_OK && i < needs->fallback_count; i++)
         status = add_word("the manifest's fallback provider", needs->fallback_providers[i], &criteria->listed);
     if (status == WEIR_OK && needs->strategy)
         status = wi_strategy_check("the manifest's strategy", needs->strategy);
     if (status == WEIR_OK && needs->graph_optimization_level)
         status = wi_level_check("the manifest's graph_optimization_level", needs->graph_optimization_level);
-    if (status == WEIR_OK)
-        status = check_numbers(needs);
-    if (status == WEIR_OK)
-        status = check_settings(criteria->manifest.settings, criteria->manifest.setting_count);
-    return status;
+    return status == WEIR_OK ? check_numbers(needs) : status;
 }
 
 /* An option's text: the call's, else the library's. */
@@ -285,7 +294,7 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
     empty_is_none(&o->order);
     status = read_manifest(out);
     if (status == WEIR_OK)
-        status = check_settings(o->settings, o->setting_count);
+        status = check_option_lists(o);
     if (status == WEIR_OK && o->provider) {
         out->one_provider = true;
         status = wi_provider_read("provider", o->provider, &only);

@@ -41,6 +41,9 @@ typedef struct wi_criteria {
  * the manifest and the options. */
 weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_options *options, wi_criteria *out);
 
+/* WEIR_ERR_INVALID: of one of its lists there is a count, and no list; or a setting has no key or value. */
+weir_status wi_manifest_check_lists(const weir_manifest *manifest, const char *call);
+
 /* Its place in an order; -1: none. */
 int wi_sequence_place(const wi_sequence *order, wi_provider provider);
 /* "cuda, cpu" into `text`; answers it. */

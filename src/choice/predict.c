@@ -49,6 +49,10 @@ static weir_status copy_in(const char *path, const weir_predict_options *options
         status = WI_COPY_OPTIONS_IN(weir_manifest, &w->manifest, w->options.manifest, call);
     if (status == WEIR_OK)
         status = WI_COPY_OPTIONS_IN(weir_candidate, &w->candidate, w->options.candidate, call);
+    if (status == WEIR_OK)
+        status = wi_check_settings(w->options.settings, w->options.setting_count, call);
+    if (status == WEIR_OK)
+        status = wi_manifest_check_lists(&w->manifest, call);
     w->manifest.struct_size = sizeof w->manifest;
     w->path = path && *path ? wi_path_meant(path, w->stored) : w->manifest.model_file;
     if (status == WEIR_OK && (!w->path || !*w->path))

@@ -218,6 +218,9 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    status = wi_check_settings(o.settings, o.setting_count, "weir_model_create");
+    if (status != WEIR_OK)
+        return status;
     char stored[PATH_MAX];
     path = wi_path_meant(path, stored);
     if (access(path, R_OK) != 0)

@@ -18,6 +18,10 @@ static weir_status copy_request(wi_run *run, const char *call)
     weir_status status = WI_COPY_IN(weir_inference, &run->asked, run->inference, call);
     if (status == WEIR_OK)
         status = WI_COPY_IN(weir_outputs, &ignored, run->out, call);
+    if (status == WEIR_OK)
+        status = wi_check_list(run->asked.inputs, run->asked.input_count, call, "inputs");
+    if (status == WEIR_OK)
+        status = wi_check_settings(run->asked.settings, run->asked.setting_count, call);
     run->asked.struct_size = sizeof run->asked;
     run->inference = &run->asked;
     size_t count = run->asked.inputs ? run->asked.input_count : 0;

@@ -2,6 +2,7 @@
 #include "pool/pool.h"
 #include "base/model_path.h"
 #include "base/system.h"
+#include "choice/criteria.h"
 
 #include <weir/pool.h>
 
@@ -18,13 +19,24 @@ weir_status wi_pool_read_variants(weir_pool_spec *spec, weir_pool_variant *varia
 {
     if (spec->variant_count >= WI_POOL_WAYS)
         return bad("more than 7 variants");
-    if ((spec->variant_count > 0 && !spec->variants) || (spec->setting_count > 0 && !spec->settings))
-        return bad("variants or settings are NULL");
+    weir_status status = wi_check_list(spec->variants, spec->variant_count, "weir_pool_add", "variants");
+    if (status == WEIR_OK)
+        status = wi_check_list(spec->gives_up, spec->gives_up_count, "weir_pool_add", "gives_up");
+    if (status == WEIR_OK)
+        status = wi_check_settings(spec->settings, spec->setting_count, "weir_pool_add");
+    weir_manifest manifest = {0};
+    if (status == WEIR_OK)
+        status = WI_COPY_OPTIONS_IN(weir_manifest, &manifest, spec->manifest, "weir_pool_add");
+    if (status == WEIR_OK)
+        status = wi_manifest_check_lists(&manifest, "weir_pool_add");
+    if (status != WEIR_OK)
+        return status;
     size_t stride = spec->variant_count ? spec->variants[0].struct_size : 0;
     for (size_t i = 0; i < spec->variant_count; i++) {
         const weir_pool_variant *given = (const void *)((const char *)spec->variants + i * stride);
-        weir_status status =
-            wi_copy_in(&variants[i], sizeof *variants, given, stride, "weir_pool_add", "weir_pool_variant");
+        status = wi_copy_in(&variants[i], sizeof *variants, given, stride, "weir_pool_add", "weir_pool_variant");
+        if (status == WEIR_OK)
+            status = wi_check_settings(variants[i].settings, variants[i].setting_count, "weir_pool_add");
         if (status != WEIR_OK)
             return status;
     }

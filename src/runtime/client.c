@@ -1,6 +1,7 @@
 /* Clients: accounts that are opened and closed, and reservations. */
 #include "base/intern.h"
 #include "memory/adaptors/guard.h"
+#include "runtime/leaks.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>
@@ -103,40 +104,37 @@ static uint64_t client_release_kept(weir_runtime *runtime)
     return bytes + wi_release_kept(runtime->resource);
 }
 
-weir_status weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
+static weir_status client_check_options(const weir_client_options *o)
 {
-    WI_ENTER();
-    weir_client_options o;
-    if (!runtime || !out)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: no runtime, or no place for the result");
-    weir_status status = WI_COPY_IN(weir_client_options, &o, options, "weir_client_create");
-    if (status != WEIR_OK)
-        return status;
-    *out = NULL;
-    if (!o.name || !*o.name)
+    if (!o->name || !*o->name)
         return weir_fail(WEIR_ERR_INVALID, "weir_client_create: a client needs a name that people can read");
-    if (o.maximum != 0 && o.guaranteed > o.maximum)
+    if (o->maximum != 0 && o->guaranteed > o->maximum)
         return weir_fail(WEIR_ERR_INVALID,
-                         "weir_client_create: %s is guaranteed %llu bytes, more than its maximum of %llu", o.name,
-                         (unsigned long long)o.guaranteed, (unsigned long long)o.maximum);
-    if ((unsigned)o.scrub >= WEIR_SCRUB_COUNT)
-        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: %d is no way to scrub; see weir_scrub", (int)o.scrub);
+                         "weir_client_create: %s is guaranteed %llu bytes, more than its maximum of %llu", o->name,
+                         (unsigned long long)o->guaranteed, (unsigned long long)o->maximum);
+    if ((unsigned)o->scrub >= WEIR_SCRUB_COUNT)
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: %d is no way to scrub; see weir_scrub", (int)o->scrub);
+    return WEIR_OK;
+}
+
+static weir_status client_make(weir_runtime *runtime, const weir_client_options *o, weir_client **out)
+{
     weir_client *client = client_take_record(runtime);
     if (!client)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a client");
     client->runtime = runtime;
-    const char *lasting = wi_intern_as(WI_NAME, o.name, sizeof client->own_name - 1);
+    const char *lasting = wi_intern_as(WI_NAME, o->name, sizeof client->own_name - 1);
     if (!lasting)
-        memcpy(client->own_name, o.name, strnlen(o.name, sizeof client->own_name - 1));
+        memcpy(client->own_name, o->name, strnlen(o->name, sizeof client->own_name - 1));
     client->account = (wi_account){.name = lasting ? lasting : client->own_name,
                                    .lasting = lasting ? lasting : WI_LOST_NAME,
                                    .client = client,
-                                   .secret = o.scrub == WEIR_SCRUB_OTHERS,
-                                   .guaranteed = o.guaranteed,
-                                   .maximum = o.maximum ? o.maximum : UINT64_MAX};
+                                   .secret = o->scrub == WEIR_SCRUB_OTHERS,
+                                   .guaranteed = o->guaranteed,
+                                   .maximum = o->maximum ? o->maximum : UINT64_MAX};
     atomic_store(&client->owner, take_next_owner()); /* before anybody can see it in the ledger */
     (void)wi_runtime_reap(runtime); /* reaps first: blocks that the device is past do not prevent a close */
-    status = wi_ledger_open(&runtime->ledger, &client->account);
+    weir_status status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status == WEIR_ERR_OUT_OF_MEMORY && client_release_kept(runtime) > 0)
         status = wi_ledger_open(&runtime->ledger, &client->account);
     if (status != WEIR_OK) {
@@ -150,12 +148,35 @@ weir_status weir_client_create(weir_runtime *runtime, const weir_client_options 
     return WEIR_OK;
 }
 
+weir_status weir_client_create(weir_runtime *runtime, const weir_client_options *options, weir_client **out)
+{
+    WI_ENTER();
+    weir_client_options o;
+    if (!runtime || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_client_create: no runtime, or no place for the result");
+    weir_status status = WI_COPY_IN(weir_client_options, &o, options, "weir_client_create");
+    if (status != WEIR_OK)
+        return status;
+    *out = NULL;
+    status = client_check_options(&o);
+    if (status == WEIR_OK)
+        status = wi_runtime_visit(runtime, "weir_client_create");
+    if (status != WEIR_OK)
+        return status;
+    status = client_make(runtime, &o, out);
+    wi_runtime_visit_end(runtime);
+    return status;
+}
+
 static weir_status client_has_blocks(weir_client *client, uint64_t blocks, uint64_t bytes)
 {
     char text[24];
     wi_block largest;
     wi_largest_block(client->runtime->resource->base, &client->account, &largest);
-    wi_guard_log_leaks(client->runtime->resource, client);
+    if (wi_guard_in(client->runtime->resource))
+        wi_guard_log_leaks(client->runtime->resource, client);
+    else
+        wi_leaks_tell(client->runtime, client);
     return weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",
                      client->account.name, (unsigned long long)blocks, weir_size_format(bytes, text, sizeof text),
                      largest.tag);
@@ -179,14 +200,14 @@ static weir_status client_has_host_blocks(weir_client *client)
         if (found.charged > largest.charged)
             largest = found;
     }
-    return stats.blocks == 0
-               ? WEIR_OK
-               : weir_fail(WEIR_ERR_BUSY,
-                           "%s has %llu blocks of %s in the memory of %s, the largest tagged \"%s\"; free "
-                           "them before closing it",
-                           client->account.name, (unsigned long long)stats.blocks,
-                           weir_size_format(stats.live, text, sizeof text), atomic_load(&runtime->host)->name,
-                           largest.tag);
+    if (stats.blocks == 0)
+        return WEIR_OK;
+    wi_leaks_tell(atomic_load(&runtime->host), client);
+    return weir_fail(WEIR_ERR_BUSY,
+                     "%s has %llu blocks of %s in the memory of %s, the largest tagged \"%s\"; free "
+                     "them before closing it",
+                     client->account.name, (unsigned long long)stats.blocks,
+                     weir_size_format(stats.live, text, sizeof text), atomic_load(&runtime->host)->name, largest.tag);
 }
 
 static weir_status client_has_reservations(const weir_client *client, unsigned open, uint64_t bytes)
@@ -225,6 +246,7 @@ weir_status weir_client_destroy(weir_client *client)
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return client_check(client, "weir_client_destroy", false);
+    wi_residency_end(client); /* again: a suspend may have begun, and been undone, between that and the state CLOSING */
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);

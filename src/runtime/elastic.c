@@ -256,15 +256,25 @@ weir_status weir_elastic_create(weir_client *client, const weir_elastic_options 
     return WEIR_OK;
 }
 
+static void elastic_turn(weir_elastic *e, bool ending)
+{
+    pthread_mutex_lock(&e->client->runtime->clients_lock);
+    e->ending = ending;
+    pthread_mutex_unlock(&e->client->runtime->clients_lock);
+}
+
 weir_status weir_elastic_destroy(weir_elastic *elastic, weir_stream stream)
 {
     WI_ENTER();
     if (!elastic)
         return WEIR_OK;
     wi_elastic_range *range = elastic->range;
+    elastic_turn(elastic, true); /* the release waits for a suspend that has begun before */
     weir_status status = weir_elastic_release(elastic, 0, range->page * range->count, stream);
-    if (status != WEIR_OK)
+    if (status != WEIR_OK) {
+        elastic_turn(elastic, false);
         return status;
+    }
     elastic_unlist(elastic);
     free(elastic);
     wi_elastic_range_end(range);

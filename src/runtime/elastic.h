@@ -8,6 +8,7 @@
 struct weir_elastic {
     weir_client *client;
     wi_elastic_range *range; /* NULL while it is being made; set under the runtime's clients_lock */
+    bool ending;             /* under the same: a suspend that begins now leaves it where it is */
     atomic_uint_fast64_t refused;
     weir_elastic *next; /* of the client */
 };

@@ -83,7 +83,7 @@ weir_status wi_elastic_away_list(weir_client *client, wi_away *pages, void (*poi
     pages->bytes = 0;
     pthread_mutex_lock(&client->runtime->clients_lock);
     for (weir_elastic *e = client->elastics; e && status == WEIR_OK; e = e->next) {
-        if (!e->range) /* being made */
+        if (!e->range || e->ending) /* being made, or ended */
             continue;
         status = wi_away_room((void **)&ranges, count, &room, sizeof(wi_elastic_range *));
         if (status == WEIR_OK)

@@ -641,6 +641,12 @@ weir_status weir_client_suspend(weir_client *client, const weir_suspend_options 
     if (!wi_residence_take(r, WEIR_RESIDENT, &found))
         return weir_fail(WEIR_ERR_BUSY, "%s: %s is %s", call, client->account.name,
                          found == WEIR_SUSPENDED ? "suspended already" : "being suspended or resumed");
+    status = wi_client_check(client,
+                             call); /* a close ends the residence after it has set the state, and this looks behind */
+    if (status != WEIR_OK) {
+        wi_residence_set(r, WEIR_RESIDENT);
+        return status;
+    }
     const char *folder = o.folder;
     r->options = o;
     r->options.folder = NULL;
@@ -732,8 +738,8 @@ void wi_residency_end(weir_client *client)
     wi_residence *r = residence_of(client);
     if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
         return;
-    if (r->pressure)
-        (void)!weir_pressure_unregister(wi_kinds_host(runtime), r->pressure);
+    if (r->pressure) /* also inside a callback of the program's: this one waits for no other */
+        (void)!wi_pressures_remove(&wi_kinds_host(runtime)->ledger.pressures, r->pressure, true);
     r->pressure = 0;
     (void)wi_residence_copies_rest(client, r);
     if (r->away.piece_count > 0) /* shown, and without blocks */

@@ -2,8 +2,10 @@
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "memory/adaptors/budget.h"
 #include "memory/stack.h"
+#include "runtime/leaks.h"
 #include "runtime/watch/watch.h"
 
 #include <stdio.h>
@@ -142,7 +144,12 @@ static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir
         free(runtime);
         return status;
     }
-    status = wi_kinds_init(runtime, options->host);
+    status = options->host ? wi_runtime_visit(options->host, "weir_runtime_create") : WEIR_OK;
+    if (status == WEIR_OK) {
+        status = wi_kinds_init(runtime, options->host);
+        if (options->host)
+            wi_runtime_visit_end(options->host);
+    }
     if (status == WEIR_OK && (status = runtime_start(runtime, options)) != WEIR_OK)
         wi_kinds_destroy(runtime);
     if (status != WEIR_OK) {
@@ -219,6 +226,7 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
         pthread_mutex_unlock(lock);
         if (made && status == WEIR_OK) {
             wi_recorder_start(runtime);
+            wi_leaks_watch_exit();
             wi_watch_start();
         }
     }
@@ -239,6 +247,7 @@ weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const w
     pthread_mutex_unlock(lock);
     if (status == WEIR_OK) {
         wi_recorder_start(*out);
+        wi_leaks_watch_exit();
         wi_watch_start();
     }
     return status;
@@ -260,6 +269,54 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
     return status == WEIR_OK ? wi_runtime_create_over(driver, ordinal, &given, out) : status;
 }
 
+/* The end ----------------------------------------------------------------------------------------------------------- */
+
+static _Thread_local unsigned visiting; /* this thread's visits, in which a log's function or a sink may be called */
+
+weir_status wi_runtime_visit(weir_runtime *runtime, const char *call)
+{
+    atomic_fetch_add(&runtime->visits, 1);
+    visiting++;
+    if (!atomic_load(&runtime->ending))
+        return WEIR_OK;
+    wi_runtime_visit_end(runtime);
+    return weir_fail(WEIR_ERR_INVALID, "%s: the runtime %s is being destroyed", call, runtime->name);
+}
+
+void wi_runtime_visit_end(weir_runtime *runtime)
+{
+    atomic_fetch_sub(&runtime->visits, 1);
+    visiting--;
+}
+
+/* Closes the door, and waits for those that are inside. False: another thread has done so, or this one is inside. */
+static bool runtime_shut(weir_runtime *runtime)
+{
+    if (visiting > 0 || atomic_exchange(&runtime->ending, true))
+        return false;
+    for (unsigned turn = 0; atomic_load(&runtime->visits) > 0; turn++)
+        wi_pause(turn);
+    return true;
+}
+
+/* With the door closed: nothing hangs on it. */
+static weir_status runtime_check_end(weir_runtime *runtime)
+{
+    weir_status status = wi_recorder_check_end(runtime);
+    uint32_t clients = wi_ledger_look(&runtime->ledger).accounts;
+    bool streams = wi_streams_any(&runtime->streams);
+    unsigned hosted = atomic_load(&runtime->hosted);
+    if (status == WEIR_OK && (clients > 0 || streams)) {
+        wi_leaks_tell(runtime, NULL);
+        status = weir_fail(WEIR_ERR_BUSY, "the runtime %s has %u open clients%s; close and release them first",
+                           runtime->name, clients, streams ? " and acquired or registered streams" : "");
+    }
+    if (status == WEIR_OK && hosted > 0)
+        status = weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
+                           hosted);
+    return status;
+}
+
 static void runtime_unlist(weir_runtime *runtime)
 {
     pthread_rwlock_wrlock(&list_lock);
@@ -276,19 +333,19 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (!runtime || runtime->shared)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_destroy: %s",
                          runtime ? "this one is the process's own and stays" : "NULL");
-    weir_status status = wi_recorder_check_end(runtime);
+    weir_status status = wi_recorder_check_end(runtime); /* inside a sink nobody is waited for */
     if (status != WEIR_OK)
         return status;
-    uint32_t clients = wi_ledger_look(&runtime->ledger).accounts;
-    if (clients > 0 || wi_streams_any(&runtime->streams))
-        return weir_fail(WEIR_ERR_BUSY, "the runtime %s has %u open clients%s; close and release them first",
-                         runtime->name, clients,
-                         wi_streams_any(&runtime->streams) ? " and acquired or registered streams" : "");
-    unsigned hosted = atomic_load(&runtime->hosted);
-    if (hosted > 0)
-        return weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
-                         hosted);
+    if (!runtime_shut(runtime))
+        return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being destroyed, or this thread is in a call of it",
+                         runtime->name);
+    status = runtime_check_end(runtime);
+    if (status != WEIR_OK) {
+        atomic_store(&runtime->ending, false);
+        return status;
+    }
     runtime_unlist(runtime);
+    wi_pressures_clear(&runtime->ledger.pressures);
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);

@@ -52,6 +52,8 @@ struct weir_runtime {
     char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
     bool shared; /* returned by weir_runtime_get to all callers */
+    atomic_bool ending;
+    atomic_uint visits; /* calls that are making something which hangs on the runtime */
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
@@ -82,6 +84,11 @@ weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const w
 
 /* Writes WI_NAME_BYTES: "host", "cuda:0". */
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
+
+/* A call begins and ends to make what the runtime's end asks for: a client, a trace, a callback, a runtime that has it for
+ * its host. The end waits for those that have begun. WEIR_ERR_INVALID: it has begun. */
+weir_status wi_runtime_visit(weir_runtime *runtime, const char *call);
+void wi_runtime_visit_end(weir_runtime *runtime);
 
 /* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
 const char *wi_runtime_device(const weir_runtime *runtime);

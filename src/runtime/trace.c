@@ -288,7 +288,15 @@ weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *o
     if (!runtime || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_trace_create: no runtime, or no place for the result");
     weir_status status = WI_COPY_OPTIONS_IN(weir_trace_options, &given, options, "weir_trace_create");
-    return status != WEIR_OK ? status : wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
+    if (status == WEIR_OK)
+        status = wi_check_list(given.sinks, given.sink_count, "weir_trace_create", "sinks");
+    if (status == WEIR_OK)
+        status = wi_runtime_visit(runtime, "weir_trace_create");
+    if (status != WEIR_OK)
+        return status;
+    status = wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
+    wi_runtime_visit_end(runtime);
+    return status;
 }
 
 /* Using ------------------------------------------------------------------------------------------------------------ */

@@ -189,12 +189,36 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
 
 /* weir/pressure.h: callbacks belong to the ledger that they can make room in. */
 
+static weir_status pressure_add(weir_runtime *runtime, const weir_pressure_options *options, const char *call,
+                                uint64_t *id)
+{
+    weir_status status = wi_runtime_visit(runtime, call);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_pressures_add(&runtime->ledger.pressures, options, id);
+    wi_runtime_visit_end(runtime);
+    return status;
+}
+
+weir_status weir_pressure_register_with(weir_runtime *runtime, const weir_pressure_options *options, uint64_t *id)
+{
+    WI_ENTER();
+    weir_pressure_options o = {0};
+    if (!runtime || !id)
+        return weir_fail(WEIR_ERR_INVALID, "weir_pressure_register_with: no runtime, or no place for the result");
+    weir_status status = WI_COPY_IN(weir_pressure_options, &o, options, "weir_pressure_register_with");
+    if (status == WEIR_OK && !o.fn)
+        status = weir_fail(WEIR_ERR_INVALID, "weir_pressure_register_with: the member fn is NULL");
+    return status == WEIR_OK ? pressure_add(runtime, &o, "weir_pressure_register_with", id) : status;
+}
+
 weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn, void *user, uint64_t *id)
 {
     WI_ENTER();
     if (!runtime || !fn || !id)
         return weir_fail(WEIR_ERR_INVALID, "weir_pressure_register: NULL");
-    return wi_pressures_add(&runtime->ledger.pressures, priority, fn, user, id);
+    weir_pressure_options options = {.struct_size = sizeof options, .priority = priority, .fn = fn, .user = user};
+    return pressure_add(runtime, &options, "weir_pressure_register", id);
 }
 
 weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id)

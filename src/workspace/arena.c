@@ -266,7 +266,7 @@ weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream)
     WI_ENTER();
     if (!arena)
         return WEIR_OK;
-    if (atomic_load(&arena->running))
+    if (atomic_exchange(&arena->running, true)) /* and no run begins from here on */
         return weir_fail(WEIR_ERR_BUSY, "%s is in a run; end that before closing it", arena->tag);
     weir_status status = give_blocks(arena, stream);
     if (status == WEIR_OK && arena->parameters) {
@@ -277,6 +277,8 @@ weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream)
         status = weir_arena_pool_release(arena->pool);
     if (status == WEIR_OK)
         free_arena(arena);
+    else
+        atomic_store(&arena->running, false);
     return status;
 }
 

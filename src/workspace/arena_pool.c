@@ -1,5 +1,6 @@
 /* One pool for each runtime: idle blocks, which leave by being taken, by the cap, under pressure, or by a trim. */
 #include "workspace/arena_pool.h"
+#include "runtime/runtime.h"
 #include "workspace/order.h"
 
 #include <weir/pressure.h>
@@ -250,6 +251,11 @@ weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
+static weir_status listen(weir_arena_pool *pool)
+{
+    return weir_pressure_register(pool->runtime, pool->priority, on_pressure, pool, &pool->pressure);
+}
+
 static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o, weir_arena_pool **out)
 {
     weir_arena_pool *pool = calloc(1, sizeof *pool);
@@ -266,7 +272,7 @@ static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o,
     if (status == WEIR_OK && !o->cap)
         pool->cap = stats.budget / 8;
     if (status == WEIR_OK)
-        status = weir_pressure_register(runtime, o->priority, on_pressure, pool, &pool->pressure);
+        status = listen(pool);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&pool->lock);
         free(pool);
@@ -346,21 +352,34 @@ static bool leave(weir_arena_pool *pool)
     return last;
 }
 
+/* It could not be emptied, and serves its last user on. */
+static void come_again(weir_arena_pool *pool)
+{
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    if (listen(pool) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "workspace: a pool of arenas gives up nothing any more: %s", weir_detail());
+    wi_detail_restore(&kept);
+    pthread_mutex_lock(&pools_lock);
+    pool->users++;
+    pool->next = pools;
+    pools = pool;
+    pthread_mutex_unlock(&pools_lock);
+}
+
 weir_status weir_arena_pool_release(weir_arena_pool *pool)
 {
     WI_ENTER();
     if (!pool || !leave(pool))
         return WEIR_OK;
+    /* Also inside a callback of the program's: the pool's own waits for no other. What it could not free is back after
+     * that, and freed here. */
     uint64_t freed = 0;
-    weir_status status = trim(pool, NULL, 0, &freed, &freed);
+    weir_status status = wi_pressures_remove(&pool->runtime->ledger.pressures, pool->pressure, true);
     if (status == WEIR_OK)
-        status = weir_pressure_unregister(pool->runtime, pool->pressure);
+        status = trim(pool, NULL, 0, &freed, &freed);
     if (status != WEIR_OK) {
-        pthread_mutex_lock(&pools_lock);
-        pool->users++;
-        pool->next = pools;
-        pools = pool;
-        pthread_mutex_unlock(&pools_lock);
+        come_again(pool);
         return status;
     }
     pthread_mutex_destroy(&pool->lock);

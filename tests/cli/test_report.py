@@ -52,6 +52,19 @@ class Report(harness.Case):
                                                                       "bytes": tag["bytes"]} for tag in answer["tags"]}, sums.tags)
         self.assertEqual({size["least"]: [size["allocations"], size["bytes"]] for size in answer["sizes"]}, sums.sizes)
 
+    def test_what_was_left_live(self):
+        _, sums, answer = self.made()
+        self.assertEqual({(left["client"], left["class"], left["tag"]): left["bytes"] for left in answer["left"]},
+                         {kind: of["live"] for kind, of in sums.tags.items() if of["live"] > 0})
+        self.assertEqual([left["bytes"] for left in answer["left"]], sorted((left["bytes"] for left in answer["left"]), reverse=True))
+        blocks = [("a", "kv", "cache", 4096), ("a", "kv", "cache", 8192), ("b", "weights", "", 4096), ("a", "scratch", "gone", 65536)]
+        rows = [("allocate", recorded.BASE + i * 65536, size, 1, client, kind, tag) for i, (client, kind, tag, size) in enumerate(blocks)]
+        self.write("left.csv", recorded.text(rows + [("free", recorded.BASE + 3 * 65536, 65536, 1, "a", "scratch", "gone")]))
+        self.assertEqual(self.weir_json("report", "left.csv")["left"],
+                         [{"client": "a", "class": "kv", "tag": "cache", "blocks": 2, "bytes": 12288},
+                          {"client": "b", "class": "weights", "tag": "", "blocks": 1, "bytes": 4096}])
+        self.assertRegex(self.weir("report", "left.csv")[0], r"left live by(.|\n)*a +cache +kv +2 +12 KiB\n *b +\(none\) +weights +1 +4 KiB")
+
     def test_what_passed_from_one_to_another(self):
         _, sums, answer = self.made()
         self.assertEqual({(lend["from"], lend["to"]): [lend["bytes"], lend["count"]] for lend in answer["lends"]}, sums.lends)

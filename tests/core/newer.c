@@ -80,6 +80,11 @@ static weir_status of_client(const void *s)
     weir_client *out;
     return weir_client_create(runtime, s, &out);
 }
+static weir_status of_pressure(const void *s)
+{
+    uint64_t id;
+    return weir_pressure_register_with(runtime, s, &id);
+}
 static weir_status of_request(const void *s)
 {
     weir_block out;
@@ -339,6 +344,7 @@ static const struct {
     ROW(weir_hardware_options, of_hardware),
     ROW(weir_onnxruntime_options, of_bridge),
     ROW(weir_trim_options, of_trim),
+    ROW(weir_pressure_options, of_pressure),
     ROW(weir_base_table, of_base),
     ROW(weir_adaptor_table, of_adaptor),
     ROW(weir_driver_table, of_driver),

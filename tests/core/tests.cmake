@@ -1,5 +1,5 @@
 # The core: base, the host driver, memory, runtime, trace, engines.
-foreach(core_test options gates memory misuse pending limits placement threads fork runtime trace structs newer logging)
+foreach(core_test options gates announced memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
 if(NOT CMAKE_CROSSCOMPILING) # it starts itself anew, which an emulator without binfmt cannot
@@ -69,7 +69,7 @@ weir_device_test(core-scrub core/scrub.c core/faulty.c)
 weir_device_test(core-one-step core/one_step.c core/faulty.c)
 target_link_options(test-core-one-step PRIVATE
   -Wl,--wrap=wi_ledger_claim,--wrap=wi_ledger_commit,--wrap=wi_ledger_place)
-foreach(core_test rungs rungs_waits pressure pressure_calls)
+foreach(core_test rungs rungs_waits pressure pressure_calls pressure_gone)
   string(REPLACE _ - name core-${core_test})
   weir_test(${name} core/${core_test}.c core/faulty.c INTERNAL)
   add_test(NAME ${name}-sim COMMAND test-${name})
@@ -141,3 +141,8 @@ weir_test(core-refusals core/refusals.c core/could.c core/toy.c INTERNAL)
 target_link_options(test-core-refusals PRIVATE -Wl,--wrap=wi_map_plan_chunk)
 add_test(NAME core-refusals-long COMMAND test-core-refusals)
 set_tests_properties(core-refusals-long PROPERTIES LABELS long ENVIRONMENT WEIR_TRACES=100000)
+
+weir_test(core-ends core/ends.c INTERNAL)
+target_link_options(test-core-ends PRIVATE
+  -Wl,--wrap=wi_tcaches_end,--wrap=wi_residency_end,--wrap=wi_residency_forget)
+weir_test(core-leaks core/leaks.c)

@@ -7,7 +7,9 @@
 #include <weir/engine.h>
 #include <weir/pressure.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -302,6 +304,81 @@ static void test_sequences_on_threads_beside_a_neighbour_answer_as_alone(void **
     fixture_close(&its);
 }
 
+/* ---- going ------------------------------------------------------------------------------------------------------- */
+
+/* A second thread stops where the plug-in is about to take a lock in its pressure callback. */
+static _Thread_local bool stops;
+static atomic_bool stopped, unloaded;
+
+#ifndef __SANITIZE_THREAD__
+/* In the place of the C library's, for the plug-in too. */
+__attribute__((visibility("default"))) int pthread_mutex_lock(pthread_mutex_t *lock)
+{
+    static int (*_Atomic real)(pthread_mutex_t *);
+    Dl_info from;
+    if (!atomic_load(&real)) {
+        void *symbol = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+        int (*found)(pthread_mutex_t *);
+        memcpy(&found, &symbol, sizeof found);
+        atomic_store(&real, found);
+    }
+    if (stops && dladdr(__builtin_return_address(0), &from) && from.dli_fname &&
+        strstr(from.dli_fname, "engine-gguf")) {
+        stops = false;
+        atomic_store(&stopped, true);
+        while (!atomic_load(&unloaded))
+            sched_yield();
+    }
+    return atomic_load(&real)(lock);
+}
+#endif
+
+static void *need_memory(void *user)
+{
+    const fixture *its = user;
+    void *block;
+    stops = true;
+    return weir_alloc(its->it.client, 2u << 30, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &block) == WEIR_ERR_OUT_OF_MEMORY
+               ? NULL
+               : user;
+}
+
+static void unload_it(const weir_pressure *pressure, void *user)
+{
+    fixture *its = user;
+    (void)pressure;
+    if (its->model)
+        its->it.engine->unload(its->model);
+    its->model = NULL;
+}
+
+static void test_a_model_is_unloaded_in_a_callback_while_others_ask_it(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it has a function of its own in that place */
+#endif
+    char text[4096];
+    pthread_t other;
+    uint64_t id;
+    void *failed, *block;
+    fixture its = fixture_open(llama_path, elastic, 3);
+    OK(ask(&its, 40, 4, text, sizeof text));
+    assert_int_equal(kv_of(&its.it), TENSORS * PAGE);
+    pthread_create(&other, NULL, need_memory, &its);
+    while (!atomic_load(&stopped))
+        sched_yield();
+    OK(weir_pressure_register(its.it.runtime, -1, unload_it, &its, &id));
+    OK(weir_alloc(its.it.client, (1u << 30) - (1u << 16), WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &block));
+    assert_null(its.model); /* all that it had is in that block */
+    atomic_store(&unloaded, true);
+    pthread_join(other, &failed);
+    assert_null(failed);
+    OK(weir_free(its.it.client, block, WEIR_STREAM_HOST));
+    OK(weir_pressure_unregister(its.it.runtime, id));
+    bench_close(&its.it);
+}
+
 static int write_model(void **state)
 {
     (void)state;
@@ -327,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_looking_ahead_asks_once),
         cmocka_unit_test(test_what_sequences_have_left_goes_to_who_needs_it),
         cmocka_unit_test(test_sequences_on_threads_beside_a_neighbour_answer_as_alone),
+        cmocka_unit_test(test_a_model_is_unloaded_in_a_callback_while_others_ask_it),
     };
     return cmocka_run_group_tests(tests, write_model, remove_model);
 }

@@ -1,5 +1,6 @@
 # What engines that go on with a text have in common, without any engine.
-foreach(part words answer choices ports)
+foreach(part words answer choices ports listener)
   weir_test(text-${part} text/${part}.c LIBS weir_text)
   target_include_directories(test-text-${part} PRIVATE ${PROJECT_SOURCE_DIR}/src)
 endforeach()
+target_link_options(test-text-listener PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_cond_wait)

@@ -60,6 +60,22 @@ static json_t *tags_json(const report *all)
     return array;
 }
 
+static json_t *left_json(const report *all)
+{
+    size_t count;
+    report_left *list = report_left_live(all, &count);
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const lifetime_kind *kind = &all->blocks.kinds[list[i].kind];
+        json_array_append_new(array, json_pack("{s:o, s:s, s:o, s:I, s:I}", "client", text_json(kind->client), "class",
+                                               weir_name_of(WEIR_NAMES_CLASS, (int)kind->memory_class), "tag",
+                                               text_json(kind->tag), "blocks", (json_int_t)list[i].blocks, "bytes",
+                                               (json_int_t)list[i].bytes));
+    }
+    free(list);
+    return array;
+}
+
 static json_t *sizes_json(const report *all)
 {
     json_t *array = json_array();
@@ -344,6 +360,7 @@ json_t *report_json(const report *all)
     json_object_set_new(object, "clients", clients_json(all));
     json_object_set_new(object, "client_count", text_json_count(all->held.client_count));
     json_object_set_new(object, "tags", tags_json(all));
+    json_object_set_new(object, "left", left_json(all));
     json_object_set_new(object, "tag_count", text_json_count(all->blocks.kind_count));
     json_object_set_new(object, "sizes", sizes_json(all));
     json_object_set_new(object, "refusals", refusals_json(all));

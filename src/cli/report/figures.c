@@ -167,3 +167,32 @@ size_t *report_clients(const report *all, size_t *count)
     qsort(list, *count, sizeof *list, by_client_peak);
     return list;
 }
+
+static int by_bytes_left(const void *a, const void *b)
+{
+    const report_left *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->kind < y->kind ? -1 : x->kind > y->kind;
+}
+
+report_left *report_left_live(const report *all, size_t *count)
+{
+    const lifetimes *blocks = &all->blocks;
+    report_left *list = text_zeroed(blocks->kind_count, sizeof *list);
+    for (size_t i = 0; i < blocks->kind_count; i++)
+        list[i].kind = i;
+    for (size_t i = 0; i < blocks->count; i++) {
+        const lifetime *one = &blocks->list[i];
+        if (one->freed == LIFETIMES_NEVER && one->end == LIFETIMES_NEVER) {
+            list[one->kind].blocks++;
+            list[one->kind].bytes += one->charged;
+        }
+    }
+    *count = 0;
+    for (size_t i = 0; i < blocks->kind_count; i++)
+        if (list[i].blocks > 0)
+            list[(*count)++] = list[i];
+    qsort(list, *count, sizeof *list, by_bytes_left);
+    return list;
+}

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLIENTS = 20, TAGS = 10, LENDS = 10, REFUSALS = 5 };
+enum { CLIENTS = 20, TAGS = 10, LENDS = 10, LEFT = 20, REFUSALS = 5 };
 
 static const weir_class columns[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_KV, WEIR_CLASS_SCRATCH,
                                      WEIR_CLASS_OTHER};
@@ -125,6 +125,30 @@ static void print_tags(const report *all)
     free(list);
 }
 
+static void print_left(const report *all)
+{
+    static const char *const names[] = {"left live by", "tag", "class", "blocks", "bytes", NULL};
+    size_t count;
+    report_left *list = report_left_live(all, &count);
+    table grid = {0};
+    head(&grid, names);
+    for (size_t i = 0; i < count && i < LEFT; i++) {
+        const lifetime_kind *kind = &all->blocks.kinds[list[i].kind];
+        table_row(&grid);
+        text_cell(&grid, kind->client);
+        text_cell(&grid, kind->tag[0] ? kind->tag : "(none)");
+        text_cell(&grid, weir_name_of(WEIR_NAMES_CLASS, (int)kind->memory_class));
+        count_cell(&grid, list[i].blocks);
+        size_cell(&grid, list[i].bytes);
+    }
+    if (count > 0)
+        finish(&grid);
+    if (count > LEFT)
+        printf("and %zu more; --json has all\n", count - LEFT);
+    table_clear(&grid);
+    free(list);
+}
+
 static void print_lends(const report *all)
 {
     static const char *const names[] = {"memory of", "passed to", "bytes", "blocks", NULL};
@@ -193,6 +217,7 @@ void report_print(const report *all)
     print_figures(all);
     print_clients(all);
     print_tags(all);
+    print_left(all);
     print_lends(all);
     print_refusals(all);
     print_pool(all);

@@ -54,7 +54,8 @@ static const args_table arguments = {
     .usage = "report TRACE [-o FILE.html] [OPTION…]",
     .about =
         "Shows what a trace recorded: who held how much when, what lay where, what passed from one client to another,\n"
-        "who was suspended and resumed, what was refused. TRACE is weir's binary trace, the CSV of RMM or of weir, "
+        "who was suspended and resumed, what was refused, and what was left live at the end. TRACE is weir's binary "
+        "trace, the CSV of RMM or of weir, "
         "plain or gzip, or a snapshot of "
         "PyTorch's allocator (torch.cuda.memory._dump_snapshot). With -o it writes a page that needs nothing else.",
     .options = option_list,

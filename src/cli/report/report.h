@@ -47,6 +47,15 @@ char *report_refusal_text(const report *all, size_t number);
 /* A list of blocks' kinds, those that matter most first; the caller's to free. */
 size_t *report_tags(const report *all, size_t most, size_t *count);
 
+/* Blocks of one kind that were live at the end: nobody has freed them. */
+typedef struct report_left {
+    size_t kind;            /* in the list of kinds */
+    uint64_t blocks, bytes; /* as counted, with what is away */
+} report_left;
+
+/* The kinds with such blocks, most bytes first; the caller's to free. */
+report_left *report_left_live(const report *all, size_t *count);
+
 /* Clients, the highest peaks first; the caller's to free. */
 size_t *report_clients(const report *all, size_t *count);
 

@@ -12,11 +12,11 @@
  *
  * Pages are exchanged while the device is idle, between two decodes: a kernel may look at any cell of the cache. Pages
  * of sequences that are gone stay until somebody needs memory, or until the model has nothing to do. */
+#include "engines/text/listener.h"
 #include "engines/text/soon.h"
 #include "wg.h"
 
 #include <weir/elastic.h>
-#include <weir/pressure.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -60,9 +60,9 @@ struct wg_cache {
     pthread_t computer; /* while it computes */
     uint32_t cells[WG_MOST_SEQUENCES], covered[WG_MOST_SEQUENCES], ahead[WG_MOST_SEQUENCES];
     uint32_t barred[WG_MOST_SEQUENCES];     /* pages behind so many cells were refused when nobody needed them yet */
-    weir_runtime *runtimes[WG_DEVICES + 1]; /* in which pressure callbacks are registered */
-    uint64_t callbacks[WG_DEVICES + 1];
-    size_t callback_count;
+    weir_runtime *runtimes[WG_DEVICES + 1]; /* whose requests ask for pages */
+    wt_listener *listeners[WG_DEVICES + 1];
+    size_t listener_count;
 };
 
 enum { SPARE_STEPS = 8 };
@@ -376,13 +376,12 @@ static void release_unused(struct wg_cache *cache)
 /* ---- others need memory ------------------------------------------------------------------------------------------ */
 
 /* The thread that computes may ask for memory itself, and two that compute may ask each other: nobody waits for long. */
-static void give_up(const weir_pressure *pressure, void *user)
+static void give_up(void *user)
 {
     enum { A_DECODE_MS = 100 };
     struct wg_cache *cache = user;
     struct timespec until = wt_soon(A_DECODE_MS);
     int waited = 0;
-    (void)pressure;
     pthread_mutex_lock(&cache->lock);
     while (cache->computing && !pthread_equal(cache->computer, pthread_self()) && waited != ETIMEDOUT)
         waited = pthread_cond_timedwait(&cache->quiet, &cache->lock, &until);
@@ -393,15 +392,13 @@ static void give_up(const weir_pressure *pressure, void *user)
 
 static weir_status listen_to(struct wg_cache *cache, weir_client *client)
 {
-    enum { PRIORITY = 0 };
     weir_runtime *runtime = weir_client_runtime(client);
-    for (size_t i = 0; i < cache->callback_count; i++)
+    for (size_t i = 0; i < cache->listener_count; i++)
         if (cache->runtimes[i] == runtime)
             return WEIR_OK;
-    weir_status status =
-        weir_pressure_register(runtime, PRIORITY, give_up, cache, &cache->callbacks[cache->callback_count]);
+    weir_status status = wt_listener_begin(runtime, give_up, cache, &cache->listeners[cache->listener_count]);
     if (status == WEIR_OK)
-        cache->runtimes[cache->callback_count++] = runtime;
+        cache->runtimes[cache->listener_count++] = runtime;
     return status;
 }
 
@@ -424,11 +421,10 @@ weir_status wg_cache_settle(weir_engine_model *model)
 void wg_cache_silence(weir_engine_model *model)
 {
     struct wg_cache *cache = model->cache;
-    for (size_t i = 0; cache && i < cache->callback_count; i++)
-        if (weir_pressure_unregister(cache->runtimes[i], cache->callbacks[i]) != WEIR_OK)
-            weir_log(WEIR_LOG_ERROR, "gguf: %s", weir_detail());
+    for (size_t i = 0; cache && i < cache->listener_count; i++)
+        wt_listener_end(cache->listeners[i]);
     if (cache)
-        cache->callback_count = 0;
+        cache->listener_count = 0;
 }
 
 /* One that the redirect does not have: of a buffer that could not be made. */

@@ -6,13 +6,12 @@
  * of keys and values from the load on. While it is idle they go to whoever finds no memory, and its next run takes them back. */
 #include "wl.h"
 
-#include <weir/pressure.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines/text/listener.h"
 #include "engines/text/soon.h"
 
 /* A run in the engine. Its members are the model's thread's until `done`; what a reader needs is in the answer, which is
@@ -35,7 +34,7 @@ struct wl_batch {
     bool ends, ready, began; /* with the model's lock, like the lists */
     bool gives_up;           /* likewise: asked to while it is idle */
     pthread_cond_t rests;    /* and it has */
-    uint64_t pressure;       /* by which others ask; 0: nobody can */
+    wt_listener *listener;   /* by which others ask; NULL: nobody can */
     weir_status status;      /* of making the engine */
     char detail[1024];
     oga_engine *engine; /* the thread's, and so are these */
@@ -467,10 +466,9 @@ void wl_batch_settle(weir_engine_model *model)
 
 /* Whoever asks may hold another model's lock, whose thread may ask this one: so it does not wait for the lock, and a model
  * whose lock is taken is not idle. */
-static void on_pressure(const weir_pressure *pressure, void *user)
+static void give_up(void *user)
 {
     weir_engine_model *model = user;
-    (void)pressure;
     if (pthread_equal(pthread_self(), model->batch->thread) || live_cache(model) == 0 ||
         pthread_mutex_trylock(&model->lock) != 0)
         return;
@@ -480,18 +478,10 @@ static void on_pressure(const weir_pressure *pressure, void *user)
 
 static weir_status listen(weir_engine_model *model)
 {
-    enum { PRIORITY = 0 };
     if (!model->folder.paged)
         return WEIR_OK;
-    return weir_pressure_register(weir_client_runtime(wl_account_client(model->account)), PRIORITY, on_pressure, model,
-                                  &model->batch->pressure);
-}
-
-static void silence(weir_engine_model *model)
-{
-    weir_runtime *runtime = weir_client_runtime(wl_account_client(model->account));
-    if (model->batch->pressure && weir_pressure_unregister(runtime, model->batch->pressure) != WEIR_OK)
-        weir_log(WEIR_LOG_ERROR, "llm: %s", weir_detail());
+    return wt_listener_begin(weir_client_runtime(wl_account_client(model->account)), give_up, model,
+                             &model->batch->listener);
 }
 
 void wl_batch_wake(weir_engine_model *model)
@@ -529,7 +519,7 @@ void wl_batch_drop(weir_engine_model *model)
     struct wl_batch *batch = model->batch;
     if (!batch)
         return;
-    silence(model);
+    wt_listener_end(batch->listener);
     pthread_mutex_lock(&model->lock);
     batch->ends = true;
     pthread_cond_signal(&batch->work);

@@ -27,7 +27,7 @@ static bool is_cuda(const weir_engine_load *load)
 {
     const char *asked = asked_provider(load);
     onnx_provider provider;
-    if (load->place_count == 0)
+    if (load->place_count == 0 || !load->places)
         return asked && onnx_provider_find(asked, &provider) && (provider == ONNX_CUDA || provider == ONNX_TENSORRT);
     weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     return weir_runtime_info(load->places[0].runtime, &its) == WEIR_OK && strncmp(its.device, "cuda", 4) == 0;
@@ -35,6 +35,8 @@ static bool is_cuda(const weir_engine_load *load)
 
 static weir_status read_settings(const weir_engine_load *load, onnx_settings *out)
 {
+    if (load->place_count > 0 && !load->places)
+        return weir_fail(WEIR_ERR_INVALID, "%zu places are announced, and there are none", load->place_count);
     return onnx_settings_read(load->settings, load->setting_count, is_cuda(load), asked_provider(load), out);
 }
 
@@ -222,7 +224,7 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
 
 static weir_status check_place(const weir_engine_load *load)
 {
-    if (load->place_count == 0 || !load->places[0].client || !load->places[0].runtime)
+    if (load->place_count == 0 || !load->places || !load->places[0].client || !load->places[0].runtime)
         return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no client to charge");
     return WEIR_OK;
 }

@@ -328,6 +328,13 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
     return WEIR_OK;
 }
 
+static weir_status check_count(const weir_setting *settings, size_t count)
+{
+    return settings || count == 0
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "%zu settings are announced, and there are none", count);
+}
+
 static int either(int value, int usual)
 {
     return value == UNSET ? usual : value;
@@ -370,7 +377,9 @@ weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool 
         values[i] = UNSET;
     values[THREADS] = values[GRAPH] = values[CONCURRENCY] = 0;
     values[BUCKETS] = 1;
-    weir_status status = choose_provider(settings, count, cuda, provider, &runs);
+    weir_status status = check_count(settings, count);
+    if (status == WEIR_OK)
+        status = choose_provider(settings, count, cuda, provider, &runs);
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
         status = read_one(&settings[i], cuda, runs, values);
     if (status == WEIR_OK)
@@ -411,11 +420,10 @@ static weir_status read_run_setting(const weir_setting *setting, int *outputs)
 weir_status onnx_run_settings_read(const weir_setting *settings, size_t count, onnx_run_settings *out)
 {
     int outputs = 0;
-    for (size_t i = 0; i < count; i++) {
-        weir_status status = read_run_setting(&settings[i], &outputs);
-        if (status != WEIR_OK)
-            return status;
-    }
-    out->device_outputs = outputs != 0;
-    return WEIR_OK;
+    weir_status status = check_count(settings, count);
+    for (size_t i = 0; i < count && status == WEIR_OK; i++)
+        status = read_run_setting(&settings[i], &outputs);
+    if (status == WEIR_OK)
+        out->device_outputs = outputs != 0;
+    return status;
 }

@@ -8,8 +8,9 @@ struct wi_pressure_entry {
     uint64_t id;
     weir_pressure_fn fn;
     void *user;
-    unsigned running;      /* threads that run the callback */
-    bool removed, awaited; /* awaited: the remover frees the record; otherwise the last thread that leaves it */
+    void (*gone)(void *user); /* NULL: nothing is to be done */
+    unsigned running;         /* threads that run the callback */
+    bool removed, awaited;    /* awaited: the remover ends the record; otherwise the last thread that leaves it */
     wi_pressure_entry *next;
 };
 
@@ -29,25 +30,48 @@ void wi_pressures_init(wi_pressures *pressures)
     pthread_cond_init(&pressures->ended, NULL);
 }
 
+/* Of an entry that is out of the list, and that nobody is in: called with no lock held, once. The limits of a callback
+ * hold, as this may be a thread that is in the middle of a request. */
+static void pressure_gone(wi_pressure_entry *entry)
+{
+    bool outside = !inside;
+    inside = true;
+    if (entry->gone)
+        entry->gone(entry->user);
+    inside = !outside;
+    free(entry);
+}
+
+void wi_pressures_clear(wi_pressures *pressures)
+{
+    pthread_mutex_lock(&pressures->lock);
+    wi_pressure_entry *entry = pressures->first;
+    pressures->first = NULL;
+    pthread_mutex_unlock(&pressures->lock);
+    for (wi_pressure_entry *next; entry; entry = next) {
+        wi_assert(entry->running == 0);
+        next = entry->next;
+        pressure_gone(entry);
+    }
+}
+
 void wi_pressures_destroy(wi_pressures *pressures)
 {
-    for (wi_pressure_entry *e = pressures->first, *next; e; e = next) {
-        wi_assert(e->running == 0);
-        next = e->next;
-        free(e);
-    }
+    wi_pressures_clear(pressures);
     pthread_cond_destroy(&pressures->ended);
     pthread_mutex_destroy(&pressures->lock);
 }
 
-weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressure_fn fn, void *user, uint64_t *id)
+weir_status wi_pressures_add(wi_pressures *pressures, const weir_pressure_options *options, uint64_t *id)
 {
+    int priority = options->priority;
     wi_pressure_entry *entry = calloc(1, sizeof *entry);
     if (!entry)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a pressure callback");
     pthread_mutex_lock(&pressures->lock);
     *id = ++pressures->last_id;
-    *entry = (wi_pressure_entry){.priority = priority, .id = *id, .fn = fn, .user = user};
+    *entry = (wi_pressure_entry){
+        .priority = priority, .id = *id, .fn = options->fn, .user = options->user, .gone = options->gone};
     wi_pressure_entry **link = &pressures->first;
     while (*link && (*link)->priority <= priority)
         link = &(*link)->next;
@@ -57,16 +81,15 @@ weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressur
     return WEIR_OK;
 }
 
-/* Removes an entry. A thread inside a callback does not wait for running calls, as two that wait for each other would
- * wait for ever; `waits` says that it may. The lock is held. */
-static void pressure_end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
+/* Ends an entry that is out of the list. A thread inside a callback does not wait for running calls, as two that wait for
+ * each other would wait for ever; `waits` says that it may. The lock is held. True: nobody is in it any more. */
+static bool pressure_end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
 {
     entry->removed = true;
     entry->awaited = waits || !inside;
     while (entry->awaited && entry->running > 0)
         pthread_cond_wait(&pressures->ended, &pressures->lock);
-    if (entry->running == 0)
-        free(entry);
+    return entry->running == 0;
 }
 
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits)
@@ -76,11 +99,14 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
     while (*link && (*link)->id != id)
         link = &(*link)->next;
     entry = *link;
+    bool left = false;
     if (entry) {
         *link = entry->next;
-        pressure_end(pressures, entry, waits);
+        left = pressure_end(pressures, entry, waits);
     }
     pthread_mutex_unlock(&pressures->lock);
+    if (left)
+        pressure_gone(entry);
     return entry ? WEIR_OK
                  : weir_fail(WEIR_ERR_NOT_FOUND,
                              "no pressure callback has the number %llu; it was removed before, or never added",
@@ -114,12 +140,12 @@ static wi_pressure_entry *pressure_enter(wi_pressures *pressures, wi_pressure_tu
 static void pressure_leave(wi_pressures *pressures, wi_pressure_entry *entry)
 {
     pthread_mutex_lock(&pressures->lock);
-    bool last = --entry->running == 0;
+    bool last = --entry->running == 0, mine = last && entry->removed && !entry->awaited;
     if (last && entry->awaited)
         pthread_cond_broadcast(&pressures->ended);
-    else if (last && entry->removed)
-        free(entry);
     pthread_mutex_unlock(&pressures->lock);
+    if (mine)
+        pressure_gone(entry);
 }
 
 bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure)

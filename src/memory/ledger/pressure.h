@@ -1,7 +1,7 @@
 /* Pressure callbacks: the list and its calls; weir/pressure.h is their contract.
  *
  * Invariants: the list is in the order of priority, then of registration; a record lives as long as a thread is in
- * its callback. No callback runs with the lock held. */
+ * its callback, and its `gone` is called when it ends. Neither runs with the lock held. */
 #ifndef WI_PRESSURE_H
 #define WI_PRESSURE_H
 
@@ -31,11 +31,14 @@ typedef struct wi_pressure_turn {
 extern const wi_pressure_turn wi_pressure_begin;
 
 void wi_pressures_init(wi_pressures *pressures);
-void wi_pressures_destroy(wi_pressures *pressures); /* no callback may be running */
+void wi_pressures_clear(wi_pressures *pressures); /* removes all; no callback may be running */
+void wi_pressures_destroy(wi_pressures *pressures);
 
-weir_status wi_pressures_add(wi_pressures *pressures, int priority, weir_pressure_fn fn, void *user, uint64_t *id);
+/* `options` are whole and checked. */
+weir_status wi_pressures_add(wi_pressures *pressures, const weir_pressure_options *options, uint64_t *id);
 /* Removes a callback and waits for its running calls. Inside another callback it waits only if `waits`: for callbacks
- * that never wait for others. WEIR_ERR_NOT_FOUND: no such id. */
+ * that never wait for others. Its `gone` is called before the return, or by the last call that leaves it.
+ * WEIR_ERR_NOT_FOUND: no such id. */
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
 
 /* Calls the next callback; false: none is left. pressure->attempt is set by this function. */
