@@ -92,6 +92,10 @@ typedef struct wi_kept_detail {
 void wi_detail_keep(wi_kept_detail *kept);
 void wi_detail_restore(const wi_kept_detail *kept);
 
+/* Copies a text into `room` bytes: all of it, or its beginning up to the end of a word, with "…" behind it. Answers
+ * `to`. The two may be the same memory. */
+char *wi_shorten(const char *text, char *to, size_t room);
+
 /* Turns a text from elsewhere into one line: no line breaks inside or at the end. */
 void wi_one_line(char *text);
 
