@@ -41,6 +41,10 @@ typedef struct wi_criteria {
  * the manifest and the options. */
 weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_options *options, wi_criteria *out);
 
+/* weir_choice_create for a model that has its client already (NULL: it has none). */
+weir_status wi_choice_create(const weir_manifest *manifest, const weir_choice_options *options,
+                             const weir_client *client, weir_choice **out);
+
 /* Its place in an order; -1: none. */
 int wi_sequence_place(const wi_sequence *order, wi_provider provider);
 /* "cuda, cpu" into `text`; answers it. */
