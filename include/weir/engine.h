@@ -245,7 +245,8 @@ typedef struct weir_engine {
     /* Optional. The memory is back at the same addresses, or has never left. Its contents may still be on their way; they
      * are there when the next run begins. What it answers, weir_model_resume does; the memory is back in any case. */
     weir_status (*resume)(weir_engine_model *model);
-    /* Optional. WEIR_OK if the next run can be expected to work. */
+    /* Optional. WEIR_OK if the next run can be expected to work. That one has failed is no reason against it: its input
+     * may have been at fault, which weir finds out by a run of input that was answered before (weir/model.h). */
     weir_status (*health)(weir_engine_model *model);
     /* Optional. */
     weir_status (*metrics)(weir_engine_model *model, weir_engine_metrics *out);

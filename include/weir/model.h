@@ -46,6 +46,11 @@ typedef struct weir_model_options {
     /* Asked by the engine while it loads, on any thread, with progress_user: true ends the load with WEIR_ERR_CANCELLED, as
      * soon as the engine can; an engine that cannot loads to the end. NULL: never. */
     bool (*stops)(void *user);
+    /* Its account, which was opened before, so that limits of several models bind before the first is loaded. It is on the
+     * model's device and has the name and the limits; `name`, `device`, `runtime`, `guaranteed` and `maximum` are not
+     * looked at. It stays the caller's, and is closed after the model: WEIR_ERR_BUSY then is what an engine has kept.
+     * NULL: the model opens one. */
+    weir_client *client;
 } weir_model_options;
 
 /* Loads the model at `path`. A name without a slash that is no file or folder here may be that of a model in the store
@@ -56,13 +61,21 @@ typedef struct weir_model_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const weir_model_options *options,
                                                       weir_model **out);
 
-/* Unloads it and closes its client. WEIR_ERR_BUSY while a run or a warm-up is under way or outputs are not released:
+/* Unloads it and closes its client, unless that is the caller's. WEIR_ERR_BUSY while a run or a warm-up is under way or outputs are not released:
  * nothing has changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named;
  * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
 /* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional
- * ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is unloaded. */
+ * ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is unloaded.
+ *
+ * Whose fault a failure is, the same model decides by good input: a copy of the smallest request that it has answered, in
+ * host memory and up to 1 MiB with its settings; for an engine that hands out pieces, and before the first answer, its
+ * warm-up. A run that fails with WEIR_ERR_ENGINE, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED or WEIR_ERR_DRIVER is
+ * followed by one such run at most, which several that fail at once share, and which is left out more and more often while
+ * it fails. If that works, the request is at fault: nothing comes of it for others, and WEIR_ERR_ENGINE is
+ * WEIR_ERR_INVALID. If it fails with WEIR_ERR_ENGINE or WEIR_ERR_DRIVER, weir_model_health says so until a run is
+ * answered. Where nothing is known to be good, the failure stays as it is. Metrics count such runs. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_infer(weir_model *model, const weir_inference *inference,
                                                      weir_outputs *out);
 WEIR_API void weir_model_release_outputs(weir_model *model, weir_outputs *outputs);
@@ -139,10 +152,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_residency(weir_model *model, weir
  *
  * | row | the model is | a request | what is done | its caller sees |
  * |---|---|---|---|---|
- * | 1 | on a candidate | fails as it would anywhere | nothing | that failure |
+ * | 1 | on a candidate | fails, and is at fault | nothing | that failure |
  * | 2 | on a candidate | fails otherwise | the others try it, by rank; one that answers gets the model | the answer |
  * | 3 | on a candidate | is answered by none of them | nothing | its failure, and each candidate's |
- * | 4 | on a candidate | fails as unhealthy again | as in 2; last its own, loaded again | as in 2 or 3 |
+ * | 4 | on a candidate | fails, as good input does, again | as in 2; last its own, loaded again | as in 2 or 3 |
  * | 5 | on a candidate | is tried where both have no room | the one before goes, if it is idle; then 7 | as in 7 |
  * | 6 | on a candidate | loses the device | the instance is given up; then 7 | as in 7 |
  * | 7 | on no device | begins, or goes on | the others load it, by rank; last the one before | as in 1 to 6 |
@@ -155,9 +168,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_residency(weir_model *model, weir
  * | could not answer a request, or not be loaded for it | in row 7; for requests that fail with another status |
  *
  * Row 1: any status but WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED (other than of a call that the engine lacks),
- * WEIR_ERR_DRIVER, WEIR_ERR_ENGINE and WEIR_ERR_DEVICE_LOST; and any failure after a piece of the answer was handed
- * out. Row 2: a candidate is loaded for the request beside the present one. Row 4: WEIR_ERR_ENGINE, and `health` says
- * so after each of two failures with no answer between them. Row 5: idle is what no other run and no output uses.
+ * WEIR_ERR_DRIVER, WEIR_ERR_ENGINE and WEIR_ERR_DEVICE_LOST; these, too, where the candidate answers good input, as above;
+ * and any failure after a piece of the answer was handed out. Row 2: a candidate is loaded for the request beside the
+ * present one. Row 4: WEIR_ERR_ENGINE, and good input has failed as well, or `health` does, at the second failure, the
+ * fourth, the eighth and every sixteenth with no answer between them. Row 5: idle is what no other run and no output uses.
  * Row 7: the request is made there. Rows 6 and 8: the failure is WEIR_ERR_DEVICE_LOST where there is no other.
  *
  * A request is answered or has failed once, and a cancel reaches it in every row. One whose inputs lie on a device
@@ -221,6 +235,9 @@ typedef struct weir_opening_options {
     void *user;
     /* As in weir_model_options, with `user`; of later loads, too. */
     bool (*stops)(void *user);
+    /* As in weir_model_options, of the model on the client's own device. A candidate on another device, or loaded while the
+     * client has one, gets an account of its own, with the name and the limits that are given here or in the manifest. */
+    weir_client *client;
 } weir_opening_options;
 
 /* Opens a model. `options` may be NULL. On failure nothing is left of it, the ledgers are as before, and the detail

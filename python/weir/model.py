@@ -21,7 +21,7 @@ from .errors import NotFound
 from .names import Class, Type
 from .outputs import Outputs
 from .residency import Presence, Residency, away, classes, presence, residency, wait_limit
-from .runtime import HOST_STREAM, Runtime
+from .runtime import HOST_STREAM, Client, Runtime
 from .sizes import parse_size
 from .statistics import ClientStats, client_stats
 from .stream import Piece, Run, Stream
@@ -78,11 +78,13 @@ class Model(Handle):
 
     _kind = "model"
 
-    def __init__(self, path: str | os.PathLike[str], options: s.weir_model_options, runtime: Runtime | None) -> None:
+    def __init__(self, path: str | os.PathLike[str], options: s.weir_model_options, runtime: Runtime | None,
+                 client: Client | None = None) -> None:
         out = c.c_void_p()
         check(lib.weir_model_create(to_bytes(path), c.byref(options), c.byref(out)))
         self._runs: set[Run] = set()
         self._runtime = runtime
+        self._client = client
         self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
         super().__init__(out.value or 0, os.fspath(path))
         self._place = self._where()
@@ -288,18 +290,25 @@ def _port(raw: s.weir_port) -> Port:
 
 
 def load(path: str | os.PathLike[str], device: str = "host", *, runtime: Runtime | None = None, engine: str | None = None,
-         client: str | None = None, maximum: int | str = 0, guarantee: int | str = 0,
+         client: str | Client | None = None, maximum: int | str = 0, guarantee: int | str = 0,
          settings: Mapping[str, object] | None = None, **more: object) -> Model:
     """Loads a model: a file, or a folder of a language model.
 
     `device` is "host" or "cuda:0"; `runtime` one to use instead of the process's. `engine` is a name of `weir.engines()`; None: by
     the file. `client` names the model's account; None: the file's name; `maximum` and `guarantee` are its limits in bytes or texts
-    such as "2GiB" (`Client`). Settings are the engine's, by keyword, or in `settings` where a name is no word of Python's. Errors:
+    such as "2GiB" (`Client`). A `Client` that was opened before, with its limits, is the account itself, and its device the model's:
+    so limits of several models bind before the first is loaded; it is closed after the model. Settings are the engine's, by keyword, or in `settings` where a name is no word of Python's. Errors:
     `NotFound` (file, engine, device), `Corrupt`, `Unsupported`, `OutOfMemory`, `EngineFailed`, `Invalid`; nothing is left then."""
     chosen = settings_array({**(settings or {}), **more})
-    options = s.weir_model_options(name=to_bytes(client), engine=to_bytes(engine), device=to_bytes(device),
+    account = client if isinstance(client, Client) else None
+    if account is not None and (maximum or guarantee):
+        raise ValueError("a client that was opened before has its limits: Client.set_limits changes them")
+    options = s.weir_model_options(name=None if isinstance(client, Client) else to_bytes(client), engine=to_bytes(engine), device=to_bytes(device),
                                    guaranteed=parse_size(guarantee), maximum=parse_size(maximum), settings=chosen,
                                    setting_count=len(chosen))
+    if account is not None:
+        with account._use() as options.client:
+            return Model(path, options, account.runtime, account)
     if runtime is None:
         return Model(path, options, None)
     with runtime._use() as pointer:

@@ -94,6 +94,11 @@ void wi_detail_restore(const wi_kept_detail *kept);
 
 /* Whether a message of that level would be told to anybody. */
 bool wi_log_wants(weir_log_level level);
+
+/* Copies a text into `room` bytes: all of it, or its beginning up to the end of a word, with "…" behind it. Answers
+ * `to`. The two may be the same memory. */
+char *wi_shorten(const char *text, char *to, size_t room);
+
 /* Turns a text from elsewhere into one line: no line breaks inside or at the end. */
 void wi_one_line(char *text);
 

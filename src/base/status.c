@@ -52,6 +52,38 @@ static void drop_partial_character(char *text, size_t length)
         text[start - 1] = '\0';
 }
 
+/* Cuts a text that has no room for its end: behind a word, unless that is far away, and with "…". */
+static void cut(char *text, size_t room)
+{
+    static const char more[] = "…";
+    enum { FAR = 48 };
+    if (room <= sizeof more) {
+        drop_partial_character(text, room - 1);
+        return;
+    }
+    size_t most = room - sizeof more, length = most;
+    while (length > 0 && most - length < FAR && text[length] != ' ')
+        length--;
+    if (length == 0 || text[length] != ' ') {
+        text[most] = '\0';
+        drop_partial_character(text, most);
+        length = strlen(text);
+    }
+    while (length > 0 && strchr(" ,;:(", text[length - 1]))
+        length--;
+    memcpy(text + length, more, sizeof more);
+}
+
+char *wi_shorten(const char *text, char *to, size_t room)
+{
+    size_t length = strlen(text);
+    memmove(to, text, wi_min(length, room - 1));
+    to[wi_min(length, room - 1)] = '\0';
+    if (length >= room)
+        cut(to, room);
+    return to;
+}
+
 void wi_one_line(char *text)
 {
     size_t length = strlen(text);
@@ -74,7 +106,7 @@ weir_status weir_fail(weir_status status, const char *format, ...)
     if (length < 0)
         text[0] = '\0';
     else if ((size_t)length >= sizeof text)
-        drop_partial_character(text, sizeof text - 1);
+        cut(text, sizeof text);
     wi_one_line(text);
     set_detail(text);
     return status;

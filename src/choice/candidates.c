@@ -205,9 +205,11 @@ static uint64_t less_margin(uint64_t bytes)
 }
 
 /* Where the process has a runtime, its budget decides, as far as the device can still give what is not held already. */
-static uint64_t of_runtime(weir_runtime *runtime, uint64_t available)
+static uint64_t of_runtime(const wi_context *context, weir_runtime *runtime, uint64_t available)
 {
-    uint64_t idle, left = wi_ledger_left_for_another(&runtime->ledger, &idle);
+    const weir_client *client = context->client;
+    const wi_account *own = client && weir_client_runtime(client) == runtime ? &client->account : NULL;
+    uint64_t idle, left = wi_ledger_left_for(&runtime->ledger, own, &idle);
     return available == WEIR_BYTES_UNKNOWN ? left : wi_min(left, idle + available);
 }
 
@@ -239,7 +241,7 @@ static uint64_t of_one(const wi_context *context, const weir_hardware_device *de
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     weir_runtime *runtime = device->runtime[0] ? wi_runtime_there(device->runtime) : NULL;
-    bytes = runtime ? of_runtime(runtime, device->free) : of_device(device->runtime, device->free);
+    bytes = runtime ? of_runtime(context, runtime, device->free) : of_device(device->runtime, device->free);
     wi_detail_restore(&kept);
     return bytes;
 }

@@ -158,8 +158,14 @@ static weir_status write_record(wi_context *context, weir_choice **out)
 
 weir_status weir_choice_create(const weir_manifest *manifest, const weir_choice_options *options, weir_choice **out)
 {
+    return wi_choice_create(manifest, options, NULL, out);
+}
+
+weir_status wi_choice_create(const weir_manifest *manifest, const weir_choice_options *options,
+                             const weir_client *client, weir_choice **out)
+{
     WI_ENTER();
-    wi_context context = {.count = 0};
+    wi_context context = {.client = client};
     weir_hardware *looked = NULL;
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_choice_create: no place for the result");

@@ -31,6 +31,8 @@ typedef struct wi_candidate {
 
 typedef struct wi_context {
     wi_criteria criteria;
+    const weir_client
+        *client; /* that the model is to have; what it is guaranteed is there for it. NULL: it opens one */
     const weir_hardware *hardware;
     const weir_hardware_device *
         *devices; /* the hardware's by kind, ordinal and key, whatever order they were found in */

@@ -43,6 +43,9 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
 
 /* WEIR_ERR_INVALID: of one of its lists there is a count, and no list; or a setting has no key or value. */
 weir_status wi_manifest_check_lists(const weir_manifest *manifest, const char *call);
+/* weir_choice_create for a model that has its client already (NULL: it has none). */
+weir_status wi_choice_create(const weir_manifest *manifest, const weir_choice_options *options,
+                             const weir_client *client, weir_choice **out);
 
 /* Its place in an order; -1: none. */
 int wi_sequence_place(const wi_sequence *order, wi_provider provider);

@@ -404,7 +404,8 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
         for (size_t i = 0; (name = weir_engine_name_at(i)); i++) {
             const weir_engine *engine = NULL;
             if (weir_engine_get(name, &engine) != WEIR_OK || !engine) {
-                snprintf(failure, sizeof failure, "; %.400s", weir_detail());
+                memcpy(failure, "; ", 2);
+                wi_shorten(weir_detail(), failure + 2, sizeof failure - 2);
                 continue;
             }
             if (by_content ? wi_suffix_of(engine->suffixes, by_content) : wi_path_taken(engine->suffixes, path)) {

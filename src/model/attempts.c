@@ -234,23 +234,24 @@ enum { LINE_LEAST = 48, TAIL = 24 }; /* a shorter line helps nobody; for "; and 
 static void begin_list(list *it, const char *lead, size_t count)
 {
     *it = (list){.left = count};
-    snprintf(it->text, sizeof it->text, "%.480s", lead);
+    (void)wi_shorten(lead, it->text, sizeof it->text / 2);
     it->length = strlen(it->text);
 }
 
 static void add_line(list *it, const char *name, const char *stage, const char *reason)
 {
-    char line[700];
+    char line[1300], cut[sizeof it->text];
     size_t room = sizeof it->text - TAIL - it->length;
     size_t most = wi_max(room / wi_max(it->left, 1), LINE_LEAST);
-    (void)snprintf(line, wi_min(most, sizeof line), "%s%s (%s): %s", it->length ? "; " : "", name, stage, reason);
+    (void)snprintf(line, sizeof line, "%s%s (%s): %s", it->length ? "; " : "", name, stage, reason);
     it->left -= it->left > 0;
     if (room <= LINE_LEAST) {
         it->hidden++;
         return;
     }
-    it->length += strlen(line);
-    memcpy(it->text + it->length - strlen(line), line, strlen(line) + 1);
+    wi_shorten(line, cut, wi_min(most, sizeof cut));
+    memcpy(it->text + it->length, cut, strlen(cut) + 1);
+    it->length += strlen(cut);
 }
 
 static weir_status end_list(list *it, weir_status status)

@@ -42,12 +42,6 @@ typedef struct failover {
     size_t first;  /* attempt of this turn */
 } failover;
 
-/* Whether the engine has no such call at all. */
-static bool lacks(const wi_run *run, const weir_engine *engine)
-{
-    return (run->piece && !engine->infer_stream) || (run->warms && !engine->warm_up);
-}
-
 static row row_of(const wi_run *run, weir_status status)
 {
     if (!run->instance)
@@ -56,7 +50,7 @@ static row row_of(const wi_run *run, weir_status status)
     case WEIR_ERR_DEVICE_LOST:
         return LOST;
     case WEIR_ERR_UNSUPPORTED: /* what the engine cannot do, none of its models can */
-        return lacks(run, run->instance->engine) ? FAILS : TRIED;
+        return wi_run_lacks(run) ? FAILS : TRIED;
     case WEIR_ERR_OUT_OF_MEMORY:
     case WEIR_ERR_DRIVER:
     case WEIR_ERR_ENGINE:
@@ -96,37 +90,36 @@ static void record_end(wi_opening *opening, const wi_instance *instance, const f
 static void lose(const failover *f, wi_instance *from)
 {
     wi_opening *opening = f->opening;
-    char name[WI_CANDIDATE_TEXT];
+    char name[WI_CANDIDATE_TEXT], reason[300];
     pthread_mutex_lock(&f->model->lock);
     bool first = from->present && !from->lost;
     if (first)
-        snprintf(opening->loss_text, sizeof opening->loss_text, "%.60s is on no device since %s failed: %.300s",
+        snprintf(opening->loss_text, sizeof opening->loss_text, "%.60s is on no device since %s failed: %s",
                  opening->manifest.name, wi_candidate_text(&opening->choice->candidates[from->rank], name),
-                 f->last.detail.text);
+                 wi_shorten(f->last.detail.text, reason, sizeof reason));
     from->lost = true;
     pthread_mutex_unlock(&f->model->lock);
     if (first)
         record_end(opening, from, &f->last);
 }
 
-/* Whether the engine calls the instance unhealthy, for the second time without an answer in between. Either the request
- * or the instance is bad: one failed request is no reason to load it again. */
-static bool unhealthy_again(weir_model *model, wi_instance *instance)
+/* Whether loading the instance again may help: it fails good input or calls itself unhealthy, and not for the first
+ * time since it worked, as what it has just failed with may be the request that broke it. A request may break each one
+ * that is loaded, so that it is done more and more rarely. */
+static bool is_worn(const wi_run *run, wi_fault fault)
 {
-    if (!instance->engine->health || instance->engine->health(instance->loaded) == WEIR_OK)
+    const wi_instance *at = run->instance;
+    if (fault != WI_FAULT_INSTANCE && (!at->engine->health || at->engine->health(at->loaded) == WEIR_OK))
         return false;
-    pthread_mutex_lock(&model->lock);
-    bool again = instance->unhealthy;
-    instance->unhealthy = true;
-    pthread_mutex_unlock(&model->lock);
-    return again;
+    return run->failures > 1 && wi_fault_looks_again(run->failures);
 }
 
 /* With the run still on the instance. */
 static row read_failure(failover *f, weir_status status)
 {
     wi_instance *from = f->run->instance;
-    row answer = row_of(f->run, status);
+    wi_fault fault = from ? wi_fault_of(f->model, f->run, &status) : WI_FAULT_UNKNOWN;
+    row answer = fault == WI_FAULT_REQUEST ? FAILS : row_of(f->run, status);
     f->last = (failure){.status = status, .stage = WEIR_STAGE_FIRST_RUN, .ms = f->run->ms};
     pthread_mutex_lock(&f->model->lock);
     if (!from)
@@ -140,7 +133,7 @@ static row read_failure(failover *f, weir_status status)
         f->rank = from->rank;
     }
     f->statuses |= answer == TRIED ? wi_status_bit(status) : 0;
-    f->reload = from && status == WEIR_ERR_ENGINE && unhealthy_again(f->model, from);
+    f->reload = from && status == WEIR_ERR_ENGINE && is_worn(f->run, fault);
     if (answer == LOST)
         lose(f, from);
     return answer;
@@ -219,7 +212,8 @@ static weir_status bring(const failover *f, const char *to)
         status = wait_for_inputs(f->run);
     if (status == WEIR_OK || !f->home)
         return status;
-    return weir_fail(f->last.status, "%.600s; %s", f->last.detail.text, weir_detail());
+    char first[600];
+    return weir_fail(f->last.status, "%s; %s", wi_shorten(f->last.detail.text, first, sizeof first), weir_detail());
 }
 
 static weir_status stop(void)

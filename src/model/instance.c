@@ -10,13 +10,18 @@
 #include <stdio.h>
 
 weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
-                             wi_instance **out)
+                             weir_client *given, atomic_bool *lent, wi_instance **out)
 {
     wi_instance *instance = calloc(1, sizeof *instance);
     if (!instance)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model");
     instance->engine = engine;
-    weir_status status = weir_client_create(runtime, options, &instance->client);
+    weir_status status = given ? WEIR_OK : weir_client_create(runtime, options, &instance->client);
+    if (given) {
+        instance->client = given;
+        instance->lent = lent;
+        atomic_store(lent, true);
+    }
     if (status != WEIR_OK)
         free(instance);
     else
@@ -102,6 +107,10 @@ weir_status wi_instance_close(wi_instance *instance)
     instance->loaded = NULL;
     if (loaded)
         instance->engine->unload(loaded);
+    if (instance->lent) {
+        atomic_store(instance->lent, false);
+        return WEIR_OK;
+    }
     if (weir_client_destroy(instance->client) == WEIR_OK)
         return WEIR_OK;
     weir_log(WEIR_LOG_ERROR, "after %s: %s", loaded ? "unloading" : "a failed load", weir_detail());

@@ -32,6 +32,7 @@ void wi_model_free(weir_model *model)
         wi_instance_free(model->newest);
     }
     wi_info_copy_free(model->infos);
+    wi_good_free(model);
     if (model->failover)
         model->failover->end(model);
     free(model->kept);
@@ -167,7 +168,7 @@ static wi_instance *join(weir_model *model)
 
 /* Loading ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status open_instance(const weir_model_options *o, const char *path, wi_instance **out)
+static weir_status open_instance(weir_model *model, const weir_model_options *o, const char *path, wi_instance **out)
 {
     const weir_engine *engine = NULL;
     weir_runtime *runtime = o->runtime;
@@ -176,16 +177,18 @@ static weir_status open_instance(const weir_model_options *o, const char *path, 
     const char *last = wi_path_model_name(path, &length);
     snprintf(own_name, sizeof own_name, "%.*s", (int)wi_min(length, NAME_MAX), last);
     weir_status status = o->engine ? weir_engine_get(o->engine, &engine) : wi_engine_for(path, &engine);
-    if (status == WEIR_OK && !runtime)
+    if (status == WEIR_OK && o->client)
+        status = wi_client_check(o->client, "weir_model_create");
+    else if (status == WEIR_OK && !runtime)
         status = weir_runtime_get(o->device ? o->device : "host", NULL, &runtime);
     weir_client_options options = {.struct_size = sizeof options,
                                    .name = o->name ? o->name : own_name,
                                    .guaranteed = o->guaranteed,
                                    .maximum = o->maximum};
-    return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, out) : status;
+    return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, o->client, &model->lent, out) : status;
 }
 
-static weir_status load(const weir_model_options *o, const char *path, wi_instance **out)
+static weir_status load(weir_model *model, const weir_model_options *o, const char *path, wi_instance **out)
 {
     weir_engine_load request = {.struct_size = sizeof request,
                                 .path = path,
@@ -194,7 +197,7 @@ static weir_status load(const weir_model_options *o, const char *path, wi_instan
                                 .progress = o->progress,
                                 .progress_user = o->progress_user,
                                 .stops = o->stops};
-    weir_status status = open_instance(o, path, out);
+    weir_status status = open_instance(model, o, path, out);
     if (status != WEIR_OK)
         return status;
     status = wi_instance_load(*out, &request, true);
@@ -230,7 +233,7 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     status = wi_model_make(&model);
     if (status != WEIR_OK)
         return status;
-    status = load(&o, path, &instance);
+    status = load(model, &o, path, &instance);
     if (status != WEIR_OK) {
         wi_model_free(model);
         return status;
@@ -319,7 +322,9 @@ weir_status weir_model_health(weir_model *model)
     weir_status status = ask(model, true, "weir_model_health", &at);
     if (status != WEIR_OK)
         return status;
-    status = at->engine->health ? at->engine->health(at->loaded) : wi_engine_lacks(at->engine, "health check");
+    status = wi_fault_health(model, at);
+    if (status == WEIR_OK)
+        status = at->engine->health ? at->engine->health(at->loaded) : wi_engine_lacks(at->engine, "health check");
     asked(model, at);
     return status;
 }

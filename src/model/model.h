@@ -19,10 +19,19 @@
 
 typedef struct wi_info_copy wi_info_copy; /* copies of what engines say of their models; instance.c */
 
+typedef struct wi_good wi_good; /* what the model has answered; good.c */
+
+typedef enum wi_fault {
+    WI_FAULT_UNKNOWN = 0, /* nothing is known to be good */
+    WI_FAULT_REQUEST,     /* the instance answers good input */
+    WI_FAULT_INSTANCE     /* it does not */
+} wi_fault;
+
 typedef struct wi_instance {
     const weir_engine *engine;
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
+    atomic_bool *lent; /* the client is the caller's, and this says that it is in use; NULL: it is the instance's own */
     wi_forecast *forecast; /* what was predicted before it was loaded; NULL: nothing */
     size_t rank, attempt;  /* weir_model_create_chosen's: of its candidate, and in the record */
     uint64_t on_cpu, of;   /* and the parts that its provider leaves to the processor; 0: none, or not known */
@@ -33,8 +42,12 @@ typedef struct wi_instance {
     uint64_t answered;  /* runs */
     bool present, lost; /* takes new runs; its device is gone */
     bool ended;         /* unloaded by its last user */
-    bool unhealthy;     /* so its engine said after a run that failed, and none has worked since */
-    uint64_t number;    /* among all of the model's, from 1 */
+    /* Failures since it last worked, and what good input said of them; good.c. */
+    uint64_t failures, checks;   /* of good input, which have ended */
+    bool checking;               /* good input is under way */
+    wi_fault fault;              /* whose the failures were by the last check */
+    weir_status fails_good_with; /* WEIR_OK: the last check, if any, did not fail */
+    uint64_t number;             /* among all of the model's, from 1 */
     struct wi_instance *older;
 } wi_instance;
 
@@ -47,10 +60,11 @@ typedef struct wi_run {
     weir_piece_fn piece;             /* NULL: the answer comes whole */
     void *user;
     weir_outputs *out;
-    bool warms;     /* a warm-up: there are no results */
-    bool delivered; /* a piece has been handed out */
-    bool entered;   /* it has passed the gate; residency.c */
-    double ms;      /* that the engine took last */
+    bool warms;        /* a warm-up: there are no results */
+    bool delivered;    /* a piece has been handed out */
+    bool entered;      /* it has passed the gate; residency.c */
+    double ms;         /* that the engine took last */
+    uint64_t failures; /* of the instance since it last worked, up to this run's */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
      * wherever it is. */
     atomic_bool cancelled;
@@ -78,10 +92,14 @@ struct weir_model {
     wi_instance *present; /* the last that was, where there is none */
     wi_instance *newest;  /* of all */
     uint64_t instances;   /* that there ever were */
+    wi_good *good;        /* the smallest so far */
+    bool warm;            /* a warm-up has worked on some instance of it */
+    atomic_bool lent;     /* a caller's client is in use by an instance */
     wi_info_copy *infos;  /* of each candidate before and after it has answered: engines learn from a first run */
     /* The present one's, for who looks without the lock; no client where there is none. */
     _Atomic(weir_client *) client;
     _Atomic(const weir_engine *) engine;
+    _Atomic uint64_t good_bytes; /* of `good`; 0: none */
     wi_run *under_way;
     size_t runs, outputs;
     size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
@@ -100,9 +118,10 @@ struct weir_model {
 
 /* ---- instances; instance.c ---- */
 
-/* An instance with a client and no model yet. */
+/* An instance with a client and no model yet: one that it opens, or `given`, where that is not NULL; then it sets *lent,
+ * which is false, until it is closed. */
 weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
-                             wi_instance **out);
+                             weir_client *given, atomic_bool *lent, wi_instance **out);
 /* Loads it: `load` without places. What it will take is predicted before (`quick`: of the file alone), and what it has
  * taken remembered. On failure the instance is as before. */
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick);
@@ -140,9 +159,26 @@ void wi_model_visit_end(weir_model *model);
 
 /* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
+/* Whether the engine of its instance has no such call at all. */
+bool wi_run_lacks(const wi_run *run);
 /* Whether its inputs can be read by an instance on the device `to`: WEIR_ERR_INVALID names one that lies on another.
  * `from` is where memory lies that is not weir's. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, const char *from, const char *to);
+
+/* ---- whose fault a failure is; good.c ---- */
+
+/* The run has been answered, and its inputs are still there: they may be kept as good input. */
+void wi_good_keep(weir_model *model, const wi_run *run);
+void wi_good_free(weir_model *model);
+/* Of a run that has failed and is still on its instance, which may be asked with good input; the detail stays. *status
+ * may change: to WEIR_ERR_INVALID for an engine's failure that is the request's, and to WEIR_ERR_DEVICE_LOST. */
+wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status);
+/* Whether at so many failures in a row something is tried that may be in vain: at each power of two, and each 16th. */
+bool wi_fault_looks_again(uint64_t failures);
+/* With the lock held: it has answered a run. */
+void wi_fault_forget_locked(wi_instance *instance);
+/* What good input last said of it: WEIR_OK, WEIR_ERR_ENGINE, WEIR_ERR_DRIVER. */
+weir_status wi_fault_health(weir_model *model, wi_instance *instance);
 
 /* ---- suspending; residency.c ---- */
 

@@ -2,6 +2,7 @@
 #include "base/model_path.h"
 #include "choice/criteria.h"
 #include "model/open.h"
+#include "runtime/runtime.h"
 
 #include <weir/stats.h>
 #include <weir/engine.h>
@@ -78,7 +79,11 @@ static weir_status construct(trial *it)
     weir_status status = weir_engine_get(it->candidate->engine, &engine);
     if (status == WEIR_OK)
         status = weir_runtime_get(it->candidate->runtime, NULL, &runtime);
-    return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, &it->instance) : status;
+    if (status != WEIR_OK)
+        return status;
+    weir_client *given = opening->options.client;
+    bool fits = given && weir_client_runtime(given) == runtime && !atomic_load(opening->lent);
+    return wi_instance_open(engine, runtime, &options, fits ? given : NULL, opening->lent, &it->instance);
 }
 
 static weir_status load(const trial *it)
@@ -220,8 +225,10 @@ static void give_up(trial *it, weir_status status)
     if (it->instance) {
         attempt.bytes = wi_instance_peak(it->instance);
         if (wi_instance_close(it->instance) != WEIR_OK) {
-            size_t length = strlen(reason);
-            snprintf(reason + length, sizeof reason - length, "; %.400s", weir_detail());
+            char first[600];
+            wi_shorten(reason, first, sizeof first);
+            snprintf(reason, sizeof reason, "%s; ", first);
+            wi_shorten(weir_detail(), reason + strlen(reason), sizeof reason - strlen(reason));
         }
         wi_instance_free(it->instance);
     }
@@ -466,6 +473,7 @@ static weir_status open_chosen(const wants *w, weir_choice *choice, weir_model *
     if (status != WEIR_OK)
         return status;
     model->opening = opening;
+    opening->lent = &model->lent;
     model->name = opening->manifest.name;
     model->failover = &wi_opening_failover;
     status = open_first(model);
@@ -486,8 +494,10 @@ weir_status weir_model_create_chosen(const weir_manifest *manifest, const weir_o
         return weir_fail(WEIR_ERR_INVALID, "weir_model_create_chosen: NULL");
     *out = NULL;
     weir_status status = read_wants(manifest, options, &w);
+    if (status == WEIR_OK && w.options.client)
+        status = wi_client_check(w.options.client, "weir_model_create_chosen");
     if (status == WEIR_OK)
-        status = weir_choice_create(&w.manifest, &w.choice, &choice);
+        status = wi_choice_create(&w.manifest, &w.choice, w.options.client, &choice);
     if (status != WEIR_OK)
         return status;
     if (choice->accepted == 0) {

@@ -44,6 +44,7 @@ typedef struct wi_opening {
     weir_choice_options choice_options; /* the settings; copies */
     weir_opening_options options;       /* without the choice's */
     uint64_t guaranteed, maximum;
+    atomic_bool *lent; /* the model's, of the options' client */
     double coverage;
     bool checks_devices;        /* whether one is still there */
     bool cpu_asked;             /* the processor was named */

@@ -94,7 +94,7 @@ static uint64_t count_answer(weir_model *model, const wi_run *run)
     model->outputs += !run->warms;
     at->outputs += !run->warms;
     at->answered += !run->warms;
-    at->unhealthy = false;
+    wi_fault_forget_locked(at);
     uint64_t answered = at->answered;
     if (model->failover && !run->warms)
         run->out->instance = at;
@@ -108,6 +108,8 @@ static weir_status end(weir_model *model, wi_run *run, weir_status status)
     wi_instance *at = run->instance;
     if (strike(model, run))
         status = stop(run, status);
+    if (status == WEIR_OK)
+        wi_good_keep(model, run);
     uint64_t answered = status == WEIR_OK ? count_answer(model, run) : 0;
     bool telling = run->warms ? answered == 0 : answered <= 2;
     if (model->failover && status == WEIR_OK && telling)
@@ -149,6 +151,12 @@ static weir_status ask_engine(wi_run *run)
         return at->engine->infer(at->loaded, run->inference, run->out);
     return at->engine->infer_stream ? at->engine->infer_stream(at->loaded, run->inference, hand_piece, run, run->out)
                                     : wi_engine_lacks(at->engine, "answers in pieces");
+}
+
+bool wi_run_lacks(const wi_run *run)
+{
+    const weir_engine *engine = run->instance->engine;
+    return (run->piece && !engine->infer_stream) || (run->warms && !engine->warm_up);
 }
 
 weir_status wi_run_make(wi_run *run)
@@ -210,6 +218,8 @@ static weir_status make(weir_model *model, wi_run *run)
         status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
     if (status != WEIR_OK && model->failover)
         status = model->failover->recover(model, run, status);
+    else if (status != WEIR_OK)
+        (void)wi_fault_of(model, run, &status);
     return end(model, run, status);
 }
 

@@ -61,7 +61,7 @@ static void describe(const wi_pool_entry *entry, weir_pool_entry *out)
     memcpy(out->version, entry->version, sizeof out->version);
     snprintf(out->device, sizeof out->device, "%s", entry->pool->devices[entry->device].name);
     if (view.state == WP_FAILED || entry->unhealthy)
-        snprintf(out->why, sizeof out->why, "%.255s", entry->why);
+        wi_shorten(entry->why, out->why, sizeof out->why);
     memcpy(out->predicted, entry->predicted, sizeof out->predicted);
     memcpy(out->measured, entry->measured, sizeof out->measured);
 }

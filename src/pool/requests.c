@@ -394,7 +394,7 @@ void weir_lease_release(weir_lease *lease)
     wi_detail_keep(&caller);
     bool well = is_well(entry->model);
     if (!well)
-        snprintf(why, sizeof why, "%.500s", weir_detail());
+        wi_shorten(weir_detail(), why, sizeof why);
     wi_detail_restore(&caller);
     pthread_mutex_lock(&pool->lock);
     pool->inside++;

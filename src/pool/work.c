@@ -42,7 +42,7 @@ weir_status wi_pool_guarantee(wi_pool_entry *entry)
 static void note_failure(wi_pool_entry *entry)
 {
     entry->failures++;
-    snprintf(entry->why, sizeof entry->why, "%.480s", weir_detail());
+    wi_shorten(weir_detail(), entry->why, sizeof entry->why);
     wi_pool_note(entry->pool, WEIR_POOL_EVENT_FAILED, entry, 0, entry->why);
 }
 

@@ -163,6 +163,8 @@ class Run(harness.Case):
         self.write("e.echo", BIG)
         line = self.refused("run", "e.echo", "--budget", "1MiB", status=1)
         self.assertRegex(line, r"the model needs at least [\d.]+ MiB more: --budget \d+\n$")
+        least = int(line.split("--budget ")[1])
+        self.assertEqual(4 * MIB, least)  # what was asked for; what comes after it nobody can tell
         self.write("e.echo", BIG + "exact\n")
         line = self.refused("run", "e.echo", "--maximum", "e.echo=5MiB", status=1)
         self.assertRegex(line, rf"its maximum is 5 MiB.*; with --maximum e\.echo={6 * MIB} \(6 MiB\) all of it fits\n$")
@@ -176,6 +178,33 @@ class Run(harness.Case):
         self.assertEqual(answer["error"]["model"], "e.echo")
         self.assertEqual(answer["error"]["refusal"]["holders"][0]["client"], "a.toy")
 
+    def test_guarantees_bind_before_anything_is_loaded(self):
+        self.write("e.echo", BIG)
+        answer = self.weir_json("run", "e.echo", "a.toy", "--budget", "8MiB", "--guarantee", "a.toy=4MiB", status=1)
+        self.assertEqual(("e.echo", "first run"), (answer["error"]["model"], answer["error"]["stage"]))
+        self.assertEqual({"client": "a.toy", "bytes": 4 * MIB}, answer["error"]["refusal"]["holders"][1])
+        self.assertEqual(1, self.client(answer, "a.toy")["runs"])
+        answer = self.weir_json("run", "a.toy", "e.echo", "--budget", "8MiB", "--guarantee", "e.echo=5MiB", "--guarantee",
+                                "a.toy=4MiB", status=1)
+        self.assertEqual(["error"], list(answer))  # nothing was loaded
+        self.assertEqual(("WEIR_ERR_OUT_OF_MEMORY", "e.echo"), (answer["error"]["status"], answer["error"]["model"]))
+        self.one_line(self.error)
+        # What failed does not keep what it was promised.
+        self.write("f.echo", BIG)
+        answer = self.weir_json("run", "e.echo", "f.echo", "--budget", "9MiB", "--maximum", "e.echo=5MiB", "--guarantee",
+                                "e.echo=5MiB", status=1)
+        self.assertEqual(1, self.client(answer, "f.echo")["runs"])
+
+    def test_what_failed_gives_back(self):
+        self.write("e.echo", BIG)
+        self.write("f.echo", f"input a f32 -1 3\nweights {4 * MIB}\n")
+        for more in ((), ("--serial",)):
+            answer = self.weir_json("run", "e.echo", "f.echo", "--budget", "5MiB", *more, status=1)
+            self.assertEqual([("e.echo", "first run")], [(one["model"], one["stage"]) for one in answer["errors"]])
+            self.assertEqual(1, self.client(answer, "f.echo")["runs"])
+            self.assertEqual(4 * MIB, self.client(answer, "e.echo")["weights"])
+            self.assertEqual(0, answer["live_at_end"])
+
     def test_a_refusal_while_running_together(self):
         # Each fits alone, and both while idle; their scratch does not fit twice.
         self.write("e.echo", BIG + "slow 300\nexact\n")
@@ -187,7 +216,9 @@ class Run(harness.Case):
         self.assertEqual(len(good), 2)
         self.assertEqual([client["runs"] for client in good], [1, 1])
         self.assertEqual(answer["live_at_end"], 0)
-        self.weir_json(*words, self.error.split("--budget ")[1].split()[0])
+        budget = int(self.error.split("--budget ")[1].split()[0])
+        self.assertLess(budget, 13 * MIB)  # all of both, and a little
+        self.weir_json(*words, budget)
         self.weir_json(*words, "11MiB", "--serial")
 
     def test_several_failures(self):

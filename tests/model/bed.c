@@ -58,6 +58,7 @@ struct weir_engine_model {
     weir_client *client;
     void *weights;
     atomic_int answered, running;
+    atomic_int ill_with; /* how its last run failed, if the fault was not that run's own: a warm-up fails likewise */
     atomic_bool failed, broken, cancelled;
 };
 
@@ -128,7 +129,7 @@ static weir_status double_load(const weir_engine_load *load, weir_engine_model *
         return weir_fail(WEIR_ERR_SYSTEM, "the double has no memory");
     note_settings(load);
     model->client = load->places[0].client;
-    snprintf(model->provider, sizeof model->provider, "%s", load->provider);
+    snprintf(model->provider, sizeof model->provider, "%s", load->provider ? load->provider : "plain");
     weir_status status = weir_alloc(model->client, b.weights, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &model->weights);
     if (b.inside_load)
         pass_gate(b.inside_load);
@@ -151,6 +152,7 @@ static weir_status double_load(const weir_engine_load *load, weir_engine_model *
 static weir_status fail_run(weir_engine_model *model, const fault_plan *fault)
 {
     atomic_store(&model->failed, true);
+    atomic_store(&model->ill_with, fault->alone ? WEIR_OK : fault->status);
     if (fault->breaks)
         atomic_store(&model->broken, true);
     return weir_fail(fault->status, "%s would not run it", model->provider);
@@ -197,6 +199,7 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
     fault_plan fault = {0};
     weir_stage stage = atomic_load(&model->answered) > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
     count(&b.runs, 1);
+    atomic_store(&model->ill_with, WEIR_OK);
     if (atomic_load(&model->broken))
         return weir_fail(WEIR_ERR_ENGINE, "%s is broken", model->provider);
     bool fails_now = faulty(model->provider, stage, &fault);
@@ -207,7 +210,7 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
         if (!piece(&one, user))
             break;
     }
-    if (b.inside_run && b.runs >= b.hold_from)
+    if (b.inside_run && !b.holds_warm_ups && b.runs >= b.hold_from)
         pass_gate(b.inside_run);
     if (atomic_exchange(&model->cancelled, false))
         return weir_fail(WEIR_ERR_CANCELLED, "stopped");
@@ -217,10 +220,27 @@ static weir_status run(weir_engine_model *model, weir_piece_fn piece, void *user
     return status == WEIR_OK ? answer(model, out) : status;
 }
 
+static void note_asked(const weir_inference *inference)
+{
+    size_t at = 0;
+    char text[sizeof b.asked] = "";
+    for (size_t i = 0; inference->inputs && i < inference->input_count; i++) {
+        const weir_tensor *input = (const void *)((const char *)inference->inputs + i * inference->inputs->struct_size);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s:%.*s ", input->name ? input->name : "",
+                               (int)input->bytes, input->type == WEIR_TYPE_TEXT ? (const char *)input->data : "");
+    }
+    for (size_t i = 0; i < inference->setting_count; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s=%s ", inference->settings[i].key,
+                               inference->settings[i].value);
+    pthread_mutex_lock(&b.lock);
+    memcpy(b.asked, text, sizeof text);
+    pthread_mutex_unlock(&b.lock);
+}
+
 static weir_status double_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
-    (void)inference;
     atomic_fetch_add(&model->running, 1);
+    note_asked(inference);
     weir_status status = run(model, NULL, NULL, out);
     atomic_fetch_sub(&model->running, 1);
     return status;
@@ -261,10 +281,19 @@ static weir_status double_warm_up(weir_engine_model *model)
 {
     fault_plan fault;
     weir_stage stage = atomic_load(&model->answered) > 0 ? WEIR_STAGE_LATER_RUN : WEIR_STAGE_FIRST_RUN;
+    weir_status ill_with = (weir_status)atomic_load(&model->ill_with);
     count(&b.warm_ups, 1);
-    if (b.inside_run)
+    if (b.inside_run && b.hold_from == 0)
         pass_gate(b.inside_run);
-    return faulty(model->provider, stage, &fault) ? fail_run(model, &fault) : WEIR_OK;
+    if (atomic_load(&model->broken))
+        return weir_fail(WEIR_ERR_ENGINE, "%s is broken", model->provider);
+    if (ill_with != WEIR_OK)
+        return weir_fail(ill_with, "%s fails all that it is asked", model->provider);
+    if (!faulty(model->provider, stage, &fault))
+        return WEIR_OK;
+    weir_status status = fail_run(model, &fault);
+    atomic_store(&model->ill_with, WEIR_OK);
+    return status;
 }
 
 static weir_status double_health(weir_engine_model *model)
@@ -361,6 +390,8 @@ int bed_reset(void **state)
     weir_runtime *host = b.host, *device = b.device;
     double_onnx.warm_up = double_warm_up;
     double_onnx.cancel = double_cancel;
+    double_onnx.infer_stream = double_stream;
+    double_onnx.health = double_health;
     b = (bed){.lock = PTHREAD_MUTEX_INITIALIZER, .host = host, .device = device, .weights = WEIGHTS};
     machine_begin(&b.m, 8 * GIB);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

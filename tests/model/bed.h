@@ -15,7 +15,8 @@
 enum { WEIGHTS = 256 * 1024, OUTPUT = 4096, MOST_TEXTS = 64 };
 enum { SESSIONS = 3, SESSIONS_FAILED = 2 }; /* of each model, by its metrics */
 
-/* One fault. `provider` NULL: none; "": any. */
+/* One fault. `provider` NULL: none; "": any. A run that fails so leaves a model of which a warm-up fails likewise until
+ * its next run, unless the fault is the run's own (`alone`). */
 typedef struct fault_plan {
     const char *provider;
     weir_stage stage;
@@ -24,6 +25,7 @@ typedef struct fault_plan {
     int pieces;  /* handed out before a run fails */
     bool keeps;  /* a failed load keeps its memory */
     bool breaks; /* nothing works on that model from then on */
+    bool alone;  /* other runs work */
 } fault_plan;
 
 enum { MOST_FAULTS = 4 };
@@ -40,6 +42,7 @@ typedef struct bed {
     bool ill;           /* what `health` says of those that have failed */
     gate *inside_run, *inside_load, *inside_cancel;
     gate *inside_metrics; /* of the first call */
+    bool holds_warm_ups;  /* and no runs */
     int hold_from;        /* the run number from which the gate holds */
     char hidden[64];      /* the device that is gone at the second look */
     const char *keeper;   /* the provider whose models keep their memory when they are unloaded */
@@ -49,6 +52,7 @@ typedef struct bed {
     uint64_t scratch;   /* of a run */
     double share;       /* that the provider runs; 0: not told */
     char settings[200]; /* of the last load: "key=value " each */
+    char asked[400];    /* of the last run: "input:text " and "setting=value " each */
     void *kept;         /* by a failed load, and of whom */
     weir_client *kept_by;
     char notices[MOST_TEXTS][512];

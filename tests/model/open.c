@@ -378,6 +378,75 @@ static void bare_names_are_the_stores(void **state)
     rmdir(home);
 }
 
+/* A client that was opened before: its limits bind from then on, and it stays when the model goes. */
+static void an_account_that_was_there(void **state)
+{
+    (void)state;
+    wanted w;
+    weir_model *model;
+    books before = take_books();
+    weir_client *client = open_client(b.device, "early", 40 * MIB, 48 * MIB);
+    weir_opening_options options = opening_options(NULL);
+    options.client = client;
+    b.weights = 36 * MIB; /* less than what is left of the budget without what it is guaranteed */
+    (void)wants(&w, "cuda rocm");
+    w.manifest.requirements.guaranteed = 40 * MIB;
+    w.manifest.requirements.cpu = WEIR_CPU_FORBIDDEN;
+    model = open_model(&w.manifest, &options);
+    assert_ptr_equal(weir_model_client(model), client);
+    assert_string_equal(client_details(client).name, "early");
+    assert_true(client_details(client).live >= 36 * MIB);
+    weir_client *other = NULL;
+    weir_client_options more = {.struct_size = sizeof more, .name = "other", .guaranteed = 30 * MIB};
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_create(b.device, &more, &other));
+    infer_and_release(model);
+    fails(WEIR_ERR_BUSY, weir_client_destroy(client));
+    ok(weir_model_destroy(model));
+    assert_int_equal(client_details(client).live, 0);
+    /* Again, without a choice; and after a load that fails. */
+    weir_model_options plain = WEIR_INIT(weir_model_options);
+    plain.client = client;
+    plain.device = "nowhere:7"; /* the client's is meant */
+    bed_fault("plain", WEIR_STAGE_LOAD, WEIR_ERR_ENGINE, 1);
+    fails(WEIR_ERR_ENGINE, weir_model_create(w.manifest.model_file, &plain, &model));
+    assert_int_equal(client_details(client).live, 0);
+    ok(weir_model_create(w.manifest.model_file, &plain, &model));
+    assert_ptr_equal(weir_model_client(model), client);
+    ok(weir_model_destroy(model));
+    ok(weir_client_destroy(client));
+    fails(WEIR_ERR_INVALID, weir_model_create(w.manifest.model_file, &plain, &model));
+    fails(WEIR_ERR_INVALID, weir_model_create_chosen(&w.manifest, &options, &model));
+    check_books(&before);
+}
+
+/* It is the account of one instance at a time; another device has another. */
+static void an_account_while_the_model_moves(void **state)
+{
+    (void)state;
+    wanted w;
+    books before = take_books();
+    weir_client *client = open_client(b.device, "early", 0, 0);
+    weir_opening_options options = opening_options(NULL);
+    options.client = client;
+    weir_model *model = open_model(wants(&w, "cuda rocm cpu"), &options);
+    bed_fault("cuda", WEIR_STAGE_FIRST_RUN, WEIR_ERR_UNSUPPORTED, 1);
+    infer_and_release(model);
+    assert_string_equal(provider_of(model), "rocm");
+    assert_ptr_not_equal(weir_model_client(model), client);
+    assert_int_equal(client_details(client).live, 0);
+    bed_fault("rocm", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, 1);
+    infer_and_release(model);
+    assert_string_equal(provider_of(model), "cuda");
+    assert_ptr_equal(weir_model_client(model), client); /* it was free again */
+    bed_fault("cuda", WEIR_STAGE_LATER_RUN, WEIR_ERR_DEVICE_LOST, 1);
+    infer_and_release(model);
+    assert_string_equal(provider_of(model), "cpu");
+    assert_int_equal(weir_model_client(model) == client, b.device == b.host);
+    ok(weir_model_destroy(model));
+    ok(weir_client_destroy(client));
+    check_books(&before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +466,8 @@ int main(void)
         test(bytes_that_are_kept_after_a_move_are_named),
         test(records_stay),
         test(bare_names_are_the_stores),
+        test(an_account_that_was_there),
+        test(an_account_while_the_model_moves),
     };
     return cmocka_run_group_tests_name("open", tests, bed_begin, bed_end);
 }

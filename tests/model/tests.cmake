@@ -2,7 +2,7 @@
 # the simulated device and CUDA's stub.
 set(WEIR_MODEL_WRAPPED
   -Wl,--wrap=weir_hardware_create,--wrap=weir_hardware_destroy,--wrap=weir_client_create)
-foreach(model_test open coverage stages runs adrift moves cancel warm threads)
+foreach(model_test open coverage stages runs adrift moves fault cancel warm threads)
   weir_device_test(model-${model_test} model/${model_test}.c model/bed.c choice/machine.c)
   target_link_options(test-model-${model_test} PRIVATE ${WEIR_MODEL_WRAPPED})
   weir_sim_device_test(model-${model_test})
@@ -16,3 +16,12 @@ if(TARGET stub-cuda)
   target_link_options(test-model-lost PRIVATE ${WEIR_MODEL_WRAPPED})
   add_dependencies(test-model-lost stub-cuda)
 endif()
+# The real engines, as far as they are here: the engines' plug-ins beside libweir, models of the store.
+weir_test(model-requests model/requests.c LABELS engine TIMEOUT 600)
+add_test(NAME model-requests-long COMMAND test-model-requests 10000)
+set_tests_properties(model-requests-long PROPERTIES LABELS "engine;long" TIMEOUT 3600)
+foreach(engine onnx gguf llm)
+  if(TARGET weir-engine-${engine})
+    add_dependencies(test-model-requests weir-engine-${engine})
+  endif()
+endforeach()

@@ -251,6 +251,18 @@ class Language(unittest.TestCase):
         with self.assertRaisesRegex(weir.Invalid, "nonsense"):
             self.model.stream("Hello", nonsense=1).close()
 
+    def test_a_client_that_was_opened_before(self):
+        with weir.Client(self.runtime, "early", guarantee="1MiB") as client:
+            with self.assertRaisesRegex(ValueError, "has its limits"):
+                weir.load(self.path, client=client, maximum="1GiB")
+            with weir.load(self.path, client=client) as model:
+                self.assertIn("text", model("Hello", tokens=1))
+                self.assertEqual("early", model.stats().name)
+                self.assertGreater(client.stats().live, 0)
+                with self.assertRaises(weir.Busy):
+                    client.close()
+            self.assertEqual(0, client.stats().live)
+
     def test_closing_the_model_ends_its_streams(self):
         patch, made = held(lambda run: run._stopped)
         model = weir.load(self.path, runtime=self.runtime, client="second")

@@ -74,7 +74,8 @@ static const weir_engine *engine_of(weir_model *model)
     return known ? engine : NULL;
 }
 
-/* The bytes of the whole model, as its engine predicts them; answers whether the prediction is exact. */
+/* The bytes of the whole model, as its engine predicts them, or as many of them as are certain; answers whether that is
+ * all. */
 static bool predict_total(const model_run *m, uint64_t *total)
 {
     /* The engine that has loaded the file, or would have. */
@@ -95,7 +96,7 @@ static bool predict_total(const model_run *m, uint64_t *total)
     bool predicted = engine->plan(&load, &plan) == WEIR_OK, exact = predicted;
     for (int i = 0; predicted && i < WEIR_CLASS_COUNT; i++) {
         exact = exact && plan.exact[i];
-        *total += plan.bytes[i];
+        *total += plan.exact[i] ? plan.bytes[i] : 0;
     }
     return weir_client_destroy(place.client) == WEIR_OK && exact;
 }
@@ -108,9 +109,9 @@ static uint64_t in_chunks(uint64_t bytes)
     return (bytes + CHUNK - 1) / CHUNK * CHUNK;
 }
 
-/* What the other clients will allocate again: each may reach its peak while this model is there, and strand one chunk
- * with small blocks. */
-static uint64_t others_to_peak(const model_run *m)
+/* What the other clients need: each may reach its peak while this model is there, and strand one chunk with small blocks.
+ * All from one look, as they come and go while others run. */
+static uint64_t others_at_peak(const model_run *m)
 {
     weir_stats whole = WEIR_INIT(weir_stats);
     weir_client_stats clients[RUN_MODELS_MOST + 1];
@@ -119,9 +120,13 @@ static uint64_t others_to_peak(const model_run *m)
     clients[0].struct_size = sizeof clients[0];
     if (weir_snapshot(m->runtime, &whole, clients, RUN_MODELS_MOST + 1, &count) != WEIR_OK)
         return 0;
-    for (size_t i = 0; i < count && i < RUN_MODELS_MOST + 1; i++)
-        if (strcmp(clients[i].name, m->args->name) != 0)
-            bytes += in_chunks(clients[i].peak - clients[i].live - clients[i].pending) + CHUNK;
+    for (size_t i = 0; i < count && i < RUN_MODELS_MOST + 1; i++) {
+        const weir_client_stats *other = &clients[i];
+        uint64_t held = other->live + other->pending;
+        uint64_t most = held + (other->peak > held ? in_chunks(other->peak - held) : 0) + CHUNK;
+        if (strcmp(other->name, m->args->name) != 0 && other->peak + other->guaranteed > 0)
+            bytes += most > other->guaranteed ? most : other->guaranteed;
+    }
     return bytes;
 }
 
@@ -134,8 +139,12 @@ void suggestion_find(model_run *m)
     if ((!budget && !maximum) || limit <= refusal->limit || limit == UINT64_MAX)
         return;
     bool exact = predict_total(m, &planned);
-    limit += planned > with_this ? in_chunks(planned - with_this) : 0;
-    limit += budget ? others_to_peak(m) : 0;
+    uint64_t rest = planned > with_this ? in_chunks(planned - with_this) : 0;
+    limit += rest;
+    if (exact && budget) { /* else the least that is certain */
+        uint64_t all = others_at_peak(m) + with_this + rest;
+        limit = all > limit ? all : limit;
+    }
     weir_size_format(limit, size, sizeof size);
     weir_size_format(limit - refusal->limit, more, sizeof more);
     char *option =

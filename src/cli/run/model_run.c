@@ -95,13 +95,24 @@ void model_run_progress(double fraction, void *user)
     terminal_progress(m->args->name, fraction);
 }
 
+weir_status model_run_open(model_run *m)
+{
+    const weir_requirements *needs = m->manifest != NULL ? &m->manifest->requirements : NULL;
+    weir_client_options options = WEIR_INIT(weir_client_options);
+    options.name = m->args->name;
+    options.guaranteed = m->args->guaranteed;
+    options.maximum = m->args->maximum;
+    if (needs != NULL && options.guaranteed == 0)
+        options.guaranteed = needs->guaranteed;
+    if (needs != NULL && options.maximum == 0)
+        options.maximum = needs->maximum;
+    return weir_client_create(m->runtime, &options, &m->client);
+}
+
 static weir_status load_on_driver(model_run *m)
 {
     weir_model_options options = WEIR_INIT(weir_model_options);
-    options.name = m->args->name;
-    options.runtime = m->runtime;
-    options.guaranteed = m->args->guaranteed;
-    options.maximum = m->args->maximum;
+    options.client = m->client;
     options.settings = m->args->settings;
     options.setting_count = m->args->setting_count;
     options.progress = model_run_progress;
@@ -269,11 +280,20 @@ void model_run_run(model_run *m)
     failed_at(m, status, "run");
 }
 
+static void close_client(model_run *m)
+{
+    if (m->client != NULL)
+        failure_note(&m->failed, weir_client_destroy(m->client), "unload");
+    m->client = NULL;
+}
+
 void model_run_unload(model_run *m)
 {
     weir_model_details info = WEIR_INIT(weir_model_details);
-    if (m->model == NULL)
+    if (m->model == NULL) {
+        close_client(m);
         return;
+    }
     interrupt_remove(m->model);
     selected_model_follow(m);
     if (m->loaded && weir_model_info(m->model, &info) == WEIR_OK)
@@ -284,11 +304,13 @@ void model_run_unload(model_run *m)
     inputs_clear(&m->in); /* their names belong to the model */
     failure_note(&m->failed, weir_model_destroy(m->model), "unload");
     m->model = NULL;
+    close_client(m);
 }
 
 void model_run_clear(model_run *m)
 {
     outputs_clear(&m->out);
+    close_client(m);
     inputs_clear(&m->in);
     failure_clear(&m->failed);
     selected_model_clear(m);

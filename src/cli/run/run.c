@@ -64,16 +64,16 @@ static weir_status set_budgets(const run *all)
 }
 
 /* A device that cannot be parsed is bad usage; everything else is a failure. */
-static int cannot_start(const run_args *args, weir_status status)
+static int cannot_start(const run_args *args, const char *model, weir_status status)
 {
     failure failed = {0};
-    bool from_args = args->budget_count > 0 || args->driver != NULL;
+    bool from_args = model == NULL && (args->budget_count > 0 || args->driver != NULL);
     if (status == WEIR_ERR_INVALID && from_args)
         return cli_usage("run", "--%s: %s", args->budget_count > 0 ? "budget" : "driver", weir_detail());
     failure_note(&failed, status, "start");
     cli_fail("%s", failed.detail);
     if (args->json)
-        cli_print_json(json_pack("{s:o}", "error", failure_json(&failed, NULL)));
+        cli_print_json(json_pack("{s:o}", "error", failure_json(&failed, model)));
     failure_clear(&failed);
     return CLI_FAILED;
 }
@@ -110,6 +110,18 @@ static weir_status check_files(const run_args *args)
     return status == WEIR_OK && args->report != NULL ? output_file_check(args->report, "the report") : status;
 }
 
+/* What each model is guaranteed, and may have at most, binds before the first one is loaded. Answers as prepare. */
+static int open_clients(run *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        model_run *m = &all->models[i];
+        weir_status status = m->failed.status == WEIR_OK ? model_run_open(m) : WEIR_OK;
+        if (status != WEIR_OK)
+            return cannot_start(all->args, m->args->name, status);
+    }
+    return -1;
+}
+
 /* Answers -1 to go on, else the exit status. */
 static int prepare(run *all)
 {
@@ -119,7 +131,7 @@ static int prepare(run *all)
     if (status == WEIR_OK)
         status = set_budgets(all);
     if (status != WEIR_OK)
-        return cannot_start(args, status);
+        return cannot_start(args, NULL, status);
     int answer = prepare_selected(all);
     if (answer >= 0)
         return answer;
@@ -127,14 +139,14 @@ static int prepare(run *all)
     if (status == WEIR_OK)
         status = timeline_start(all->runtime, kept, &all->line);
     if (status != WEIR_OK)
-        return cannot_start(args, status);
+        return cannot_start(args, NULL, status);
     add_device(all, all->runtime);
     for (size_t i = 0; i < all->count; i++) {
         if (all->models[i].runtime == NULL)
             all->models[i].runtime = all->runtime;
         add_device(all, all->models[i].runtime);
     }
-    return -1;
+    return open_clients(all);
 }
 
 /* A value in the environment that does not parse would go unnoticed. The budget needs no warning: with a bad
@@ -171,6 +183,15 @@ static void tell_failure(const model_run *m)
         failure_print(&m->failed, m->args->name);
 }
 
+/* A model that has failed gives back what it has before the next one is tried. */
+static void give_back(run *all, model_run *m)
+{
+    if (m->failed.status == WEIR_OK)
+        return;
+    model_run_unload(m);
+    add_device(all, m->runtime);
+}
+
 /* With --suspend-idle: all models but this one are suspended, and it is not. */
 static void make_room(run *all, model_run *next)
 {
@@ -182,6 +203,7 @@ static void make_room(run *all, model_run *next)
         aside_suspend(all, m);
         end_phase(all);
         tell_failure(m);
+        give_back(all, m);
     }
     if (!next->is_aside || next->failed.status != WEIR_OK)
         return;
@@ -189,6 +211,7 @@ static void make_room(run *all, model_run *next)
     aside_resume(all, next);
     end_phase(all);
     tell_failure(next);
+    give_back(all, next);
 }
 
 /* Loading, one model after another --------------------------------------------------------------------------------- */
@@ -204,6 +227,7 @@ static void load_all(run *all)
             model_run_load(m, all->args->inputs, all->args->input_count);
         end_phase(all);
         tell_failure(m);
+        give_back(all, m);
     }
 }
 
@@ -233,7 +257,7 @@ static int check_inputs(const run *all)
         const failure *failed = &all->models[i].failed;
         if (failed->status == WEIR_ERR_NOT_FOUND && strcmp(failed->stage, "inputs") == 0)
             return CLI_USAGE; /* printed already */
-        complete = complete && all->models[i].model != NULL;
+        complete = complete && all->models[i].loaded;
     }
     for (size_t i = 0; complete && i < args->input_count; i++)
         if (!args->inputs[i].used) {
@@ -302,9 +326,13 @@ static void run_at_once(run *all)
 
 static void run_in_turn(run *all)
 {
-    for (size_t i = 0; i < all->count; i++)
-        if (model_run_good(&all->models[i]))
-            model_run_run(&all->models[i]);
+    for (size_t i = 0; i < all->count; i++) {
+        model_run *m = &all->models[i];
+        if (!model_run_good(m))
+            continue;
+        model_run_run(m);
+        give_back(all, m);
+    }
 }
 
 /* Each has a phase of its own, as others leave and come between them. */
@@ -320,6 +348,7 @@ static void run_and_suspend(run *all)
         begin_phase(all, "run ", m->args->name);
         model_run_run(m);
         end_phase(all);
+        give_back(all, m);
     }
 }
 

@@ -103,7 +103,8 @@ typedef struct model_run {
     int index;
     const char *path; /* the model's file */
     weir_runtime *runtime;
-    weir_model *model; /* NULL unless it is loaded */
+    weir_client *client; /* its account, opened before any model is loaded; NULL: not open */
+    weir_model *model;   /* NULL unless it is loaded */
     failure failed;
 
     /* Copies, which outlive the model. */
@@ -138,13 +139,16 @@ typedef struct model_run {
 
 void model_run_begin(model_run *m, const run_args *args, int index);
 
+/* Opens its client with its limits, on the device that it is likely to come to. */
+weir_status model_run_open(model_run *m);
+
 /* Loads the model, runs it once, and measures what its engine takes outside weir: one model at a time. */
 void model_run_load(model_run *m, input_arg *args, size_t arg_count);
 
 /* Runs it as often as asked for and keeps the last outputs. Any thread. */
 void model_run_run(model_run *m);
 
-/* Notes the client's statistics and unloads. Bytes that the engine leaves behind are a failure. */
+/* Notes the client's statistics, unloads and closes the client. Bytes that the engine leaves behind are a failure. */
 void model_run_unload(model_run *m);
 
 void model_run_clear(model_run *m);

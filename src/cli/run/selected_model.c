@@ -132,6 +132,7 @@ weir_status selected_model_open(model_run *m)
     options.no_fallback = m->run_args->no_fallback;
     options.guaranteed = m->args->guaranteed;
     options.maximum = m->args->maximum;
+    options.client = m->client;
     options.progress = model_run_progress;
     options.notice = notice;
     options.user = m;

@@ -350,15 +350,14 @@ static weir_status onnx_suspend(weir_engine_model *model, weir_engine_leaving *o
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
+/* A run that failed inside ONNX Runtime may have failed for its inputs, and says nothing of the next one. */
 static weir_status onnx_health(weir_engine_model *model)
 {
     pthread_mutex_lock(&model->lock);
     weir_status last = model->last;
     pthread_mutex_unlock(&model->lock);
-    if (last == WEIR_ERR_DRIVER || last == WEIR_ERR_DEVICE_LOST)
-        return weir_fail(last, "%s: its last run could not work on %s", model->name, model->device.name);
-    return last == WEIR_ERR_ENGINE
-               ? weir_fail(WEIR_ERR_ENGINE, "%s: its last run failed inside ONNX Runtime", model->name)
+    return last == WEIR_ERR_DRIVER || last == WEIR_ERR_DEVICE_LOST
+               ? weir_fail(last, "%s: its last run could not work on %s", model->name, model->device.name)
                : WEIR_OK;
 }
 

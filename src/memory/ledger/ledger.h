@@ -129,9 +129,9 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
 /* How many more bytes the account can claim under the limits. */
 uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
-/* How many bytes a new account could claim if no bytes were thread-cached: the budget less what other accounts use or
- * are guaranteed. *idle: held bytes that no account uses. */
-uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle);
+/* How many more bytes the account, or a new one (NULL), could claim if no bytes were thread-cached: the budget less what it
+ * uses, and what others use or are guaranteed. *idle: held bytes that no account uses. */
+uint64_t wi_ledger_left_for(wi_ledger *ledger, const wi_account *own, uint64_t *idle);
 /* How many bytes, so far, have become free to claim or to hold. A request reads it, without the lock, before it claims:
  * if it has grown by the time that the claim has failed, the request claims again. */
 static inline uint64_t wi_ledger_freed(const wi_ledger *ledger)
@@ -217,6 +217,9 @@ typedef struct wi_request {
     weir_stream stream;
     const char *tag;
 } wi_request;
+
+/* Puts back what weir_refusal_last had answered, after calls that are no part of the caller's own. */
+void wi_refusal_restore(const weir_refusal *kept);
 
 /* Refuses the request: counts it, traces it, and sets this thread's last refusal and detail. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,

@@ -17,6 +17,12 @@ weir_status weir_refusal_last(weir_refusal *out)
     return WEIR_OK;
 }
 
+void wi_refusal_restore(const weir_refusal *kept)
+{
+    if (last)
+        memcpy(last, kept, sizeof *kept);
+}
+
 static uint64_t refusal_used(const wi_account *account)
 {
     return account->live + account->pending + account->promised + account->thread_cached;

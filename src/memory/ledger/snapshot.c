@@ -103,13 +103,13 @@ void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_cli
     pthread_mutex_unlock(&ledger->lock);
 }
 
-uint64_t wi_ledger_left_for_another(wi_ledger *ledger, uint64_t *idle)
+uint64_t wi_ledger_left_for(wi_ledger *ledger, const wi_account *own, uint64_t *idle)
 {
     uint64_t committed = 0;
     pthread_mutex_lock(&ledger->lock);
     wi_ledger_merge_all(ledger);
     for (const wi_account *a = ledger->first; a; a = a->next)
-        committed += wi_max(a->live + a->pending + a->promised, a->guaranteed);
+        committed += wi_max(a->live + a->pending + a->promised, a == own ? 0 : a->guaranteed);
     uint64_t left = ledger->budget - wi_min(ledger->budget, committed);
     *idle = ledger->held - wi_min(ledger->held, ledger->live + ledger->pending);
     pthread_mutex_unlock(&ledger->lock);
