@@ -1,5 +1,9 @@
 #include "trace/read_rmm.h"
 
+#include "base/hash.h"
+#include "trace/format.h"
+#include "trace/recording.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,11 +193,13 @@ static int split(char *line, char *fields[RMM_FIELDS])
     return -1;
 }
 
-weir_status rmm_header(const char *path, char *line, rmm_columns *out)
+/* Reads the first line, which it changes. */
+static weir_status read_names(const char *path, char *line, rmm_columns *out)
 {
     char *fields[RMM_FIELDS], missing[64] = "";
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0)
         line += 3;
+    bool returns = strchr(line, '\r') != NULL;
     *out = (rmm_columns){.count = split(line, fields)};
     for (int i = 0; i < RMM_COLUMNS; i++) {
         out->place[i] = -1;
@@ -209,11 +215,12 @@ weir_status rmm_header(const char *path, char *line, rmm_columns *out)
             snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", names[i]);
     }
     if (missing[0])
-        return weir_fail(WEIR_ERR_CORRUPT,
-                         "%s: no trace: neither weir's binary form nor a first line with RMM's columns; missing: %s",
-                         path, missing);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line has not RMM's columns; missing: %s%s; %s",
+                         path, missing, returns ? ", and its lines end in CR alone, which is not read" : "",
+                         RECORDING_KINDS);
     out->weirs = out->place[C_ORDER] >= 0;
     out->timed = !out->weirs && out->place[C_TIME] >= 0;
+    out->threaded = out->place[C_THREAD] >= 0;
     out->clocked = out->weirs && out->place[C_CLOCK] >= 0;
     return WEIR_OK;
 }
@@ -265,20 +272,93 @@ static bool read_part(const char **text, unsigned most, unsigned limit, unsigned
     return count > 0 && value < limit;
 }
 
-/* "13:04:59.123456", "13:04:59:123456" or "13:04:59" in nanoseconds. */
-static bool read_time(const char *text, uint64_t *out)
+#define SECOND UINT64_C(1000000000)
+
+/* "13:04:59.123456", "13:04:59:123456" or "13:04:59" in nanoseconds; moves on. */
+static bool read_hours(const char **text, uint64_t *out)
 {
     unsigned hours, minutes, seconds, scale = 100000000;
-    if (!read_part(&text, 2, 24, &hours) || *text++ != ':' || !read_part(&text, 2, 60, &minutes) || *text++ != ':' ||
-        !read_part(&text, 2, 61, &seconds))
+    if (!read_part(text, 2, 24, &hours) || *(*text)++ != ':' || !read_part(text, 2, 60, &minutes) ||
+        *(*text)++ != ':' || !read_part(text, 2, 61, &seconds))
         return false;
-    uint64_t time = UINT64_C(1000000000) * (hours * 3600 + minutes * 60 + seconds);
-    if (*text && !strchr(".,:", *text++))
+    *out = SECOND * (hours * 3600 + minutes * 60 + seconds);
+    if (**text && strchr(".,:", **text))
+        for (++*text; digit_of(**text) < 10; ++*text, scale /= 10)
+            *out += (uint64_t)digit_of(**text) * scale;
+    return true;
+}
+
+/* "2026-11-28", or with strokes, and a T or a blank behind it, as days since 1970; moves on. */
+static bool read_date(const char **text, uint64_t *out)
+{
+    unsigned year, month, day;
+    const char *at = *text;
+    if (!read_part(&at, 4, 10000, &year) || at != *text + 4 || (*at != '-' && *at != '/'))
         return false;
-    for (; digit_of(*text) < 10; text++, scale /= 10)
-        time += (uint64_t)digit_of(*text) * scale;
-    *out = time;
+    char mark = *at++;
+    if (!read_part(&at, 2, 13, &month) || *at++ != mark || !read_part(&at, 2, 32, &day) || (*at != 'T' && *at != ' ') ||
+        year < 1970 || month < 1 || day < 1)
+        return false;
+    static const unsigned before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    unsigned past = month > 2 ? year : year - 1; /* the last year whose leap day has gone by */
+    *out = (year - 1970) * 365 + past / 4 - past / 100 + past / 400 - 477 + before[month - 1] + day - 1;
+    *text = at + 1 + strspn(at + 1, " ");
+    return true;
+}
+
+/* "Z", "+02:00", "-0130" or nothing: how far the clock is ahead of universal time. Takes that off the time. */
+static bool read_zone(const char *text, uint64_t *time)
+{
+    unsigned hours = 0, minutes = 0;
+    char sign = *text;
+    if (sign == '\0' || strcmp(text, "Z") == 0)
+        return true;
+    text++;
+    if ((sign != '+' && sign != '-') || !read_part(&text, 2, 24, &hours))
+        return false;
+    text += *text == ':';
+    if (*text && !read_part(&text, 2, 60, &minutes))
+        return false;
+    uint64_t ahead = SECOND * (hours * 3600 + minutes * 60);
+    if (sign == '+' && ahead > *time)
+        return false;
+    *time = sign == '+' ? *time - ahead : *time + ahead;
     return *text == '\0';
+}
+
+/* Seconds where it has a point, else nanoseconds. */
+static bool read_plain_time(const char *text, uint64_t *out)
+{
+    size_t whole = strcspn(text, ".");
+    char digits[24];
+    snprintf(digits, sizeof digits, "%.*s", (int)(whole < sizeof digits ? whole : sizeof digits - 1), text);
+    if (whole >= sizeof digits || !read_digits(digits, 10, out))
+        return false;
+    if (text[whole] == '\0')
+        return true;
+    if (*out >= UINT64_MAX / SECOND)
+        return false;
+    *out *= SECOND;
+    unsigned scale = 100000000;
+    for (text += whole + 1; digit_of(*text) < 10; text++, scale /= 10)
+        *out += (uint64_t)digit_of(*text) * scale;
+    return *text == '\0';
+}
+
+/* A time of the day, the same behind a date, or a plain number. */
+static bool read_time(const char *text, uint64_t *out, bool *of_day)
+{
+    uint64_t days = 0;
+    *of_day = !read_date(&text, &days);
+    if (read_plain_time(text, out)) {
+        bool plain = *of_day;
+        *of_day = false;
+        return plain;
+    }
+    if (!read_hours(&text, out))
+        return false;
+    *out += days * 86400 * SECOND;
+    return *of_day ? *text == '\0' : read_zone(text, out);
 }
 
 static bool read_action(const char *text, rmm_action *out)
@@ -302,7 +382,28 @@ static bool read_class(const char *text, weir_class *out)
     return false;
 }
 
-const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out)
+/* What was refused may have had no address, and any size. */
+static const char *read_block(rmm_row *out, const char *pointer, const char *bytes)
+{
+    bool refused = out->action == RMM_FAILURE;
+    if (!(refused && *pointer == '\0') && !read_number(pointer, &out->pointer))
+        return "a pointer that is no number";
+    if (!read_number(bytes, &out->bytes))
+        return "a size that is no number";
+    if (!refused && out->bytes > BYTES_MOST)
+        return "a size that no device has";
+    out->bytes = out->bytes > INT64_MAX ? INT64_MAX : out->bytes;
+    return NULL;
+}
+
+static uint64_t read_thread(const char *text)
+{
+    uint64_t number;
+    return read_number(text, &number) ? number : wi_hash(text, strlen(text));
+}
+
+/* Reads a line, which it changes. NULL, or what is wrong with it. */
+static const char *read_row(const rmm_columns *columns, char *line, rmm_row *out)
 {
     char *fields[RMM_FIELDS];
     const int *place = columns->place;
@@ -314,25 +415,81 @@ const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out)
         return count < columns->count ? "fewer values than columns" : "more values than columns";
     if (!read_action(fields[place[C_ACTION]], &out->action))
         return "an action that is none";
-    if (!read_number(fields[place[C_POINTER]], &out->pointer))
-        return "a pointer that is no number";
-    if (!read_number(fields[place[C_SIZE]], &out->bytes))
-        return "a size that is no number";
-    if (out->bytes > BYTES_MOST)
-        return "a size that no device has";
+    const char *wrong = read_block(out, fields[place[C_POINTER]], fields[place[C_SIZE]]);
+    if (wrong)
+        return wrong;
     if (!read_number(fields[place[C_STREAM]], &out->stream))
         return "a stream that is no number";
     if (place[C_CLASS] >= 0 && !read_class(fields[place[C_CLASS]], &out->memory_class))
         return "a class that is none";
-    if (columns->timed && !read_time(fields[place[C_TIME]], &out->key))
-        return "a time that is none";
+    if (columns->timed && !read_time(fields[place[C_TIME]], &out->key, &out->of_day))
+        return "a time that is none: hh:mm:ss is read, also behind a date, or a plain number";
     if (columns->weirs && !read_number(fields[place[C_ORDER]], &out->key))
         return "an order that is no number";
     if (columns->clocked && !read_number(fields[place[C_CLOCK]], &out->nanoseconds))
         return "nanoseconds that are no number";
     out->client = place[C_CLIENT] >= 0 ? fields[place[C_CLIENT]] : "";
     out->tag = place[C_TAG] >= 0 ? fields[place[C_TAG]] : "";
-    if (place[C_THREAD] < 0 || !read_number(fields[place[C_THREAD]], &out->thread))
-        out->thread = 0;
+    out->thread = place[C_THREAD] >= 0 ? read_thread(fields[place[C_THREAD]]) : 0;
     return NULL;
+}
+
+/* Files ------------------------------------------------------------------------------------------------------------ */
+
+/* What a file is that begins so, and what to do with it; NULL: perhaps text. */
+static const char *other_kind(const char *first, size_t count)
+{
+    if (count >= 4 && strncmp(first, WI_TRACE_MAGIC, 4) == 0)
+        return "a binary trace that was compressed: gunzip it first";
+    if (count >= 2 && first[0] == '\x80' && recording_is_pickle((const unsigned char *)first, count))
+        return "a pickle that was compressed: gunzip it first";
+    if (count >= 2 && (memcmp(first, "\xff\xfe", 2) == 0 || memcmp(first, "\xfe\xff", 2) == 0))
+        return "text in UTF-16: make it UTF-8 first";
+    if (count >= 4 && memcmp(first, "PK\3\4", 4) == 0)
+        return "an archive (zip): take the trace out of it first";
+    return NULL;
+}
+
+static weir_status read_first(lines *l, rmm_columns *columns)
+{
+    char *text;
+    bool whole = false;
+    weir_status status = fill(l);
+    const char *other = other_kind(l->buffer, l->end);
+    if (status == WEIR_OK && other)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s", l->path, other);
+    if (status == WEIR_OK)
+        status = lines_next(l, &text, &whole);
+    if (status != WEIR_OK)
+        return status;
+    if (!text || !whole)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line %s; %s", l->path,
+                         text ? "is no text, or longer than any" : "is missing", RECORDING_KINDS);
+    return read_names(l->path, text, columns);
+}
+
+weir_status rmm_open(const char *path, lines **out, rmm_columns *columns)
+{
+    weir_status status = lines_open(path, out);
+    if (status != WEIR_OK)
+        return status;
+    status = read_first(*out, columns);
+    if (status != WEIR_OK)
+        lines_close(*out);
+    return status;
+}
+
+weir_status rmm_next(lines *l, const rmm_columns *columns, rmm_row *out, const char **wrong, bool *got)
+{
+    char *text = NULL;
+    bool whole = true;
+    weir_status status;
+    do
+        status = lines_next(l, &text, &whole);
+    while (status == WEIR_OK && text && whole && text[strspn(text, " \t")] == '\0');
+    *got = status == WEIR_OK && text;
+    *wrong = NULL;
+    if (*got)
+        *wrong = whole ? read_row(columns, text, out) : "a line that is longer than any, cut off or no text";
+    return status;
 }

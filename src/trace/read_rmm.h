@@ -33,8 +33,10 @@ typedef enum rmm_action { RMM_ALLOCATE, RMM_FREE, RMM_FAILURE } rmm_action;
 typedef struct rmm_row {
     rmm_action action;
     weir_class memory_class; /* WEIR_CLASS_OTHER where there is no such column */
-    uint64_t pointer, bytes, stream;
-    uint64_t key; /* rows happened in the order of their keys: weir's order, else nanoseconds of the day, else 0 */
+    uint64_t pointer, stream;
+    uint64_t bytes;               /* of a refusal at most INT64_MAX, whatever was asked for */
+    uint64_t key;                 /* weir's order, else the time in nanoseconds, else 0 */
+    bool of_day;                  /* that is a time of the day, and starts again at midnight */
     const char *client, *tag;     /* in the line; "" where there is no such column */
     uint64_t nanoseconds, thread; /* 0 where there is no such column */
 } rmm_row;
@@ -45,15 +47,17 @@ typedef struct rmm_columns {
     int place[RMM_COLUMNS]; /* which field of a row has it; -1: none */
     int count;              /* of a row's fields */
     bool weirs;             /* weir wrote it, so that stream 0 is WEIR_STREAM_HOST */
-    bool timed;             /* keys are times of the day, which start again at midnight */
+    bool timed;             /* keys are times; row_order.h makes an order of them */
+    bool threaded;          /* rows have threads */
     bool clocked;           /* rows have nanoseconds */
 } rmm_columns;
 
-/* Reads the first line, which it changes. WEIR_ERR_CORRUPT: it names no such columns; the detail says which are
- * missing. */
-weir_status rmm_header(const char *path, char *line, rmm_columns *out);
+/* Opens a file and reads its first line. WEIR_ERR_SYSTEM; WEIR_ERR_CORRUPT: it names no such columns, and the detail
+ * says which are missing; WEIR_ERR_UNSUPPORTED: it is something else that was compressed. */
+weir_status rmm_open(const char *path, lines **out, rmm_columns *columns);
 
-/* Reads a line, which it changes. NULL, or what is wrong with it; static storage. */
-const char *rmm_read(const rmm_columns *columns, char *line, rmm_row *out);
+/* The next row that is not empty; *got is false at the end. Of a line that is none, *wrong says why; static storage. As
+ * lines_next. */
+weir_status rmm_next(lines *l, const rmm_columns *columns, rmm_row *out, const char **wrong, bool *got);
 
 #endif

@@ -196,6 +196,7 @@ static uint64_t rounded(uint64_t bytes)
 }
 
 #define BYTES_MOST (UINT64_C(1) << 48)
+#define LIVE_MOST  (UINT64_C(1) << 61)
 
 /* A block of an entry, or of a segment. False: no address or no size that could be. */
 static bool read_block(state *s, const pickle_value *from, const char *address, block *out)
@@ -220,7 +221,7 @@ static int64_t held_by(state *s, const pickle_value *entry)
 
 static weir_status add_held(state *s, int64_t change)
 {
-    s->held = (uint64_t)((int64_t)s->held + change) > INT64_MAX ? 0 : s->held + (uint64_t)change;
+    s->held = s->held + (uint64_t)change > INT64_MAX ? 0 : s->held + (uint64_t)change;
     return add_event(s, WEIR_ACTION_HOLD, NULL, 0, 0);
 }
 
@@ -263,10 +264,14 @@ static const char *take_entry(state *s, const pickle_value *entry, weir_status *
         return NULL;
     }
     bool allocates = pickle_is(action, "alloc"), completed = pickle_is(action, "free_completed");
-    if (!allocates && !completed && !pickle_is(action, "free_requested") && !pickle_is(action, "free"))
-        return "an action that is not known";
+    if (!allocates && !completed && !pickle_is(action, "free_requested") && !pickle_is(action, "free")) {
+        s->out->unknown += !pickle_is(action, "annotate") && !pickle_is(action, "user_defined");
+        return NULL;
+    }
     if (!read_block(s, entry, "addr", &b))
         return "an address or a size that is none";
+    if (allocates && s->live > LIVE_MOST)
+        return "an allocation beyond all that can be counted";
     bool found = wi_pointer_map_get(&s->known, (const void *)(uintptr_t)b.pointer, &number);
     if (allocates == found)
         return found ? "an allocation at a pointer that is live" : "a free of a pointer that is not live";
@@ -377,10 +382,10 @@ static weir_status read_segments(state *s, const pickle_value *segments)
 static void rewind_held(state *s, const pickle_value *entries)
 {
     const pickle_value *entry;
-    int64_t change = 0;
+    uint64_t change = 0; /* modulo 2^64, as in a file that is no good it may be anything */
     for (uint64_t i = 0; (entry = pickle_item(s->p, entries, i)) != NULL; i++)
-        change += held_by(s, entry);
-    s->held = (int64_t)s->held > change ? (uint64_t)((int64_t)s->held - change) : 0;
+        change += (uint64_t)held_by(s, entry);
+    s->held = s->held - change > INT64_MAX ? 0 : s->held - change;
 }
 
 /* All -------------------------------------------------------------------------------------------------------------- */
@@ -407,8 +412,8 @@ static weir_status choose_device(state *s, const pickle_value *traces, const pic
             s->ordinal = i;
     }
     if (wanted < 0 && count > 1)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a snapshot of the devices %s: say which one is meant", s->path,
-                         text);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a snapshot of the devices %s: say which one is meant (--device N)",
+                         s->path, text);
     if (wanted >= 0 && (wanted >= DEVICES_MOST || !there[wanted]))
         return weir_fail(WEIR_ERR_INVALID, "%s: a snapshot without device %d; it has %s", s->path, wanted,
                          count ? text : "none");

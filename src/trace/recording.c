@@ -5,6 +5,7 @@
 #include "trace/format.h"
 #include "trace/read_binary.h"
 #include "trace/read_rmm.h"
+#include "trace/row_order.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -131,7 +132,7 @@ static weir_status load_binary(const char *path, recording *all)
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
 /* An event of a row; `order` is its key until the rows are sorted. RMM has no clients: all is one program's. */
-static weir_status add_row(recording *all, const rmm_row *row, uint64_t line)
+static weir_status add_row(recording *all, const rmm_row *row, uint64_t line, bool timed)
 {
     static const weir_action actions[] = {
         [RMM_ALLOCATE] = WEIR_ACTION_ALLOCATE, [RMM_FREE] = WEIR_ACTION_DEALLOCATE, [RMM_FAILURE] = WEIR_ACTION_REFUSE};
@@ -139,7 +140,7 @@ static weir_status add_row(recording *all, const rmm_row *row, uint64_t line)
     weir_event event = {.action = actions[row->action],
                         .memory_class = row->memory_class,
                         .order = row->key,
-                        .nanoseconds = row->nanoseconds,
+                        .nanoseconds = timed ? row->key : row->nanoseconds,
                         .thread = row->thread,
                         .pointer = (void *)(uintptr_t)row->pointer,
                         .bytes = row->bytes,
@@ -162,31 +163,28 @@ static int by_order(const void *a, const void *b)
     return x->generation < y->generation ? -1 : x->generation > y->generation; /* the line */
 }
 
-/* Where a time goes back by more than half a day, the next day has begun; once. */
-static void pass_midnight(recording *all)
+/* The rows of a log with times, as they are needed for their order. */
+static weir_status sort_timed(recording *all, row_step *rows, bool threaded)
 {
-    const uint64_t half = UINT64_C(43200) * 1000000000;
-    uint64_t latest = 0;
-    bool passed = false;
-    for (size_t i = 0; i < all->count; i++) {
-        weir_event *event = &all->events[i];
-        passed |= event->order + half < latest;
-        if (passed && event->order < half)
-            event->order += 2 * half;
-        event->nanoseconds = event->order;
-        latest = event->order > latest ? event->order : latest;
+    weir_status status = rows_sort(rows, all->count, threaded);
+    for (size_t i = 0; i < all->count && status == WEIR_OK; i++) {
+        all->events[rows[i].place].order = i;
+        all->events[rows[i].place].nanoseconds = rows[i].time;
     }
+    return status;
 }
 
-static void sort_rows(recording *all, bool timed)
+static weir_status sort_rows(recording *all, row_step *rows, const rmm_columns *columns)
 {
     bool sorted = true;
-    if (timed)
-        pass_midnight(all);
+    weir_status status = WEIR_OK;
     for (size_t i = 1; i < all->count && sorted; i++)
         sorted = all->events[i - 1].order <= all->events[i].order;
-    if (!sorted)
+    if (!sorted && columns->timed)
+        status = sort_timed(all, rows, columns->threaded);
+    if (!sorted && status == WEIR_OK)
         qsort(all->events, all->count, sizeof *all->events, by_order);
+    return status;
 }
 
 /* Follows the rows in their order: what is live, and what could not have happened. */
@@ -201,8 +199,10 @@ static weir_status follow_rows(recording *all)
         const char *wrong = NULL;
         bool refused = event.action == WEIR_ACTION_REFUSE, frees = event.action == WEIR_ACTION_DEALLOCATE;
         bool found = !refused && event.pointer && wi_pointer_map_remove(&known, event.pointer, &at);
-        if (!refused && !event.pointer && event.bytes == 0)
+        if (!refused && !event.pointer && event.bytes == 0) {
+            all->empty++;
             continue;
+        }
         if (!refused && !event.pointer)
             wrong = frees ? "a free of NULL" : "an allocation at NULL";
         else if (frees && !found)
@@ -240,53 +240,67 @@ static weir_status follow_rows(recording *all)
     return status;
 }
 
-static weir_status read_header(lines *l, const char *path, rmm_columns *columns)
+/* What the order of rows with times needs; the event is the last one. */
+static weir_status add_step(row_step **rows, size_t *room, const rmm_row *row, size_t count)
 {
-    char *text;
-    bool whole;
-    weir_status status = lines_next(l, &text, &whole);
-    if (status != WEIR_OK)
-        return status;
-    if (!text || !whole)
-        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line is %s", path, text ? "none" : "missing");
-    if (strncmp(text, WI_TRACE_MAGIC, 4) == 0)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", path);
-    return rmm_header(path, text, columns);
+    if (count > *room) {
+        size_t more = *room ? 2 * *room : 1024;
+        row_step *list = realloc(*rows, more * sizeof *list);
+        if (!list)
+            return no_memory();
+        *rows = list;
+        *room = more;
+    }
+    (*rows)[count - 1] = (row_step){.logged = row->key,
+                                    .thread = row->thread,
+                                    .pointer = row->pointer,
+                                    .place = count - 1,
+                                    .action = row->action,
+                                    .of_day = row->of_day};
+    return WEIR_OK;
 }
 
-static weir_status read_row(recording *all, const rmm_columns *columns, char *text, bool whole, uint64_t line)
+static weir_status read_rows(lines *l, const rmm_columns *columns, recording *all)
 {
     rmm_row row;
-    if (whole && text[strspn(text, " \t")] == '\0')
-        return WEIR_OK; /* an empty line */
-    const char *wrong = whole ? rmm_read(columns, text, &row) : "a line that is longer than any, cut off or no text";
-    if (!wrong)
-        return add_row(all, &row, line);
-    recording_problem_add(all, line, wrong);
-    return WEIR_OK;
+    const char *wrong;
+    bool got = true;
+    row_step *rows = NULL;
+    size_t room = 0;
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && (status = rmm_next(l, columns, &row, &wrong, &got)) == WEIR_OK && got) {
+        if (wrong) {
+            recording_problem_add(all, lines_number(l), wrong);
+            continue;
+        }
+        status = add_row(all, &row, lines_number(l), columns->timed);
+        if (status == WEIR_OK && columns->timed)
+            status = add_step(&rows, &room, &row, all->count);
+    }
+    if (status == WEIR_OK)
+        status = sort_rows(all, rows, columns);
+    free(rows);
+    return status;
 }
 
 static weir_status load_text(const char *path, recording *all)
 {
     lines *l;
-    rmm_columns columns = {0};
-    char *text = NULL;
-    bool whole = true;
-    weir_status status = lines_open(path, &l);
-    if (status != WEIR_OK)
-        return status;
-    status = read_header(l, path, &columns);
-    while (status == WEIR_OK && (status = lines_next(l, &text, &whole)) == WEIR_OK && text)
-        status = read_row(all, &columns, text, whole, lines_number(l));
-    all->cut = lines_cut(l);
-    lines_close(l);
+    rmm_columns columns;
+    weir_status status = rmm_open(path, &l, &columns);
     if (status != WEIR_OK)
         return status;
     all->format = RECORDING_CSV;
     all->timed = columns.timed || columns.clocked;
     all->orders_host = columns.weirs;
-    sort_rows(all, columns.timed);
-    return follow_rows(all);
+    status = read_rows(l, &columns, all);
+    all->cut = lines_cut(l);
+    lines_close(l);
+    if (status == WEIR_OK && all->count == 0 && all->problem_count > 0)
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: none of its %llu lines can be used; line %llu: %s", path,
+                           (unsigned long long)all->problem_count, (unsigned long long)all->problems[0].line,
+                           all->problems[0].what);
+    return status == WEIR_OK ? follow_rows(all) : status;
 }
 
 /* All -------------------------------------------------------------------------------------------------------------- */

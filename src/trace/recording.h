@@ -8,6 +8,10 @@
 
 typedef enum recording_format { RECORDING_WEIR, RECORDING_CSV, RECORDING_PICKLE } recording_format;
 
+/* For messages: the files that are read. */
+#define RECORDING_KINDS                                                                                                \
+    "a trace is weir's binary file, the CSV of RMM or of weir (also as gzip), or a snapshot of PyTorch's allocator"
+
 /* What could not be used. */
 typedef struct recording_problem {
     uint64_t line; /* of a CSV; else the number of the event */
@@ -38,6 +42,8 @@ typedef struct recording {
     size_t segment_count;
     uint64_t problem_count;
     recording_problem problems[RECORDING_PROBLEMS]; /* the first ones */
+    uint64_t empty;                                 /* rows and events of no bytes at no address; they are left out */
+    uint64_t unknown;                               /* entries of a snapshot whose action has no meaning here */
     uint64_t lost;                                  /* events that are known to be missing */
     uint64_t budget;                                /* 0: not known */
     bool cut;                                       /* the file is cut off */
@@ -48,7 +54,7 @@ typedef struct recording {
 
 /* Reads a file; what it is, its content says. `device` is the ordinal in a snapshot of several devices, or
  * RECORDING_NO_DEVICE. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; *out is empty then. A file without an
- * event is none of these. */
+ * event is none of these; a CSV of which no line can be used is WEIR_ERR_CORRUPT. */
 weir_status recording_load(const char *path, int device, recording *out);
 void recording_clear(recording *all);
 

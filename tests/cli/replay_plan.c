@@ -3,6 +3,7 @@
 #include <weir/trace.h>
 
 #include "cli/replay/replay.h"
+#include "trace/recording.h"
 
 #include <zlib.h>
 
@@ -86,6 +87,34 @@ static void test_rows(void **state)
     wi_replay_plan_clear(&plan);
 }
 
+static void test_refusals_and_empty_rows(void **state)
+{
+    (void)state;
+    wi_replay_plan plan = load(HEADER "1,00:00:00.000001,allocate,(nil),0,0\n"
+                                      "1,00:00:00.000002,allocate,0x100,10,0\n"
+                                      "1,00:00:00.000003,allocate failure,,99,0x1\n"
+                                      "1,00:00:00.000004,allocate failure,(nil),1152921504606846976,0\n"
+                                      "1,00:00:00.000005,allocate failure,0x0,18446744073709551615,0\n"
+                                      "1,00:00:00.000006,free,(nil),0,0\n"
+                                      "1,00:00:00.000007,free,0x0,0,(nil)\n"
+                                      "1,00:00:00.000008,allocate failure,,,0\n"   /* 9 */
+                                      "1,00:00:00.000009,allocate failure,x,5,0\n" /* 10 */
+                                      "1,00:00:00.000010,allocate,,5,0\n"          /* 11 */
+                                      "1,00:00:00.000011,free,,5,0\n"              /* 12 */
+                                      "1,00:00:00.000012,free,0x100,10,0\n");
+    assert_int_equal(plan.refused, 3);
+    assert_int_equal(plan.empty, 3);
+    assert_int_equal(plan.problem_count, 4);
+    check_problem(&plan, 0, 9, "size");
+    check_problem(&plan, 1, 10, "pointer");
+    check_problem(&plan, 2, 11, "pointer");
+    check_problem(&plan, 3, 12, "pointer");
+    assert_int_equal(plan.count, 2);
+    assert_int_equal(plan.lines[0], 3);
+    assert_int_equal(plan.lines[1], 13);
+    wi_replay_plan_clear(&plan);
+}
+
 static void test_columns_in_any_order(void **state)
 {
     (void)state;
@@ -161,6 +190,24 @@ static void test_no_trace(void **state)
     fails(WEIR_ERR_SYSTEM, wi_replay_load("/nonexistent/trace", &plan));
     fails(WEIR_ERR_SYSTEM, wi_replay_load("/", &plan));
     detail_names("/");
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *said;
+    } others[] = {{"", 0, "is missing"},
+                  {"PK\x03\x04 0 0", 8, "zip"},
+                  {"\xff\xfeT\0h\0", 6, "UTF-16"},
+                  {"a\0b\n", 4, "is no text"},
+                  {"{\"traces\": []}\n", 15, "missing: Action, Pointer, Size, Stream"},
+                  {"Thread,Time,Action,Pointer,Size,Stream\r1,00:00:00,allocate,1,1,1\r", 65, "CR alone"},
+                  {"\x1f\x8b\x08\x00", 4, "is missing"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        store(others[i].bytes, others[i].count);
+        if (wi_replay_load(path, &plan) == WEIR_OK)
+            fail_msg("file %d was read", (int)i);
+        detail_names(others[i].said);
+        detail_names(path);
+    }
     store("Size,Action,Stream,Pointer,SIZE\n", 32);
     fails(WEIR_ERR_CORRUPT, wi_replay_load(path, &plan));
     detail_names("two columns are called Size");
@@ -200,6 +247,83 @@ static void test_midnight(void **state)
     wi_replay_plan_clear(&plan);
 }
 
+static void test_times_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const times[] = {"",
+                                        "now",
+                                        "24:00:00",
+                                        "1:60:00",
+                                        "1:00:61",
+                                        "1:00",
+                                        "1:00:00 PM",
+                                        "1:00:00Z",
+                                        "-1",
+                                        "1e5",
+                                        "1.5.2",
+                                        "0x10",
+                                        "28.11.2026",
+                                        "2026-11-28",
+                                        "2026-13-01 1:00:00",
+                                        "2026-11-32 1:00:00",
+                                        "1969-01-01 1:00:00",
+                                        "2026-11/28 1:00:00",
+                                        "26-11-28 1:00:00",
+                                        "2026-11-28 1:00:00+25",
+                                        "2026-11-28 1:00:00+1:00x",
+                                        "2026-11-28 1.5",
+                                        "18446744073709551616",
+                                        "99999999999999999999999999.5",
+                                        "1:00:00.5x"};
+    enum { COUNT = sizeof times / sizeof times[0] };
+    for (size_t i = 0; i < COUNT; i++) {
+        char text[512];
+        wi_replay_plan plan;
+        snprintf(text, sizeof text, HEADER "1,%s,allocate,0x100,10,0\n1,%s,free,0x100,10,0\n", times[i], times[i]);
+        store(text, strlen(text));
+        if (wi_replay_load(path, &plan) == WEIR_OK)
+            fail_msg("'%s' was read", times[i]);
+        detail_names("2 lines were left out; the first, line 2: a time that is none");
+        detail_names("hh:mm:ss");
+        snprintf(text, sizeof text, HEADER "1,%s,allocate,0x100,10,0\n1,1:00:00,allocate,0x200,10,0\n", times[i]);
+        plan = load(text);
+        check_problem(&plan, 0, 2, "time");
+        assert_int_equal(plan.count, 1);
+        wi_replay_plan_clear(&plan);
+    }
+}
+
+/* The day of a log goes on past midnight and past noon. */
+static void test_past_noon(void **state)
+{
+    (void)state;
+    static const char *const logs[] = {
+        HEADER "1,23:00:00,allocate,0x100,10,0\n1,00:30:00,free,0x100,10,0\n1,13:00:00,allocate,0x100,20,0\n",
+        HEADER "1,21:00:00,allocate,0x100,10,0\n1,09:30:00,free,0x100,10,0\n1,09:31:00,allocate,0x100,20,0\n",
+        HEADER "1,21:00:00,allocate,0x100,10,0\n2,09:30:00,free,0x100,10,0\n3,09:31:00,allocate,0x100,20,0\n",
+        HEADER "1,02:55:00,allocate,0x100,10,0\n1,02:05:00,free,0x100,10,0\n1,02:06:00,allocate,0x100,20,0\n",
+        HEADER "1,23:00:00,allocate,0x100,10,0\n2,12:00:00,free,0x100,10,0\n1,22:00:00,allocate,0x100,20,0\n",
+        "Time,Action,Pointer,Size,Stream\n23:00:00,allocate,0x100,10,0\n00:30:00,free,0x100,10,0\n13:00:00,allocate,"
+        "0x100,20,0\n"};
+    for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
+        wi_replay_plan plan = load(logs[i]);
+        recording all;
+        assert_int_equal(plan.problem_count, 0);
+        check_op(&plan, 0, false, 10, 0, 0);
+        check_op(&plan, 1, true, 10, 0, 0);
+        check_op(&plan, 2, false, 20, 0, 0);
+        wi_replay_plan_clear(&plan);
+        ok(recording_load(path, RECORDING_NO_DEVICE, &all));
+        assert_int_equal(all.count, 3);
+        assert_int_equal(all.problem_count, 0);
+        for (size_t k = 0; k < 3; k++) {
+            assert_int_equal(all.events[k].action, k == 1 ? WEIR_ACTION_DEALLOCATE : WEIR_ACTION_ALLOCATE);
+            assert_true(k == 0 || all.events[k].nanoseconds >= all.events[k - 1].nanoseconds);
+        }
+        recording_clear(&all);
+    }
+}
+
 static void test_weirs_order(void **state)
 {
     (void)state;
@@ -232,6 +356,34 @@ static void test_too_many_streams(void **state)
     fails(WEIR_ERR_UNSUPPORTED, wi_replay_load(path, &plan));
     detail_names("more than 1000 streams");
     free(text);
+}
+
+/* Names ------------------------------------------------------------------------------------------------------------ */
+
+/* Two clients with one name, three tags, and a row without either. */
+static void test_names_of_what_is_left(void **state)
+{
+    (void)state;
+    wi_replay_plan plan = load("Thread,Time,Action,Pointer,Size,Stream,Client,Class,Tag,Order,Nanoseconds\n"
+                               "1,00:00:00.0,allocate,0x100,10,0,a,kv,one,1,1\n"
+                               "2,00:00:00.0,allocate,0x200,20,0,a,kv,two,2,2\n"
+                               "1,00:00:00.0,free,0x100,10,0,a,kv,one,3,3\n"
+                               "3,00:00:00.0,allocate,0x100,30,0,b,weights,\"thr,ee\",4,4\n"
+                               "3,00:00:00.0,allocate,0x300,40,0,,other,,5,5\n");
+    static const struct {
+        uint64_t bytes;
+        const char *client, *tag;
+    } wanted[] = {{20, "a", "two"}, {30, "b", "thr,ee"}, {40, "", ""}};
+    assert_int_equal(plan.left_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        size_t k = 0;
+        while (k < 3 && plan.ops[plan.left[i]].bytes != wanted[k].bytes)
+            k++;
+        assert_true(k < 3);
+        assert_string_equal(plan.left_names[i].client, wanted[k].client);
+        assert_string_equal(plan.left_names[i].tag, wanted[k].tag);
+    }
+    wi_replay_plan_clear(&plan);
 }
 
 /* Compressed and hostile --------------------------------------------------------------------------------------------- */
@@ -409,12 +561,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_refusals_and_empty_rows),
         cmocka_unit_test(test_columns_in_any_order),
         cmocka_unit_test(test_malformed_rows),
         cmocka_unit_test(test_no_trace),
         cmocka_unit_test(test_times_that_go_back),
         cmocka_unit_test(test_midnight),
+        cmocka_unit_test(test_times_that_are_none),
+        cmocka_unit_test(test_past_noon),
         cmocka_unit_test(test_weirs_order),
+        cmocka_unit_test(test_names_of_what_is_left),
         cmocka_unit_test(test_too_many_streams),
         cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_long_lines),

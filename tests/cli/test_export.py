@@ -184,7 +184,7 @@ class Export(harness.Case):
                                                   entry("alloc", 0, 1),
                                                   entry("alloc", BASE + 512, -1), entry("alloc", BASE + 1024, 1 << 60)]]}
         answer = self.read_back(odd)
-        self.assertEqual((answer["allocations"], [one["event"] for one in answer["malformed_lines"]]), (1, [2, 3, 4, 5, 6]))
+        self.assertEqual((answer["allocations"], [one["event"] for one in answer["malformed_lines"]], answer["unknown"]), (1, [2, 4, 5, 6], 1))
 
     # Harm ---------------------------------------------------------------------------------------------------------------------------
 

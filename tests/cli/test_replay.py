@@ -5,6 +5,7 @@ import gzip
 import json
 
 import harness
+import recorded
 
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
 KIB = 1 << 10
@@ -82,6 +83,23 @@ class Replay(harness.Case):
         error = self.weir("replay", self.folder / "trace.csv", "--layout", "none/layout.json", status=1, WEIR_BUDGET="")[1]
         self.assertIn("none/layout.json", error)
 
+    def test_layout_has_the_names_of_the_trace(self):
+        """Two clients of one name, three tags, blocks of several streams; what was freed and came again is the new one's."""
+        made = [("allocate", 0x100000, 5000, 1, "a", "kv", "first"), ("allocate", 0x200000, 6000, 2, "a", "weights", "second"),
+                ("free", 0x100000, 5000, 1, "a", "kv", "first"), ("allocate", 0x100000, 7000, 3, 'b, "c"', "scratch", "third"),
+                ("allocate", 0x300000, 8000, 1, "d", "other", ""), ("allocate", 0x400000, MIB, 1, "e", "kv", "gone"),
+                ("free", 0x400000, MIB, 1, "e", "kv", "gone"), ("allocate", 0x500000, 9000, 2, "a", "weights", "first")]
+        self.write("t.csv", recorded.text(made))
+        self.weir("export", "t.csv", "--format", "weir", "-o", "t.weir")
+        wanted = [(6000, "a", "second"), (7000, 'b, "c"', "third"), (8000, "d", ""), (9000, "a", "first")]
+        for trace in ("t.csv", "t.weir"):
+            for driver in ("host", "sim"):
+                self.weir("replay", trace, "--driver", driver, "--repeat", 3, "--layout", "layout.json", WEIR_BUDGET="")
+                layout, = json.loads((self.folder / "layout.json").read_text())["traces"]
+                live = {(span["requested"], span["client"], span["tag"]) for segment in layout["segments"] for span in segment["spans"]
+                        if span["state"] == "live"}
+                self.assertEqual(sorted(live), wanted)
+
     def test_direct_calls_are_known(self):
         answer = self.replay(rows(*pairs(10, 1, 1000)), "--resource", "direct")
         self.assertEqual(answer["driver_calls"], 20)
@@ -122,6 +140,22 @@ class Replay(harness.Case):
             self.assertIn("1 of 3 allocations were refused", self.error)
             self.one_line(self.error)
         self.assertEqual(self.replay(text, "--driver", "host", "--resource", "direct", status=1, WEIR_BUDGET="1MiB")["failures"], 1)
+
+    def test_the_first_refused_event_is_named(self):
+        text = rows(*(("a", i + 1, MIB, i % 3) for i in range(3)), ("f", 2, MIB, 1), ("a", 2, 2 * MIB, 1), ("a", 9, 100, 2))
+        answer = self.replay(text, "--resource", "direct", "--cap", "3MiB", "--repeat", 2, status=1)
+        first = answer["traces"][0]["first_refused"]
+        self.assertEqual(first, {"line": 6, "bytes": 2 * MIB, "live": 2 * MIB, "pass": 1})
+        self.assertIn("2 of 10 allocations were refused; the first, in pass 1, is line 6: 2 MiB,", self.error)
+        self.assertIn("has 2 MiB live", self.error)
+        self.one_line(self.error)
+        answer = self.replay(text, "--resource", "direct", "--cap", "3MiB", "--lag", 2, status=1)
+        self.assertEqual(answer["traces"][0]["first_refused"], first)
+        self.assertIsNone(self.replay(text)["traces"][0]["first_refused"])
+        self.weir("export", "trace.csv", "--format", "weir", "-o", "t.weir")
+        answer = self.weir_json("replay", "t.weir", "--resource", "direct", "--cap", "3MiB", status=1)
+        self.assertEqual(answer["traces"][0]["first_refused"]["event"], 5)
+        self.assertIn("is event 5: ", self.error)
 
     def test_smallest_cap(self):
         # 1000 blocks of 100 bytes are charged 256 each; a step of the search is a 500th of 100,000.

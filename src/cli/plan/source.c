@@ -7,7 +7,7 @@
 #include "cli/simulator.h"
 #include "cli/text.h"
 #include "trace/format.h"
-#include "trace/read_binary.h"
+#include "trace/recording.h"
 #include "cli/plan/look.h"
 
 #include <errno.h>
@@ -63,21 +63,6 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
     return status;
 }
 
-/* The most that the recorded allocator held, which only weir's binary trace tells. */
-static weir_status read_held(const char *path, uint64_t *held)
-{
-    reader *r;
-    weir_event event;
-    bool got = true;
-    weir_status status = reader_open(path, &r);
-    if (status != WEIR_OK)
-        return status;
-    while ((status = reader_next(r, &event, &got)) == WEIR_OK && got)
-        *held = event.held > *held ? event.held : *held;
-    reader_close(r);
-    return status;
-}
-
 /* The most that weir's allocator holds for the same trace, on the simulated device without a budget. */
 static weir_status replay(const char *path, uint64_t *held)
 {
@@ -103,8 +88,7 @@ static weir_status load_trace(const plan_args *args, plan_source *out)
         out->remark = text_print("%" PRIu64 " events could not be used, %" PRIu64 " are missing%s", trace.problem_count,
                                  trace.lost, trace.cut ? ", and the file is cut off" : "");
     status = add_blocks(&trace, out);
-    if (status == WEIR_OK && trace.binary)
-        status = read_held(args->file, &out->recorded);
+    out->recorded = trace.held;
     if (status == WEIR_OK && args->replay)
         status = replay(args->file, &out->replayed);
     wi_replay_plan_clear(&trace);
@@ -142,6 +126,8 @@ static plan_kind kind_of(char *front, size_t size)
 {
     static const unsigned char gzip[] = {0x1f, 0x8b};
     if ((size >= 8 && memcmp(front, WI_TRACE_MAGIC, 8) == 0) || (size >= 2 && memcmp(front, gzip, 2) == 0))
+        return PLAN_TRACE;
+    if (front[0] == '\x80' && recording_is_pickle((const unsigned char *)front, size)) /* no model begins so */
         return PLAN_TRACE;
     if (!is_text(front, size))
         return PLAN_MODEL;

@@ -3,11 +3,11 @@
 #include "replay.h"
 #include <weir/trace.h>
 
-#include "trace/format.h"
 #include "base/pointer_map.h"
 #include "trace/read_binary.h"
 #include "trace/read_rmm.h"
 #include "trace/recording.h"
+#include "trace/row_order.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +17,6 @@
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
 #define LIVE_MOST (UINT64_C(1) << 62)
-enum { HALF_A_DAY = 12 * 3600 };
-#define DAY (UINT64_C(24) * 3600 * 1000000000)
 
 static weir_status no_memory(const wi_replay_plan *plan)
 {
@@ -59,25 +57,33 @@ static int by_key(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* Where a time goes back by more than half a day, the next day has begun. */
-static void pass_midnight(wi_replay_events *events)
+/* Makes keys of the times. */
+static weir_status order_times(wi_replay_events *events)
 {
-    uint64_t latest = 0, half = UINT64_C(1000000000) * HALF_A_DAY;
-    bool passed = false;
+    row_step *rows = calloc(events->count, sizeof *rows);
+    if (!rows)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for the order of %zu events", events->count);
     for (size_t i = 0; i < events->count; i++) {
-        wi_replay_event *event = &events->list[i];
-        passed |= event->key + half < latest;
-        if (passed && event->key < half)
-            event->key += DAY;
-        latest = event->key > latest ? event->key : latest;
+        const wi_replay_event *event = &events->list[i];
+        rows[i] = (row_step){.logged = event->key,
+                             .thread = event->thread,
+                             .pointer = event->pointer,
+                             .place = i,
+                             .action = event->frees ? RMM_FREE : RMM_ALLOCATE,
+                             .of_day = event->of_day};
     }
+    weir_status status = rows_sort(rows, events->count, events->threaded);
+    for (size_t i = 0; i < events->count && status == WEIR_OK; i++)
+        events->list[rows[i].place].key = i;
+    free(rows);
+    return status;
 }
 
-static void sort(wi_replay_events *events)
+static weir_status sort(wi_replay_events *events)
 {
-    if (events->timed)
-        pass_midnight(events);
+    weir_status status = events->timed ? order_times(events) : WEIR_OK;
     qsort(events->list, events->count, sizeof *events->list, by_key);
+    return status;
 }
 
 /* Operations ------------------------------------------------------------------------------------------------------- */
@@ -87,7 +93,8 @@ typedef struct maker {
     wi_pointer_map slots; /* of live blocks, by address */
     wi_pointer_map away;  /* blocks that are away, by address */
     uint32_t *unused, unused_count;
-    size_t *allocated_by; /* by slot: the operation that allocated it */
+    size_t *allocated_by;  /* by slot: the operation that allocated it */
+    wi_replay_name *names; /* by slot: whose it is */
     uint64_t streams[WI_REPLAY_STREAMS];
     uint64_t live;
     bool host;
@@ -119,6 +126,7 @@ static weir_status add_allocation(maker *m, const wi_replay_event *event, wi_rep
     op->memory_class = event->memory_class;
     op->slot = m->unused_count ? m->unused[--m->unused_count] : plan->slots++;
     m->allocated_by[op->slot] = plan->count;
+    m->names[op->slot] = event->name;
     m->live += op->bytes;
     plan->peak = m->live > plan->peak ? m->live : plan->peak;
     plan->allocations++;
@@ -160,8 +168,12 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
     wi_replay_plan *plan = m->plan;
     const void *address = (const void *)(uintptr_t)event->pointer;
     uint64_t slot;
+    if (!address && event->bytes == 0) {
+        plan->empty++;
+        return NULL;
+    }
     if (!address)
-        return event->bytes == 0 ? NULL : event->frees ? "a free of NULL" : "an allocation at NULL";
+        return event->frees ? "a free of NULL" : "an allocation at NULL";
     bool known = wi_pointer_map_remove(&m->slots, address, &slot);
     if (!is_operation(m, event, known, status)) {
         if (known)
@@ -185,6 +197,7 @@ static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream,
         add_free(m, slot, &op);
     else
         *status = add_allocation(m, event, &op);
+    plan->lines[plan->count] = event->line;
     plan->ops[plan->count++] = op;
     return NULL;
 }
@@ -193,12 +206,29 @@ static weir_status find_left(maker *m)
 {
     wi_replay_plan *plan = m->plan;
     plan->left = calloc(m->slots.used + 1, sizeof *plan->left);
-    if (!plan->left)
+    plan->left_names = calloc(m->slots.used + 1, sizeof *plan->left_names);
+    if (!plan->left || !plan->left_names)
         return no_memory(plan);
-    for (size_t i = 0; i < m->slots.capacity; i++)
-        if (m->slots.entries[i].pointer)
-            plan->left[plan->left_count++] = m->allocated_by[m->slots.entries[i].value];
+    for (size_t i = 0; i < m->slots.capacity; i++) {
+        if (!m->slots.entries[i].pointer)
+            continue;
+        uint64_t slot = m->slots.entries[i].value;
+        plan->left_names[plan->left_count] = m->names[slot];
+        plan->left[plan->left_count++] = m->allocated_by[slot];
+    }
     return WEIR_OK;
+}
+
+/* Why there is nothing to replay. */
+static weir_status nothing(const wi_replay_plan *plan)
+{
+    const char *unit = plan->binary ? "event" : "line";
+    if (plan->problem_count == 0)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
+    return weir_fail(WEIR_ERR_CORRUPT,
+                     "%s: there is no allocation in it, and %llu %ss were left out; the first, %s %llu: %s", plan->name,
+                     (unsigned long long)plan->problem_count, unit, unit, (unsigned long long)plan->problems[0].line,
+                     plan->problems[0].what);
 }
 
 static weir_status make(maker *m, const wi_replay_events *events)
@@ -212,7 +242,7 @@ static weir_status make(maker *m, const wi_replay_events *events)
             wi_replay_problem_add(plan, events->list[i].line, wrong);
     }
     if (status == WEIR_OK && plan->allocations == 0)
-        status = weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
+        status = nothing(plan);
     return status == WEIR_OK ? find_left(m) : status;
 }
 
@@ -223,18 +253,20 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
     weir_status status = WEIR_OK;
     plan->host_stream = WI_REPLAY_NO_STREAM;
     plan->ops = calloc(count, sizeof *plan->ops);
+    plan->lines = calloc(count, sizeof *plan->lines);
     if (m) {
         m->plan = plan;
         m->host = host;
         m->unused = calloc(count, sizeof *m->unused);
         m->allocated_by = calloc(count, sizeof *m->allocated_by);
+        m->names = calloc(count, sizeof *m->names);
     }
-    if (!m || !plan->ops || !m->unused || !m->allocated_by)
+    if (!m || !plan->ops || !plan->lines || !m->unused || !m->allocated_by || !m->names)
         status = no_memory(plan);
     else if (events->count >= UINT32_MAX)
         status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
     if (status == WEIR_OK && events->count > 0 && !events->sorted)
-        sort(events);
+        status = sort(events);
     if (status == WEIR_OK)
         status = make(m, events);
     if (m) {
@@ -242,6 +274,7 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
         wi_pointer_map_clear(&m->away);
         free(m->unused);
         free(m->allocated_by);
+        free(m->names);
     }
     free(m);
     free(events->list);
@@ -253,66 +286,67 @@ void wi_replay_plan_clear(wi_replay_plan *plan)
 {
     free(plan->name);
     free(plan->ops);
+    free(plan->lines);
     free(plan->left);
+    free(plan->left_names);
+    if (plan->texts)
+        recording_clear(plan->texts);
+    free(plan->texts);
     *plan = (wi_replay_plan){0};
+}
+
+/* Names ------------------------------------------------------------------------------------------------------------ */
+
+/* Keeps the names as long as the plan. */
+static weir_status keep_name(wi_replay_plan *plan, const char *client, const char *tag, wi_replay_name *out)
+{
+    *out = (wi_replay_name){"", ""};
+    if (!client[0] && !tag[0])
+        return WEIR_OK;
+    if (!plan->texts && !(plan->texts = calloc(1, sizeof *plan->texts)))
+        return no_memory(plan);
+    out->client = recording_intern(plan->texts, client, strlen(client));
+    out->tag = recording_intern(plan->texts, tag, strlen(tag));
+    return out->client && out->tag ? WEIR_OK : no_memory(plan);
 }
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_header(lines *l, wi_replay_plan *plan, rmm_columns *columns)
+static weir_status add_row(const rmm_row *row, uint64_t line, wi_replay_plan *plan, wi_replay_events *events)
 {
-    char *text;
-    bool whole;
-    weir_status status = lines_next(l, &text, &whole);
-    if (status != WEIR_OK)
-        return status;
-    if (!text || !whole)
-        return weir_fail(WEIR_ERR_CORRUPT, "%s: no trace: its first line is %s", plan->name, text ? "none" : "missing");
-    if (strncmp(text, WI_TRACE_MAGIC, 4) == 0)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a binary trace that was compressed: gunzip it first", plan->name);
-    return rmm_header(plan->name, text, columns);
-}
-
-static weir_status read_row(lines *l, const rmm_columns *columns, char *text, bool whole, wi_replay_plan *plan,
-                            wi_replay_events *events)
-{
-    rmm_row row;
-    if (whole && text[strspn(text, " \t")] == '\0')
-        return WEIR_OK; /* an empty line */
-    const char *wrong = whole ? rmm_read(columns, text, &row) : "a line that is longer than any, cut off or no text";
-    if (wrong) {
-        wi_replay_problem_add(plan, lines_number(l), wrong);
-        return WEIR_OK;
-    }
-    if (row.action == RMM_FAILURE) {
-        plan->refused++;
-        return WEIR_OK;
-    }
-    return wi_replay_add(events, &(wi_replay_event){.key = row.key,
-                                                    .line = lines_number(l),
-                                                    .pointer = row.pointer,
-                                                    .bytes = row.bytes,
-                                                    .stream = row.stream,
-                                                    .memory_class = (uint8_t)row.memory_class,
-                                                    .frees = row.action == RMM_FREE});
+    wi_replay_event event = {.key = row->key,
+                             .line = line,
+                             .pointer = row->pointer,
+                             .bytes = row->bytes,
+                             .stream = row->stream,
+                             .thread = row->thread,
+                             .memory_class = (uint8_t)row->memory_class,
+                             .of_day = row->of_day,
+                             .frees = row->action == RMM_FREE};
+    weir_status status = keep_name(plan, row->client, row->tag, &event.name);
+    plan->refused += row->action == RMM_FAILURE;
+    return status == WEIR_OK && row->action != RMM_FAILURE ? wi_replay_add(events, &event) : status;
 }
 
 static weir_status load_text(wi_replay_plan *plan, wi_replay_events *events, bool *host)
 {
     lines *l;
     rmm_columns columns;
-    char *text = NULL;
-    bool whole = true;
-    weir_status status = lines_open(plan->name, &l);
+    rmm_row row;
+    const char *wrong;
+    bool got = true;
+    weir_status status = rmm_open(plan->name, &l, &columns);
     if (status != WEIR_OK)
         return status;
-    status = read_header(l, plan, &columns);
-    if (status == WEIR_OK) {
-        *host = columns.weirs;
-        events->timed = columns.timed;
+    *host = columns.weirs;
+    events->timed = columns.timed;
+    events->threaded = columns.threaded;
+    while (status == WEIR_OK && (status = rmm_next(l, &columns, &row, &wrong, &got)) == WEIR_OK && got) {
+        if (wrong)
+            wi_replay_problem_add(plan, lines_number(l), wrong);
+        else
+            status = add_row(&row, lines_number(l), plan, events);
     }
-    while (status == WEIR_OK && (status = lines_next(l, &text, &whole)) == WEIR_OK && text)
-        status = read_row(l, &columns, text, whole, plan, events);
     plan->cut = lines_cut(l);
     lines_close(l);
     return status;
@@ -335,10 +369,13 @@ static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_r
     bool refused = event->action == WEIR_ACTION_REFUSE ||
                    (event->action == WEIR_ACTION_FAIL && event->object == WEIR_ACTION_ALLOCATE);
     plan->refused += refused;
+    plan->held = event->held > plan->held ? event->held : plan->held;
     if (event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_DEALLOCATE &&
         event->action != WEIR_ACTION_RESIZE && !add.moves)
         return WEIR_OK;
-    weir_status status = wi_replay_add(events, &add);
+    weir_status status = keep_name(plan, event->client, event->tag, &add.name);
+    if (status == WEIR_OK)
+        status = wi_replay_add(events, &add);
     if (status != WEIR_OK || event->action != WEIR_ACTION_RESIZE)
         return status;
     add.frees = false;
@@ -365,10 +402,10 @@ static weir_status load_binary(wi_replay_plan *plan, wi_replay_events *events)
 
 /* Snapshots -------------------------------------------------------------------------------------------------------- */
 
-static weir_status load_snapshot(wi_replay_plan *plan, wi_replay_events *events)
+static weir_status load_snapshot(wi_replay_plan *plan, int device, wi_replay_events *events)
 {
     recording all = {.format = RECORDING_PICKLE};
-    weir_status status = recording_load(plan->name, RECORDING_NO_DEVICE, &all);
+    weir_status status = recording_load(plan->name, device, &all);
     for (size_t i = 0; status == WEIR_OK && i < all.count; i++)
         status = add_event(&all.events[i], plan, events);
     for (size_t i = 0; status == WEIR_OK && i < all.problem_count && i < RECORDING_PROBLEMS; i++)
@@ -376,36 +413,41 @@ static weir_status load_snapshot(wi_replay_plan *plan, wi_replay_events *events)
     if (status == WEIR_OK && all.problem_count > RECORDING_PROBLEMS)
         plan->problem_count = all.problem_count;
     plan->binary = true;
-    if (status == WEIR_OK)
-        recording_clear(&all);
+    plan->unknown = all.unknown;
+    recording_clear(&all);
     return status;
 }
 
-/* Both ------------------------------------------------------------------------------------------------------------- */
+/* All -------------------------------------------------------------------------------------------------------------- */
 
-static weir_status load_events(wi_replay_plan *plan, wi_replay_events *events, bool *host)
+static weir_status load_events(wi_replay_plan *plan, int device, wi_replay_events *events, bool *host)
 {
     recording_file kind;
     weir_status status = recording_file_look(plan->name, &kind);
     if (status != WEIR_OK)
         return status;
-    return kind == RECORDING_FILE_PICKLE   ? load_snapshot(plan, events)
+    return kind == RECORDING_FILE_PICKLE   ? load_snapshot(plan, device, events)
            : kind == RECORDING_FILE_BINARY ? load_binary(plan, events)
                                            : load_text(plan, events, host);
 }
 
-weir_status wi_replay_load(const char *path, wi_replay_plan *out)
+weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *out)
 {
     wi_replay_events events = {0};
     bool host = true;
     *out = (wi_replay_plan){.name = strdup(path)};
     if (!out->name)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
-    weir_status status = load_events(out, &events, &host);
+    weir_status status = load_events(out, device, &events, &host);
     if (status == WEIR_OK)
         status = wi_replay_plan_make(&events, host, out);
     free(events.list);
     if (status != WEIR_OK)
         wi_replay_plan_clear(out);
     return status;
+}
+
+weir_status wi_replay_load(const char *path, wi_replay_plan *out)
+{
+    return wi_replay_load_device(path, RECORDING_NO_DEVICE, out);
 }

@@ -51,11 +51,12 @@ static uint64_t now(void)
 }
 
 /* A request failed: answers whether the pass goes on. */
-static bool goes_on(weir_status status, bool stop, wi_replay_pass *pass)
+static bool goes_on(weir_status status, bool stop, size_t at, wi_replay_pass *pass)
 {
     if (status != WEIR_ERR_OUT_OF_MEMORY)
         return false;
-    pass->failures++;
+    if (pass->failures++ == 0)
+        pass->first = at;
     return !stop;
 }
 
@@ -75,7 +76,7 @@ static weir_status run_plain(const wi_replay_plan *plan, const wi_replay_target 
         }
         if (__builtin_expect(status != WEIR_OK, 0)) {
             *pointer = NULL;
-            if (op->frees || !goes_on(status, stop, pass))
+            if (op->frees || !goes_on(status, stop, (size_t)(op - plan->ops), pass))
                 break;
             status = WEIR_OK;
         }
@@ -117,7 +118,7 @@ static weir_status run_gated(const wi_replay_plan *plan, const wi_replay_target 
         pass->nanoseconds += now() - start;
         if (status != WEIR_OK)
             *pointer = NULL;
-        if (status != WEIR_OK && !op->frees && goes_on(status, stop, pass))
+        if (status != WEIR_OK && !op->frees && goes_on(status, stop, i, pass))
             status = WEIR_OK;
         if (status == WEIR_OK)
             status = gates->put(gates->user, op->stream, i);
@@ -171,7 +172,7 @@ static weir_status run_pass(const wi_replay_plan *plan, const wi_replay_target *
     if (status == WEIR_OK)
         status = target->counts(target->user, &after);
     if (status == WEIR_OK && target->at_end)
-        status = target->at_end(target->at_end_user, target);
+        status = target->at_end(target->at_end_user, target, pointers);
     if (status != WEIR_OK)
         return status;
     pass->driver_calls = after.driver_calls - before.driver_calls;

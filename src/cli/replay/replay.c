@@ -7,7 +7,9 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "base/pointer_map.h"
 #include "base/values.h"
+#include "trace/recording.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,7 +21,7 @@
 
 typedef struct replay_layout {
     json_t *traces; /* an array with an object for each walk */
-    const char *trace;
+    const wi_replay_plan *plan;
 } replay_layout;
 
 static json_t *address(const void *pointer)
@@ -29,8 +31,11 @@ static json_t *address(const void *pointer)
     return pointer ? json_string(text) : json_null();
 }
 
-static json_t *span_json(const weir_span *span)
+/* `name`: whose the block was in the trace; NULL: that is not known. */
+static json_t *span_json(const weir_span *span, const wi_replay_name *name)
 {
+    const char *client = name && name->client[0] ? name->client : span->client_name;
+    const char *tag = name && name->tag[0] ? name->tag : span->tag;
     json_t *object = json_pack("{s:s, s:o, s:o}", "state", weir_name_of(WEIR_NAMES_SPAN, span->state), "address",
                                address(span->address), "bytes", text_json_count(span->bytes));
     if (span->state == WEIR_SPAN_ORDERED || span->block.pointer)
@@ -40,8 +45,8 @@ static json_t *span_json(const weir_span *span)
     json_t *block =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "block", address(span->block.pointer), "generation",
                   text_json_count(span->block.generation), "charged", text_json_count(span->charged), "requested",
-                  text_json_count(span->requested), "client", text_json(span->client_name), "tag", text_json(span->tag),
-                  "class", weir_name_of(WEIR_NAMES_CLASS, span->memory_class));
+                  text_json_count(span->requested), "client", text_json(client), "tag", text_json(tag), "class",
+                  weir_name_of(WEIR_NAMES_CLASS, span->memory_class));
     json_object_update(object, block);
     json_decref(block);
     return object;
@@ -50,6 +55,8 @@ static json_t *span_json(const weir_span *span)
 /* The segments of one walk. */
 typedef struct walk {
     json_t *segments, *spans; /* spans: of the last one */
+    const wi_replay_plan *plan;
+    wi_pointer_map left; /* which of the plan's blocks that are left lies where */
 } walk;
 
 static void add_span(const weir_segment *segment, const weir_span *span, void *user)
@@ -60,21 +67,26 @@ static void add_span(const weir_segment *segment, const weir_span *span, void *u
         json_array_append_new(l->segments, json_pack("{s:o, s:o, s:o}", "address", address(segment->address), "bytes",
                                                      text_json_count(segment->bytes), "spans", l->spans));
     }
-    json_array_append_new(l->spans, span_json(span));
+    uint64_t place;
+    bool live = span->state == WEIR_SPAN_LIVE && wi_pointer_map_get(&l->left, span->block.pointer, &place);
+    json_array_append_new(l->spans, span_json(span, live ? &l->plan->left_names[place] : NULL));
 }
 
 /* Adds the layout of the target: at_end of wi_replay_settings. */
-static weir_status layout_add(void *user, const wi_replay_target *target)
+static weir_status layout_add(void *user, const wi_replay_target *target, void *const *blocks)
 {
     replay_layout *layout = user;
     weir_layout_totals totals = WEIR_INIT(weir_layout_totals);
-    walk l = {.segments = json_array()};
+    walk l = {.segments = json_array(), .plan = layout->plan};
+    for (size_t i = 0; i < l.plan->left_count; i++)
+        (void)wi_pointer_map_put(&l.left, blocks[l.plan->ops[l.plan->left[i]].slot], i);
     weir_status status = target->walk(target->user, add_span, &l, &totals);
+    wi_pointer_map_clear(&l.left);
     json_t *bytes = json_object();
     for (int state = 0; state < WEIR_SPAN_COUNT; state++)
         json_object_set_new(bytes, weir_name_of(WEIR_NAMES_SPAN, state), text_json_count(totals.bytes[state]));
     json_array_append_new(layout->traces,
-                          json_pack("{s:o, s:o, s:o, s:o, s:o}", "trace", text_json(layout->trace), "held",
+                          json_pack("{s:o, s:o, s:o, s:o, s:o}", "trace", text_json(layout->plan->name), "held",
                                     text_json_count(totals.held), "in_hand", text_json_count(totals.in_hand), "bytes",
                                     bytes, "segments", l.segments));
     return status;
@@ -139,6 +151,26 @@ static sums add_passes(const wi_replay_result *r, size_t first, size_t end)
     return s;
 }
 
+/* The operation that was refused first; NULL: none was. *pass counts from 1. */
+static const wi_replay_op *first_refused(const replay_answer *a, size_t *pass)
+{
+    for (size_t i = 0; i < a->result.count; i++)
+        if (a->result.passes[i].failures > 0) {
+            *pass = i + 1;
+            return &a->plan.ops[a->result.passes[i].first];
+        }
+    return NULL;
+}
+
+/* What the trace had live before an operation. */
+static uint64_t live_before(const wi_replay_plan *plan, const wi_replay_op *end)
+{
+    uint64_t live = 0;
+    for (const wi_replay_op *op = plan->ops; op < end; op++)
+        live += op->frees ? -op->bytes : op->bytes;
+    return live;
+}
+
 static uint64_t count_failures(const replay_answer *answer)
 {
     return add_passes(&answer->result, 0, answer->result.count).failures;
@@ -193,6 +225,17 @@ static json_t *problems_json(const wi_replay_plan *plan)
     return list;
 }
 
+static json_t *first_json(const replay_answer *a)
+{
+    size_t pass;
+    const wi_replay_op *op = first_refused(a, &pass);
+    if (!op)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", a->plan.binary ? "event" : "line",
+                     text_json_count(a->plan.lines[op - a->plan.ops]), "bytes", text_json_count(op->bytes), "live",
+                     text_json_count(live_before(&a->plan, op)), "pass", text_json_count(pass));
+}
+
 static json_t *trace_json(const replay_answer *a)
 {
     const wi_replay_plan *plan = &a->plan;
@@ -210,8 +253,9 @@ static json_t *trace_json(const replay_answer *a)
                   "moves", number_if(r->counts_moves, s.moves), "failures", text_json_count(s.failures), "waits",
                   text_json_count(s.waits), "passes", passes_json(a));
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder", ladder_json(r->counts_moves, &s),
-        "min_cap", number_if(found, a->smallest.bytes), "min_cap_ratio",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder",
+        ladder_json(r->counts_moves, &s), "first_refused", first_json(a), "empty", text_json_count(plan->empty),
+        "unknown", text_json_count(plan->unknown), "min_cap", number_if(found, a->smallest.bytes), "min_cap_ratio",
         real_if(found, over(a->smallest.bytes, plan->peak)), "min_cap_ns_per_event", real_if(found, a->smallest.ns),
         "refused_in_trace", text_json_count(plan->refused), "left", text_json_count(plan->leaves), "returned",
         text_json_count(plan->returns), "malformed", text_json_count(plan->problem_count), "malformed_lines",
@@ -337,6 +381,12 @@ static void print_remarks(const replay_answer *a, uint64_t lag)
     if (plan->problem_count)
         printf("%s: %llu %s left out\n", name, (unsigned long long)plan->problem_count,
                plan->binary ? "events were" : "lines were");
+    if (plan->empty)
+        printf("%s: %llu %s of no bytes at no address were passed over\n", name, (unsigned long long)plan->empty,
+               plan->binary ? "events" : "rows");
+    if (plan->unknown)
+        printf("%s: %llu entries with an action that has no meaning here were passed over\n", name,
+               (unsigned long long)plan->unknown);
     if (plan->refused)
         printf("%s: %llu allocations that failed when it was recorded were left out\n", name,
                (unsigned long long)plan->refused);
@@ -375,6 +425,7 @@ typedef struct replay_args {
     char **traces;
     size_t count;
     const char *device, *resource, *layout;
+    int ordinal; /* of a snapshot of several devices */
     uint64_t cap_bytes, lag, repeat;
     double cap_times; /* of the peak; 0: none */
     bool min_cap, json;
@@ -406,6 +457,15 @@ static int read_cap(const arg *option, const char *value, void *to)
     return cli_usage("replay", "--cap %s: a size, or a multiple of the peak such as 1.05x, is wanted", value);
 }
 
+static int read_device(const arg *option, const char *value, void *to)
+{
+    uint64_t number;
+    if (!text_number(value, 0, 1023, &number))
+        return cli_usage("replay", "--%s %s: a whole number from 0 to 1023 is wanted", option->name, value);
+    ((replay_args *)to)->ordinal = (int)number;
+    return -1;
+}
+
 #define AT(member) .at = offsetof(replay_args, member)
 
 static const arg option_list[] = {
@@ -420,6 +480,7 @@ static const arg option_list[] = {
      AT(lag), 0, LAG_MOST},
     {"repeat", "N", "so many passes; the first and the later ones are told apart (default 1)", ARG_NUMBER, AT(repeat),
      1, WI_REPLAY_PASSES},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = read_device},
     {"layout", "FILE", "writes where memory lies at the end of each trace, as JSON", ARG_TEXT, AT(layout)},
     {"json", NULL,
      "the answer as JSON: events, peak_requested, peak_reserved, ns_per_event, driver_calls, moves, failures, min_cap, "
@@ -433,8 +494,8 @@ static const args_table arguments = {
     .about =
         "Has a resource do again what a trace recorded, and says what it took: physical memory at the peak, time, "
         "calls "
-        "of the driver. A trace is RMM's CSV log, plain or gzip, what 'weir run --trace' wrote, or weir's binary "
-        "trace. "
+        "of the driver. A trace is RMM's CSV log, plain or gzip, what 'weir run --trace' wrote, weir's binary trace, "
+        "or a snapshot of PyTorch's allocator (torch.cuda.memory._dump_snapshot). "
         "Each stream of the trace is a stream of its own; nothing is put on the streams but what --lag puts there.",
     .options = option_list,
     .notes = "Exit status: 0; 1 also where an allocation was refused, or no cap was found; 2 bad usage.",
@@ -466,7 +527,7 @@ static weir_status measure_loop(replay_answer *a)
 
 static weir_status replay_one(const char *path, const replay_args *args, replay_layout *layout, replay_answer *a)
 {
-    weir_status status = wi_replay_load(path, &a->plan);
+    weir_status status = wi_replay_load_device(path, args->ordinal, &a->plan);
     if (status != WEIR_OK)
         return status;
     a->cap = args->cap_times > 0 ? (uint64_t)ceil(args->cap_times * (double)a->plan.peak) : args->cap_bytes;
@@ -476,7 +537,7 @@ static weir_status replay_one(const char *path, const replay_args *args, replay_
                                    .cap = a->cap,
                                    .lag = args->lag,
                                    .repeat = (unsigned)args->repeat};
-    layout->trace = a->plan.name;
+    layout->plan = &a->plan;
     settings.at_end = args->layout ? layout_add : NULL;
     settings.at_end_user = layout;
     status = measure_loop(a);
@@ -492,15 +553,29 @@ static weir_status replay_one(const char *path, const replay_args *args, replay_
     return status;
 }
 
+/* How many allocations were refused, and the first of them. */
+static int tell_refused(const replay_answer *a)
+{
+    char bytes[24], live[24];
+    size_t pass = 0;
+    const wi_replay_op *op = first_refused(a, &pass);
+    uint64_t asked = a->plan.allocations * a->result.count;
+    return cli_fail(
+        "%s: %llu of %llu allocations were refused; the first, in pass %zu, is %s %llu: %s, where the trace has "
+        "%s live",
+        a->plan.name, (unsigned long long)count_failures(a), (unsigned long long)asked, pass,
+        a->plan.binary ? "event" : "line", (unsigned long long)a->plan.lines[op - a->plan.ops],
+        weir_size_format(op->bytes, bytes, sizeof bytes),
+        weir_size_format(live_before(&a->plan, op), live, sizeof live));
+}
+
 /* One line for what failed in the answer that was just printed. */
 static int judge(const replay_answers *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const replay_answer *a = &all->list[i];
-        uint64_t failures = count_failures(a), asked = a->plan.allocations * a->result.count;
-        if (failures > 0)
-            return cli_fail("%s: %llu of %llu allocations were refused", a->plan.name, (unsigned long long)failures,
-                            (unsigned long long)asked);
+        if (count_failures(a) > 0)
+            return tell_refused(a);
         if (a->min_cap && a->smallest.bytes == 0)
             return cli_fail("%s: no cap was found under which it completes", a->plan.name);
     }
@@ -509,7 +584,7 @@ static int judge(const replay_answers *all)
 
 int verb_replay(int argc, char **argv)
 {
-    replay_args args = {.device = "sim", .repeat = 1};
+    replay_args args = {.device = "sim", .repeat = 1, .ordinal = RECORDING_NO_DEVICE};
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status >= 0)
         return status;

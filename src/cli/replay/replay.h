@@ -22,31 +22,45 @@ typedef struct wi_replay_problem {
     const char *what;
 } wi_replay_problem;
 
+/* Whose a block was in the trace; "" where it does not say. */
+typedef struct wi_replay_name {
+    const char *client, *tag;
+} wi_replay_name;
+
 enum { WI_REPLAY_STREAMS = 1000, WI_REPLAY_PROBLEMS = 16, WI_REPLAY_NO_STREAM = UINT16_MAX };
 
 typedef struct wi_replay_plan {
     char *name;
     wi_replay_op *ops;
     size_t count;
-    size_t *left; /* the allocations that are never freed */
+    uint64_t *lines; /* of each operation: the line, or the event's number */
+    size_t *left;    /* the allocations that are never freed, and whose they are */
+    wi_replay_name *left_names;
     size_t left_count;
     uint32_t slots;
     uint16_t streams, host_stream; /* their number; the one that is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
     uint64_t allocations, frees;
     uint64_t refused;         /* allocations that failed when the trace was recorded; they are no operations */
     uint64_t leaves, returns; /* blocks of clients that were suspended and resumed: frees and allocations here */
+    uint64_t empty;           /* rows and events of no bytes at no address; they are no operations */
+    uint64_t unknown;         /* entries of a snapshot whose action has no meaning here */
     uint64_t peak;            /* the most that was live at once, as requested */
+    uint64_t held;            /* the most that was held when the trace was recorded; 0: it does not say */
     uint64_t problem_count;
     wi_replay_problem problems[WI_REPLAY_PROBLEMS]; /* the first ones */
     uint64_t lost;                                  /* events that are known to be missing */
-    bool binary, cut;                               /* problems have event numbers, not lines; the file is cut off */
+    bool binary, cut;                               /* lines are numbers of events; the file is cut off */
+    struct recording *texts;                        /* the names */
 } wi_replay_plan;
 
-/* Reads RMM's CSV (weir's own among it, plain or gzip) or weir's binary trace, or a snapshot of PyTorch's allocator, told apart by their content. What is no
- * row, a free of an unknown pointer and an allocation where a block is live are counted in the plan and left out. The
- * order is that of weir's numbers where there are such; else the file's, unless its times go back: then that of the
- * times, which may pass midnight once. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; also for a trace
- * without an allocation. */
+/* Reads RMM's CSV (weir's own among it, plain or gzip), weir's binary trace or a snapshot of PyTorch's allocator, told
+ * apart by their content. What is no row, a free of an unknown pointer and an allocation where a block is live are
+ * counted in the plan and left out. The order is that of weir's numbers where there are such; else the file's, unless
+ * its times go back: then trace/row_order.h says. `device` is which one of a snapshot of several devices, or
+ * RECORDING_NO_DEVICE. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; also for a trace without an
+ * allocation. */
+weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *out);
+/* The same of a file of one device. */
 weir_status wi_replay_load(const char *path, wi_replay_plan *out);
 void wi_replay_plan_clear(wi_replay_plan *plan);
 
@@ -54,7 +68,10 @@ void wi_replay_plan_clear(wi_replay_plan *plan);
 typedef struct wi_replay_event {
     uint64_t key; /* the events are sorted by it where keys go back */
     uint64_t line, pointer, bytes, stream;
+    uint64_t thread; /* where keys are times */
+    wi_replay_name name;
     uint8_t memory_class;
+    bool of_day; /* the key is a time of the day */
     bool frees;
     bool moves; /* for its client was suspended, or resumed; the block goes on */
 } wi_replay_event;
@@ -62,7 +79,7 @@ typedef struct wi_replay_event {
 typedef struct wi_replay_events {
     wi_replay_event *list;
     size_t count, room;
-    bool sorted, timed; /* no key goes back; keys are times of a day */
+    bool sorted, timed, threaded; /* no key goes back; keys are times; threads are known */
 } wi_replay_events;
 
 weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event);
@@ -106,8 +123,8 @@ struct wi_replay_target {
     wi_replay_lag_gates *gates;  /* NULL: none */
     /* As weir_layout_walk; NULL: not supported. */
     weir_status (*walk)(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals);
-    /* Called after a pass, before what the trace leaves live is freed; NULL: nothing. */
-    weir_status (*at_end)(void *user, const wi_replay_target *target);
+    /* Called after a pass, before what the trace leaves live is freed, with the blocks by their slots; NULL: nothing. */
+    weir_status (*at_end)(void *user, const wi_replay_target *target, void *const *blocks);
     void *at_end_user;
 };
 
@@ -151,6 +168,7 @@ typedef struct wi_replay_pass {
     uint64_t nanoseconds; /* of the loop alone, without the gates */
     uint64_t driver_calls, moves, ladder[WEIR_RUNG_COUNT];
     uint64_t failures; /* allocations that were refused; their frees are skipped */
+    size_t first;      /* the operation that was refused first, where one was */
     uint64_t waits;    /* gates that opened early: for a request that was refused at once, or a call that waited */
 } wi_replay_pass;
 
@@ -168,7 +186,7 @@ typedef struct wi_replay_settings {
     unsigned repeat;              /* passes; 0 is 1 */
     bool stop;                    /* at the first failure */
     const wi_replay_maker *maker; /* another allocator; NULL: weir's, by the device */
-    weir_status (*at_end)(void *user, const wi_replay_target *target); /* of the last pass; NULL: nothing */
+    weir_status (*at_end)(void *user, const wi_replay_target *target, void *const *blocks); /* of the last pass */
     void *at_end_user;
 } wi_replay_settings;
 

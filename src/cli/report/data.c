@@ -347,6 +347,8 @@ static json_t *figures_json(const report *all)
     json_object_set_new(object, "held_at_end", count_or_null(last ? last->held : 0, trace->holds));
     json_object_set_new(object, "peak_away", text_json_count(all->held.peak_away));
     json_object_set_new(object, "away_at_end", text_json_count(report_away_at_end(all)));
+    json_object_set_new(object, "empty", text_json_count(trace->empty));
+    json_object_set_new(object, "unknown", text_json_count(trace->unknown));
     json_object_set_new(object, "malformed", text_json_count(trace->problem_count));
     json_object_set_new(object, "malformed_lines", problems_json(all));
     json_object_set_new(object, "lost", text_json_count(trace->lost));

@@ -74,6 +74,10 @@ static void print_figures(const report *all)
         printf("%s away at most, as clients were suspended; %s at the end\n",
                weir_size_format(all->held.peak_away, live, sizeof live),
                weir_size_format(report_away_at_end(all), held, sizeof held));
+    if (trace->empty || trace->unknown)
+        printf("%" PRIu64 " rows of no bytes at no address, and %" PRIu64
+               " entries whose action has no meaning here, were passed over\n",
+               trace->empty, trace->unknown);
     if (trace->problem_count || trace->lost || trace->cut)
         printf("%s%" PRIu64 " events could not be used, %" PRIu64 " are missing%s%s\n", terminal_yellow(),
                trace->problem_count, trace->lost, trace->cut ? ", and the file is cut off" : "", terminal_plain());

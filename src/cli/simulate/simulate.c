@@ -11,6 +11,8 @@
 #include "trace/race_check.h"
 #include "sim/simulate.h"
 #include "trace/read_binary.h"
+#include "trace/read_rmm.h"
+#include "trace/recording.h"
 #include "base/values.h"
 
 #include <errno.h>
@@ -113,6 +115,33 @@ static int answer_trace(const checked *all, bool json)
     return cli_fail("%s: %s", race_kind_name(first->kind), first->text);
 }
 
+/* Says why a file cannot be checked, and what else reads it. */
+static int tell_other(const char *path)
+{
+    recording_file kind;
+    lines *l;
+    rmm_columns columns;
+    char *detail = text_copy(weir_detail());
+    const char *form = NULL;
+    if (recording_file_look(path, &kind) == WEIR_OK && kind != RECORDING_FILE_BINARY) {
+        weir_status status = kind == RECORDING_FILE_TEXT ? rmm_open(path, &l, &columns) : WEIR_OK;
+        if (status == WEIR_OK)
+            form = kind == RECORDING_FILE_TEXT ? "a CSV" : "a snapshot of PyTorch's allocator";
+        if (status == WEIR_OK && kind == RECORDING_FILE_TEXT)
+            lines_close(l);
+        if (status == WEIR_ERR_UNSUPPORTED) {
+            free(detail);
+            detail = text_copy(weir_detail());
+        }
+    }
+    int code = form ? cli_fail("%s: %s and no binary trace of weir (WEIR_TRACE=FILE.weir), which alone has the uses of "
+                               "memory that are checked here; 'weir replay' and 'weir report' read it",
+                               path, form)
+                    : cli_fail("%s", detail);
+    free(detail);
+    return code;
+}
+
 /* Answers the exit status: CLI_OK if nothing was found. */
 static int check_trace(const char *path, bool json)
 {
@@ -123,7 +152,7 @@ static int check_trace(const char *path, bool json)
     weir_status status = reader_open(path, &r);
     if (status != WEIR_OK) {
         race_check_destroy(all.races);
-        return cli_fail("%s", weir_detail());
+        return tell_other(path);
     }
     status = check(r, &all);
     int code = status == WEIR_OK ? answer_trace(&all, json) : cli_fail("%s", weir_detail());
