@@ -176,7 +176,8 @@ typedef struct weir_driver_table {
     /* Optional, and only with virtual memory: `unmap` and then `destroy`, for memory whose contents nobody wants. All or
      * none. It is for drivers whose `unmap` takes something to keep the contents in, which may be short just when memory
      * is to be given back. NULL: the two are called one after the other. */
-    weir_status (*drop)(weir_driver_device *device, void *address, uint64_t bytes, size_t count, const uint64_t *handles);
+    weir_status (*drop)(weir_driver_device *device, void *address, uint64_t bytes, size_t count,
+                        const uint64_t *handles);
     /* Optional, and only with `cover`: covered addresses share nothing, and what is written at one of them stays there
      * until it is uncovered or filled with zeros. Returns the first byte of a covered range that is not 0, or NULL. */
     const void *(*written)(weir_driver_device *device, const void *address, uint64_t bytes);

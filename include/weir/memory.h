@@ -144,12 +144,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_info(const void *pointer, weir_bl
 
 typedef enum weir_refusal_cause {
     WEIR_CAUSE_NONE = 0,
-    WEIR_CAUSE_BUDGET = 1,        /* the device's budget is spent or guaranteed to others */
-    WEIR_CAUSE_MAXIMUM = 2,       /* the client's own maximum */
-    WEIR_CAUSE_FRAGMENTATION = 3, /* enough bytes are free (remaining >= requested), but not in one piece, or others hold
+    WEIR_CAUSE_BUDGET = 1,  /* the device's budget is spent or guaranteed to others */
+    WEIR_CAUSE_MAXIMUM = 2, /* the client's own maximum */
+    WEIR_CAUSE_FRAGMENTATION =
+        3,                  /* enough bytes are free (remaining >= requested), but not in one piece, or others hold
                                      what they do not use */
-    WEIR_CAUSE_PENDING = 4,       /* freed bytes that the device is not past would do */
-    WEIR_CAUSE_DEVICE = 5,        /* not set: weir does not know who has the rest, and always says 6 */
+    WEIR_CAUSE_PENDING = 4, /* freed bytes that the device is not past would do */
+    WEIR_CAUSE_DEVICE = 5,  /* not set: weir does not know who has the rest, and always says 6 */
     /* the driver has no more, though the budget would allow it: another process holds the rest, or memory outside of
      * weir in this one */
     WEIR_CAUSE_OTHER_PROCESS = 6,

@@ -31,13 +31,14 @@ weir_status wi_host_failed(const char *what, uint64_t bytes)
                      "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
 }
 
-weir_status wi_host_no_mappings(const char *what, uint64_t bytes)
+static weir_status no_mappings(const char *what, uint64_t bytes)
 {
     wi_mappings now = wi_mappings_count();
-    return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
-                     "host: %s of %llu bytes: the process has %llu mappings of the %llu that the system allows it, and the "
-                     "last sixteenth is left to the rest of it; free what lies in many pieces, or raise vm.max_map_count",
-                     what, (unsigned long long)bytes, (unsigned long long)now.there, (unsigned long long)now.most);
+    return weir_fail(
+        WEIR_ERR_OUT_OF_MEMORY,
+        "host: %s of %llu bytes: the process has %llu mappings of the %llu that the system allows it, and the "
+        "last sixteenth is left to the rest of it; free what lies in many pieces, or raise vm.max_map_count",
+        what, (unsigned long long)bytes, (unsigned long long)now.there, (unsigned long long)now.most);
 }
 
 static weir_status host_open(int ordinal, wi_device **out)
@@ -84,7 +85,7 @@ static weir_status host_reserve(wi_device *device, uint64_t bytes, void **addres
 {
     (void)device;
     if (!wi_mappings_take(1))
-        return wi_host_no_mappings("reserving addresses", bytes);
+        return no_mappings("reserving addresses", bytes);
     char *raw = mmap(NULL, bytes + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
         return wi_host_failed("reserving addresses", bytes);
@@ -127,13 +128,16 @@ static void host_destroy(wi_device *device, uint64_t bytes, size_t count, const 
 
 void wi_host_discard(void *address, uint64_t bytes)
 {
-    if (madvise(address, bytes, MADV_DONTNEED) != 0)
-        memset(address, 0, bytes); /* pages that the program has locked stay */
+    bool gone = madvise(address, bytes, MADV_DONTNEED) == 0;
+    if (!gone && munlock(address, bytes) == 0) /* pages that the program has locked do not go */
+        gone = madvise(address, bytes, MADV_DONTNEED) == 0;
+    if (!gone)
+        memset(address, 0, bytes);
 }
 
 /* Makes them addresses without memory again, as they were reserved: what pages that came and went have left in the kernel's
- * areas would cut up a longer handle that comes here next, and only one area moves at a time. Among covered addresses they
- * stay open, as all of those are one area. Without a mapping to spare the pages go, and the addresses stay open, too. */
+ * areas would cut up a longer handle that comes here next, and only one area moves at a time. Without a mapping to spare the
+ * pages go, and the addresses stay open. */
 static void close_part(char *address, uint64_t bytes)
 {
     if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
@@ -144,6 +148,7 @@ static void close_part(char *address, uint64_t bytes)
     set_advice(address, bytes);
 }
 
+/* Among covered addresses they stay open, as all of those are one area. */
 static void close_addresses(wi_device *device, char *address, uint64_t bytes)
 {
     for (char *at = address, *end = at + bytes, *until; at < end; at = until)
@@ -199,7 +204,7 @@ static weir_status open_fresh(wi_device *device, char *to, uint64_t bytes)
         if (wi_host_is_open(device, at, end, &until))
             continue;
         if (!wi_mappings_take(2))
-            return wi_host_no_mappings("opening memory", bytes);
+            return no_mappings("opening memory", bytes);
         if (mprotect(at, (size_t)(until - at), PROT_READ | PROT_WRITE) != 0)
             return wi_host_failed("opening memory", bytes);
     }

@@ -21,8 +21,6 @@ struct weir_driver_device {
 
 /* What the last call of the kernel's, which failed, says: too little memory or too few mappings are WEIR_ERR_OUT_OF_MEMORY. */
 weir_status wi_host_failed(const char *what, uint64_t bytes);
-/* The process has too many mappings for one more range of `bytes`. */
-weir_status wi_host_no_mappings(const char *what, uint64_t bytes);
 /* The pages there go, and zeros can be read. */
 void wi_host_discard(void *address, uint64_t bytes);
 

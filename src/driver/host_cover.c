@@ -71,7 +71,8 @@ static weir_status cover_open(wi_device *device, char *start, char *end, host_co
     uint64_t bytes = (uint64_t)(end - start), granules = bytes / GRANULE;
     host_cover *c = calloc(1, sizeof *c + (granules + BITS - 1) / BITS * sizeof c->covered[0]);
     if (!c)
-        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory to note %llu covered granules", (unsigned long long)granules);
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory to note %llu covered granules",
+                         (unsigned long long)granules);
     (void)madvise(start, bytes, MADV_NOHUGEPAGE);
     if (mprotect(start, bytes, PROT_READ | PROT_WRITE) != 0) {
         free(c);
@@ -151,7 +152,8 @@ static const char *first_written(const char *at, const char *end)
 /* Zeros over a part of a record that is covered, or is not. */
 static void cover_clear(char *at, char *end, bool covered)
 {
-    char *low = (char *)wi_round_up((uintptr_t)at, GRANULE), *high = (char *)((uintptr_t)end & ~(uintptr_t)(GRANULE - 1));
+    char *low = (char *)wi_round_up((uintptr_t)at, GRANULE),
+         *high = (char *)((uintptr_t)end & ~(uintptr_t)(GRANULE - 1));
     if (!covered) {
         memset(at, 0, (size_t)(end - at));
     } else if (low < high) {
@@ -191,7 +193,8 @@ const void *wi_host_written(wi_device *device, const void *address, uint64_t byt
     for (const char *at = address; at < end && !found;) {
         size_t count = wi_min((uint64_t)(end - at) / page, AT_ONCE);
         off_t from = (off_t)((uintptr_t)at / page * sizeof entries[0]);
-        bool told = file >= 0 && pread(file, entries, count * sizeof entries[0], from) == (ssize_t)(count * sizeof entries[0]);
+        bool told =
+            file >= 0 && pread(file, entries, count * sizeof entries[0], from) == (ssize_t)(count * sizeof entries[0]);
         for (size_t i = 0; i < count && !found; i++, at += page)
             if (!told || entries[i] & there)
                 found = first_written(at, at + page);

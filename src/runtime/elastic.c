@@ -318,10 +318,11 @@ static weir_status elastic_written(const weir_elastic *elastic, const char *wher
 {
     const wi_elastic_range *range = elastic->range;
     size_t at = (size_t)(where - wi_elastic_at(range, 0));
-    return weir_fail(WEIR_ERR_CORRUPT,
-                     "somebody has written to an unused page of an elastic block of %s: at byte %zu of a page of \"%s\" it "
-                     "holds %#x; commit a page before it is written to",
-                     elastic->client->runtime->name, at % (size_t)range->page, range->tag, value);
+    return weir_fail(
+        WEIR_ERR_CORRUPT,
+        "somebody has written to an unused page of an elastic block of %s: at byte %zu of a page of \"%s\" it "
+        "holds %#x; commit a page before it is written to",
+        elastic->client->runtime->name, at % (size_t)range->page, range->tag, value);
 }
 
 /* What a check has seen of the piece of memory that unused pages share, a bit for each granule of it. */
@@ -334,7 +335,8 @@ typedef struct checked {
 static bool checked_is_new(const checked *c, const wi_elastic_range *range, uint64_t index)
 {
     enum { BITS = 64 };
-    uint64_t first = (uintptr_t)wi_elastic_at(range, index) / range->base->granule, count = range->page / range->base->granule;
+    uint64_t first = (uintptr_t)wi_elastic_at(range, index) / range->base->granule,
+             count = range->page / range->base->granule;
     bool new = false;
     for (uint64_t i = 0; i < wi_min(count, c->granules); i++) {
         uint64_t part = (first + i) % c->granules, bit = UINT64_C(1) << part % BITS;
@@ -397,9 +399,10 @@ weir_status weir_elastic_check(weir_elastic *elastic)
     const wi_elastic_range *range = elastic->range;
     uint64_t granules = wi_max(2 * WI_MIB / range->base->granule, 1);
     checked c = {calloc((granules + 63) / 64, sizeof *c.seen), granules, malloc(range->page)};
-    weir_status status = c.seen && c.copy ? WEIR_OK
-                                          : weir_fail(WEIR_ERR_SYSTEM, "weir_elastic_check: no host memory for a page");
-    for (uint64_t index = 0, count; status == WEIR_OK && (count = elastic_next_unused(range, &index)) > 0; index += count)
+    weir_status status =
+        c.seen && c.copy ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "weir_elastic_check: no host memory for a page");
+    for (uint64_t index = 0, count; status == WEIR_OK && (count = elastic_next_unused(range, &index)) > 0;
+         index += count)
         status = elastic_check_run(elastic, index, count, &c);
     free(c.seen);
     free(c.copy);

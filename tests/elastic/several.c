@@ -53,9 +53,10 @@ static void check_refusal(fixture *f, size_t asked, uint64_t current, uint64_t r
     assert_int_equal(r.largest, largest);
     assert_int_equal(r.needed, (BUDGET_PAGES + asked) * f->page - largest);
     for (int i = 0; i < WEIR_REFUSAL_HOLDERS; i++)
-        assert_int_equal(r.holders[i].bytes, strcmp(r.holders[i].client, "one") == 0     ? current
-                                             : strcmp(r.holders[i].client, "other") == 0 ? f->page * BUDGET_PAGES - remaining - current
-                                                                                          : 0);
+        assert_int_equal(r.holders[i].bytes, strcmp(r.holders[i].client, "one") == 0 ? current
+                                             : strcmp(r.holders[i].client, "other") == 0
+                                                 ? f->page * BUDGET_PAGES - remaining - current
+                                                 : 0);
 }
 
 static void a_refusal_tells_how_it_was_before(void **state)

@@ -117,10 +117,11 @@ static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capa
 static weir_status refusal_explain_mappings(const weir_refusal *r, const char *asked, const char *kind)
 {
     wi_mappings now = wi_mappings_count();
-    return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
-                     "%s asked for %s (%s) on %s; the process has %llu mappings of the %llu that the system allows it, and "
-                     "the last sixteenth is left to the rest of it; free what lies in many pieces, or raise vm.max_map_count",
-                     r->client, asked, kind, r->device, (unsigned long long)now.there, (unsigned long long)now.most);
+    return weir_fail(
+        WEIR_ERR_OUT_OF_MEMORY,
+        "%s asked for %s (%s) on %s; the process has %llu mappings of the %llu that the system allows it, and "
+        "the last sixteenth is left to the rest of it; free what lies in many pieces, or raise vm.max_map_count",
+        r->client, asked, kind, r->device, (unsigned long long)now.there, (unsigned long long)now.most);
 }
 
 /* The text: who asked for how much, the limit and what is left under it, who holds the rest, what would help. */
