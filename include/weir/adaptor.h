@@ -12,8 +12,10 @@
  *   "mine(budget(cache))"
  *       Every request, before the budget. What before_allocate answers is the answer.
  *
- * A runtime with an adaptor of any kind has no thread caches, so that every allocation and every free of device memory
- * comes by. Pinned and pageable memory (weir_request.kind) does not.
+ * A runtime with an adaptor of any kind has no thread caches, so that every allocation and every free of a block of device
+ * memory comes by. What does not: pages of elastic blocks (weir/elastic.h), which are committed and released past every
+ * adaptor and count in the budget and in the client's limits alone, so that an adaptor that limits or counts sees none of
+ * them; and pinned and pageable memory (weir_request.kind).
  *
  * Contract of all functions of the table. They are called from any thread, from several at once, and with no lock of
  * weir's held: what they share they lock themselves. The caller of weir waits for them. `block` is valid during the

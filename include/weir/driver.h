@@ -160,9 +160,9 @@ typedef struct weir_driver_table {
     /* Optional, both or none, and only with virtual memory: addresses that can be read and written without memory of
      * their own. Without them weir_elastic_create answers WEIR_ERR_UNSUPPORTED. `cover` takes granules of one reserved
      * range without memory, `uncover` gives them back so: granules that are all covered, however many calls covered
-     * them. All or none. All covered addresses share one piece of memory, of at most 2 MiB or a granule, which is the
-     * device record's own and holds zeros at first: what is written at one of them may be read at any other. From an
-     * address that is a multiple of 2 MiB, 2 MiB or a granule show all of it. */
+     * them. All or none. Zeros are read there at first. Unless the driver has `written`, all covered addresses share one
+     * piece of memory, of at most 2 MiB or a granule, which is the device record's own: what is written at one of them
+     * may be read at any other, and from an address that is a multiple of 2 MiB, 2 MiB or a granule show all of it. */
     weir_status (*cover)(weir_driver_device *device, void *address, uint64_t bytes);
     weir_status (*uncover)(weir_driver_device *device, void *address, uint64_t bytes);
 
@@ -172,6 +172,15 @@ typedef struct weir_driver_table {
      * weir_suspend_options.show does nothing. */
     bool (*has_host_handles)(weir_driver_device *device);
     weir_status (*create_on_host)(weir_driver_device *device, uint64_t bytes, size_t count, uint64_t *handles);
+
+    /* Optional, and only with virtual memory: `unmap` and then `destroy`, for memory whose contents nobody wants. All or
+     * none. It is for drivers whose `unmap` takes something to keep the contents in, which may be short just when memory
+     * is to be given back. NULL: the two are called one after the other. */
+    weir_status (*drop)(weir_driver_device *device, void *address, uint64_t bytes, size_t count,
+                        const uint64_t *handles);
+    /* Optional, and only with `cover`: covered addresses share nothing, and what is written at one of them stays there
+     * until it is uncovered or filled with zeros. Returns the first byte of a covered range that is not 0, or NULL. */
+    const void *(*written)(weir_driver_device *device, const void *address, uint64_t bytes);
 } weir_driver_table;
 
 /* Makes the driver known under its name, for as long as the process lives; the table is copied. Errors:

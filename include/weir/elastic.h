@@ -5,11 +5,16 @@
  * charged, one block each of the class and the tag that the elastic block was given. A page that is released goes back
  * to the driver when the device is past it, and what it cost is there for anybody at once. The addresses stay.
  *
- * A page without memory is unused. It can be read and written, and costs nothing: all unused pages of a runtime are
- * mapped to one piece of memory, which holds zeros until somebody writes there. What is written there may be read at
- * any other unused page of the runtime, so that only what nobody reads may be written there, and no secrets.
- * weir_elastic_check finds such writes. That piece is of 2 MiB or of the device's granule, comes with the first elastic
- * block of a runtime, goes with the runtime, and is charged to nobody, like the driver's own memory.
+ * A page without memory is unused. It can be read and written, and reads as zeros until somebody writes there. Only what
+ * nobody reads may be written there, and no secrets: on CUDA it may be read at any other unused page of the runtime, and
+ * anywhere it is lost when the page is committed. weir_elastic_check finds such writes. Reading costs nothing, and neither
+ * does filling with zeros through weir_fill. What else is written costs
+ *   on CUDA, nothing: all unused pages of a runtime are mapped to one piece of memory of 2 MiB or of the device's granule,
+ *     which comes with the first elastic block of a runtime, goes with the runtime, and is charged to nobody, like the
+ *     driver's own memory;
+ *   on the host, the memory that it fills, charged to nobody, until the page is committed, the block ends or weir_fill
+ *     writes zeros there. So clear a block that is not all committed by weir_fill, and not by memset. The process's
+ *     mappings (vm.max_map_count) are spared in exchange: a block is one of them, whatever is committed in it.
  *
  * While a page is committed, or given back, it has neither memory nor a stand-in for some microseconds. So no work that
  * touches an unused page may run while that page is being committed: commit a page before work is queued that touches
@@ -40,8 +45,8 @@ typedef struct weir_elastic_options {
 
 /* Reserves the addresses, aligned to 2 MiB, and commits nothing. The time grows with the pages (cuda: 27 us each).
  * On failure *out is NULL. Errors: WEIR_ERR_UNSUPPORTED (the device, or its driver, cannot map memory so),
- * WEIR_ERR_OUT_OF_MEMORY (promised bytes, as from weir_reservation_create; or the device has no memory for the piece
- * behind unused pages), WEIR_ERR_INVALID, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. A client with an elastic
+ * WEIR_ERR_OUT_OF_MEMORY (promised bytes, as from weir_reservation_create; no addresses, or the process has too many
+ * mappings: WEIR_CAUSE_ADDRESS_RANGE; or the device has no memory for the piece behind unused pages), WEIR_ERR_INVALID, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. A client with an elastic
  * block cannot be closed (WEIR_ERR_BUSY). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_create(weir_client *client, const weir_elastic_options *options,
                                                         weir_elastic **out);
@@ -89,10 +94,10 @@ typedef struct weir_elastic_stats {
 /* A look at a moment; what the device is past is not pending in it. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_info(weir_elastic *elastic, weir_elastic_stats *out);
 
-/* Looks whether somebody has written to an unused page of the runtime: WEIR_ERR_CORRUPT with what it holds instead of
- * zeros. (Zeros may be written there: clearing the whole block is no mistake.) That no work is queued on the device, and
- * that no thread commits or releases pages, is the caller's promise. Blocks, and is for tests: it copies 2 MiB or more to the host. An elastic block without unused
- * pages sees nothing. Any thread. */
+/* Looks whether somebody has written to an unused page of the block (on CUDA: of the runtime, as they share their memory):
+ * WEIR_ERR_CORRUPT with what it holds instead of zeros. (Zeros may be written there: clearing the whole block is no mistake.) That no work is queued on the device, and
+ * that no thread commits or releases pages, is the caller's promise. Blocks, and is for tests: on CUDA it copies 2 MiB or more to the host, and there it needs an elastic
+ * block with unused pages; on the host it reads what was touched of this block. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_check(weir_elastic *elastic);
 
 WEIR_END

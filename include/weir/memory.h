@@ -144,15 +144,18 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_info(const void *pointer, weir_bl
 
 typedef enum weir_refusal_cause {
     WEIR_CAUSE_NONE = 0,
-    WEIR_CAUSE_BUDGET = 1,        /* the device's budget is spent or guaranteed to others */
-    WEIR_CAUSE_MAXIMUM = 2,       /* the client's own maximum */
-    WEIR_CAUSE_FRAGMENTATION = 3, /* enough bytes are free, but not in one piece */
-    WEIR_CAUSE_PENDING = 4,       /* freed bytes that the device is not past would do */
-    WEIR_CAUSE_DEVICE = 5,        /* not set: weir does not know who has the rest, and always says 6 */
+    WEIR_CAUSE_BUDGET = 1,  /* the device's budget is spent or guaranteed to others */
+    WEIR_CAUSE_MAXIMUM = 2, /* the client's own maximum */
+    WEIR_CAUSE_FRAGMENTATION =
+        3,                  /* enough bytes are free (remaining >= requested), but not in one piece, or others hold
+                                     what they do not use */
+    WEIR_CAUSE_PENDING = 4, /* freed bytes that the device is not past would do */
+    WEIR_CAUSE_DEVICE = 5,  /* not set: weir does not know who has the rest, and always says 6 */
     /* the driver has no more, though the budget would allow it: another process holds the rest, or memory outside of
      * weir in this one */
     WEIR_CAUSE_OTHER_PROCESS = 6,
-    WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime */
+    WEIR_CAUSE_ADDRESS_RANGE = 7, /* larger than the range of addresses of this runtime; or the process has as many
+                                     mappings as the system allows it, less some that are left to the rest of it */
     WEIR_CAUSE_RESERVATION = 8,   /* more than what is left of the reservation that it was to come from */
     WEIR_CAUSE_ADAPTOR = 9,       /* an adaptor of the program's own (weir/adaptor.h); the detail has its words */
     WEIR_CAUSE_COUNT = 10
@@ -160,6 +163,8 @@ typedef enum weir_refusal_cause {
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };
 
+/* All numbers are those before the request: what was claimed for it meanwhile is not in them. What a reservation, or the
+ * promise of an elastic block, has for the request counts as left for it. */
 typedef struct weir_refusal {
     size_t struct_size;
     weir_refusal_cause cause;

@@ -5,6 +5,6 @@ foreach(file keywords model_path pointer_map size structures treap versions watc
   list(APPEND WEIR_BASE_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 list(APPEND WEIR_SOURCES ${WEIR_BASE_SOURCES})
-foreach(file status log options values sysfs cgroup system intern own bitmap biased string_pool)
+foreach(file status log options values sysfs cgroup mappings system intern own bitmap biased string_pool)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

@@ -7,6 +7,7 @@
  * at which its pages are kept while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
 #include "base/cgroup.h"
+#include "base/mappings.h"
 #include "base/system.h"
 
 #include <errno.h>
@@ -22,11 +23,22 @@
 #define MREMAP_DONTUNMAP 4 /* linux/mman.h since 5.7 */
 #endif
 
-enum { GRANULE = 64 * 1024, ALIGNMENT = 2 * 1024 * 1024 };
+enum { GRANULE = WI_HOST_GRANULE, ALIGNMENT = WI_HOST_ALIGNMENT };
 
-static weir_status fail(const char *what, uint64_t bytes)
+weir_status wi_host_failed(const char *what, uint64_t bytes)
 {
-    return weir_fail(WEIR_ERR_DRIVER, "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
+    return weir_fail(errno == ENOMEM || errno == EAGAIN ? WEIR_ERR_OUT_OF_MEMORY : WEIR_ERR_DRIVER,
+                     "host: %s of %llu bytes: %s", what, (unsigned long long)bytes, strerror(errno));
+}
+
+static weir_status no_mappings(const char *what, uint64_t bytes)
+{
+    wi_mappings now = wi_mappings_count();
+    return weir_fail(
+        WEIR_ERR_OUT_OF_MEMORY,
+        "host: %s of %llu bytes: the process has %llu mappings of the %llu that the system allows it, and the "
+        "last sixteenth is left to the rest of it; free what lies in many pieces, or raise vm.max_map_count",
+        what, (unsigned long long)bytes, (unsigned long long)now.there, (unsigned long long)now.most);
 }
 
 static weir_status host_open(int ordinal, wi_device **out)
@@ -36,7 +48,6 @@ static weir_status host_open(int ordinal, wi_device **out)
         return weir_fail(WEIR_ERR_SYSTEM, "host: no memory for the device record");
     (void)ordinal; /* there is one */
     pthread_mutex_init(&device->lock, NULL);
-    device->shared = -1;
     *out = device;
     return WEIR_OK;
 }
@@ -45,8 +56,7 @@ static void host_close(wi_device *device)
 {
     wi_host_pool_clear(device);
     wi_host_streams_clear(device);
-    if (device->shared >= 0)
-        close(device->shared);
+    wi_host_forget_covers(device, NULL, UINTPTR_MAX);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
@@ -74,9 +84,11 @@ static void set_advice(char *start, uint64_t bytes)
 static weir_status host_reserve(wi_device *device, uint64_t bytes, void **address)
 {
     (void)device;
+    if (!wi_mappings_take(1))
+        return no_mappings("reserving addresses", bytes);
     char *raw = mmap(NULL, bytes + ALIGNMENT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
-        return fail("reserving addresses", bytes);
+        return wi_host_failed("reserving addresses", bytes);
     char *start = (char *)wi_round_up((uintptr_t)raw, ALIGNMENT);
     if (start > raw)
         munmap(raw, (size_t)(start - raw));
@@ -88,7 +100,7 @@ static weir_status host_reserve(wi_device *device, uint64_t bytes, void **addres
 
 static void host_unreserve(wi_device *device, void *address, uint64_t bytes)
 {
-    (void)device;
+    wi_host_forget_covers(device, address, bytes);
     munmap(address, bytes);
 }
 
@@ -114,9 +126,19 @@ static void host_destroy(wi_device *device, uint64_t bytes, size_t count, const 
             munmap((void *)(uintptr_t)handles[i], bytes);
 }
 
+void wi_host_discard(void *address, uint64_t bytes)
+{
+    bool gone = madvise(address, bytes, MADV_DONTNEED) == 0;
+    if (!gone && munlock(address, bytes) == 0) /* pages that the program has locked do not go */
+        gone = madvise(address, bytes, MADV_DONTNEED) == 0;
+    if (!gone)
+        memset(address, 0, bytes);
+}
+
 /* Makes them addresses without memory again, as they were reserved: what pages that came and went have left in the kernel's
- * areas would cut up a longer handle that comes here next, and only one area moves at a time. */
-static void close_addresses(char *address, uint64_t bytes)
+ * areas would cut up a longer handle that comes here next, and only one area moves at a time. Without a mapping to spare the
+ * pages go, and the addresses stay open. */
+static void close_part(char *address, uint64_t bytes)
 {
     if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
         madvise(address, bytes, MADV_DONTNEED);
@@ -124,6 +146,16 @@ static void close_addresses(char *address, uint64_t bytes)
         return;
     }
     set_advice(address, bytes);
+}
+
+/* Among covered addresses they stay open, as all of those are one area. */
+static void close_addresses(wi_device *device, char *address, uint64_t bytes)
+{
+    for (char *at = address, *end = at + bytes, *until; at < end; at = until)
+        if (wi_host_is_open(device, at, end, &until))
+            wi_host_discard(at, (uint64_t)(until - at));
+        else
+            close_part(at, (uint64_t)(until - at));
 }
 
 static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
@@ -147,26 +179,42 @@ static weir_status host_unmap(wi_device *device, void *address, uint64_t bytes, 
         if (away == MAP_FAILED)
             away = copy_away(from, bytes);
         if (away == MAP_FAILED) {
-            weir_status status = fail("moving memory away", bytes);
+            weir_status status = wi_host_failed("moving memory away", bytes);
             (void)host_map(device, address, bytes, i, handles);
             return status;
         }
         handles[i] = (wi_handle)(uintptr_t)away;
     }
-    close_addresses(address, count * bytes);
+    close_addresses(device, address, count * bytes);
     return WEIR_OK;
 }
 
-/* One call opens all of a run of fresh handles. */
-static weir_status open_fresh(char *to, uint64_t bytes)
+/* Unmaps and destroys: no page is moved away for that, and no mapping is needed. */
+static weir_status host_drop(wi_device *device, void *address, uint64_t bytes, size_t count, const wi_handle *handles)
 {
-    return mprotect(to, bytes, PROT_READ | PROT_WRITE) == 0 ? WEIR_OK : fail("opening memory", bytes);
+    (void)handles;
+    close_addresses(device, address, count * bytes);
+    return WEIR_OK;
+}
+
+/* One call opens all of a run of fresh handles, which is where memory grows, and the process's mappings with it. */
+static weir_status open_fresh(wi_device *device, char *to, uint64_t bytes)
+{
+    for (char *at = to, *end = to + bytes, *until; at < end; at = until) {
+        if (wi_host_is_open(device, at, end, &until))
+            continue;
+        if (!wi_mappings_take(2))
+            return no_mappings("opening memory", bytes);
+        if (mprotect(at, (size_t)(until - at), PROT_READ | PROT_WRITE) != 0)
+            return wi_host_failed("opening memory", bytes);
+    }
+    return WEIR_OK;
 }
 
 static weir_status move_in(char *to, uint64_t bytes, wi_handle away)
 {
     void *moved = mremap((void *)(uintptr_t)away, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    return moved != MAP_FAILED ? WEIR_OK : fail("moving memory", bytes);
+    return moved != MAP_FAILED ? WEIR_OK : wi_host_failed("moving memory", bytes);
 }
 
 static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
@@ -177,62 +225,14 @@ static weir_status host_map(wi_device *device, void *address, uint64_t bytes, si
         size_t fresh = 0;
         while (done + fresh < count && !handles[done + fresh])
             fresh++;
-        weir_status status = fresh ? open_fresh(to, fresh * bytes) : move_in(to, bytes, handles[done]);
+        weir_status status = fresh ? open_fresh(device, to, fresh * bytes) : move_in(to, bytes, handles[done]);
         if (status != WEIR_OK) {
             (void)host_unmap(device, address, bytes, done, handles);
-            close_addresses(to, (count - done) * bytes);
+            close_addresses(device, to, (count - done) * bytes);
             return status;
         }
         done += fresh ? fresh : 1;
     }
-    return WEIR_OK;
-}
-
-/* Covered addresses ------------------------------------------------------------------------------------------------ */
-
-/* They show one file of 2 MiB over and over, in step with the addresses, so that neighbours become one area of the
- * kernel's again. */
-
-static weir_status open_shared(wi_device *device)
-{
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&device->lock);
-    if (device->shared < 0) {
-        int file = memfd_create("weir", MFD_CLOEXEC);
-        if (file >= 0 && ftruncate(file, ALIGNMENT) == 0) {
-            device->shared = file;
-        } else {
-            status = fail("a file to cover addresses with", ALIGNMENT);
-            if (file >= 0)
-                close(file);
-        }
-    }
-    pthread_mutex_unlock(&device->lock);
-    return status;
-}
-
-static weir_status host_cover(wi_device *device, void *address, uint64_t bytes)
-{
-    char *at = address, *end = at + bytes;
-    weir_status status = open_shared(device);
-    while (status == WEIR_OK && at < end) {
-        uint64_t inside = (uintptr_t)at % ALIGNMENT, length = wi_min(ALIGNMENT - inside, (uint64_t)(end - at));
-        if (mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device->shared, (off_t)inside) ==
-            MAP_FAILED) {
-            status = fail("covering addresses", length);
-            close_addresses(address, (uint64_t)(at - (char *)address));
-        }
-        at += length;
-    }
-    return status;
-}
-
-static weir_status host_uncover(wi_device *device, void *address, uint64_t bytes)
-{
-    (void)device;
-    if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        return fail("uncovering addresses", bytes);
-    set_advice(address, bytes);
     return WEIR_OK;
 }
 
@@ -299,8 +299,10 @@ const wi_driver wi_host_driver = {
     .copy = wi_host_copy,
     .fill = wi_host_fill,
     .call = wi_host_call,
-    .cover = host_cover,
-    .uncover = host_uncover,
+    .cover = wi_host_cover,
+    .uncover = wi_host_uncover,
     .has_host_handles = host_has_host_handles,
     .create_on_host = host_create,
+    .drop = host_drop,
+    .written = wi_host_written,
 };

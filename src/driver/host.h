@@ -1,4 +1,5 @@
-/* The parts of the host driver: memory (host.c), its pool in stream order (host_pool.c) and streams (host_stream.c). */
+/* The parts of the host driver: memory (host.c), covered addresses (host_cover.c), its pool in stream order (host_pool.c)
+ * and streams (host_stream.c). */
 #ifndef WI_HOST_H
 #define WI_HOST_H
 
@@ -6,14 +7,33 @@
 
 struct wi_host_stream;
 struct wi_host_piece;
+struct wi_host_cover;
+
+enum { WI_HOST_GRANULE = 64 * 1024, WI_HOST_ALIGNMENT = 2 * 1024 * 1024 }; /* of ranges; the length of a huge page */
 
 struct weir_driver_device {
     pthread_mutex_t lock;           /* the members below; a leaf */
     struct wi_host_stream *ended;   /* records for the next streams */
     struct wi_host_piece *returned; /* what was released into the pool, oldest last */
     uint64_t pool_held;             /* those and what is handed out */
-    int shared;                     /* a file of the memory under all covered addresses; -1: there is none yet */
+    struct wi_host_cover *covers;   /* where addresses are covered, or were */
 };
+
+/* What the last call of the kernel's, which failed, says: too little memory or too few mappings are WEIR_ERR_OUT_OF_MEMORY. */
+weir_status wi_host_failed(const char *what, uint64_t bytes);
+/* The pages there go, and zeros can be read. */
+void wi_host_discard(void *address, uint64_t bytes);
+
+weir_status wi_host_cover(wi_device *device, void *address, uint64_t bytes);
+weir_status wi_host_uncover(wi_device *device, void *address, uint64_t bytes);
+const void *wi_host_written(wi_device *device, const void *address, uint64_t bytes);
+/* Whether the addresses from `at` on are covered, or were and are open: memory is there at the first touch. *until: up to
+ * where that is so, or is not; `end` at most. */
+bool wi_host_is_open(wi_device *device, const char *at, char *end, char **until);
+/* Fills with zeros; unused pages get no memory by that. */
+void wi_host_clear(wi_device *device, void *to, uint64_t bytes);
+/* The range is going. */
+void wi_host_forget_covers(wi_device *device, const void *address, uint64_t bytes);
 
 weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
 weir_status wi_host_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes);

@@ -18,6 +18,7 @@ typedef struct work {
     uint8_t value;
     void (*fn)(void *);
     wi_event event;
+    wi_device *device;
 } work;
 
 typedef struct wi_host_stream {
@@ -214,7 +215,10 @@ static void run_copy(work *item)
 }
 static void run_fill(work *item)
 {
-    memset(item->to, item->value, item->bytes);
+    if (item->value == 0)
+        wi_host_clear(item->device, item->to, item->bytes);
+    else
+        memset(item->to, item->value, item->bytes);
 }
 static void run_call(work *item)
 {
@@ -264,8 +268,7 @@ weir_status wi_host_copy(wi_device *device, void *to, const void *from, size_t b
 
 weir_status wi_host_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
-    (void)device;
-    return put(stream, (work){.run = run_fill, .to = to, .value = value, .bytes = bytes});
+    return put(stream, (work){.run = run_fill, .to = to, .value = value, .bytes = bytes, .device = device});
 }
 
 weir_status wi_host_call(wi_device *device, void (*fn)(void *), void *user, void *stream)

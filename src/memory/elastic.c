@@ -51,16 +51,19 @@ static char *page_address(const wi_elastic_page *page)
 
 /* Ranges ----------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out)
+weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out,
+                                    bool *reserved)
 {
     elastic *s = elastic_of(base);
     uint64_t bytes = like->page * like->count;
     wi_elastic_range *range = calloc(1, sizeof *range + like->count * sizeof range->pages[0]);
     void *start = NULL;
+    *reserved = true;
     if (!range)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note %llu pages", (unsigned long long)like->count);
     weir_status status = base->driver->reserve(base->device, bytes, &start);
     if (status != WEIR_OK) {
+        *reserved = false;
         free(range);
         return status;
     }
@@ -166,7 +169,10 @@ static weir_status page_close(elastic *s, wi_elastic_page *page)
     const wi_resource *r = &s->resource;
     uint64_t bytes = page->range->page;
     weir_status status = WEIR_OK;
-    if (page->mapped) {
+    if (page->mapped && r->driver->drop) {
+        status = r->driver->drop(r->device, page_address(page), bytes, 1, &page->handle);
+        page->mapped = page->has_handle = status != WEIR_OK;
+    } else if (page->mapped) {
         status = r->driver->unmap(r->device, page_address(page), bytes, 1, &page->handle);
         page->mapped = status != WEIR_OK;
     }
@@ -209,18 +215,27 @@ static void elastic_let_go(elastic *s, const wi_elastic_range *range)
 
 /* Getting a page --------------------------------------------------------------------------------------------------- */
 
-/* What could be placed now. The lock is held. */
-static void elastic_look_around(elastic *s, uint64_t bytes, wi_shortage *shortage)
+/* What could be placed if `made` bytes of those that are held had not been made for the request. The lock is held. */
+static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
-    shortage->largest = (now.budget - now.held - now.aside) & ~(uint64_t)(WI_UNIT - 1);
+    uint64_t held = now.held + now.aside - made;
+    shortage->largest = (now.budget - held) & ~(uint64_t)(WI_UNIT - 1);
     shortage->later = UINT64_MAX; /* pages go back to the driver */
-    shortage->held = now.held + now.aside + bytes;
+    shortage->held = held + bytes;
+}
+
+/* The same for a page of a commit, which has made others before; `here`: what is held for this one. */
+static void elastic_look_at_place(elastic *s, const wi_placement *p, uint64_t here, wi_shortage *shortage)
+{
+    uint64_t claimed = p->page->claimed, left = claimed ? atomic_load(&p->reservation->left) + p->charged : 0;
+    elastic_look_around(s, p->page->asked, claimed - left + here, shortage);
 }
 
 /* Enters a page that the thread is going to make. WEIR_ERR_NO_ROOM: there is one. */
-static weir_status elastic_begin(elastic *s, const wi_elastic_place *place, wi_elastic_page *new, wi_shortage *shortage)
+static weir_status elastic_begin(elastic *s, const wi_placement *p, wi_elastic_page *new, wi_shortage *shortage)
 {
+    const wi_elastic_place *place = p->page;
     wi_elastic_range *range = place->range;
     weir_status status = WEIR_OK;
     wi_resource_lock(&s->resource);
@@ -229,7 +244,7 @@ static weir_status elastic_begin(elastic *s, const wi_elastic_place *place, wi_e
                            range->tag);
     } else if (!elastic_hold(s, range)) {
         shortage->cause = WEIR_CAUSE_FRAGMENTATION;
-        elastic_look_around(s, range->page, shortage);
+        elastic_look_at_place(s, p, 0, shortage);
         status = WEIR_ERR_OUT_OF_MEMORY;
     } else {
         *new = (wi_elastic_page){.range = range, .index = place->index, .maker = place->maker, .covered = true};
@@ -267,7 +282,7 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
     wi_elastic_page *new = malloc(sizeof *new);
     if (!new)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a page of %llu bytes", (unsigned long long)p->bytes);
-    weir_status status = elastic_begin(s, p->page, new, shortage);
+    weir_status status = elastic_begin(s, p, new, shortage);
     if (status != WEIR_OK) {
         free(new);
         return status;
@@ -290,7 +305,7 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
         *out = &new->block;
     } else {
         shortage->cause = WEIR_CAUSE_OTHER_PROCESS;
-        elastic_look_around(s, new->range->page, shortage);
+        elastic_look_at_place(s, p, new->range->page, shortage);
         (void)elastic_undo(s, new, closed); /* the range has a user, and has not ended */
     }
     wi_resource_unlock(resource);
@@ -494,7 +509,7 @@ static void elastic_look(wi_resource *resource, weir_class memory_class, uint64_
 {
     (void)memory_class, (void)alignment;
     wi_resource_lock(resource);
-    elastic_look_around(elastic_of(resource), charged, shortage);
+    elastic_look_around(elastic_of(resource), charged, 0, shortage);
     wi_resource_unlock(resource);
 }
 

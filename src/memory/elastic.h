@@ -32,18 +32,21 @@ typedef struct wi_elastic_range {
     wi_elastic_page *pages[];
 } wi_elastic_range;
 
-/* Where a block is to be, for a placement; `maker` names the commit, so that it knows its own pages again. */
+/* Where a block is to be, for a placement; `maker` names the commit, so that it knows its own pages again. A refusal is
+ * of the whole commit: `asked` bytes, of which `claimed` were claimed for it, or 0 where they were promised before. */
 typedef struct wi_elastic_place {
     wi_elastic_range *range;
     uint64_t index;
     const void *maker;
+    uint64_t asked, claimed;
 } wi_elastic_place;
 
 weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 
 /* Reserves and covers the addresses of `like`, of which all members from account to count are set, and enters a copy
- * into the base. */
-weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out);
+ * into the base. *reserved: false if the driver did not give the addresses. */
+weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out,
+                                    bool *reserved);
 /* No page is allocated there any more. The range goes with its last page. */
 void wi_elastic_range_end(wi_elastic_range *range);
 

@@ -2,6 +2,7 @@
  * in the runtime's ledger; elastic_pages.c commits and releases them. */
 #include "runtime/elastic.h"
 #include "base/intern.h"
+#include "base/mappings.h"
 #include "base/options.h"
 #include "base/system.h"
 
@@ -156,7 +157,7 @@ static weir_status elastic_set_aside(weir_runtime *runtime, wi_resource *stack, 
 {
     wi_ledger *ledger = &runtime->ledger;
     uint64_t bytes = like->promise.total, deadline = wi_now() + wi_option_wait();
-    wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag};
+    wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, bytes, 0};
     wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION};
     unsigned tries = 0;
     do {
@@ -174,7 +175,7 @@ static weir_status elastic_promise(weir_runtime *runtime, wi_resource *stack, wi
     uint64_t bytes = like->page * like->count;
     if (!like->promised)
         return WEIR_OK;
-    wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag};
+    wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, 0, 0};
     weir_status status = wi_budget_reserve(stack, like->account, &request, true);
     if (status != WEIR_OK)
         return status;
@@ -185,14 +186,30 @@ static weir_status elastic_promise(weir_runtime *runtime, wi_resource *stack, wi
     return status;
 }
 
-/* The device may have no memory for what stands behind unused pages, while the runtime has some cached. */
+/* The driver had no addresses, and its words are the detail: they stay, unless it is for want of mappings. */
+static weir_status elastic_refuse_range(weir_runtime *runtime, const wi_elastic_range *like)
+{
+    uint64_t bytes = like->page * like->count, promised = like->promise.total;
+    wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, promised, 0};
+    wi_shortage shortage = {.cause = WEIR_CAUSE_ADDRESS_RANGE, .mappings = wi_mappings_are_short()};
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    weir_status status = wi_ledger_refuse(&runtime->ledger, like->account, &request, &shortage);
+    if (!shortage.mappings)
+        wi_detail_restore(&kept);
+    return status;
+}
+
+/* The device may have no memory for what stands behind unused pages, and the process no mappings, while the runtime has
+ * some cached. */
 static weir_status elastic_make_range(weir_runtime *runtime, wi_resource *stack, const wi_elastic_range *like,
                                       wi_elastic_range **out)
 {
-    weir_status status = wi_elastic_range_create(stack->base, like, out);
+    bool reserved;
+    weir_status status = wi_elastic_range_create(stack->base, like, out, &reserved);
     while (status == WEIR_ERR_OUT_OF_MEMORY && wi_host_trim_give(runtime, stack->base->granule))
-        status = wi_elastic_range_create(stack->base, like, out);
-    return status;
+        status = wi_elastic_range_create(stack->base, like, out, &reserved);
+    return status == WEIR_ERR_OUT_OF_MEMORY && !reserved ? elastic_refuse_range(runtime, like) : status;
 }
 
 static weir_status elastic_make(weir_client *client, const weir_elastic_options *o, wi_elastic_range **out)
@@ -307,32 +324,81 @@ weir_status weir_elastic_info(weir_elastic *elastic, weir_elastic_stats *out)
     return WEIR_OK;
 }
 
-/* Copies an unused page to the host. *wrong: the first byte that is not zero, or its length. */
-static weir_status elastic_check_page(weir_elastic *elastic, uint64_t index, unsigned char *copy, size_t *wrong)
+static weir_status elastic_written(const weir_elastic *elastic, const char *where, unsigned value)
 {
     const wi_elastic_range *range = elastic->range;
-    weir_runtime *runtime = elastic->client->runtime;
-    weir_status status = runtime->driver->copy(runtime->device, copy, wi_elastic_at(range, index), range->page, NULL);
-    *wrong = 0;
-    while (status == WEIR_OK && *wrong < range->page && copy[*wrong] == 0)
-        ++*wrong;
-    return status;
+    size_t at = (size_t)(where - wi_elastic_at(range, 0));
+    return weir_fail(
+        WEIR_ERR_CORRUPT,
+        "somebody has written to an unused page of an elastic block of %s: at byte %zu of a page of \"%s\" it "
+        "holds %#x; commit a page before it is written to",
+        elastic->client->runtime->name, at % (size_t)range->page, range->tag, value);
 }
 
-enum { SEEN = 64 }; /* parts of 2 MiB, of a page or a granule each */
+/* What a check has seen of the piece of memory that unused pages share, a bit for each granule of it. */
+typedef struct checked {
+    uint64_t *seen, granules;
+    unsigned char *copy; /* of a page */
+} checked;
 
-/* The next unused page from *index on that shows what no earlier one has shown; false: there is none. */
-static bool elastic_next_unused(const wi_elastic_range *range, uint64_t *index, bool *seen)
+/* Whether the page shows what no earlier one has shown; it is noted as seen. */
+static bool checked_is_new(const checked *c, const wi_elastic_range *range, uint64_t index)
 {
-    bool found = false;
-    wi_resource_lock(range->base);
-    for (; !found && *index < range->count; ++*index) {
-        bool *part = &seen[(uintptr_t)wi_elastic_at(range, *index) % (2 * WI_MIB) / range->base->granule % SEEN];
-        found = !*part && wi_elastic_look(range, *index, NULL) == WI_PAGE_UNUSED;
-        *part |= found;
+    enum { BITS = 64 };
+    uint64_t first = (uintptr_t)wi_elastic_at(range, index) / range->base->granule,
+             count = range->page / range->base->granule;
+    bool new = false;
+    for (uint64_t i = 0; i < wi_min(count, c->granules); i++) {
+        uint64_t part = (first + i) % c->granules, bit = UINT64_C(1) << part % BITS;
+        new |= !(c->seen[part / BITS] & bit);
+        c->seen[part / BITS] |= bit;
     }
+    return new;
+}
+
+/* The next run of unused pages from *index on; 0: there is none. */
+static uint64_t elastic_next_unused(const wi_elastic_range *range, uint64_t *index)
+{
+    uint64_t count = 0;
+    wi_resource_lock(range->base);
+    while (*index < range->count && wi_elastic_look(range, *index, NULL) != WI_PAGE_UNUSED)
+        ++*index;
+    while (*index + count < range->count && wi_elastic_look(range, *index + count, NULL) == WI_PAGE_UNUSED)
+        count++;
     wi_resource_unlock(range->base);
-    return found;
+    return count;
+}
+
+static weir_status elastic_check_page(const weir_elastic *elastic, uint64_t index, unsigned char *copy)
+{
+    const wi_elastic_range *range = elastic->range;
+    const weir_runtime *runtime = elastic->client->runtime;
+    char *page = wi_elastic_at(range, index);
+    weir_status status = runtime->driver->copy(runtime->device, copy, page, range->page, NULL);
+    if (status != WEIR_OK || (copy[0] == 0 && memcmp(copy, copy + 1, range->page - 1) == 0))
+        return status;
+    uint64_t at = 0;
+    while (copy[at] == 0)
+        at++;
+    return elastic_written(elastic, page + at, copy[at]);
+}
+
+static weir_status elastic_check_run(const weir_elastic *elastic, uint64_t first, uint64_t count, const checked *c)
+{
+    const wi_elastic_range *range = elastic->range;
+    const weir_runtime *runtime = elastic->client->runtime;
+    weir_status status = WEIR_OK;
+    if (!runtime->driver->written) {
+        for (uint64_t i = 0; i < count && status == WEIR_OK; i++)
+            if (checked_is_new(c, range, first + i))
+                status = elastic_check_page(elastic, first + i, c->copy);
+        return status;
+    }
+    unsigned char value;
+    const char *where = runtime->driver->written(runtime->device, wi_elastic_at(range, first), count * range->page);
+    if (where)
+        status = runtime->driver->copy(runtime->device, &value, where, 1, NULL);
+    return where && status == WEIR_OK ? elastic_written(elastic, where, value) : status;
 }
 
 weir_status weir_elastic_check(weir_elastic *elastic)
@@ -341,20 +407,14 @@ weir_status weir_elastic_check(weir_elastic *elastic)
     if (!elastic)
         return weir_fail(WEIR_ERR_INVALID, "weir_elastic_check: NULL");
     const wi_elastic_range *range = elastic->range;
-    bool seen[SEEN] = {false};
-    unsigned char *copy = malloc(range->page);
-    weir_status status = WEIR_OK;
-    if (!copy)
-        return weir_fail(WEIR_ERR_SYSTEM, "weir_elastic_check: no host memory for a page");
-    for (uint64_t index = 0; status == WEIR_OK && elastic_next_unused(range, &index, seen);) {
-        size_t wrong;
-        status = elastic_check_page(elastic, index - 1, copy, &wrong);
-        if (status == WEIR_OK && wrong < range->page)
-            status = weir_fail(WEIR_ERR_CORRUPT,
-                               "somebody has written to an unused page of an elastic block of %s: at byte %zu of a "
-                               "page of \"%s\" it holds %#x; commit a page before it is written to",
-                               elastic->client->runtime->name, wrong, range->tag, copy[wrong]);
-    }
-    free(copy);
+    uint64_t granules = wi_max(2 * WI_MIB / range->base->granule, 1);
+    checked c = {calloc((granules + 63) / 64, sizeof *c.seen), granules, malloc(range->page)};
+    weir_status status =
+        c.seen && c.copy ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "weir_elastic_check: no host memory for a page");
+    for (uint64_t index = 0, count; status == WEIR_OK && (count = elastic_next_unused(range, &index)) > 0;
+         index += count)
+        status = elastic_check_run(elastic, index, count, &c);
+    free(c.seen);
+    free(c.copy);
     return status;
 }

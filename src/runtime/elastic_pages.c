@@ -32,6 +32,7 @@ typedef struct commit {
     wi_stream_facts at;
     page_run pages;
     uint64_t missing, unused; /* pages at the last look: not there, and among them those of nobody */
+    uint64_t asked;           /* bytes of the pages that were missing, with those that it has made meanwhile */
     wi_reservation claim;     /* bytes claimed for those, unless they were promised */
     uint64_t deadline;        /* 0: nothing was waited for yet */
     wi_block *first, *last;
@@ -56,12 +57,15 @@ static bool commit_count(commit *c)
         c->unused += state == WI_PAGE_UNUSED;
     }
     wi_resource_unlock(c->range->base);
+    c->asked = wi_max(c->asked, c->missing * c->range->page + c->claim.total - atomic_load(&c->claim.left));
     return c->missing == 0;
 }
 
+/* Of bytes that are claimed next, or that were to be had. */
 static wi_request commit_request(const commit *c, uint64_t bytes)
 {
-    return (wi_request){bytes, bytes, c->range->memory_class, c->stream, c->range->tag};
+    uint64_t claimed = c->claim.total, reserved = c->range->promised ? c->unused * c->range->page : 0;
+    return (wi_request){bytes, bytes, c->range->memory_class, c->stream, c->range->tag, claimed, reserved};
 }
 
 /* Claims what is unused in one sum, so that a refusal has its numbers. */
@@ -108,7 +112,7 @@ static void commit_keep(commit *c, wi_block *block)
 
 static weir_status commit_make(commit *c, uint64_t index)
 {
-    wi_elastic_place place = {c->range, index, c};
+    wi_elastic_place place = {c->range, index, c, c->asked, c->claim.total};
     wi_placement placement = commit_placement(c, &place);
     wi_block *block;
     wi_shortage ignored;
@@ -122,7 +126,12 @@ static weir_status commit_make(commit *c, uint64_t index)
 static weir_status commit_waited(const commit *c, uint64_t index, wi_elastic_state state)
 {
     wi_shortage shortage = {.cause = WEIR_CAUSE_PENDING};
-    wi_request request = commit_request(c, c->missing * c->range->page);
+    wi_request request = commit_request(c, c->asked);
+    wi_resource *base = c->range->base;
+    uint64_t made = c->claim.total - atomic_load(&c->claim.left);
+    base->table->look(base, c->range->memory_class, request.charged, WI_UNIT, &shortage);
+    shortage.largest += made;
+    shortage.held -= made;
     if (state == WI_PAGE_PENDING)
         return wi_ledger_refuse(&c->runtime->ledger, c->range->account, &request, &shortage);
     return weir_fail(WEIR_ERR_BUSY,

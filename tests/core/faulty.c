@@ -114,6 +114,17 @@ static weir_status f_unmap(wi_device *device, void *address, uint64_t bytes, siz
         return weir_fail(WEIR_ERR_DRIVER, "faulty: what is at %p is not unmapped", address);
     return counted(host->unmap(device, address, bytes, count, handles), &fault.mapped, -granules(device, bytes, count));
 }
+static weir_status f_drop(wi_device *device, void *address, uint64_t bytes, size_t count, const wi_handle *handles)
+{
+    NEXT;
+    if (atomic_load(&fault.refused_unmaps) > 0 && atomic_fetch_sub(&fault.refused_unmaps, 1) > 0)
+        return weir_fail(WEIR_ERR_DRIVER, "faulty: what is at %p is not dropped", address);
+    if (fault.in_destroy)
+        fault.in_destroy(fault.user);
+    weir_status status =
+        counted(host->drop(device, address, bytes, count, handles), &fault.mapped, -granules(device, bytes, count));
+    return counted(status, &fault.handles, -granules(device, bytes, count));
+}
 /* They count as the device's. */
 static bool f_has_host_handles(wi_device *device)
 {
@@ -277,3 +288,11 @@ const wi_driver faulty_driver = {
     .has_host_handles = f_has_host_handles,
     .create_on_host = f_create_on_host,
 };
+
+wi_driver faulty_driver_that_drops(void)
+{
+    wi_driver driver = faulty_driver;
+    driver.drop = f_drop;
+    driver.written = host->written;
+    return driver;
+}

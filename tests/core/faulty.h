@@ -6,6 +6,8 @@
 #include "driver/driver.h"
 
 extern const wi_driver faulty_driver;
+/* The same with the host's `drop` and `written`, which it lacks, so that both ways are tried. */
+wi_driver faulty_driver_that_drops(void);
 
 typedef struct faults {
     atomic_long calls;   /* that can fail, since the last reset */

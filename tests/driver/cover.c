@@ -31,7 +31,7 @@ static void drop_covered(mapped_range *range)
 static void test_covered_addresses_hold_zeros_and_share_what_is_written(void **state)
 {
     (void)state;
-    skip_unless(driver->cover);
+    skip_unless(driver->cover && !driver->written);
     mapped_range range, second;
     make_covered(&range);
     make_covered(&second);
@@ -50,6 +50,107 @@ static void test_covered_addresses_hold_zeros_and_share_what_is_written(void **s
     }
     drop_covered(&range);
     drop_covered(&second);
+}
+
+/* … or each holds its own, which the driver finds. */
+static void test_what_is_written_to_covered_addresses_is_found(void **state)
+{
+    (void)state;
+    skip_unless(driver->cover && driver->written);
+    mapped_range range, second;
+    uint8_t mark = 7;
+    make_covered(&range);
+    make_covered(&second);
+    assert_null(driver->written(device, range.address, range.bytes));
+    for (size_t i = 0; i < GRANULES; i += 9) {
+        char *at = range.address + i * granule + 5 + 100 * i;
+        expect_granule(range.address + i * granule, 0);
+        ok(D(copy(device, at, &mark, 1, NULL)));
+        assert_ptr_equal(driver->written(device, range.address, range.bytes), at);
+        assert_null(driver->written(device, range.address, i * granule));
+        assert_null(driver->written(device, at - (5 + 100 * i) + granule, range.bytes - (i + 1) * granule));
+        assert_null(driver->written(device, second.address, second.bytes));
+        ok(D(fill(device, at, 0, 1, NULL)));
+        assert_null(driver->written(device, range.address, range.bytes));
+    }
+    ok(D(fill(device, range.address, 3, range.bytes, NULL)));
+    expect_granule(range.address + 3 * granule, 3);
+    ok(D(fill(device, range.address + 1, 0, 2 * granule, NULL)));
+    expect_byte(range.address, 3);
+    expect_byte(range.address + 1, 0);
+    expect_granule(range.address + granule, 0);
+    expect_byte(range.address + 2 * granule, 0);
+    expect_byte(range.address + 2 * granule + 1, 3);
+    ok(D(uncover(device, range.address, granule)));
+    ok(D(cover(device, range.address, granule)));
+    expect_granule(range.address, 0);
+    ok(D(fill(device, range.address, 0, range.bytes, NULL)));
+    assert_null(driver->written(device, range.address, range.bytes));
+    drop_covered(&range);
+    drop_covered(&second);
+}
+
+/* What is dropped is gone, whether it was mapped among covered addresses or others; what lies beside it stays. */
+static void test_a_drop_unmaps_and_destroys(void **state)
+{
+    (void)state;
+    skip_unless(driver->cover && driver->drop);
+    mapped_range range;
+    wi_handle handles[3];
+    make_covered(&range);
+    for (int covered = 0; covered < 2; covered++) {
+        char *here = range.address + 4 * granule;
+        if (!covered)
+            ok(D(uncover(device, range.address, range.bytes)));
+        else
+            ok(D(uncover(device, here, 3 * granule)));
+        ok(D(create(device, granule, 3, handles)));
+        ok(D(map(device, here, granule, 3, handles)));
+        fill_granules(here, 3, 20);
+        ok(D(drop(device, here, granule, 2, handles)));
+        expect_granule(here + 2 * granule, 22);
+        ok(D(create(device, granule, 2, handles)));
+        ok(D(map(device, here, granule, 2, handles)));
+        expect_granule(here, 0); /* fresh */
+        expect_granule(here + 2 * granule, 22);
+        ok(D(drop(device, here, granule, 3, handles)));
+        if (!covered)
+            ok(D(cover(device, range.address, range.bytes)));
+        else
+            ok(D(cover(device, here, 3 * granule)));
+        expect_granule(here + granule, 0);
+    }
+    drop_covered(&range);
+}
+
+/* Covered by parts, uncovered and used across them. */
+static void test_cover_by_parts(void **state)
+{
+    (void)state;
+    skip_unless(driver->cover);
+    mapped_range range;
+    wi_handle handles[8];
+    make_range(&range, GRANULES, 0);
+    ok(D(cover(device, range.address + 2 * granule, 4 * granule)));
+    ok(D(cover(device, range.address + 10 * granule, 2 * granule)));
+    ok(D(cover(device, range.address + 6 * granule, 4 * granule)));
+    expect_granule(range.address + 2 * granule, 0);
+    expect_granule(range.address + 11 * granule, 0);
+    ok(D(uncover(device, range.address + 4 * granule, 7 * granule)));
+    ok(D(create(device, granule, 7, handles)));
+    ok(D(map(device, range.address + 4 * granule, granule, 7, handles)));
+    fill_granules(range.address + 4 * granule, 7, 30);
+    expect_granule(range.address + 10 * granule, 36);
+    ok(D(unmap(device, range.address + 4 * granule, granule, 7, handles)));
+    ok(D(map(device, range.address + 20 * granule, granule, 7, handles)));
+    expect_granule(range.address + 26 * granule, 36);
+    ok(D(unmap(device, range.address + 20 * granule, granule, 7, handles)));
+    V(destroy(device, granule, 7, handles));
+    ok(D(cover(device, range.address + 4 * granule, 7 * granule)));
+    expect_granule(range.address + 4 * granule, 0);
+    expect_granule(range.address + 10 * granule, 0);
+    ok(D(uncover(device, range.address + 2 * granule, 10 * granule)));
+    drop_range(&range);
 }
 
 static void test_handles_come_and_go_among_covered_addresses(void **state)
@@ -190,6 +291,9 @@ int run_cover_tests(void)
     const struct CMUnitTest cover[] = {
         cmocka_unit_test_setup_teardown(test_covered_addresses_hold_zeros_and_share_what_is_written, open_device,
                                         close_device),
+        cmocka_unit_test_setup_teardown(test_what_is_written_to_covered_addresses_is_found, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_a_drop_unmaps_and_destroys, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_cover_by_parts, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_handles_come_and_go_among_covered_addresses, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_cover_leaves_as_many_areas_as_before, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_a_failure_leaves_nothing_covered, open_device, close_device),

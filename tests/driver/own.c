@@ -170,6 +170,14 @@ static void a_table_that_lacks_a_function_or_has_half_a_group_is_refused(void **
     t = table_called("enters");
     t.enter = not_made;
     fails(WEIR_ERR_INVALID, weir_driver_register(&t));
+    void *any = (void *)(uintptr_t)nothing;
+    t = table_called("drops"); /* what it has not mapped */
+    memcpy(&t.drop, &any, sizeof any);
+    fails(WEIR_ERR_INVALID, weir_driver_register(&t));
+    t = table_called("written");
+    memcpy(&t.written, &any, sizeof any);
+    fails(WEIR_ERR_INVALID, weir_driver_register(&t));
+    detail_names("`written` without what it goes with");
 }
 
 static void there_is_an_end_of_drivers(void **state)

@@ -29,6 +29,7 @@ void *__wrap_calloc(size_t count, size_t size)
 static unsigned failures;
 static long driver_fails_at = -1, calls_made;
 static fixture faulted;
+static wi_driver tried; /* one of the faulty drivers */
 
 static void arm(bool on)
 {
@@ -112,7 +113,7 @@ static void live(bool promised)
     weir_runtime *runtime;
     weir_elastic *e = NULL;
     faulted = (fixture){.page = GRANULE, .bytes = __real_malloc(GRANULE)};
-    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    ok(wi_runtime_create_over(&tried, 0, &options, &runtime));
     faulted.runtime = runtime;
     faulted.client = open_client(runtime, "one", 0, 0);
     ok(weir_stream_acquire(runtime, &faulted.stream));
@@ -149,16 +150,17 @@ static void each_driver_call_fails_once(void **state)
     static const weir_status with[] = {WEIR_ERR_DRIVER, WEIR_ERR_OUT_OF_MEMORY};
     (void)state;
     for (int promised = 0; promised < 2; promised++)
-        for (int kind = 0; kind < 2; kind++) {
+        for (int kind = 0; kind < 4; kind++) {
+            tried = kind < 2 ? faulty_driver : faulty_driver_that_drops();
             failures = 0;
             calls_made = 0;
             for (long at = -1; at <= calls_made; at++) {
                 faults_reset(-1);
-                fault.status = with[kind];
+                fault.status = with[kind % 2];
                 driver_fails_at = at;
                 live(promised);
             }
-            assert_true(failures > (kind == 0 ? 10 : 0));
+            assert_true(failures > (kind % 2 == 0 ? 10 : 0));
         }
     driver_fails_at = -1;
 }
@@ -181,17 +183,18 @@ static void each_allocation_of_host_memory_fails_once(void **state)
 static void a_driver_that_fails_for_good(void **state)
 {
     (void)state;
-    for (long at = 0; at < 25; at++) {
+    for (long at = 0; at < 50; at++) {
+        tried = at < 25 ? faulty_driver : faulty_driver_that_drops();
         faults_reset(-1);
         weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
         weir_elastic *e;
         faulted = (fixture){.page = GRANULE};
-        ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+        ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
         faulted.client = open_client(faulted.runtime, "one", 0, 0);
         ok(try_create(faulted.client, 8 * GRANULE, true, &e));
         fault.calls = 0;
         fault.stay = true;
-        fault.fail_at = at;
+        fault.fail_at = at % 25;
         weir_status status = weir_elastic_commit(e, 0, 4 * GRANULE, WEIR_STREAM_HOST);
         assert_int_equal(stats_of(e).committed, status == WEIR_OK ? 4 * GRANULE : 0);
         if (status == WEIR_OK)
@@ -216,7 +219,7 @@ static void what_was_queued_is_waited_for(void **state)
     weir_elastic *e;
     faults_reset(-1);
     faulted = (fixture){.page = GRANULE, .gate = GATE};
-    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
     faulted.client = open_client(faulted.runtime, "one", 0, 0);
     ok(weir_stream_acquire(faulted.runtime, &faulted.stream));
     ok(try_create(faulted.client, 8 * GRANULE, false, &e));
@@ -250,7 +253,7 @@ static void what_was_taken_back_is_put_back(void **state)
     for (long at = 0; at < 2; at++) { /* the zeros, the point behind them */
         faults_reset(-1);
         faulted = (fixture){.page = GRANULE, .gate = GATE};
-        ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+        ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
         faulted.client = open_client(faulted.runtime, "one", 0, 0);
         ok(weir_stream_acquire(faulted.runtime, &faulted.stream));
         ok(try_create(faulted.client, 8 * GRANULE, true, &e));
@@ -305,7 +308,7 @@ static void a_device_with_less_than_the_budget(void **state)
     faults_reset(-1);
     fault.limit = 6;
     faulted = (fixture){.page = GRANULE};
-    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &faulted.runtime));
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
     faulted.client = open_client(faulted.runtime, "one", 0, 0);
     ok(try_create(faulted.client, 50 * GRANULE, true, &e));
     void *p = allocate(faulted.client, 4 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
@@ -359,6 +362,7 @@ static void a_driver_that_cannot_is_unsupported(void **state)
 
 int main(void)
 {
+    tried = faulty_driver;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(each_allocation_of_host_memory_fails_once),

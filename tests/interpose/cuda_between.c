@@ -89,12 +89,12 @@ static void let_go_on(actor *a, gate *g)
 }
 
 /* The default stream comes before the module's first. */
-static void waits_for_all_who_hold_its_stream(deed deed)
+static void waits_for_all_who_hold_its_stream(deed done)
 {
     fixture f = begin(32 * MIB);
     void *stream = make_stream(&f);
     gate gates[2] = {GATE, GATE};
-    actor frees[2], other = {.f = &f, .deed = deed, .on = stream};
+    actor frees[2], other = {.f = &f, .deed = done, .on = stream};
     wi_window_turn = at_window;
     for (size_t i = 0; i < 2; i++) {
         frees[i] = (actor){.f = &f, .deed = FREES, .on = get(&f, MIB), .stands_at = &gates[i], .streams = 1};

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/window.h"
+#include "memory/elastic.h"
 #include "memory/ledger/members.h"
 
 typedef struct budget {
@@ -211,7 +212,7 @@ static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
-    if (shortage->cause == WEIR_CAUSE_ADAPTOR)
+    if (shortage->cause == WEIR_CAUSE_ADAPTOR || shortage->cause == WEIR_CAUSE_ADDRESS_RANGE)
         return;
     (void)wi_members_pass(budget_ledger(l), &left);
     if (left > 0 && wi_min(shortage->later, shortage->largest + left) >= l->request->charged)
@@ -248,7 +249,10 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         if (alignment > 0)
             base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
-        return budget_refuse(l, &shortage);
+        wi_request whole = *request; /* with what was claimed for it before */
+        whole.bytes += request->claimed;
+        whole.charged += request->claimed;
+        return wi_ledger_refuse(resource->ledger, l->account, &whole, &shortage);
     }
     return WEIR_OK;
 }
@@ -281,10 +285,25 @@ static void budget_return_bytes(const budget *b, const wi_placement *p)
         wi_ledger_cancel(b->resource.ledger, p->account, p->charged);
 }
 
+/* What a refusal tells of: a page's is of its whole commit. */
+static wi_request budget_request(const wi_placement *p)
+{
+    const wi_elastic_place *page = p->page;
+    uint64_t bytes = page ? page->asked : p->bytes, charged = page ? page->asked : p->charged;
+    uint64_t claimed = page ? page->claimed : 0, reserved = p->reservation && claimed == 0 ? charged : 0;
+    return (wi_request){bytes, charged, p->memory_class, p->stream, p->tag, claimed, reserved};
+}
+
+/* No rung of the ladder makes a region longer; but given up memory gives mappings back. */
+static bool budget_may_climb(const wi_shortage *shortage)
+{
+    return shortage->cause != WEIR_CAUSE_ADDRESS_RANGE || shortage->mappings;
+}
+
 static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     budget *b = (budget *)resource;
-    wi_request request = {p->bytes, p->charged, p->memory_class, p->stream, p->tag};
+    wi_request request = budget_request(p);
     if (p->held) /* a capture pool's block: the account was charged before */
         return wi_allocate(resource->inner, p, out, shortage);
     ladder l = budget_begin(b, p->account, &request, p->may_wait);
@@ -301,10 +320,10 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
         if (status == WEIR_OK)
             return WEIR_OK;
         l.largest = shortage->largest;
-        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && budget_climb(&l, true))
+        if (status == WEIR_ERR_OUT_OF_MEMORY && budget_may_climb(shortage) && budget_climb(&l, true))
             continue;
         budget_return_bytes(b, p);
-        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE)
+        if (status == WEIR_ERR_OUT_OF_MEMORY)
             budget_blame(&l, shortage);
         return status == WEIR_ERR_OUT_OF_MEMORY ? budget_refuse(&l, shortage) : status;
     }
@@ -322,7 +341,7 @@ static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t 
     wi_resource *base = resource->base;
     uint64_t charge = base->table->charge(base, block->before + bytes + block->after);
     uint64_t more = charge > block->charged ? charge - block->charged : 0;
-    wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag};
+    wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag, 0, 0};
     ladder l = budget_begin((budget *)resource, block->account, &request, may_wait);
     weir_status status = budget_claim(&l, WI_UNIT);
     if (status != WEIR_OK)

@@ -207,6 +207,7 @@ typedef struct wi_shortage {
     uint64_t largest;         /* the largest block that could be placed now */
     uint64_t later;           /* the same once the device is past all frees; 0: no frees are pending */
     uint64_t held;            /* bytes that would have to be held to place the request */
+    bool mappings;            /* WEIR_CAUSE_ADDRESS_RANGE: the process has too many mappings */
     const char *words;        /* WEIR_CAUSE_ADAPTOR: whose, and why */
     /* WEIR_CAUSE_RESERVATION: `largest` is what is left of the reservation, `held` its total */
 } wi_shortage;
@@ -216,6 +217,9 @@ typedef struct wi_request {
     weir_class memory_class;
     weir_stream stream;
     const char *tag;
+    /* For the numbers of a refusal, which are those before the request: what is promised by now for this request alone,
+     * and what was promised for it before, so that it is left for it. */
+    uint64_t claimed, reserved;
 } wi_request;
 
 /* Puts back what weir_refusal_last had answered, after calls that are no part of the caller's own. */

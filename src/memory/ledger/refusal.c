@@ -1,6 +1,7 @@
 /* Refusals: the cause and the numbers are read under the ledger's lock, the text is made after it. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
+#include "base/mappings.h"
 #include "base/options.h"
 #include "base/own.h"
 
@@ -33,11 +34,12 @@ static void refusal_copy_text(char *to, size_t capacity, const char *text)
     snprintf(to, capacity, "%s", text);
 }
 
-/* The accounts with the most used or guaranteed bytes, largest first. */
-static void refusal_find_top(const wi_ledger *ledger, weir_refusal *refusal)
+/* The accounts with the most used or guaranteed bytes, largest first. What `asker` has claimed for the request is not in
+ * them. */
+static void refusal_find_top(const wi_ledger *ledger, const wi_account *asker, uint64_t claimed, weir_refusal *refusal)
 {
     for (const wi_account *a = ledger->first; a; a = a->next) {
-        uint64_t bytes = wi_max(refusal_used(a), a->guaranteed);
+        uint64_t bytes = wi_max(refusal_used(a) - (a == asker ? claimed : 0), a->guaranteed);
         int at = WEIR_REFUSAL_HOLDERS;
         while (at > 0 && bytes > refusal->holders[at - 1].bytes)
             at--;
@@ -50,13 +52,16 @@ static void refusal_find_top(const wi_ledger *ledger, weir_refusal *refusal)
     }
 }
 
-/* Finds the limit that forbids the request, what is left under it, and what it would have to be. */
-static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_shortage *shortage,
-                          weir_refusal *refusal)
+/* Finds the limit that forbids the request, what is left under it, and what it would have to be: all as it was before the
+ * request. Other threads may have taken since what was there when a base found no place for it: then that is the cause. */
+static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_request *request,
+                          const wi_shortage *shortage, weir_refusal *refusal)
 {
-    uint64_t mine = refusal_used(account), others = ledger->committed - wi_max(mine, account->guaranteed);
-    uint64_t under_maximum = account->maximum - wi_min(account->maximum, mine);
-    uint64_t under_budget = ledger->budget - others - mine;
+    uint64_t used = refusal_used(account), mine = used - wi_min(used, request->claimed);
+    uint64_t others = ledger->committed - wi_max(used, account->guaranteed);
+    uint64_t reserved = wi_min(request->reserved, mine), before = mine - reserved; /* without what is there for it */
+    uint64_t under_maximum = account->maximum - wi_min(account->maximum, before);
+    uint64_t under_budget = ledger->budget - others - before;
     if (refusal->cause == WEIR_CAUSE_RESERVATION) {
         refusal->limit = shortage->held;
         refusal->remaining = refusal->largest = shortage->largest;
@@ -65,20 +70,22 @@ static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, co
         return;
     }
     refusal->current = mine;
+    if (refusal->cause == WEIR_CAUSE_FRAGMENTATION && refusal->requested > wi_min(under_maximum, under_budget))
+        refusal->cause = WEIR_CAUSE_NONE;
     if (refusal->cause == WEIR_CAUSE_NONE)
         refusal->cause = account->maximum != UINT64_MAX && refusal->requested > under_maximum ? WEIR_CAUSE_MAXIMUM
                                                                                               : WEIR_CAUSE_BUDGET;
     if (refusal->cause == WEIR_CAUSE_MAXIMUM) {
         refusal->limit = account->maximum;
         refusal->remaining = under_maximum;
-        refusal->needed = mine + refusal->requested;
+        refusal->needed = before + refusal->requested;
     } else {
         refusal->limit = ledger->budget;
         refusal->remaining = under_budget;
-        refusal->needed = wi_max(shortage->held, others + wi_max(mine + refusal->requested, account->guaranteed));
+        refusal->needed = wi_max(shortage->held, others + wi_max(before + refusal->requested, account->guaranteed));
     }
     refusal->largest = wi_min(shortage->largest, wi_min(under_maximum, under_budget));
-    if (refusal->needed < refusal->requested) /* the sum overflows */
+    if (shortage->mappings || refusal->needed < refusal->requested) /* no limit would do, or the sum overflows */
         refusal->needed = UINT64_MAX;
 }
 
@@ -113,8 +120,18 @@ static const char *refusal_remedy(const weir_refusal *r, char *text, size_t capa
     return text;
 }
 
+static weir_status refusal_explain_mappings(const weir_refusal *r, const char *asked, const char *kind)
+{
+    wi_mappings now = wi_mappings_count();
+    return weir_fail(
+        WEIR_ERR_OUT_OF_MEMORY,
+        "%s asked for %s (%s) on %s; the process has %llu mappings of the %llu that the system allows it, and "
+        "the last sixteenth is left to the rest of it; free what lies in many pieces, or raise vm.max_map_count",
+        r->client, asked, kind, r->device, (unsigned long long)now.there, (unsigned long long)now.most);
+}
+
 /* The text: who asked for how much, the limit and what is left under it, who holds the rest, what would help. */
-static weir_status refusal_explain(const weir_refusal *r, const char *words)
+static weir_status refusal_explain(const weir_refusal *r, const wi_shortage *shortage)
 {
     char asked[24], limit[24], left[24], mine[24], needed[24], largest[24], members[400], remedy[96];
     weir_size_format(r->requested, asked, sizeof asked);
@@ -141,6 +158,8 @@ static weir_status refusal_explain(const weir_refusal *r, const char *words)
                          "%s asked for %s (%s) of a reservation of %s on %s; %s of it are left; reserve at least %s",
                          r->client, asked, kind, limit, r->device, left, needed);
     case WEIR_CAUSE_ADDRESS_RANGE:
+        if (shortage->mappings)
+            return refusal_explain_mappings(r, asked, kind);
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "%s asked for %s (%s), more than %s can address; the largest possible "
                          "request is %s",
@@ -160,7 +179,7 @@ static weir_status refusal_explain(const weir_refusal *r, const char *words)
             r->client, asked, kind, r->device, limit);
     case WEIR_CAUSE_ADAPTOR:
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s asked for %s (%s) on %s; an adaptor refused it: %s", r->client,
-                         asked, kind, r->device, words);
+                         asked, kind, r->device, shortage->words);
     default:
         return weir_fail(
             WEIR_ERR_OUT_OF_MEMORY,
@@ -179,8 +198,8 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     refusal_copy_text(refusal.client, sizeof refusal.client, account->name);
     refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
     pthread_mutex_lock(&ledger->lock);
-    refusal_weigh(ledger, account, shortage, &refusal);
-    refusal_find_top(ledger, &refusal);
+    refusal_weigh(ledger, account, request, shortage, &refusal);
+    refusal_find_top(ledger, account, request->claimed, &refusal);
     account->refusals++;
     ledger->refusals++;
     if (ledger->events)
@@ -199,5 +218,5 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     pthread_mutex_unlock(&ledger->lock);
     if (wi_own(&last, sizeof refusal))
         memcpy(last, &refusal, sizeof refusal);
-    return refusal_explain(&refusal, shortage->words);
+    return refusal_explain(&refusal, shortage);
 }

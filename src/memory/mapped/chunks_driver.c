@@ -652,6 +652,7 @@ typedef struct batch {
     wi_extent *busy[MOST_AT_ONCE];
     wi_handle handles[MOST_AT_ONCE];
     size_t count;
+    bool dropped; /* unmapped and destroyed in one step */
 } batch;
 
 static void chunks_add(batch *b, wi_chunk *chunk)
@@ -671,8 +672,10 @@ static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
     wi_resource *r = &mapped->resource;
     uint64_t each = chunk_bytes(b->of[0], mapped), bytes = b->count * each;
     wi_chunks_go_to_driver(mapped);
-    r->driver->destroy(r->device, each, b->count, b->handles);
-    wi_ledger_driver_call(r->ledger);
+    if (!b->dropped) {
+        r->driver->destroy(r->device, each, b->count, b->handles);
+        wi_ledger_driver_call(r->ledger);
+    }
     wi_ledger_release(r->ledger, bytes);
     wi_ledger_segments(r->ledger, 0, b->count);
     wi_chunks_come_back(mapped);
@@ -731,18 +734,28 @@ static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
     return out->count > 0;
 }
 
+static weir_status chunks_unmap_batch(wi_mapped *mapped, batch *b)
+{
+    const wi_resource *r = &mapped->resource;
+    char *address = chunk_address(b->of[0]);
+    uint64_t each = chunk_bytes(b->of[0], mapped);
+    if (!r->driver->drop)
+        return r->driver->unmap(r->device, address, each, b->count, b->handles);
+    weir_status status = r->driver->drop(r->device, address, each, b->count, b->handles);
+    b->dropped = status == WEIR_OK;
+    return status;
+}
+
 /* Destroys one batch of idle chunks. Returns the bytes; 0: there are none, or the driver refuses. */
 static uint64_t chunks_destroy_idle(wi_mapped *mapped, uint64_t wanted)
 {
-    wi_resource *r = &mapped->resource;
     uint64_t last = WI_CLEAN;
     batch b = {0};
     if (!chunks_collect(mapped, wanted, &b))
         return 0;
     wi_chunks_go_to_driver(mapped);
-    weir_status status =
-        r->driver->unmap(r->device, chunk_address(b.of[0]), chunk_bytes(b.of[0], mapped), b.count, b.handles);
-    wi_ledger_driver_call(r->ledger);
+    weir_status status = chunks_unmap_batch(mapped, &b);
+    wi_ledger_driver_call(mapped->resource.ledger);
     wi_chunks_come_back(mapped);
     for (size_t i = 0; i < b.count; i++)
         if (status == WEIR_OK)
