@@ -117,7 +117,7 @@ void oracle_capturing(oracle *o, unsigned stream);
 /* The stream has the place of one that ended without a word, or has not: while what was freed in that one's order has not passed, what
  * is freed on this one may be pending. */
 void oracle_succeeds(oracle *o, unsigned stream, bool does);
-/* The call begins, and ends, that makes the block wait for all that is queued on the stream. */
+/* The call begins that makes the block wait for all that is queued on the stream; and it has ended, and was not refused. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);
 /* The call begins that may set the budget; and from here on it is that. */

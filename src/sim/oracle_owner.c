@@ -331,21 +331,24 @@ void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write)
     owner *w = &o->table[block];
     if (!stream)
         return;
-    w->last[stream] = w->least[stream] = wi_sim_queued(o->device, stream);
+    w->last[stream] = wi_sim_queued(o->device, stream);
     w->own |= UINT64_C(1) << stream;
-    w->declared |= UINT64_C(1) << stream;
     if (write) {
         w->write_stream = stream;
         w->write = w->last[stream];
     }
 }
 
+/* What was refused weir does not remember, and waits for nothing of it. */
 void oracle_used(oracle *o, oracle_block block, unsigned stream)
 {
+    owner *w = &o->table[block];
     if (!stream)
         return;
-    o->table[block].most[stream] = wi_sim_queued(o->device, stream);
-    o->table[block].marks |= UINT64_C(1) << stream;
+    w->least[stream] = w->last[stream];
+    w->most[stream] = wi_sim_queued(o->device, stream);
+    w->marks |= UINT64_C(1) << stream;
+    w->declared |= UINT64_C(1) << stream;
 }
 
 /* The part of the granule that an owner has loses its memory. */

@@ -108,7 +108,7 @@ static void waits_for_all_who_hold_its_stream(deed done)
     pthread_join(other.thread, NULL);
     assert_int_equal(other.result, 0);
     wi_window_turn = NULL;
-    if (deed == CAPTURES)
+    if (done == CAPTURES)
         assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
     assert_int_equal(stats(&f).waiting, 0);
     assert_int_equal(warnings, 0);

@@ -1,5 +1,5 @@
 # The simulated device, the oracle by hand-written schedules, and the runtime under both.
-foreach(part driver single graph oracle simulate planted faults ends residency)
+foreach(part driver single graph oracle simulate planted faults ends residency scripts)
   weir_test(sim-${part} sim/${part}.c SIMULATOR LABELS sim)
 endforeach()
 # A pool of models under traffic, which needs no device.
