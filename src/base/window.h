@@ -8,14 +8,14 @@
 
 typedef enum wi_window_place {
     WI_WINDOW_STREAM_SETTLED, /* a registered stream has its place; the earlier one at its address has not ended yet */
-    WI_WINDOW_STREAM_CLOSED,  /* a stream that is released or unregistered is found no more; its work is not waited for yet */
-    WI_WINDOW_STREAM_WAITED,  /* and now it is; the stream has its place still */
-    WI_WINDOW_STREAM_LEFT,    /* an unregistered stream has lost its place; what weir keeps for it is still there */
-    WI_WINDOW_FREE_LOOKED,    /* a free has looked up its stream, and nothing else */
-    WI_WINDOW_FREE_FENCED,    /* a free knows what it waits for, and the block is not retired yet */
-    WI_WINDOW_BLOCK_CHOSEN,   /* a thread cache has looked at the block that is freed, and has not claimed it yet */
-    WI_WINDOW_CLAIM_FAILED,   /* a request has found no room in the ledger, and has not climbed the ladder yet */
-    WI_WINDOW_REDIRECT_HELD,  /* a redirect's free holds a stream of the module's, and is not behind its work yet */
+    WI_WINDOW_STREAM_CLOSED, /* a stream that is released or unregistered is found no more; its work is not waited for yet */
+    WI_WINDOW_STREAM_WAITED,    /* and now it is; the stream has its place still */
+    WI_WINDOW_STREAM_LEFT,      /* an unregistered stream has lost its place; what weir keeps for it is still there */
+    WI_WINDOW_FREE_LOOKED,      /* a free has looked up its stream, and nothing else */
+    WI_WINDOW_FREE_FENCED,      /* a free knows what it waits for, and the block is not retired yet */
+    WI_WINDOW_BLOCK_CHOSEN,     /* a thread cache has looked at the block that is freed, and has not claimed it yet */
+    WI_WINDOW_CLAIM_FAILED,     /* a request has found no room in the ledger, and has not climbed the ladder yet */
+    WI_WINDOW_REDIRECT_HELD,    /* a redirect's free holds a stream of the module's, and is not behind its work yet */
     WI_WINDOW_REDIRECT_AWAITED, /* a capture, or the end of a stream of the module's, has found that a free holds it */
     WI_WINDOW_REDIRECT_MARKED,  /* a redirect has marked a stream captured, and told nobody yet */
     WI_WINDOW_REDIRECT_LEFT,    /* weir no longer knows a stream of the module's; its place is still there */

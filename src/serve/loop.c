@@ -332,7 +332,8 @@ static void client_is_gone(ws_connection *connection)
     if (waits)
         ws_request_cancel(request);
     if (streams && request->queued_answer)
-        ws_connection_end(connection); /* libmicrohttpd may wait for room that a client that reads nothing never makes */
+        ws_connection_end(
+            connection); /* libmicrohttpd may wait for room that a client that reads nothing never makes */
 }
 
 static void look_at(ws_server *server, void *what)
