@@ -30,10 +30,12 @@ static gate before = GATE;      /* where it is before it looks whether there is 
 static atomic_bool stops_before;
 static model *_Atomic opens_when_awaited; /* whose end is to wait before the call goes on */
 
+/* Of this program's own calls; the linker wants them seen by libraries, too. */
+#define SEEN __attribute__((visibility("default")))
 int __real_pthread_mutex_lock(pthread_mutex_t *lock);
-int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
+SEEN int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
 int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
-int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
+SEEN int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
 {
