@@ -28,7 +28,7 @@ class Case(unittest.TestCase):
         """Answers stdout and stderr."""
         env = {**os.environ, **({"PYTHONPATH": str(FAKE)} if fake else {}), **environment}
         line = [sys.executable, "-B", script, *words, *(["--package", FAKE] if fake else [])]
-        done = subprocess.run([str(word) for word in line], capture_output=True, text=True, env=env, timeout=240)
+        done = subprocess.run([str(word) for word in line], capture_output=True, text=True, env=env, timeout=1000)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout, done.stderr
 

@@ -389,7 +389,7 @@ int main(void)
     opening = (weir_opening_options){.struct_size = sizeof opening, .choice = &asked, .notice = count_notice};
     on_device.predicted = on_device.taken = on_device.scratch = SMALL;
     ok(weir_option_set("engine_path", "/nowhere"));
-    ok(weir_option_set("home", "/nowhere"));
+    ok(weir_option_set("home", "/dev/null/nowhere"));
     ok(weir_option_set("wait", "0"));
     ok(weir_engine_register(&engine));
     int failed = cmocka_run_group_tests_name("choice-gpu", tests, NULL, NULL);

@@ -11,7 +11,7 @@ import urllib.request
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-DEADLINE = 120  # seconds
+DEADLINE = 600  # seconds
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 

@@ -297,14 +297,14 @@ static void test_times_that_are_none(void **state)
 static void test_past_noon(void **state)
 {
     (void)state;
+#define SHORT_HEADER "Time,Action,Pointer,Size,Stream\n"
     static const char *const logs[] = {
         HEADER "1,23:00:00,allocate,0x100,10,0\n1,00:30:00,free,0x100,10,0\n1,13:00:00,allocate,0x100,20,0\n",
         HEADER "1,21:00:00,allocate,0x100,10,0\n1,09:30:00,free,0x100,10,0\n1,09:31:00,allocate,0x100,20,0\n",
         HEADER "1,21:00:00,allocate,0x100,10,0\n2,09:30:00,free,0x100,10,0\n3,09:31:00,allocate,0x100,20,0\n",
         HEADER "1,02:55:00,allocate,0x100,10,0\n1,02:05:00,free,0x100,10,0\n1,02:06:00,allocate,0x100,20,0\n",
         HEADER "1,23:00:00,allocate,0x100,10,0\n2,12:00:00,free,0x100,10,0\n1,22:00:00,allocate,0x100,20,0\n",
-        "Time,Action,Pointer,Size,Stream\n23:00:00,allocate,0x100,10,0\n00:30:00,free,0x100,10,0\n13:00:00,allocate,"
-        "0x100,20,0\n"};
+        SHORT_HEADER "23:00:00,allocate,0x100,10,0\n00:30:00,free,0x100,10,0\n13:00:00,allocate,0x100,20,0\n"};
     for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
         wi_replay_plan plan = load(logs[i]);
         recording all;
@@ -377,9 +377,9 @@ static void test_names_of_what_is_left(void **state)
     assert_int_equal(plan.left_count, 3);
     for (size_t i = 0; i < 3; i++) {
         size_t k = 0;
-        while (k < 3 && plan.ops[plan.left[i]].bytes != wanted[k].bytes)
+        while (k < 2 && plan.ops[plan.left[i]].bytes != wanted[k].bytes)
             k++;
-        assert_true(k < 3);
+        assert_int_equal(plan.ops[plan.left[i]].bytes, wanted[k].bytes);
         assert_string_equal(plan.left_names[i].client, wanted[k].client);
         assert_string_equal(plan.left_names[i].tag, wanted[k].tag);
     }

@@ -21,7 +21,7 @@ CLIENTS = ("openai", "ollama", "tritonclient", "prometheus_client", "open_infere
 FILES = ("engines/llama/current", "engines/onnxruntime/current", "engines/onnxruntime-genai/current", "models/tiny-llama.gguf",
          "models/minilm.gguf", "models/minilm.onnx", "models/tiny-llm")
 ENGINES = ("gguf", "llm", "onnx")
-DEADLINE = 120
+DEADLINE = 600
 
 
 def missing():

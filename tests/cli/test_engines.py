@@ -96,7 +96,15 @@ class Engines(harness.Case):
         self.assertRegex(self.error, r"^weir: minilm\.gguf asked for [\d.]+ MiB .* minilm\.onnx holds [\d.]+ MiB; .*--budget \d+")
         self.assertEqual(self.client(answer, "minilm.onnx")["runs"], 1)
         self.assertEqual(answer["live_at_end"], 0)
-        self.weir_json("run", *models, "--budget", self.error.split("--budget ")[1].split()[0])
+        for _ in range(4):  # what is told is the least that is certain: a load asks for more than its first request
+            told = int(self.error.split("--budget ")[1].split()[0])
+            self.assertGreater(told, budget)
+            budget = told
+            out, self.error = self.weir("run", *models, "--budget", budget, status=None)
+            if not self.error.startswith("weir: "):
+                break
+        self.assertIn("minilm.gguf", out)
+        self.assertLessEqual(budget, self.weir_json("run", *models, "--budget", budget)["peak_held"] + 2 * MIB)
 
     def test_the_exact_budget_of_a_generating_model(self):
         model = MODELS / "tiny-llama.gguf"
@@ -139,7 +147,7 @@ class Engines(harness.Case):
                          (harness.BUILD / "lib/weir/weir-engine-llm.so").exists(), "tiny-llm or its engine is not here")
     def test_demo(self):
         done = subprocess.run([sys.executable, SOURCE / "scripts/demo", COMMAND.parents[1]], capture_output=True, text=True,
-                              env=self.environment({}), timeout=120, check=False)
+                              env=self.environment({}), timeout=1000, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("The nearest pairs of 12 sentences", done.stdout)
         table = {words[0]: words[1] for words in map(str.split, done.stdout.splitlines()) if len(words) > 7}

@@ -191,7 +191,7 @@ class Export(harness.Case):
     def harmless(self, content, said=None):
         """Refused in one line, or read; whatever it is, within bounds of memory and time."""
         self.write("bad.pickle", content)
-        done = subprocess.run([harness.COMMAND, "report", "bad.pickle", "--json"], cwd=self.folder, env=self.environment({}), timeout=60,
+        done = subprocess.run([harness.COMMAND, "report", "bad.pickle", "--json"], cwd=self.folder, env=self.environment({}), timeout=1000,
                               preexec_fn=None if harness.SANITIZED else cut_short, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertIn(done.returncode, (0, 1), (content[:200], done.stderr))
         if said is not None:

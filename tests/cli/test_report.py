@@ -159,7 +159,7 @@ class Report(harness.Case):
             kept = {key: value for key, value in self.environment({}).items() if "ASAN" not in key and key != "LD_PRELOAD"}
             done = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder}/browser",
                                    "--dump-dom",
-                                   f"file://{self.folder}/page.html"], timeout=120, env=kept, stdout=subprocess.PIPE,
+                                   f"file://{self.folder}/page.html"], timeout=1000, env=kept, stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL)
             shown = done.stdout.decode()
             if "<html" not in shown:

@@ -248,7 +248,7 @@ class Run(harness.Case):
                 time.sleep(0.01)
             time.sleep(0.7)
             os.kill(running.pid, number)
-            out, error = running.communicate(timeout=60)
+            out, error = running.communicate(timeout=1000)
             self.assertEqual(running.returncode, 130)
             self.assertEqual(error.decode(), "weir: stopped\n")
             self.assertEqual(json.loads(out)["live_at_end"], 0)

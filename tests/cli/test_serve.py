@@ -16,7 +16,7 @@ import unittest
 import harness
 from harness import STORE
 
-DEADLINE = 60
+DEADLINE = 600
 
 
 class Served(harness.Case):

@@ -145,7 +145,7 @@ class Traces(harness.Case):
             self.write(name, content)
             for words in (("replay", "--driver", "host"), ("report",), ("export", "--format", "weir", "-o", "out"),
                           ("export", "--format", "pickle", "-o", "out"), ("plan", "--quick"), ("simulate", "--trace")):
-                done = subprocess.run([harness.COMMAND, *words, name], cwd=self.folder, env=self.environment({"WEIR_BUDGET": ""}), timeout=120,
+                done = subprocess.run([harness.COMMAND, *words, name], cwd=self.folder, env=self.environment({"WEIR_BUDGET": ""}), timeout=1000,
                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 told = done.stderr.decode()
                 with self.subTest(name=name, words=words, told=told):

@@ -176,7 +176,7 @@ class Words(harness.Case):
             for words in (["devices"], ["run", "a.toy", "--trace", "t.csv", "--report", "r.html"], ["check", "a.toy", "--json"]):
                 with self.subTest(words=words, closed=closed):
                     done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", harness.COMMAND, *words], cwd=self.folder,
-                                          env=self.environment({}), timeout=60, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                          env=self.environment({}), timeout=1000, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                     self.assertEqual((done.returncode, done.stdout == b""), (1, True) if said else (0, False))
                     self.assertIn(said, done.stderr.decode())
         for name in ("t.csv", "r.html"):
@@ -191,7 +191,7 @@ class Words(harness.Case):
         for words, status in ((["simulate", "--json"], 1), (["help", "simulate"], 1), (["replay", "t.csv"], 1), (["plan", "t.csv"], 1),
                               (["replay", "t.csv", "--driver", "host"], 0), (["plan", "t.csv", "--no-replay"], 0)):
             with self.subTest(words=words):
-                done = subprocess.run([alone, *words], cwd=self.folder, env=self.environment({}), timeout=60, stdout=subprocess.PIPE,
+                done = subprocess.run([alone, *words], cwd=self.folder, env=self.environment({}), timeout=1000, stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, check=False)
                 self.assertEqual(done.returncode, status, done.stderr)
                 if status:

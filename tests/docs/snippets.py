@@ -49,7 +49,7 @@ def wrapped(code):
 
 def call(command, **options):
     answer = subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            errors="replace", timeout=120, **options)
+                            errors="replace", timeout=1000, **options)
     return "" if answer.returncode == 0 else f"exit status {answer.returncode}\n{answer.stdout}"
 
 

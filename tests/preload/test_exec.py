@@ -27,7 +27,7 @@ class Case(unittest.TestCase):
 
     def run_it(self, *command, status=0, **environment):
         kept = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
-        done = subprocess.run([str(word) for word in command], cwd=self.folder, env={**kept, **environment}, timeout=120,
+        done = subprocess.run([str(word) for word in command], cwd=self.folder, env={**kept, **environment}, timeout=1000,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, status, f"{command}\n{done.stdout}\n{done.stderr}")
         return done.stdout, done.stderr

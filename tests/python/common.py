@@ -21,7 +21,7 @@ def run_python(code, *options, **environment):
     variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", **environment}
     python = os.environ.get("WEIR_TEST_PYTHON") or sys.executable  # one that an emulator runs cannot be started by its own name
     return subprocess.run([python, *options, "-c", code], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=120, env={k: v for k, v in variables.items() if v is not None})
+                          stderr=subprocess.STDOUT, timeout=1000, env={k: v for k, v in variables.items() if v is not None})
 
 
 def model_path(name):

@@ -238,7 +238,7 @@ class Graphs(Case):
 
 class Hostile(unittest.TestCase):
     def child(self, lines, status=0):
-        done = subprocess.run([sys.executable, "-B", "-c", lines], capture_output=True, text=True, timeout=80,
+        done = subprocess.run([sys.executable, "-B", "-c", lines], capture_output=True, text=True, timeout=1000,
                               env={**os.environ, "PYTHONPATH": str(SOURCE / "python")})
         self.assertEqual(status, done.returncode, done.stderr[-1500:])
         return done.stdout

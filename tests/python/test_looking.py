@@ -19,7 +19,7 @@ MLP = SOURCE / "tests/data/onnx/mlp.onnx"
 
 def told(*words):
     """The command's JSON."""
-    done = subprocess.run([COMMAND, *words, "--json"], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run([COMMAND, *words, "--json"], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=1000)
     return json.loads(done.stdout)
 
 

@@ -37,13 +37,13 @@ class Header(unittest.TestCase):
             done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual(done.returncode, 0, done.stdout)
             path = os.pathsep.join(map(str, [*folders, cuda.parent / "lib", os.environ.get("LD_LIBRARY_PATH", "")]))
-            done = subprocess.run([program, log], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+            done = subprocess.run([program, log], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1000,
                                   env={**os.environ, "LD_LIBRARY_PATH": path})
             self.assertEqual(done.returncode, 0, done.stdout)
             command = build / "bin/weir"
             if command.exists():
                 done = subprocess.run([command, "replay", log], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                      text=True, timeout=60)
+                                      text=True, timeout=1000)
                 self.assertEqual(done.returncode, 0, done.stdout)
 
 

@@ -272,7 +272,7 @@ class Help(unittest.TestCase):
         with tempfile.TemporaryDirectory() as build:
             for script in scripts:
                 with self.subTest(script.name):
-                    said = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60,
+                    said = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=1000,
                                           env={**os.environ, "BUILD": build, "WEIR_HOME": build})
                     self.assertEqual((said.returncode, said.stderr), (0, ""))
                     self.assertGreater(len(said.stdout.split()), 20)

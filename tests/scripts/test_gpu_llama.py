@@ -164,7 +164,7 @@ class Compare(unittest.TestCase):
         (self.folder / "told.json").write_text(json.dumps(told))
         (self.folder / "calls").unlink(missing_ok=True)
         command = [sys.executable, "-B", SOURCE / "bench/llama_compare.py", self.folder / "program", "model.gguf", *words]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=100, check=False)
+        done = subprocess.run(command, text=True, capture_output=True, timeout=1000, check=False)
         return done.returncode, done.stdout
 
     def test_processes_take_turns_and_the_first_changes(self):

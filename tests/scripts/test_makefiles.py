@@ -31,7 +31,7 @@ class Makefiles(unittest.TestCase):
     def call(self, *command):
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("CMAKE_GENERATOR", "MAKEFLAGS", "MAKELEVEL", "DESTDIR") and not name.endswith("_COMPILER_LAUNCHER")}
-        done = subprocess.run(list(map(str, command)), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=250,
+        done = subprocess.run(list(map(str, command)), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1000,
                               env=environment, check=False)
         telling = [line for line in done.stdout.splitlines() if "***" in line or "rror" in line]
         self.assertEqual(done.returncode, 0, "\n".join(telling or done.stdout.splitlines()[-30:]))

@@ -62,7 +62,7 @@ def finds_everything(test, home, script, name):
     """A call that finds what is wanted is quick because of what it leaves out: nothing of the store is read, nothing is called."""
     env = dict(os.environ, WEIR_HOME=str(home), PATH="/nowhere")
     answer = subprocess.run([sys.executable, "-B", "-c", WATCH, SCRIPTS / script, name], env=env, text=True, capture_output=True,
-                            timeout=60, check=False)
+                            timeout=1000, check=False)
     test.assertEqual(answer.returncode, 0, answer.stderr)
     test.assertIn("ready", answer.stdout)
     did = json.loads(answer.stderr)
@@ -78,7 +78,7 @@ def call(home, script, *arguments, **more):
     env.pop("PIP_FIND_LINKS", None)
     env.update(more.pop("env", {}))
     return subprocess.run([sys.executable, SCRIPTS / script, *arguments], env=env, text=True,
-                          capture_output=True, timeout=60, **more)
+                          capture_output=True, timeout=1000, **more)
 
 
 def contents(home):
@@ -407,7 +407,7 @@ class Together(InEmptyStore):
             self.assertIn("waiting for process 1 (somebody)", line)
             self.assertIsNone(waiting.poll())
             waiting.send_signal(signal.SIGINT)
-            _, errors = waiting.communicate(timeout=20)
+            _, errors = waiting.communicate(timeout=1000)
         self.assertEqual(waiting.returncode, 1)
         self.assertIn("interrupted", errors)
         self.assertNotIn("Traceback", errors)
@@ -426,7 +426,7 @@ class Together(InEmptyStore):
             "print('made' if item.ensure() else 'found', (item.place / 'thing').read_text())\n")
         makers = [subprocess.Popen([sys.executable, "-B", "-c", program], text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL) for _ in range(4)]
-        answers = [maker.communicate(timeout=30)[0].split() for maker in makers]
+        answers = [maker.communicate(timeout=1000)[0].split() for maker in makers]
         self.assertEqual(sorted(word for word, _ in answers), ["found", "found", "found", "made"])
         self.assertEqual(len({text for _, text in answers}), 1)
 

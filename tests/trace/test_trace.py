@@ -19,7 +19,7 @@ RMM = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"]
 
 class Trace(harness.Case):
     def program(self, trace, how="ordered", **environment):
-        done = subprocess.run([harness.BUILD / "tests/test-trace-program", how], cwd=self.folder, text=True, timeout=60,
+        done = subprocess.run([harness.BUILD / "tests/test-trace-program", how], cwd=self.folder, text=True, timeout=1000,
                               env=self.environment({"WEIR_TRACE": str(trace), **environment}), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -156,7 +156,7 @@ class Trace(harness.Case):
         self.weir("report", "t.weir", "-o", "page.html")
         kept = {key: value for key, value in self.environment({}).items() if "ASAN" not in key and key != "LD_PRELOAD"}
         shown = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder}/browser",
-                                "--dump-dom", f"file://{self.folder}/page.html"], timeout=120, env=kept, text=True,
+                                "--dump-dom", f"file://{self.folder}/page.html"], timeout=1000, env=kept, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
         if "<html" not in shown:
             self.skipTest("the browser does not run here")

@@ -13,7 +13,7 @@ from pathlib import Path
 BUILD = Path(os.environ["WEIR_TEST_BINARY"])
 SANITIZED = os.environ.get("WEIR_TEST_SANITIZE", "")
 MIB = 1 << 20
-SECONDS = int(os.environ.get("S", 60))  # for what has to come; nothing is measured
+SECONDS = int(os.environ.get("S", 600))  # for what has to come; nothing is measured
 
 
 class Watched:
