@@ -104,6 +104,14 @@ class Reading(Configured):
         error = self.weir("serve", "--config", "weir.json", status=1)[1]
         self.assertEqual(len(wanted), len(error.splitlines()))
 
+    def test_times_are_decimal_numbers_with_units(self):
+        for time_, good in {"5m": True, "1h30m": True, ".5s": True, "2.5ms": True, "10": True, "-1": True, "1e2s": True, "0": True,
+                            "infs": False, "inf": False, "nans": False, "0x10s": False, "0X1s": False, "1h0x1s": False, " 5s": False,
+                            "+5s": False, "--5s": False, "5m-3s": False, ".s": False, "": False, "5x": False}.items():
+            self.write("weir.json", json.dumps({"models": {"a": {"path": "said.echo", "keep_alive": time_}}}))
+            out = self.weir("check", "weir.json", status=0 if good else 1)[0]
+            self.assertEqual(good, "keep_alive" not in out, (time_, out))
+
     def test_what_cannot_be_read(self):
         self.assertIn("none.json", self.weir("serve", "--config", "none.json", status=1)[1])
         self.write("weir.json", '{"models": {"a": 1},\n "models": 2}')

@@ -31,11 +31,12 @@ static bool read_parts(const char *text, double *out)
     bool any = false;
     *out = 0;
     while (*text) {
-        char *end;
-        double number = strtod(text, &end), unit = 0;
-        size_t letters = strspn(end, "nusmh");
-        if (end == text || !(number >= 0))
+        char *end = NULL;
+        bool decimal = strspn(text, "0123456789.") > 0 && text[1] != 'x' && text[1] != 'X'; /* no "inf", no "0x10" */
+        double number = decimal ? strtod(text, &end) : -1, unit = 0;
+        if (number < 0 || end == text)
             return false;
+        size_t letters = strspn(end, "nusmh");
         for (size_t i = 0; i < sizeof units / sizeof *units; i++)
             if (strlen(units[i].unit) == letters && memcmp(units[i].unit, end, letters) == 0)
                 unit = units[i].seconds;
