@@ -429,9 +429,10 @@ static weir_status convert(state *s, int device)
     bool plain = root->kind == PICKLE_LIST; /* older snapshots are the segments alone */
     const pickle_value *segments = plain ? root : pickle_get(s->p, root, "segments");
     const pickle_value *traces = plain ? NULL : pickle_get(s->p, root, "device_traces");
-    if (!segments || segments->kind != PICKLE_LIST)
+    if ((!segments || segments->kind != PICKLE_LIST) && (!traces || traces->kind != PICKLE_LIST))
         return weir_fail(WEIR_ERR_CORRUPT,
-                         "%s: a pickle that is no snapshot of PyTorch's allocator: it has no segments", s->path);
+                         "%s: a pickle that is no snapshot of PyTorch's allocator: it has no segments and no entries",
+                         s->path);
     wi_pointer_map made = {0};
     weir_status status = choose_device(s, traces, segments, device);
     const pickle_value *entries = pickle_item(s->p, traces, (uint64_t)s->ordinal);

@@ -234,6 +234,8 @@ class Report(harness.Case):
         self.assertGreaterEqual(answer["malformed"], 2)
         self.assertEqual(answer["malformed_lines"][0]["line"], 8)
         self.assertIn("a free of a pointer that is not live", [one["what"] for one in answer["malformed_lines"]])
+        self.assertIn("the first of them is line 8: ", self.weir("report", "odd.csv")[0])
+        self.assertIn("the first of them is line 8: ", self.weir("export", "odd.csv", "--format", "weir", "-o", "odd.weir")[0])
 
     def test_a_million_events(self):
         pairs = 500000

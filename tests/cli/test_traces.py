@@ -26,8 +26,9 @@ def entries(*rows):
 
 
 def snapshot(**more):
-    rows = (("segment_alloc", 0, 4 * MIB, 0), ("alloc", 0, 1000, 0), ("alloc", 1, 2000, 7), ("annotate", 0, 0, 0), ("free_requested", 0, 1000, 0),
-            ("free_completed", 0, 1000, 0), ("alloc", 0, 500, 9), ("oom", 0, 1 << 30, 0), ("free_requested", 1, 2000, 7), ("snapshot", 0, 0, 0))
+    rows = (("segment_alloc", 0, 4 * MIB, 0), ("alloc", 0, 1000, 0), ("alloc", 1, 2000, 7), ("annotate", 0, 0, 0),
+            ("free_requested", 0, 1000, 0), ("free_completed", 0, 1000, 0), ("alloc", 0, 500, 9), ("oom", 0, 1 << 30, 0),
+            ("free_requested", 1, 2000, 7), ("snapshot", 0, 0, 0))
     return {"segments": [], "device_traces": [entries(*rows), [], []], "allocator_settings": {"deep": {"er": [None, True, 1.5]}}, **more}
 
 
@@ -54,31 +55,34 @@ class Traces(harness.Case):
     def test_nothing_of_a_log_can_be_used(self):
         for when in ("yesterday", "", "25:00:00"):
             self.write("t", log((1, "00:00:0x", "allocate", 1, 10), (1, when, "free", 1, 10)))
-            self.assertIn("t: there is no allocation in it, and 2 lines were left out; the first, line 2: a time that is none: hh:mm:ss",
-                          self.refused("replay", "t", status=1))
+            said = self.refused("replay", "t", status=1)
+            self.assertIn("t: there is no allocation in it, and 2 lines were left out; the first, line 2: a time that is none: hh:mm:ss", said)
             self.assertIn("none of its 2 lines can be used; line 2: a time that is none", self.refused("report", "t", status=1))
 
     def test_times_with_dates(self):
-        rows = ((1, 28, 1, "allocate", 1), (1, 30, 2, "allocate", 1), (2, 28, 2, "free", 1), (2, 29, 1, "allocate", 2), (3, 29, 2, "free", 2))
+        rows = ((1, 28, 1, "allocate", 1), (1, 30, 2, "allocate", 1), (2, 28, 2, "free", 1), (2, 29, 1, "allocate", 2),
+                (3, 29, 2, "free", 2))
         text = log(*((thread, f"2026-11-{day} 0{hour}:00:00.5", action, place, 100) for thread, day, hour, action, place in rows))
         self.check(self.replay(text), events=5, malformed=0, live_at_end=1)
         self.check(self.weir_json("report", "t"), malformed=0, seconds=49 * 3600.0)
 
     def test_a_log_past_midnight_and_noon(self):
-        rows = (("23:00", 1, "allocate", 1), ("00:30", 1, "free", 1), ("13:00", 2, "allocate", 1), ("23:30", 3, "free", 1), ("00:10", 1, "allocate", 2))
+        rows = (("23:00", 1, "allocate", 1), ("00:30", 1, "free", 1), ("13:00", 2, "allocate", 1), ("23:30", 3, "free", 1),
+                ("00:10", 1, "allocate", 2))
         for threads in (3, 1):
             text = log(*((min(thread, threads), f"{at}:00.000001", action, place, 100) for at, thread, action, place in rows))
             self.check(self.replay(text), events=5, malformed=0, live_at_end=1)
             self.check(self.weir_json("report", "t"), malformed=0, seconds=25 * 3600 + 600.0, live_at_end=100)
             self.weir("export", "t", "--format", "csv", "-o", "out.csv")
-            self.assertEqual([line.split(",")[2] for line in (self.folder / "out.csv").read_text().splitlines()[1:]], [row[2] for row in rows])
+            written = (self.folder / "out.csv").read_text().splitlines()[1:]
+            self.assertEqual([line.split(",")[2] for line in written], [row[2] for row in rows])
 
     # Snapshots ----------------------------------------------------------------------------------------------------------------------
 
     def test_snapshots_of_pytorch(self):
         for protocol in range(6):
-            self.check(self.replay(pickle.dumps(snapshot(), protocol=protocol), "--layout", "layout.json"), allocations=3, frees=2, live_at_end=1, streams=3,
-                       refused_in_trace=1, malformed=0, unknown=0, peak_requested=3000)
+            self.check(self.replay(pickle.dumps(snapshot(), protocol=protocol), "--layout", "layout.json"), allocations=3, frees=2,
+                       live_at_end=1, streams=3, refused_in_trace=1, malformed=0, unknown=0, peak_requested=3000)
         layout, = json.loads((self.folder / "layout.json").read_text())["traces"]
         live, = [span for one in layout["segments"] for span in one["spans"] if span["state"] == "live"]
         self.check(live, requested=500, client="pytorch", tag="forward (model.py:12)")
@@ -89,8 +93,8 @@ class Traces(harness.Case):
         later = snapshot(host_segments=[{"size": 1 << 40}], host_traces=[entries(("alloc", 5, 1 << 40, 0))], version="3")
         for one in later["device_traces"][0]:
             one.update(compile_context="graph 1", user_metadata={"a": [1]}, pool_id=(0, 0), version_counter=7)
-        later["device_traces"][0][4:4] = [*entries(("waltz", 3, 4096, 0), ("annotate", 0, -1, -1), ("user_defined", 0, 0, 0), ("waltz", 1, 0, 0)),
-                                          {"action": "annotate"}, {}, {"time_us": "late"}]
+        more = entries(("waltz", 3, 4096, 0), ("annotate", 0, -1, -1), ("user_defined", 0, 0, 0), ("waltz", 1, 0, 0))
+        later["device_traces"][0][4:4] = [*more, {"action": "annotate"}, {}, {"time_us": "late"}]
         self.check(self.replay(later), allocations=3, frees=2, malformed=0, unknown=4, peak_requested=3000)
         self.assertIn("4 entries with an action that has no meaning here", self.weir("replay", "t")[0])
         self.check(self.weir_json("report", "t"), unknown=4, malformed=0, allocations=3)
@@ -123,8 +127,9 @@ class Traces(harness.Case):
         head = HEADER.encode()
         good = {"crlf": whole.replace(b"\n", b"\r\n"), "bom": b"\xef\xbb\xbf" + whole, "unended": whole[:-1], "cut": whole[:-9],
                 "columns": whole.replace(b"\n", b",x,y\n"), "again": whole + whole, "blank": whole.replace(b"\n", b"\n \n"),
-                "binary inside": whole[:300] + bytes(range(256)) + whole[300:], "gzip": gzip.compress(whole), "gzip cut": gzip.compress(whole)[:-12],
-                "snapshot": pickled, "snapshot odd": pickle.dumps(odd), "weir": binary, "weir cut": binary[:-40]}
+                "binary inside": whole[:300] + bytes(range(256)) + whole[300:], "gzip": gzip.compress(whole),
+                "gzip cut": gzip.compress(whole)[:-12], "snapshot": pickled, "snapshot odd": pickle.dumps(odd),
+                "no segments": pickle.dumps({"device_traces": snapshot()["device_traces"]}), "weir": binary, "weir cut": binary[:-40]}
         bad = {"empty": b"", "newline": b"\n", "blanks": b" \n\n\n", "zeros": bytes(4096), "ones": b"\xff" * 4096, "word": b"hello",
                "cr": whole.replace(b"\n", b"\r"), "utf16": text.encode("utf-16"), "tabs": whole.replace(b",", b"\t"),
                "semicolons": whole.replace(b",", b";"), "twice": whole.replace(b"Time", b"Size", 1),
@@ -133,9 +138,11 @@ class Traces(harness.Case):
                "gzipped twice": gzip.compress(gzip.compress(whole)), "gzip damaged": gzip.compress(whole)[:50] + b"x" * 50,
                "gzip of nothing": gzip.compress(b""), "gzip of a snapshot": gzip.compress(pickled), "gzip of a binary": gzip.compress(binary),
                "zip": b"PK\x03\x04" + bytes(60), "snapshot cut": pickled[:-30], "list": pickle.dumps([1, 2, [3]]),
-               "pairs": pickle.dumps({"segments": 1, "device_traces": 2}), "deep": pickle.dumps({"segments": [[]], "device_traces": [[[]], {}]}),
-               "text": pickle.dumps({"segments": "all", "device_traces": "none"}), "nothing": pickle.dumps({"segments": [], "device_traces": []}),
-               "weir header": binary[:16], "weir magic": binary[:8], "weir damaged": binary[:200] + b"\x55" + binary[201:], "weir and more": binary + b"x"}
+               "pairs": pickle.dumps({"segments": 1, "device_traces": 2}),
+               "deep": pickle.dumps({"segments": [[]], "device_traces": [[[]], {}]}),
+               "text": pickle.dumps({"segments": "all", "device_traces": "none"}),
+               "nothing": pickle.dumps({"segments": [], "device_traces": []}), "weir header": binary[:16], "weir magic": binary[:8],
+               "weir damaged": binary[:200] + b"\x55" + binary[201:], "weir and more": binary + b"x"}
         return good, bad
 
     def test_odd_files(self):

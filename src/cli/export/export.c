@@ -176,6 +176,9 @@ static int answer(const export_args *args, const recording *trace, const lifetim
     if (trace->problem_count || trace->lost || trace->cut)
         printf("%" PRIu64 " events could not be used, %" PRIu64 " are missing%s\n", trace->problem_count, trace->lost,
                trace->cut ? ", and the trace is cut off" : "");
+    if (trace->problem_count)
+        printf("the first of them is %s %" PRIu64 ": %s\n", trace->format == RECORDING_CSV ? "line" : "event",
+               trace->problems[0].line, trace->problems[0].what);
     free(name);
     return cli_flush(CLI_OK);
 }

@@ -81,6 +81,9 @@ static void print_figures(const report *all)
     if (trace->problem_count || trace->lost || trace->cut)
         printf("%s%" PRIu64 " events could not be used, %" PRIu64 " are missing%s%s\n", terminal_yellow(),
                trace->problem_count, trace->lost, trace->cut ? ", and the file is cut off" : "", terminal_plain());
+    if (trace->problem_count)
+        printf("the first of them is %s %" PRIu64 ": %s\n", trace->format == RECORDING_CSV ? "line" : "event",
+               trace->problems[0].line, trace->problems[0].what);
     free(name);
 }
 
