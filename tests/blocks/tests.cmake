@@ -16,6 +16,8 @@ foreach(blocks_test references move prefix evict collisions sequences sharing_se
       ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
   endif()
 endforeach()
+add_test(NAME blocks-threads-long COMMAND test-blocks-threads)
+set_tests_properties(blocks-threads-long PROPERTIES LABELS long TIMEOUT 600 ENVIRONMENT WEIR_TEST_LONG=1)
 add_test(NAME blocks-sharing-threads-long COMMAND test-blocks-sharing-threads)
 set_tests_properties(blocks-sharing-threads-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
 target_link_options(test-blocks-collisions PRIVATE -Wl,--wrap=wi_prefix_hash)

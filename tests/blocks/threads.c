@@ -2,13 +2,14 @@
 #include "blocks/blocks.h"
 #include <weir/block_pool.h>
 
-enum { THREADS = 16, COUNT = 1000, STEPS = UNDER_TSAN ? 1500 : 20000 };
+enum { THREADS = 16, COUNT = 1000, STEPS = UNDER_TSAN ? 1500 : 6000, LONG_STEPS = 20000 };
 
 static fixture *shared;
 static weir_block_pool *pool;
 static weir_block_pool_member *members[4];
 static uint32_t owner[COUNT]; /* written by whoever holds the block, without a lock: that is the test */
 static unsigned wrong;
+static int steps;
 
 #define expect(condition)                                                                                              \
     do {                                                                                                               \
@@ -51,7 +52,7 @@ static void *work(void *user)
     weir_block_pool_member *m = members[w->number % 4];
     weir_stream stream;
     expect(weir_stream_acquire(shared->runtime, &stream) == WEIR_OK);
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < steps; i++) {
         uint64_t r = next_random(&random);
         uint32_t n = 1 + (uint32_t)(r >> 8) % 40, list[40], first = 0;
         weir_stream on = (r >> 20) % 8 ? WEIR_STREAM_HOST : stream;
@@ -107,7 +108,7 @@ static void no_block_has_two_owners(void **state)
 static void *come_and_go(void *user)
 {
     worker *w = user;
-    for (int i = 0; i < STEPS / 10; i++) {
+    for (int i = 0; i < steps / 10; i++) {
         weir_block_pool_member *m;
         uint32_t index;
         expect(weir_block_pool_member_create(pool, shared->a, 5, &m) == WEIR_OK);
@@ -135,12 +136,13 @@ static void members_join_and_leave_at_once(void **state)
         pthread_join(workers[i].thread, NULL);
     assert_int_equal(wrong, 0);
     assert_int_equal(pool_stats(pool).members, 0);
-    assert_int_equal(pool_stats(pool).allocations, THREADS * (STEPS / 10));
+    assert_int_equal(pool_stats(pool).allocations, (unsigned)(THREADS * (steps / 10)));
     ok(weir_block_pool_destroy(pool));
 }
 
 int main(void)
 {
+    steps = getenv("WEIR_TEST_LONG") ? LONG_STEPS : STEPS;
     const struct CMUnitTest tests[] = {TEST(no_block_has_two_owners), TEST(members_join_and_leave_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

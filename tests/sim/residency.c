@@ -109,8 +109,8 @@ static void every_call_of_one_fails(const char *text)
     script s = read_script(text);
     uint64_t calls = run_script(&s).calls, stride = getenv("WEIR_TEST_LONG") ? 1
                                                     : steps_here(20) < 20    ? 29
-                                                    : text == shown          ? 13
-                                                                             : 3;
+                                                    : text == shown          ? 29
+                                                                             : 7;
     assert_true(calls > 60 && calls < 400);
     for (uint64_t first = 0; first < calls + 10; first++) {
         s.options.first = (wi_sim_fault){WI_SIM_CALLS, (long)first, false, WEIR_ERR_DRIVER};

@@ -21,18 +21,23 @@ static inline uint64_t steps_here(uint64_t steps)
 }
 
 /* Runs it; what was found, with the script that shows it, is a failure. */
+static inline void run_and_find_nothing(const simulate_options *options, simulate_result *r)
+{
+    bool ran = simulate(options, r);
+    if (!ran)
+        print_error("%s\n", r->error);
+    assert_true(ran);
+    if (r->found.violations + r->found.count[ORACLE_USER] > 0)
+        print_error("seed %llu, budget %llu: %s\n%s\n", (unsigned long long)options->world.seed,
+                    (unsigned long long)options->world.budget, r->found.first, r->script ? r->script : "");
+    free(r->script);
+    assert_int_equal(r->found.violations + r->found.count[ORACLE_USER], 0);
+}
+
 static inline void find_nothing(const simulate_options *options)
 {
     simulate_result r;
-    bool ran = simulate(options, &r);
-    if (!ran)
-        print_error("%s\n", r.error);
-    assert_true(ran);
-    if (r.found.violations + r.found.count[ORACLE_USER] > 0)
-        print_error("seed %llu, budget %llu: %s\n%s\n", (unsigned long long)options->world.seed,
-                    (unsigned long long)options->world.budget, r.found.first, r.script ? r.script : "");
-    free(r.script);
-    assert_int_equal(r.found.violations + r.found.count[ORACLE_USER], 0);
+    run_and_find_nothing(options, &r);
 }
 
 #endif

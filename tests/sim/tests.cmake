@@ -2,6 +2,10 @@
 foreach(part driver single graph oracle simulate planted faults ends residency scripts)
   weir_test(sim-${part} sim/${part}.c SIMULATOR LABELS sim)
 endforeach()
+foreach(part simulate planted residency)
+  add_test(NAME sim-${part}-long COMMAND test-sim-${part})
+  set_tests_properties(sim-${part}-long PROPERTIES LABELS "sim;long" TIMEOUT 3600 ENVIRONMENT WEIR_TEST_LONG=1)
+endforeach()
 # A pool of models under traffic, which needs no device.
 foreach(part traffic drive)
   weir_test(sim-pool-${part} sim/pool_${part}.c SIMULATOR LABELS sim)

@@ -60,15 +60,17 @@ static void look_at(wi_device *device, const wi_sim_work *work, const char *star
     }
 }
 
-/* Copies are rare and go unit by unit; what comes from no device, and no memory that one gave out, is new. */
-static uint32_t version_from(wi_device *device, const char *from)
+/* How many of the bytes from there on hold one version. What comes from no device, and no memory that one gave out, is new. */
+static uint64_t same_version(wi_device *device, const char *from, uint64_t bytes, uint32_t *version)
 {
+    uint64_t inside = (uintptr_t)from % WI_SIM_UNIT;
     size_t row;
-    uint32_t first, count, version;
-    if (!from || !piece_at(device, from, 1, &row, &first, &count))
-        return WI_SIM_GARBAGE;
-    (void)wi_plane_run(&device->contents, row, first, 1, &version);
-    return version;
+    uint32_t first, count;
+    *version = WI_SIM_GARBAGE;
+    if (!from || !piece_at(device, from, bytes, &row, &first, &count))
+        return wi_min(WI_SIM_UNIT - inside, bytes);
+    count = wi_plane_run(&device->contents, row, first, count, version);
+    return wi_min((uint64_t)count * WI_SIM_UNIT - inside, bytes);
 }
 
 /* Bytes of the host ------------------------------------------------------------------------------------------------ */
@@ -101,14 +103,15 @@ static uint32_t version_of_bytes(const char *unit)
 static void copy_out(wi_device *device, const wi_sim_work *work)
 {
     unsigned char unit[WI_SIM_UNIT];
-    uint32_t made = UINT32_MAX;
-    for (uint64_t at = 0, next; at < work->bytes; at = next) {
-        uint64_t inside = (uintptr_t)(work->from + at) % WI_SIM_UNIT;
-        uint32_t version = version_from(device, work->from + at);
-        next = wi_min(at + WI_SIM_UNIT - inside, work->bytes);
-        if (version != made)
-            make_bytes(made = version, unit);
-        memcpy(work->to + at, unit + inside, next - at);
+    for (uint64_t at = 0, next, end; at < work->bytes;) {
+        uint32_t version;
+        end = at + same_version(device, work->from + at, work->bytes - at, &version);
+        make_bytes(version, unit);
+        for (; at < end; at = next) {
+            uint64_t inside = (uintptr_t)(work->from + at) % WI_SIM_UNIT;
+            next = wi_min(at + WI_SIM_UNIT - inside, end);
+            memcpy(work->to + at, unit + inside, next - at);
+        }
     }
 }
 
@@ -116,6 +119,22 @@ static void copy_out(wi_device *device, const wi_sim_work *work)
 static uint32_t version_from_host(const wi_sim_work *work, uint64_t at)
 {
     return work->bytes - at >= WI_SIM_UNIT ? version_of_bytes(work->from + at) : WI_SIM_GARBAGE;
+}
+
+/* The version that comes to `at` of what is written, and how many bytes from there on get it. */
+static uint64_t what_comes(wi_device *device, const wi_sim_work *work, uint64_t at, bool from_host, uint32_t *version)
+{
+    uint64_t left = work->bytes - at, unit = wi_min(WI_SIM_UNIT, left);
+    *version = work->version;
+    if (work->kind != WI_SIM_DO_COPY)
+        return left;
+    if (from_host) {
+        *version = version_from_host(work, at);
+        return unit;
+    }
+    uint64_t same = same_version(device, work->from + at, left, version);
+    bool alike = (uintptr_t)work->to % WI_SIM_UNIT == (uintptr_t)work->from % WI_SIM_UNIT;
+    return alike ? same : unit;
 }
 
 void wi_sim_do(wi_device *device, const wi_sim_work *work)
@@ -136,8 +155,8 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
     bool from_host = work->kind == WI_SIM_DO_COPY && wi_sim_on_host(device, work->from);
     for (uint64_t at = 0; at < work->bytes;) {
         size_t row;
-        uint32_t first, count;
-        uint64_t piece = work->kind == WI_SIM_DO_COPY ? wi_min(WI_SIM_UNIT, work->bytes - at) : work->bytes - at;
+        uint32_t first, count, version;
+        uint64_t piece = what_comes(device, work, at, from_host, &version);
         if (!piece_at(device, work->to + at, piece, &row, &first, &count)) {
             wi_sim_wrong(device, "work touches %p, where nothing is mapped", (void *)(work->to + at));
             return;
@@ -145,10 +164,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
         if (work->kind == WI_SIM_DO_READ)
             look_at(device, work, work->to + at, row, first, count);
         else
-            (void)wi_plane_set(&device->contents, row, first, count,
-                               from_host                      ? version_from_host(work, at)
-                               : work->kind == WI_SIM_DO_COPY ? version_from(device, work->from + at)
-                                                              : work->version);
+            (void)wi_plane_set(&device->contents, row, first, count, version);
         at += (uint64_t)count * WI_SIM_UNIT - (uintptr_t)(work->to + at) % WI_SIM_UNIT;
     }
 }

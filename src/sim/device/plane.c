@@ -52,9 +52,13 @@ uint32_t wi_plane_run(const wi_plane *plane, size_t row, uint32_t first, uint32_
         *value = at->all;
         return most;
     }
+    enum { STRIDE = 64 };
+    const uint32_t *units = at->units + first;
     uint32_t count = 1;
-    *value = at->units[first];
-    while (count < most && at->units[first + count] == *value)
+    *value = units[0];
+    while (count + STRIDE <= most && memcmp(units + count - 1, units + count, STRIDE * sizeof *units) == 0)
+        count += STRIDE; /* each is as the one before it */
+    while (count < most && units[count] == *value)
         count++;
     return count;
 }
