@@ -13,11 +13,14 @@
 #include <grp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#ifndef __SANITIZE_ADDRESS__
-#define __SANITIZE_ADDRESS__ 0
+#ifdef __SANITIZE_ADDRESS__
+#define UNDER_ASAN 1
+#else
+#define UNDER_ASAN 0
 #endif
 
 enum { STREAMS = 3, SKIPPED = 77, BROKEN = 1, A_USER = 64123, MOST_MAPPINGS = 200000 };
@@ -188,7 +191,8 @@ static bool limit_files(int number, bool on)
 static bool limit_threads(int number, bool on)
 {
     if (geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(A_USER) != 0 || setuid(A_USER) != 0))
-        return false; /* root's threads have no limit */
+        return false;                /* root's threads have no limit */
+    (void)prctl(PR_SET_DUMPABLE, 1); /* else what the process has cannot be looked at any more */
     return limit_to(RLIMIT_NPROC, on ? (rlim_t)(1 + number) : RLIM_INFINITY);
 }
 
@@ -226,7 +230,7 @@ static const struct limits {
 } limits[] = {
     {"addresses", limit_addresses, 0, 20, false},
     {"files", limit_files, 0, 4, true},
-    {"threads", limit_threads, 0, 3, true},
+    {"threads", limit_threads, 0, 3, false},
     {"mappings", limit_mappings, 0, 9, false},
 };
 enum { LIMITS = sizeof limits / sizeof *limits };
@@ -290,7 +294,7 @@ static void under(const char *name)
     size_t at = 0;
     while (strcmp(limits[at].name, name) != 0)
         at++;
-    if ((UNDER_TSAN || __SANITIZE_ADDRESS__) && !limits[at].sanitizers)
+    if ((UNDER_TSAN || UNDER_ASAN) && !limits[at].sanitizers)
         skip();
     for (int number = limits[at].from; number <= limits[at].to; number++) {
         int status = run_child(name, number);
