@@ -404,7 +404,7 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
         for (size_t i = 0; (name = weir_engine_name_at(i)); i++) {
             const weir_engine *engine = NULL;
             if (weir_engine_get(name, &engine) != WEIR_OK || !engine) {
-                memcpy(failure, "; ", 2);
+                snprintf(failure, sizeof failure, "; ");
                 wi_shorten(weir_detail(), failure + 2, sizeof failure - 2);
                 continue;
             }

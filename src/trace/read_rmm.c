@@ -196,7 +196,7 @@ static int split(char *line, char *fields[RMM_FIELDS])
 /* Reads the first line, which it changes. */
 static weir_status read_names(const char *path, char *line, rmm_columns *out)
 {
-    char *fields[RMM_FIELDS], missing[64] = "";
+    char *fields[RMM_FIELDS] = {NULL}, missing[64] = "";
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0)
         line += 3;
     bool returns = strchr(line, '\r') != NULL;
