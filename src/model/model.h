@@ -176,9 +176,9 @@ wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status);
 /* Whether at so many failures in a row something is tried that may be in vain: at each power of two, and each 16th. */
 bool wi_fault_looks_again(uint64_t failures);
 /* With the lock held: it has answered a run. */
-void wi_fault_forget_locked(wi_instance *instance);
+void wi_fault_forget_locked(wi_instance *at);
 /* What good input last said of it: WEIR_OK, WEIR_ERR_ENGINE, WEIR_ERR_DRIVER. */
-weir_status wi_fault_health(weir_model *model, wi_instance *instance);
+weir_status wi_fault_health(weir_model *model, wi_instance *at);
 
 /* ---- suspending; residency.c ---- */
 
