@@ -22,7 +22,7 @@ demo:           ## fetch engines and models, then answer with both engines under
 	@$(release)
 	@scripts/demo $(BUILD)/release
 
-check:          ## every test, sanitizer builds, lint and the installed tree (about 20 minutes on 2 cores)
+check:          ## every test, sanitizer builds, lint and the installed tree (15 minutes on 2 cores)
 	@scripts/check
 
 check-long:     ## check, the long tests, more under the sanitizers, both compilers, mutants, and the core on emulated arm64

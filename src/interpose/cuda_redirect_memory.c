@@ -243,15 +243,29 @@ int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsig
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-static void wait_for_capture(wi_cuda_redirect *r, wi_cuda_block *block)
+static uint64_t rounds_of(wi_cuda_redirect *r)
 {
     pthread_mutex_lock(&r->lock);
-    block->next = r->waiting_blocks;
-    r->waiting_blocks = block;
-    if (!block->waits)
-        atomic_fetch_add(&r->waiting, 1);
-    block->waits = true;
+    uint64_t rounds = r->rounds;
     pthread_mutex_unlock(&r->lock);
+    return rounds;
+}
+
+/* The block waits for the next end of a capture or a stream. False: the blocks that wait have been looked at since `rounds`, so
+ * that the end which this one met may be over already. */
+static bool wait_for_end(wi_cuda_redirect *r, wi_cuda_block *block, uint64_t rounds)
+{
+    pthread_mutex_lock(&r->lock);
+    bool waits = r->rounds == rounds;
+    if (waits) {
+        block->next = r->waiting_blocks;
+        r->waiting_blocks = block;
+        if (!block->waits)
+            atomic_fetch_add(&r->waiting, 1);
+        block->waits = true;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return waits;
 }
 
 /* CUDA's own free waits for the device. */
@@ -264,13 +278,13 @@ static weir_status give_back(wi_cuda_redirect *r, wi_cuda_block *block)
 /* Frees the block, which is in the calling thread's hands, or has it wait; true: it is freed. */
 static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
 {
-    weir_status status = give_back(r, block);
-    if (status != WEIR_OK) {
+    uint64_t rounds = rounds_of(r);
+    for (weir_status status; (status = give_back(r, block)) != WEIR_OK; rounds = rounds_of(r)) {
         if (status != WEIR_ERR_STREAM_MISUSE)
             weir_log(WEIR_LOG_WARNING, "%p, which %s freed, waits: %s", block->pointer,
                      wi_interpose_module(r->interpose), weir_detail());
-        wait_for_capture(r, block);
-        return false;
+        if (wait_for_end(r, block, rounds))
+            return false;
     }
     atomic_fetch_add(&r->frees, 1);
     pthread_mutex_lock(&r->lock);
@@ -291,6 +305,7 @@ bool wi_cuda_free_waiting(wi_cuda_redirect *r)
     pthread_mutex_lock(&r->lock);
     wi_cuda_block *next = r->waiting_blocks;
     r->waiting_blocks = NULL;
+    r->rounds++;
     pthread_mutex_unlock(&r->lock);
     while (next) {
         wi_cuda_block *block = next;

@@ -121,6 +121,7 @@ struct wi_cuda_redirect {
     uint64_t registered_bytes;
     uint64_t live[WEIR_KIND_COUNT], live_bytes[WEIR_KIND_COUNT], overrun_bytes;
     wi_cuda_block *waiting_blocks, *granted_blocks;
+    uint64_t rounds; /* how often the blocks that wait were looked at */
     wi_cuda_stream_entry *streams;
     size_t stream_count;
     char refusal[1024];

@@ -346,7 +346,7 @@ void wp_tree_say(int ordinal, char *text, size_t capacity)
 
 /* Asking ----------------------------------------------------------------------------------------------------------- */
 
-enum { LONGEST_WAIT = 2 }; /* seconds, with a process that is stopped, or at work in the driver */
+enum { LONGEST_WAIT = 5 }; /* seconds, with a process that is stopped, or at work in the driver */
 
 /* NULL: for as long as it takes. False: it is too late. */
 static bool sleep_until_changed(atomic_uint *word, unsigned seen, const struct timespec *deadline)
@@ -423,9 +423,7 @@ static uint64_t wanted(int ordinal)
 static void *answer(void *user)
 {
     (void)user;
-    unsigned seen = atomic_load(&tree.book->calls);
-    atomic_store(&tree.mine->answered, seen);
-    atomic_store(&tree.mine->listens, 1);
+    unsigned seen = atomic_load(&tree.mine->answered);
     for (;;) {
         (void)sleep_until_changed(&tree.book->calls, seen, NULL);
         if (atomic_load(&tree.book->calls) == seen)
@@ -451,9 +449,14 @@ void wp_tree_listen(void (*give)(int ordinal, uint64_t bytes))
     if (!wp_tree_is() || tree.process != getpid() || tree.give)
         return;
     tree.give = give;
+    /* From here on others wait for its answers, however late the thread begins. */
+    atomic_store(&tree.mine->answered, atomic_load(&tree.book->calls));
+    atomic_store(&tree.mine->listens, 1);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, answer, NULL) == 0)
         pthread_detach(thread);
+    else
+        atomic_store(&tree.mine->listens, 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -327,10 +327,12 @@ static void client_is_gone(ws_connection *connection)
         return;
     }
     pthread_mutex_lock(&request->lock);
-    bool waits = !request->answered || request->streams;
+    bool streams = request->streams, waits = !request->answered || streams;
     pthread_mutex_unlock(&request->lock);
     if (waits)
         ws_request_cancel(request);
+    if (streams && request->queued_answer)
+        ws_connection_end(connection); /* libmicrohttpd may wait for room that a client that reads nothing never makes */
 }
 
 static void look_at(ws_server *server, void *what)

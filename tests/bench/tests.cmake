@@ -4,6 +4,6 @@ if(Python3_FOUND AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CROSSCOMPILING AND NOT W
   foreach(part instructions torch_programs)
     string(REPLACE "_" "-" name ${part})
     add_test(NAME bench-${name} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
-    set_tests_properties(bench-${name} PROPERTIES TIMEOUT 300 LABELS scripts)
+    set_tests_properties(bench-${name} PROPERTIES LABELS scripts)
   endforeach()
 endif()

@@ -7,7 +7,7 @@ function(weir_driver_test name)
   weir_test(${name} ${ARGN} driver/device.c LIBS ${CMAKE_DL_LIBS} Threads::Threads LABELS driver)
   add_test(NAME ${name}-stub COMMAND test-${name} stub)
   add_test(NAME ${name}-cuda COMMAND test-${name} cuda)
-  set_tests_properties(${name}-stub ${name}-cuda PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+  set_tests_properties(${name}-stub ${name}-cuda PROPERTIES SKIP_RETURN_CODE 77)
   set_tests_properties(${name}-stub PROPERTIES LABELS driver
     ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=${WEIR_STUB_TOTAL}")
   set_tests_properties(${name}-cuda PROPERTIES LABELS "driver;gpu")
@@ -18,7 +18,7 @@ set(WEIR_STUB_TOTAL 0x10000000)
 weir_driver_test(driver-contract driver/contract.c driver/memory.c driver/handles.c driver/cover.c driver/streams.c driver/single.c
   driver/foreign.c driver/faults.c INTERNAL)
 add_test(NAME driver-contract-sim COMMAND test-driver-contract sim)
-set_tests_properties(driver-contract-sim PROPERTIES TIMEOUT 300 LABELS driver)
+set_tests_properties(driver-contract-sim PROPERTIES LABELS driver)
 
 weir_test(driver-own driver/own.c ${PROJECT_SOURCE_DIR}/examples/own-driver/toy.c LIBS Threads::Threads LABELS driver)
 target_include_directories(test-driver-own PRIVATE ${PROJECT_SOURCE_DIR}/examples)

@@ -4,7 +4,7 @@ function(weir_elastic_test name)
   if(TARGET stub-cuda)
     add_dependencies(test-elastic-${name} stub-cuda)
     add_test(NAME elastic-${name}-stub COMMAND test-elastic-${name})
-    set_tests_properties(elastic-${name}-stub PROPERTIES TIMEOUT 300
+    set_tests_properties(elastic-${name}-stub PROPERTIES
       ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
   endif()
 endfunction()
@@ -16,5 +16,5 @@ target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
 # Beside other resources of the runtime's.
 foreach(resource direct async)
   add_test(NAME elastic-pages-${resource} COMMAND test-elastic-pages)
-  set_tests_properties(elastic-pages-${resource} PROPERTIES TIMEOUT 300 ENVIRONMENT WEIR_RESOURCE=${resource})
+  set_tests_properties(elastic-pages-${resource} PROPERTIES ENVIRONMENT WEIR_RESOURCE=${resource})
 endforeach()

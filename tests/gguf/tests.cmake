@@ -16,7 +16,7 @@ target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 if(TARGET weir-engine-gguf)
   foreach(part engine together text sequence elastic elastic-book memory library)
     string(REPLACE - _ source ${part})
-    weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m TIMEOUT 300 LABELS gguf
+    weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
@@ -30,7 +30,7 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_sources(test-gguf-sequence PRIVATE ${gguf_sources}/sum.c)
   target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  weir_test(gguf-hostile gguf/hostile.c gguf/writer.c TIMEOUT 600 LABELS gguf
+  weir_test(gguf-hostile gguf/hostile.c gguf/writer.c LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-gguf-hostile weir-engine-gguf)
   # On a GPU, where the store has llama.cpp's library for CUDA; by scripts/gpu-llama.
@@ -48,13 +48,13 @@ if(TARGET weir-engine-gguf)
   set_property(TEST gguf-engine gguf-together gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
-    set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" TIMEOUT 600 RUN_SERIAL ON
+    set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" RUN_SERIAL ON
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   endforeach()
   # The demo's models: 200 cuts and 300 flips each, most of them in the metadata.
   foreach(model minilm tiny-llama)
     add_test(NAME gguf-hostile-${model} COMMAND test-gguf-hostile ${WEIR_STORE_PATH}/models/${model}.gguf 200 300 5 750000)
-    set_tests_properties(gguf-hostile-${model} PROPERTIES LABELS "gguf;long" TIMEOUT 1200 SKIP_RETURN_CODE 77
+    set_tests_properties(gguf-hostile-${model} PROPERTIES LABELS "gguf;long" SKIP_RETURN_CODE 77
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   endforeach()
 endif()
@@ -72,7 +72,7 @@ weir_test(gguf-cuda-replay gguf/cuda_replay.c LABELS gguf LIBS weir_interpose we
 target_include_directories(test-gguf-cuda-replay PRIVATE ${PROJECT_SOURCE_DIR}/src)
 add_dependencies(test-gguf-cuda-replay cuda-standin)
 if(TARGET weir-engine-gguf)
-  weir_test(gguf-cuda-stub gguf/cuda_stub.c gguf/cuda_llama.c gguf/cuda_record.c gguf/writer.c TIMEOUT 300 LABELS gguf
+  weir_test(gguf-cuda-stub gguf/cuda_stub.c gguf/cuda_llama.c gguf/cuda_record.c gguf/writer.c LABELS gguf
     LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads ENVIRONMENT "${gguf_cuda}")
   target_include_directories(test-gguf-cuda-stub PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-cuda-stub SYSTEM PRIVATE ${WEIR_LLAMA}/include)
@@ -81,15 +81,15 @@ if(TARGET weir-engine-gguf)
   if(EXISTS ${WEIR_STORE_PATH}/engines/llama-cuda/current/lib/libggml-cuda.so)
     foreach(part gpu gpu-failing)
       add_test(NAME gguf-${part}-stub COMMAND test-gguf-${part})
-      set_tests_properties(gguf-${part}-stub PROPERTIES LABELS gguf TIMEOUT 600 ENVIRONMENT
+      set_tests_properties(gguf-${part}-stub PROPERTIES LABELS gguf ENVIRONMENT
         "${gguf_cuda};WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
     endforeach()
     set_property(TEST gguf-gpu-stub APPEND PROPERTY LABELS long)
     add_test(NAME gguf-hostile-cuda COMMAND test-gguf-hostile)
-    set_tests_properties(gguf-hostile-cuda PROPERTIES LABELS "gguf;long" TIMEOUT 600 ENVIRONMENT
+    set_tests_properties(gguf-hostile-cuda PROPERTIES LABELS "gguf;long" ENVIRONMENT
       "${gguf_cuda};WEIR_TEST_DEVICE=cuda:0;WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
     add_test(NAME gguf-two-stub COMMAND test-gguf-two)
-    set_tests_properties(gguf-two-stub PROPERTIES LABELS gguf TIMEOUT 300 ENVIRONMENT
+    set_tests_properties(gguf-two-stub PROPERTIES LABELS gguf ENVIRONMENT
       "${gguf_cuda};STUB_CUDA_DEVICES=2;WEIR_LLAMA_CUDA=${WEIR_STORE_PATH}/engines/llama-cuda/current;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
   endif()
 endif()

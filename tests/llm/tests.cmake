@@ -36,7 +36,7 @@ if(TARGET weir-engine-onnx)
   add_dependencies(test-llm-others weir-engine-onnx)
 endif()
 weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
-weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c TIMEOUT 300)
+weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)
 weir_llm_test(library llm/library.c llm/answer.c)
@@ -51,7 +51,7 @@ foreach(part "hostile 1" "cycles 500")
   separate_arguments(words UNIX_COMMAND ${part})
   list(POP_FRONT words name)
   add_test(NAME llm-${name}-all COMMAND test-llm-${name} ${words})
-  set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long" TIMEOUT 900
+  set_tests_properties(llm-${name}-all PROPERTIES LABELS "engine;long"
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
 endforeach()
 
@@ -73,7 +73,7 @@ if(NOT WEIR_SANITIZE AND EXISTS ${llm_python} AND EXISTS ${WEIR_STORE_PATH}/engi
     set_tests_properties(llm-gpu-model-${cache} PROPERTIES FIXTURES_SETUP llm-gpu-models LABELS engine)
   endforeach()
   add_test(NAME llm-gpu-stub COMMAND test-llm-gpu ${llm_models}/shared ${llm_models}/concat ${llm_models}/paged)
-  set_tests_properties(llm-gpu-stub PROPERTIES FIXTURES_REQUIRED llm-gpu-models LABELS engine TIMEOUT 300 ENVIRONMENT
+  set_tests_properties(llm-gpu-stub PROPERTIES FIXTURES_REQUIRED llm-gpu-models LABELS engine ENVIRONMENT
     "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000;ORT_ENABLE_CUDNN_FLASH_ATTENTION=0;WEIR_TEST_DEVICE=cuda:0;WEIR_HOME=${WEIR_STORE_PATH};WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
   add_dependencies(test-llm-gpu stub-provider)
 endif()

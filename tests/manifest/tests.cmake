@@ -9,7 +9,7 @@ endforeach()
 weir_test(manifest-hostile manifest/hostile.c LIBS weir_manifest_objects)
 target_compile_definitions(test-manifest-hostile PRIVATE WEIR_TEST_SEEDS="${CMAKE_CURRENT_SOURCE_DIR}/manifest/seeds")
 add_test(NAME manifest-hostile-long COMMAND test-manifest-hostile)
-set_tests_properties(manifest-hostile-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_MANIFEST_ROUNDS=100000)
+set_tests_properties(manifest-hostile-long PROPERTIES LABELS long ENVIRONMENT WEIR_MANIFEST_ROUNDS=100000)
 
 # What is said where a library was left out.
 weir_test(manifest-without manifest/without.c ${PROJECT_SOURCE_DIR}/src/cli/manifest.c
@@ -48,5 +48,5 @@ if(WEIR_HAVE_FUZZER)
   add_test(NAME manifest-fuzz COMMAND fuzz-manifest -runs=1000000 -max_len=1000 -seed=1 -verbosity=0 -rss_limit_mb=4096
     -dict=${CMAKE_CURRENT_SOURCE_DIR}/manifest/words.dict ${PROJECT_BINARY_DIR}/tests/fuzz-manifest-found
     ${CMAKE_CURRENT_SOURCE_DIR}/manifest/seeds)
-  set_tests_properties(manifest-fuzz PROPERTIES LABELS long TIMEOUT 1800)
+  set_tests_properties(manifest-fuzz PROPERTIES LABELS long)
 endif()

@@ -26,7 +26,7 @@ if(TARGET weir_onnx_objects)
   add_dependencies(test-onnx-plugin weir-engine-onnx)
   # Damaged files again, of the real sentence encoder.
   add_test(NAME onnx-hostile-minilm COMMAND test-onnx-hostile ${WEIR_STORE_PATH}/models/minilm.onnx 200)
-  set_tests_properties(onnx-hostile-minilm PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS long)
+  set_tests_properties(onnx-hostile-minilm PROPERTIES SKIP_RETURN_CODE 77 LABELS long)
   # On the stub of CUDA, where the store has ONNX Runtime's build for it.
   include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
   weir_onnx_test(device ${CMAKE_CURRENT_LIST_DIR}/device.c ${common}
@@ -52,7 +52,7 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(buckets ${CMAKE_CURRENT_LIST_DIR}/buckets.c ${watch})
   target_link_options(test-onnx-buckets PRIVATE -Wl,--wrap=onnx_seconds)
   add_test(NAME onnx-buckets-device COMMAND test-onnx-buckets)
-  set_tests_properties(onnx-buckets-device PROPERTIES SKIP_RETURN_CODE 77 LABELS engine TIMEOUT 300
+  set_tests_properties(onnx-buckets-device PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
                        ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
   add_dependencies(test-onnx-buckets stub-provider)
   set(needs ${PROJECT_BINARY_DIR}/tests/needs)
@@ -94,7 +94,7 @@ if(TARGET weir_onnx_objects)
     separate_arguments(words UNIX_COMMAND ${part})
     list(POP_FRONT words name)
     add_test(NAME onnx-gpu-${name} COMMAND test-onnx-gpu cuda weir ${name} ${minilm} ${words})
-    set_tests_properties(onnx-gpu-${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
+    set_tests_properties(onnx-gpu-${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
       ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000;WEIR_TEST_OUTSIDE=0")
   endforeach()
   # Of the heap nothing may be left by a cycle; what malloc itself keeps differs from run to run by some hundred bytes each.
@@ -106,7 +106,7 @@ if(TARGET weir_onnx_objects)
       set(cycles 300) # each is slower
     endif()
     add_test(NAME ${name} COMMAND test-onnx-gpu ${device} weir cycles ${PROJECT_SOURCE_DIR}/tests/data/onnx/chain.onnx 1 16 ${cycles})
-    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
       ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000;WEIR_TEST_HEAP_GROWTH=600")
   endforeach()
   add_dependencies(test-onnx-gpu stub-provider)
@@ -117,19 +117,19 @@ if(TARGET weir_onnx_objects)
     set(released ALLOW_RELEASED_ONNX_OPSET_ONLY=0)
     weir_onnx_test(backend ${CMAKE_CURRENT_LIST_DIR}/backend.c ${common} ENVIRONMENT "WEIR_TEST_CASES=${cases}-part;${released}")
     add_test(NAME onnx-backend-all COMMAND test-onnx-backend ${cases}-all)
-    set_tests_properties(onnx-backend-all PROPERTIES SKIP_RETURN_CODE 77 LABELS long TIMEOUT 600 ENVIRONMENT ${released}
+    set_tests_properties(onnx-backend-all PROPERTIES SKIP_RETURN_CODE 77 LABELS long ENVIRONMENT ${released}
                          FIXTURES_REQUIRED backend-all)
     set_tests_properties(onnx-backend PROPERTIES FIXTURES_REQUIRED backend-part)
     set(make_cases ${WEIR_STORE_PATH}/venv/bin/python ${CMAKE_CURRENT_LIST_DIR}/backend.py ${cases})
     add_test(NAME onnx-backend-cases COMMAND ${make_cases}-part 8)
-    set_tests_properties(onnx-backend-cases PROPERTIES FIXTURES_SETUP backend-part TIMEOUT 300)
+    set_tests_properties(onnx-backend-cases PROPERTIES FIXTURES_SETUP backend-part)
     # Random graphs that the optimizer turns about.
     add_test(NAME onnx-turned COMMAND test-onnx-backend ${cases}-turned)
     set_tests_properties(onnx-turned PROPERTIES SKIP_RETURN_CODE 77 LABELS engine FIXTURES_REQUIRED turned)
     add_test(NAME onnx-turned-cases COMMAND ${WEIR_STORE_PATH}/venv/bin/python -B ${CMAKE_CURRENT_LIST_DIR}/turned.py ${cases}-turned 200)
-    set_tests_properties(onnx-turned-cases PROPERTIES FIXTURES_SETUP turned TIMEOUT 300)
+    set_tests_properties(onnx-turned-cases PROPERTIES FIXTURES_SETUP turned)
     add_test(NAME onnx-backend-all-cases COMMAND ${make_cases}-all)
-    set_tests_properties(onnx-backend-all-cases PROPERTIES FIXTURES_SETUP backend-all LABELS long TIMEOUT 600)
+    set_tests_properties(onnx-backend-all-cases PROPERTIES FIXTURES_SETUP backend-all LABELS long)
   endif()
   weir_onnx_test(slots ${CMAKE_CURRENT_LIST_DIR}/slots.c)
   if(ORT_HEADERS)

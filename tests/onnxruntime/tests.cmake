@@ -11,11 +11,11 @@ endfunction()
 # INTERNAL for the simulated device, which is no device for a bridge.
 weir_onnxruntime_test(steps onnxruntime/steps.c onnxruntime/fake.c INTERNAL)
 add_test(NAME onnxruntime-steps-stub COMMAND test-onnxruntime-steps)
-set_tests_properties(onnxruntime-steps-stub PROPERTIES TIMEOUT 300 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+set_tests_properties(onnxruntime-steps-stub PROPERTIES ENVIRONMENT "${WEIR_STUB_DEVICE}")
 
 foreach(name streams table)
   weir_onnxruntime_test(${name} onnxruntime/${name}.c onnxruntime/rig.c onnxruntime/fake.c INTERNAL)
-  set_tests_properties(onnxruntime-${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${WEIR_STUB_DEVICE}")
+  set_tests_properties(onnxruntime-${name} PROPERTIES ENVIRONMENT "${WEIR_STUB_DEVICE}")
 endforeach()
 
 # LeakSanitizer cannot see into ONNX Runtime, ThreadSanitizer neither: as with the engines.
@@ -28,7 +28,7 @@ set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/ort.c PROPERTIES COMPILE_O
 
 # Kernels take a while, so that the device trails the host.
 weir_onnxruntime_test(provider onnxruntime/provider.c onnxruntime/ort.c LABELS engine)
-set_tests_properties(onnxruntime-provider PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
+set_tests_properties(onnxruntime-provider PROPERTIES SKIP_RETURN_CODE 77
   ENVIRONMENT "${WEIR_STUB_DEVICE};STUB_CUDA_KERNEL_US=300")
 add_dependencies(test-onnxruntime-provider stub-provider)
 
@@ -37,7 +37,7 @@ function(weir_onnxruntime_example name program environment)
   list(POP_BACK ARGN wanted)
   add_test(NAME onnxruntime-example-${name} COMMAND sh -ec "answer=$(\"$0\" \"$@\"); echo \"$answer\"; echo \"$answer\" | grep -q '${wanted}'"
     $<TARGET_FILE:example-onnxruntime-${program}> ${ARGN})
-  set_tests_properties(onnxruntime-example-${name} PROPERTIES LABELS engine TIMEOUT 300 ENVIRONMENT "${environment}")
+  set_tests_properties(onnxruntime-example-${name} PROPERTIES LABELS engine ENVIRONMENT "${environment}")
 endfunction()
 if(EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime/current/libonnxruntime.so AND PROJECT_IS_TOP_LEVEL
    AND NOT CMAKE_CROSSCOMPILING)
@@ -63,5 +63,5 @@ target_link_libraries(test-onnxruntime-gpu PRIVATE weir PkgConfig::CMOCKA Thread
 set_target_properties(test-onnxruntime-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(test-onnxruntime-gpu stub-provider)
 add_test(NAME onnxruntime-gpu-stub COMMAND test-onnxruntime-gpu ${PROJECT_SOURCE_DIR}/tests/data/onnx/copies.onnx 100 20)
-set_tests_properties(onnxruntime-gpu-stub PROPERTIES SKIP_RETURN_CODE 77 LABELS engine TIMEOUT 300
+set_tests_properties(onnxruntime-gpu-stub PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
   ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")

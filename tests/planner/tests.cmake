@@ -11,7 +11,7 @@ target_link_options(test-planner-faults PRIVATE -Wl,--wrap=realloc,--wrap=fclose
 # Random lists and graphs in greater numbers.
 foreach(planner_test property graph greedy)
   add_test(NAME planner-${planner_test}-long COMMAND test-planner-${planner_test})
-  set_tests_properties(planner-${planner_test}-long PROPERTIES LABELS long TIMEOUT 1800 ENVIRONMENT WEIR_PLAN_ROUNDS=20000)
+  set_tests_properties(planner-${planner_test}-long PROPERTIES LABELS long ENVIRONMENT WEIR_PLAN_ROUNDS=20000)
 endforeach()
 
 # A million hostile texts, where the compiler can steer towards new ones.
@@ -31,5 +31,5 @@ if(WEIR_HAVE_FUZZER)
   add_test(NAME planner-fuzz COMMAND fuzz-planner -runs=1000000 -max_len=600 -seed=1 -verbosity=0 -rss_limit_mb=4096
     -dict=${CMAKE_CURRENT_SOURCE_DIR}/planner/words.dict ${PROJECT_BINARY_DIR}/tests/fuzz-planner-found
     ${CMAKE_CURRENT_SOURCE_DIR}/planner/seeds)
-  set_tests_properties(planner-fuzz PROPERTIES LABELS long TIMEOUT 1800)
+  set_tests_properties(planner-fuzz PROPERTIES LABELS long)
 endif()

@@ -40,5 +40,5 @@ foreach(test "preload:exec" "preload-tree:tree")
   list(GET test 1 file)
   add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR} LD_LIBRARY_PATH=${WEIR_STUB}/cuda
     ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${file}.py)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS cli)
+  set_tests_properties(${name} PROPERTIES LABELS cli)
 endforeach()

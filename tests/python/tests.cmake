@@ -8,7 +8,7 @@ set(python_environment "WEIR_LIBRARY=$<TARGET_FILE:weir>;WEIR_ENGINE_PATH=${PROJ
 
 function(weir_python_test name python file)
   add_test(NAME ${name} COMMAND ${python} -B -X dev ${CMAKE_CURRENT_LIST_DIR}/${file}.py)
-  set_tests_properties(${name} PROPERTIES LABELS "python;${ARGN}" TIMEOUT 300 ENVIRONMENT "${python_environment}")
+  set_tests_properties(${name} PROPERTIES LABELS "python;${ARGN}" ENVIRONMENT "${python_environment}")
 endfunction()
 
 weir_python_test(python-layout ${Python3_EXECUTABLE} test_layout)

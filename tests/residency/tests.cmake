@@ -4,7 +4,7 @@ function(weir_residency_test name)
   if(TARGET stub-cuda)
     add_dependencies(test-residency-${name} stub-cuda)
     add_test(NAME residency-${name}-stub COMMAND test-residency-${name})
-    set_tests_properties(residency-${name}-stub PROPERTIES TIMEOUT 600
+    set_tests_properties(residency-${name}-stub PROPERTIES
       ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
   endif()
 endfunction()
@@ -18,26 +18,26 @@ target_link_options(test-residency-threads PRIVATE -Wl,--wrap=wi_claim
   -Wl,--wrap=wi_residency_admit,--wrap=wi_tcaches_drop_client)
 weir_residency_test(copies core/faulty.c INTERNAL)
 target_link_options(test-residency-copies PRIVATE -Wl,--wrap=open,--wrap=pwrite,--wrap=pread,--wrap=unlink)
-weir_test(residency-faults residency/faults.c core/faulty.c INTERNAL TIMEOUT 900)
+weir_test(residency-faults residency/faults.c core/faulty.c INTERNAL)
 target_link_options(test-residency-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 add_test(NAME residency-random-long COMMAND test-residency-random)
-set_tests_properties(residency-random-long PROPERTIES LABELS long TIMEOUT 3600 ENVIRONMENT WEIR_TEST_SEQUENCES=10000)
+set_tests_properties(residency-random-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_SEQUENCES=10000)
 add_test(NAME residency-faults-long COMMAND test-residency-faults)
-set_tests_properties(residency-faults-long PROPERTIES LABELS long TIMEOUT 3600 ENVIRONMENT WEIR_TEST_LONG=1)
+set_tests_properties(residency-faults-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
 weir_test(residency-copy-memory residency/copy_memory.c INTERNAL)
 weir_test(model-gate residency/gate.c)
 # Models of the real engines, on the host; all of what the usual test does a part of.
 if(TARGET weir-engine-onnx AND TARGET weir-engine-gguf AND TARGET weir-engine-llm)
   set(residency_engines weir-engine-onnx weir-engine-gguf weir-engine-llm)
-  weir_test(residency-models residency/models.c LABELS engine TIMEOUT 900 ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
+  weir_test(residency-models residency/models.c LABELS engine ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_test(NAME residency-models-all COMMAND test-residency-models 1000)
-  set_tests_properties(residency-models-all PROPERTIES LABELS "engine;long" TIMEOUT 1800
+  set_tests_properties(residency-models-all PROPERTIES LABELS "engine;long"
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   add_dependencies(test-residency-models ${residency_engines})
   if(TARGET stub-cuda AND EXISTS ${WEIR_STORE_PATH}/engines/onnxruntime-cuda/current/libonnxruntime.so)
     include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
     add_test(NAME residency-models-stub COMMAND test-residency-models)
-    set_tests_properties(residency-models-stub PROPERTIES LABELS engine TIMEOUT 300 ENVIRONMENT
+    set_tests_properties(residency-models-stub PROPERTIES LABELS engine ENVIRONMENT
       "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000;WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir")
     add_dependencies(test-residency-models stub-provider)
   endif()

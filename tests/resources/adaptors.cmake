@@ -1,11 +1,11 @@
 # The adaptor guard, on the host and on cuda over the stub.
 function(weir_adaptor_test name)
-  weir_test(${name} ${ARGN} LIBS ${CMAKE_DL_LIBS} TIMEOUT 120)
+  weir_test(${name} ${ARGN} LIBS ${CMAKE_DL_LIBS})
   target_include_directories(test-${name} PRIVATE core)
   if(TARGET stub-cuda)
     add_dependencies(test-${name} stub-cuda)
     add_test(NAME ${name}-stub COMMAND test-${name})
-    set_tests_properties(${name}-stub PROPERTIES TIMEOUT 120
+    set_tests_properties(${name}-stub PROPERTIES
       ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
   endif()
 endfunction()
@@ -31,7 +31,7 @@ add_dependencies(test-nvtx nvtx-tool stub-cuda)
 foreach(how deaf lacking none)
   add_test(NAME nvtx-${how} COMMAND test-nvtx ${how})
 endforeach()
-set_tests_properties(nvtx nvtx-deaf nvtx-lacking nvtx-none PROPERTIES TIMEOUT 120
+set_tests_properties(nvtx nvtx-deaf nvtx-lacking nvtx-none PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000")
 weir_test(nvtx-kernel resources/nvtx_kernel.c LIBS ${CMAKE_DL_LIBS} LABELS gpu)
 set_tests_properties(nvtx-kernel PROPERTIES SKIP_RETURN_CODE 77)

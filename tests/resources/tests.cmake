@@ -25,7 +25,7 @@ function(weir_contract_test suite device stack)
   set(labels_of_cuda gpu)
   set(labels_of_sim sim)
   add_test(NAME ${name} COMMAND ${ARGN} ${stack})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "resources;${labels_of_${device}}")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS "resources;${labels_of_${device}}")
   if(device STREQUAL stub)
     set_tests_properties(${name} PROPERTIES ENVIRONMENT
       "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x40000000")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of scripts/check: what it has fetched before anything is built, and what its patterns leave out. And of every
-script: that it can be asked what it does."""
+"""Tests of scripts/check: what it has fetched before anything is built, what its patterns leave out, which failures are run once
+more alone, and which tests a change reaches. And of scripts/land, and of every script: that it can be asked what it does."""
 
 import importlib.machinery
 import importlib.util
@@ -17,6 +17,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 sys.dont_write_bytecode = True
 
+import affected  # noqa: E402
 import store as st  # noqa: E402
 
 loader = importlib.machinery.SourceFileLoader("check", str(SCRIPTS / "check"))
@@ -79,7 +80,7 @@ class Preparing(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(check, "run", run), \
                 mock.patch.object(check, "LOGS", Path(folder)), mock.patch.object(check, "say"), \
-                mock.patch.object(check, "FAILED", []) as told, mock.patch.object(st, "machine", return_value="x86_64"), \
+                mock.patch.object(check, "FAILED", {}) as told, mock.patch.object(st, "machine", return_value="x86_64"), \
                 mock.patch.dict(check.os.environ, {"WEIR_HOME": folder}):
             check.os.environ.pop("WEIR_REQUIRE_ENGINES", None)
             count = check.prepare(False)
@@ -127,6 +128,141 @@ class Fixtures(unittest.TestCase):
         self.of(needs, ("makes", "FIXTURES_SETUP", ["files"]))
         with self.assertRaisesRegex(ValueError, "asan: reads .* fixture files"):
             self.of(needs, ("other", "LABELS", ["long"]))
+
+
+class Unstable(unittest.TestCase):
+    """A project of two tests stands for a suite; `fails` is a shell command that decides, told how often it was called."""
+
+    def of(self, fails):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder) / "debug"
+            tree.mkdir()
+            script = f"echo >> '{folder}/calls'; calls=$(wc -l < '{folder}/calls'); {fails}"
+            (tree / "script.sh").write_text(script)
+            (tree / "CTestTestfile.cmake").write_text(f'add_test(good "true")\nadd_test(shaky "sh" "{tree}/script.sh")\n'
+                                                      'set_tests_properties(shaky PROPERTIES TIMEOUT 2)\n')
+            suite = check.Suite("", "debug")
+            with mock.patch.object(check, "BUILD", Path(folder)), mock.patch.object(check, "LOGS", Path(folder)), \
+                    mock.patch.object(check, "say"), mock.patch.object(check, "FAILED", {}) as failed, \
+                    mock.patch.object(check, "UNSTABLE", []) as unstable, open(Path(folder) / "log", "w") as log:
+                count = check.ctest("debug", suite, False, log)
+                check.keep_unstable()
+                kept = Path(folder) / "unstable.txt"
+                kept = kept.read_text() if kept.exists() else ""
+                return str(count), list(failed), unstable, kept, len(Path(folder, "calls").read_text())
+
+    def test_what_passes_alone_is_told_and_is_no_failure(self):
+        count, failed, unstable, kept, _ = self.of("test $calls -gt 1")
+        self.assertEqual(("2 passed, 0 failed, 0 skipped", []), (count, failed))
+        self.assertEqual(["UNSTABLE: debug: shaky"], unstable)
+        self.assertIn("UNSTABLE: debug: shaky\n", kept)
+
+    def test_what_was_too_slow_once_too(self):
+        count, failed, unstable, _, _ = self.of("test $calls -gt 1 || exec sleep 60")
+        self.assertEqual(("2 passed, 0 failed, 0 skipped", [], ["UNSTABLE: debug: shaky"]), (count, failed, unstable))
+
+    def test_what_fails_alone_too_has_failed(self):
+        count, failed, unstable, kept, calls = self.of("false")
+        self.assertEqual(("1 passed, 1 failed, 0 skipped", ["debug: shaky"], [], "", 2), (count, failed, unstable, kept, calls))
+
+    def test_no_accident_is_a_crash_a_report_a_violation_or_wrong_contents(self):
+        for fails in ("test $calls -gt 1 || kill -SEGV $$", "test $calls -gt 1 || kill -ABRT $$",
+                      "test $calls -gt 1 || { echo SUMMARY: ThreadSanitizer: data race; exit 66; }",
+                      "test $calls -gt 1 || { echo ERROR: LeakSanitizer: detected memory leaks; exit 1; }",
+                      "test $calls -gt 1 || { echo x.c:7:3: runtime error: signed integer overflow; exit 1; }",
+                      "test $calls -gt 1 || { echo '1 violations, the first: a block is handed out twice'; exit 1; }",
+                      "test $calls -gt 1 || { echo 'Test failed with exception: Segmentation fault(11)'; exit 1; }",
+                      "test $calls -gt 1 || { echo 'difference at offset 4 0x01 0x02'; exit 1; }"):
+            with self.subTest(fails):
+                count, failed, unstable, _, calls = self.of(fails)
+                self.assertEqual(("1 passed, 1 failed, 0 skipped", ["debug: shaky"], [], 1), (count, failed, unstable, calls))
+
+
+class Affected(unittest.TestCase):
+    def test_a_header_reaches_what_is_linked_of_its_objects(self):
+        rules = ("build a.o: CC ../src/a.c || order\nbuild lib.so | lib.so.1: LINK a.o | other.so\n"
+                 "build bin/test: LINK t.o | $\n  lib.so || phony\n")
+        pairs = list(affected.read_rules(rules)) + list(affected.read_headers(
+            "a.o: #deps 1, deps mtime 5 (VALID)\n    /p/src/a.c\n    /p/src/a.h\n\nt.o: #deps 1\n    /p/tests/t.c\n"))
+        reached = affected.reach(pairs, Path("/p/build"), [Path("/p/src/a.h")])
+        self.assertLessEqual({"/p/build/a.o", "/p/build/lib.so", "/p/build/lib.so.1", "/p/build/bin/test"}, reached)
+        self.assertNotIn("/p/build/t.o", reached)
+        self.assertEqual({"/p/tests/t.c", "/p/build/t.o", "/p/build/bin/test"},
+                         affected.reach(pairs, Path("/p/build"), [Path("/p/tests/t.c")]))
+        self.assertLessEqual({"/p/build/a.o", "/p/build/bin/test"}, affected.reach(pairs, Path("/p/build"), [Path("/p/src/a.c")]))
+
+    def test_a_test_is_reached_by_its_command_its_environment_or_a_script_beside_it(self):
+        test = {"command": ["/p/python3", "/p/tests/cli/test_a.py"],
+                "properties": [{"name": "ENVIRONMENT", "value": ["WEIR=/p/build/bin/weir", "X=1"]}]}
+        self.assertTrue(affected.is_reached(test, {"/p/build/bin/weir"}, set()))
+        self.assertTrue(affected.is_reached(test, {"/p/tests/cli/test_a.py"}, set()))
+        self.assertTrue(affected.is_reached(test, set(), {"/p/tests/cli"}))
+        self.assertFalse(affected.is_reached(test, {"/p/build/bin/other"}, {"/p/tests/core"}))
+
+    def test_the_nearest_and_shortest_come_first_within_the_time(self):
+        tests = {"tests": [{"name": name, "command": ["/p/t"]} for name in ("core-a", "pool-slow", "pool-b", "sim-c")]}
+        took = {"core-a": 1.0, "pool-slow": 30.0, "pool-b": 2.0, "sim-c": 3.0}
+        for seconds, wanted in ((40, ["pool-b", "pool-slow", "core-a", "sim-c"]), (33.5, ["pool-b", "pool-slow", "core-a"]), (1, [])):
+            with mock.patch.object(affected, "run", return_value=json.dumps(tests)), mock.patch.object(affected, "read_rules", return_value=[]), \
+                    mock.patch.object(affected, "reach", return_value={"/p/t"}), mock.patch.object(affected, "seconds_of", return_value=took), \
+                    mock.patch.object(affected, "read_headers", return_value=[]), mock.patch.object(Path, "read_text", return_value=""):
+                self.assertEqual((wanted, 4), affected.choose(Path("/b"), ["ctest"], ["src/pool/x.c"], seconds))
+
+
+class Land(unittest.TestCase):
+    """A project whose check is one line of its Makefile."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = Path(folder.name) / "project"
+        (self.top / "scripts").mkdir(parents=True)
+        (self.top / "scripts/land").write_bytes((SCRIPTS / "land").read_bytes())
+        (self.top / "scripts/land").chmod(0o755)
+        self.git("init", "-q", "-b", "main")
+        self.commit("true")
+        self.git("switch", "-q", "-c", "next")
+
+    def git(self, *words):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        return subprocess.run(["git", *who, *words], cwd=self.top, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(self, check):
+        (self.top / "Makefile").write_text(f"check:\n\t{check}\n")
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", check)
+
+    def land(self, *words):
+        answer = subprocess.run([self.top / "scripts/land", *words], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(self.top.parent)})
+        self.assertEqual([self.top], list(self.top.parent.iterdir()))  # nothing is left of the clone
+        return answer.returncode, answer.stdout + answer.stderr
+
+    def test_main_moves_to_what_passes(self):
+        self.commit("test ! -e untracked")
+        (self.top / "untracked").touch()  # is in no clean clone
+        self.assertEqual(0, self.land()[0])
+        self.assertEqual(self.git("rev-parse", "next"), self.git("rev-parse", "main"))
+        self.assertEqual((0, "main is there already\n"), self.land())
+
+    def test_main_stays_where_it_does_not_pass_or_is_only_asked(self):
+        main = self.git("rev-parse", "main")
+        self.commit("true # again")
+        self.assertEqual(0, self.land("--check")[0])
+        self.commit("false")
+        status, said = self.land()
+        self.assertNotEqual(0, status)
+        self.assertIn("main stays at", said)
+        self.assertEqual(main, self.git("rev-parse", "main"))
+
+    def test_main_is_checked_out_nowhere_and_loses_nothing(self):
+        self.commit("true # again")
+        self.git("worktree", "add", "-q", self.top / "build-main", "main")
+        self.assertIn("is checked out", self.land()[1])
+        self.git("worktree", "remove", self.top / "build-main")
+        self.git("switch", "-q", "main")
+        self.commit("true # beside")
+        self.git("switch", "-q", "next")
+        self.assertIn("main has commits", self.land()[1])
 
 
 class Help(unittest.TestCase):

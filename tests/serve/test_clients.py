@@ -64,8 +64,8 @@ class Gone(Case):
             client.close()
         self.server.end()
 
-    def connect(self, text):
-        self.clients.append(self.server.connect(text))
+    def connect(self, text, small=False):
+        self.clients.append(self.server.connect(text, small))
         return self.clients[-1]
 
     def test_while_handled(self):
@@ -117,6 +117,15 @@ class Gone(Case):
             leave(client)
             self.server.until(flooded=number, streams=0, cancelled=number)
         self.server.until(stream_bytes=0)
+
+    def test_in_a_stream_that_it_does_not_read(self):
+        """The server cannot send, and is not told by its socket's room that the client went."""
+        client = self.connect(get("/flood"), small=True)
+        full = 0
+        while full < 50:  # looks: the queue stays full where nothing can be sent
+            full = full + 1 if self.server.stats()["stream_bytes"] == 65536 else 0
+        client.shutdown(socket.SHUT_WR)
+        self.server.until(flooded=1, streams=0, cancelled=1, stream_bytes=0, connections=1)
 
     def test_after_its_answer(self):
         """A half-closed client gets what is answered at once."""

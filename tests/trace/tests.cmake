@@ -16,5 +16,5 @@ find_package(Python3 COMPONENTS Interpreter)
 if(TARGET weir_command AND Python3_FOUND AND NOT CMAKE_CROSSCOMPILING)
   add_test(NAME trace-command COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
     WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_trace.py)
-  set_tests_properties(trace-command PROPERTIES TIMEOUT 300 LABELS "cli;sim")
+  set_tests_properties(trace-command PROPERTIES LABELS "cli;sim")
 endif()

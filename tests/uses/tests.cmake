@@ -1,11 +1,11 @@
 # weir_uses_test(NAME FILE): on the host, and as NAME-stub on cuda over the stub.
 function(weir_uses_test name file)
-  weir_test(${name} uses/${file}.c LIBS ${CMAKE_DL_LIBS} TIMEOUT 300)
+  weir_test(${name} uses/${file}.c LIBS ${CMAKE_DL_LIBS})
   target_include_directories(test-${name} PRIVATE core)
   if(TARGET stub-cuda)
     add_dependencies(test-${name} stub-cuda)
     add_test(NAME ${name}-stub COMMAND test-${name})
-    set_tests_properties(${name}-stub PROPERTIES TIMEOUT 300
+    set_tests_properties(${name}-stub PROPERTIES
       ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000")
   endif()
 endfunction()

@@ -14,5 +14,4 @@ endif()
 foreach(part IN LISTS parts)
   add_test(NAME watch-${part} COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
     WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
-  set_tests_properties(watch-${part} PROPERTIES TIMEOUT 300)
 endforeach()

@@ -2,7 +2,7 @@
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 function(weir_workspace_test_on name suffix)
   add_test(NAME ${name}-${suffix} COMMAND test-${name})
-  set_tests_properties(${name}-${suffix} PROPERTIES TIMEOUT 300 ENVIRONMENT "${ARGN}")
+  set_tests_properties(${name}-${suffix} PROPERTIES ENVIRONMENT "${ARGN}")
 endfunction()
 foreach(workspace_test nodes parameters tensors runs replays pool)
   set(name workspace-${workspace_test})

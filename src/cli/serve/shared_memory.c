@@ -237,7 +237,7 @@ static weir_status open_memory(const char *key, uint64_t offset, uint64_t bytes,
 
 static weir_status add(shared_regions *all, const char *name, const char *key, uint64_t offset, uint64_t bytes)
 {
-    int file;
+    int file = -1;
     weir_status status = open_memory(key, offset, bytes, &file);
     if (status != WEIR_OK)
         return status;

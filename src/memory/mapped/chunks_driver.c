@@ -599,7 +599,8 @@ static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint
 weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 {
     wi_resource *r = &mapped->resource;
-    wi_chunk *rest = wi_chunk_new(), old = *chunk;
+    wi_chunk *rest = wi_chunk_new(), old = *chunk,
+             kept = *chunk; /* a walk may look at the chunk without waiting for this */
     weir_status status =
         rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : chunks_no_memory();
     if (status != WEIR_OK) {
@@ -612,8 +613,10 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
     status = r->driver->unmap(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
     bool remade = status == WEIR_OK;
     if (remade)
-        status = chunks_remake(mapped, chunk, rest, first);
+        status = chunks_remake(mapped, &kept, rest, first);
     wi_chunks_come_back(mapped);
+    chunk->count = kept.count;
+    chunk->handle = kept.handle;
     wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
     if (remade) {
         uint64_t lost = (old.count - chunk->count - rest->count) * mapped->granule;

@@ -27,11 +27,11 @@ add_dependencies(test-onnx-gpu onnx-left onnx-left-planting)
 set(cycles cycles ${PROJECT_SOURCE_DIR}/tests/data/onnx/chain.onnx 1 16)
 foreach(how weir plain)
   add_test(NAME onnx-left-${how} COMMAND test-onnx-gpu cuda ${how} ${cycles} 240)
-  set_tests_properties(onnx-left-${how} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
+  set_tests_properties(onnx-left-${how} PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
     ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:onnx-left>;WEIR_TEST_LEFT_GROWTH=1024;LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")
 endforeach()
 set_property(TEST onnx-left-plain APPEND PROPERTY LABELS long)
 add_test(NAME onnx-left-found COMMAND test-onnx-gpu cuda weir ${cycles} 30)
-set_tests_properties(onnx-left-found PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS engine
+set_tests_properties(onnx-left-found PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
   PASS_REGULAR_EXPRESSION " 1000.0     1.00  malloc  libonnx-left-planted.so < libonnx-left-planting.so"
   ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:onnx-left>:$<TARGET_FILE:onnx-left-planting>;LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x80000000")
