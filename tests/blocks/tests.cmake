@@ -17,7 +17,7 @@ foreach(blocks_test references move prefix evict collisions sequences sharing_se
   endif()
 endforeach()
 add_test(NAME blocks-threads-long COMMAND test-blocks-threads)
-set_tests_properties(blocks-threads-long PROPERTIES LABELS long TIMEOUT 600 ENVIRONMENT WEIR_TEST_LONG=1)
+set_tests_properties(blocks-threads-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
 add_test(NAME blocks-sharing-threads-long COMMAND test-blocks-sharing-threads)
 set_tests_properties(blocks-sharing-threads-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
 target_link_options(test-blocks-collisions PRIVATE -Wl,--wrap=wi_prefix_hash)

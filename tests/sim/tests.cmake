@@ -4,7 +4,7 @@ foreach(part driver single graph oracle simulate planted faults ends residency s
 endforeach()
 foreach(part simulate planted residency)
   add_test(NAME sim-${part}-long COMMAND test-sim-${part})
-  set_tests_properties(sim-${part}-long PROPERTIES LABELS "sim;long" TIMEOUT 3600 ENVIRONMENT WEIR_TEST_LONG=1)
+  set_tests_properties(sim-${part}-long PROPERTIES LABELS "sim;long" ENVIRONMENT WEIR_TEST_LONG=1)
 endforeach()
 # A pool of models under traffic, which needs no device.
 foreach(part traffic drive)
