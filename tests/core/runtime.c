@@ -50,7 +50,7 @@ static void a_failed_start_leaves_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
     for (int i = 0; i < 50; i++) {
         weir_status status = weir_runtime_get("host", NULL, &runtime);
-        assert_int_equal(status, WEIR_ERR_DRIVER);
+        assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
         assert_null(runtime);
         assert_true(strlen(weir_detail()) > 0);
     }
