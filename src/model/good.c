@@ -61,7 +61,7 @@ static void *good_write(char **at, const void *from, size_t bytes, size_t room)
 
 static const char *good_write_text(char **at, const char *text)
 {
-    return good_write(at, text, strlen(text) + 1, strlen(text) + 1);
+    return text ? good_write(at, text, strlen(text) + 1, strlen(text) + 1) : NULL;
 }
 
 static wi_good *good_copy(const weir_inference *from, uint64_t bytes)

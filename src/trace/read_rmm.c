@@ -204,7 +204,7 @@ static weir_status read_names(const char *path, char *line, rmm_columns *out)
     for (int i = 0; i < RMM_COLUMNS; i++) {
         out->place[i] = -1;
         for (int k = 0; k < out->count; k++) {
-            if (strcasecmp(fields[k], names[i]) != 0)
+            if (!fields[k] || strcasecmp(fields[k], names[i]) != 0)
                 continue;
             if (out->place[i] >= 0)
                 return weir_fail(WEIR_ERR_CORRUPT, "%s: two columns are called %s", path, names[i]);

@@ -66,7 +66,7 @@ static inline void bytes_are(const unsigned char *there, const unsigned char *wa
     size_t i = 0;
     if (memcmp(there, wanted, bytes) == 0)
         return;
-    while (there[i] == wanted[i])
+    while (memcmp(&there[i], &wanted[i], 1) == 0)
         i++;
     fail_msg("byte %zu of %zu is %u, not %u", i, bytes, there[i], wanted[i]);
 }

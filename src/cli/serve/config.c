@@ -32,8 +32,9 @@ static bool read_parts(const char *text, double *out)
     *out = 0;
     while (*text) {
         char *end = NULL;
-        bool decimal = strspn(text, "0123456789.") > 0 && text[1] != 'x' && text[1] != 'X'; /* no "inf", no "0x10" */
-        double number = decimal ? strtod(text, &end) : -1, unit = 0;
+        if (strspn(text, "0123456789.") == 0 || text[1] == 'x' || text[1] == 'X') /* no "inf", no "0x10" */
+            return false;
+        double number = strtod(text, &end), unit = 0;
         if (number < 0 || end == text)
             return false;
         size_t letters = strspn(end, "nusmh");
