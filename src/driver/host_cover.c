@@ -154,13 +154,11 @@ static void cover_clear(char *at, char *end, bool covered)
 {
     char *low = (char *)wi_round_up((uintptr_t)at, GRANULE),
          *high = (char *)((uintptr_t)end & ~(uintptr_t)(GRANULE - 1));
-    if (!covered) {
-        memset(at, 0, (size_t)(end - at));
-    } else if (low < high) {
+    if (covered && low < high) {
         cover_clear(at, low, true);
         wi_host_discard(low, (uint64_t)(high - low));
         cover_clear(high, end, true);
-    } else if (first_written(at, end)) {
+    } else if (!covered || first_written(at, end)) {
         memset(at, 0, (size_t)(end - at));
     }
 }

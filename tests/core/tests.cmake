@@ -2,7 +2,8 @@
 foreach(core_test options gates announced memory misuse pending limits placement threads fork runtime trace structs newer logging)
   weir_test(core-${core_test} core/${core_test}.c)
 endforeach()
-if(NOT CMAKE_CROSSCOMPILING) # it starts itself anew, which an emulator without binfmt cannot
+# It starts itself anew, which an emulator without binfmt cannot; and ThreadSanitizer opens files of its own.
+if(NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE MATCHES "thread")
   weir_test(core-os-limits core/os_limits.c)
 endif()
 weir_test(core-base core/base.c INTERNAL)

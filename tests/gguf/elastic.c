@@ -312,6 +312,7 @@ static atomic_bool stopped, unloaded;
 
 #ifndef __SANITIZE_THREAD__
 /* In the place of the C library's, for the plug-in too. */
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's name is its own
 __attribute__((visibility("default"))) int pthread_mutex_lock(pthread_mutex_t *lock)
 {
     static int (*_Atomic real)(pthread_mutex_t *);
