@@ -121,8 +121,7 @@ class Model(Handle):
 
         def work() -> None:
             run.outputs = self._answer(inputs, settings, run.id, None)
-        run.start(work)
-        return run.result()
+        return run.result(work)
 
     def infer(self, inputs: Mapping[str, Any] | str, **settings: object) -> Outputs:
         """The same, and the outputs stay where the engine left them, until they are closed."""

@@ -56,18 +56,19 @@ class Run:
         self._thread = threading.Thread(target=body, name=f"weir-run-{self.id}", daemon=False)
         self._thread.start()
 
-    def result(self) -> dict[str, Any]:
-        """Waits for its end and answers the outputs. An interrupt, which no call of C notices, ends the run and is raised."""
-        thread = self._thread
-        assert thread is not None
+    def result(self, work: Callable[[], None]) -> dict[str, Any]:
+        """Starts it, waits for its end and answers the outputs. An interrupt, which no call of C notices, ends the run and is raised,
+        also where it comes while the thread begins."""
         try:
+            self.start(work)
             self.pieces.get()
         except BaseException:
-            while thread.is_alive():  # a run that the engine does not know yet is not there to be cancelled
-                self.stop()
-                thread.join(0.05)
+            while self._thread is not None and self._thread.is_alive():
+                self.stop()  # again and again: a run that the engine does not know yet is not there to be cancelled
+                self._thread.join(0.05)
             raise
-        thread.join()
+        if self._thread is not None:
+            self._thread.join()
         if self.error is not None:
             raise self.error
         return self.outputs

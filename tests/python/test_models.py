@@ -200,6 +200,17 @@ class Language(unittest.TestCase):
         self.assertEqual([False], [each.is_alive() for each in ended])
         self.assertEqual(8, len(self.model("Once upon a time", tokens=8)["tokens"]))
 
+    def test_an_interrupt_while_the_run_begins_cancels_it_too(self):
+        runs, start = [], weir.stream.Run.start
+
+        def interrupted(run, work):
+            runs.append(run)
+            start(run, work)
+            raise KeyboardInterrupt
+        with mock.patch.object(weir.stream.Run, "start", interrupted), self.assertRaises(KeyboardInterrupt):
+            self.model("Once upon a time", **LONG)
+        self.assertEqual([False], [run._thread.is_alive() for run in runs])
+
     def test_the_pieces_are_the_text(self):
         whole = self.model("Once upon a time", tokens=8)
         with self.model.stream("Once upon a time", tokens=8) as stream:
