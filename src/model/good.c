@@ -234,7 +234,7 @@ wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status)
 void wi_fault_forget_locked(wi_instance *at)
 {
     at->failures = 0;
-    at->fault = WI_FAULT_REQUEST; /* for failures that have waited for a verdict meanwhile; the next one asks anew */
+    at->fault = WI_FAULT_REQUEST; /* for failures that have waited for a verdict meanwhile; the next one asks again */
     at->fails_good_with = WEIR_OK;
 }
 
