@@ -69,7 +69,7 @@ foreach(room engines/text gguf_file interpose)
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/engines/command.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
 install(FILES ${PROJECT_SOURCE_DIR}/src/base/pointer_map.c ${PROJECT_SOURCE_DIR}/src/base/pointer_map.h
-  ${PROJECT_SOURCE_DIR}/src/base/internal.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
+  ${PROJECT_SOURCE_DIR}/src/base/internal.h ${PROJECT_SOURCE_DIR}/src/base/window.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
 
 install(EXPORT weirTargets NAMESPACE weir:: DESTINATION ${cmake_package})
 configure_package_config_file(cmake/weirConfig.cmake.in ${PROJECT_BINARY_DIR}/weirConfig.cmake
