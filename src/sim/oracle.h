@@ -114,8 +114,8 @@ bool oracle_by_user(oracle *o, bool users); /* what it was before */
 void oracle_naming(oracle *o, oracle_block block, unsigned stream);
 /* The call begins after which nothing can be recorded on the stream. */
 void oracle_capturing(oracle *o, unsigned stream);
-/* The stream has the place of one that ended without a word, or has not: while what was freed in that one's order has not passed, what
- * is freed on this one may be pending. */
+/* A stream begins, perhaps with the number of one that has ended. Whether it has the place of one that ended without a word: while
+ * what was freed in that one's order has not passed, what is freed on this one may be pending. */
 void oracle_succeeds(oracle *o, unsigned stream, bool does);
 /* The call begins that makes the block wait for all that is queued on the stream; and it has ended, and was not refused. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);

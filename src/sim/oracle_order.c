@@ -132,8 +132,11 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
                       ULL(stats->ordered), ULL(stats->cached), drained ? "past all that is queued" : "at work");
 }
 
+/* What was allocated on an earlier stream of that number was not on this one: weir knows them by ids that come once. */
 void oracle_succeeds(oracle *o, unsigned stream, bool does)
 {
+    for (uint32_t i = 1; i < o->count; i++)
+        o->table[i].elsewhere |= o->table[i].stream == stream;
     o->heirs &= ~(UINT64_C(1) << stream);
     o->heirs |= (uint64_t)does << stream;
     o->left_behind |= does;

@@ -29,7 +29,7 @@ typedef struct owner {
     unsigned free_stream;
     free_order order;
     uint64_t freed;                     /* how far that stream was */
-    bool elsewhere;                     /* a call named another stream than that of the allocation */
+    bool elsewhere;                     /* a call named another stream than that of the allocation, or that has ended */
     uint64_t last_before, least_before; /* of that stream, in case the free is refused */
     bool queued, past;   /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
     uint64_t marks;      /* bits of streams: with uses that weir remembers */
