@@ -1,6 +1,7 @@
 /* A small program that is recorded by WEIR_TRACE: two streams share a block. `ordered` says so to weir; `unordered`
  * frees on one stream what the other may still read; `killed` ends without a word; `late` makes runtimes from the log's
- * function while the exit closes traces. `suspended` has two models take turns on a device that has room for one, and
+ * function while the exit closes traces. `several` has two runtimes, in each three threads and three clients, two of which
+ * have one name. `suspended` has two models take turns on a device that has room for one, and
  * prints what the ledger says behind each turn. */
 #include "info.h"
 
@@ -8,6 +9,7 @@
 #include <weir/trace.h>
 #include <weir/weir.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +163,83 @@ static void take_turns(const char *device)
     must(weir_runtime_destroy(t.rt));
 }
 
+/* Several of everything -------------------------------------------------------------------------------------------- */
+
+enum { THREADS = 3, CLIENTS = 3, ROUNDS = 4 };
+
+typedef struct worker {
+    weir_client **clients;
+    weir_stream stream;
+    size_t number;
+    void *last[CLIENTS];
+} worker;
+
+/* Of each client four blocks, of which the last stays; and one of the last client that is refused. */
+static void *allocate_some(void *user)
+{
+    static const char *const tags[THREADS] = {"first", "second", "third"};
+    worker *w = user;
+    weir_block block = {0};
+    weir_request request = WEIR_INIT(weir_request);
+    request.bytes = (w->number + 1) * 4096;
+    request.stream = w->stream;
+    request.memory_class = WEIR_CLASS_KV;
+    request.tag = tags[w->number];
+    for (int i = 0; i < ROUNDS; i++)
+        for (int k = 0; k < CLIENTS; k++) {
+            if (i > 0)
+                must(weir_free(w->clients[k], w->last[k], w->stream));
+            must(weir_alloc_with(w->clients[k], &request, &block));
+            w->last[k] = block.pointer;
+        }
+    request.bytes = 2 * MIB;
+    if (weir_alloc_with(w->clients[CLIENTS - 1], &request, &block) != WEIR_ERR_OUT_OF_MEMORY)
+        exit(4);
+    return NULL;
+}
+
+/* Frees on this thread what the others have left. */
+static void use_runtime(weir_runtime *rt)
+{
+    weir_client *clients[CLIENTS];
+    worker workers[THREADS] = {{0}};
+    pthread_t threads[THREADS];
+    for (int i = 0; i < CLIENTS; i++) {
+        weir_client_options options = WEIR_INIT(weir_client_options);
+        options.name = i < 2 ? "model" : "other";
+        options.maximum = MIB;
+        must(weir_client_create(rt, &options, &clients[i]));
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        workers[i].clients = clients;
+        workers[i].number = i;
+        must(weir_stream_acquire(rt, &workers[i].stream));
+        if (pthread_create(&threads[i], NULL, allocate_some, &workers[i]) != 0)
+            exit(4);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        for (int k = 0; k < CLIENTS; k++)
+            must(weir_free(clients[k], workers[i].last[k], workers[i].stream));
+        must(weir_stream_release(workers[i].stream));
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        must(weir_client_destroy(clients[i]));
+}
+
+static void use_several(const char *device)
+{
+    for (int i = 0; i < 2; i++) {
+        weir_runtime_options options = WEIR_INIT(weir_runtime_options);
+        weir_runtime *rt;
+        options.budget = 16 * MIB;
+        must(weir_runtime_create(device, &options, &rt));
+        use_runtime(rt);
+        must(weir_runtime_destroy(rt));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "ordered", *device = argc > 2 ? argv[2] : "host";
@@ -168,6 +247,10 @@ int main(int argc, char **argv)
     weir_runtime *rt, *second;
     weir_client *client;
     weir_stream a, b;
+    if (strcmp(how, "several") == 0) {
+        use_several(device);
+        return 0;
+    }
     if (strcmp(how, "suspended") == 0) {
         take_turns(device);
         return 0;

@@ -74,6 +74,34 @@ class Trace(harness.Case):
         for name in ("host-%%.weir", "host-%%.2.weir"):
             self.assertEqual(self.weir_json("simulate", "--trace", name)["lost"], 0)
 
+    def test_two_runtimes_three_threads_and_clients_of_one_name(self):
+        self.program("%d.weir", "several")
+        self.assertEqual(sorted(path.name for path in self.folder.glob("*.weir")), ["host.2.weir", "host.weir"])
+        for name in ("host.weir", "host.2.weir"):
+            answer = self.weir_json("report", name)
+            self.assertEqual([answer[key] for key in ("allocations", "frees", "refused", "live_at_end", "pending_at_end", "malformed", "lost")],
+                             [36, 36, 3, 0, 0, 0, 0])
+            self.assertEqual({one["name"]: (one["allocations"], one["refused"]) for one in answer["clients"]}, {"model": (24, 0), "other": (12, 3)})
+            self.assertEqual({(one["client"], one["tag"]): (one["allocations"], one["bytes"], one["live_at_end"]) for one in answer["tags"]
+                              if one["allocations"]},
+                             {(client, tag): (4 * of, 4 * of * size, 0) for client, of in (("model", 2), ("other", 1))
+                              for tag, size in (("first", 4096), ("second", 8192), ("third", 12288))})
+            self.assertEqual(self.weir_json("simulate", "--trace", name)["violations"], 0)
+            self.weir("export", name, "--format", "csv", "-o", "out.csv")
+            with open(self.folder / "out.csv", newline="") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual(len({row["Thread"] for row in rows if row["Action"] == "allocate"}), 3)
+            freed = {row["Thread"] for row in rows if row["Action"] == "free"} - {row["Thread"] for row in rows if row["Action"] == "allocate"}
+            self.assertEqual(len(freed), 1)  # the thread that made the others
+            # The rows of one thread after another, as if each had kept its own until the end: the numbers have the order.
+            head = (self.folder / "out.csv").read_text().splitlines()[0]
+            late = sorted(zip(rows, (self.folder / "out.csv").read_text().splitlines()[1:]), key=lambda one: one[0]["Thread"])
+            self.write("late.csv", "\n".join([head, *(line for _, line in late)]) + "\n")
+            for trace in (name, "out.csv", "late.csv"):
+                told = self.weir_json("replay", trace, "--driver", "host", WEIR_BUDGET="")["traces"][0]
+                self.assertEqual([told[key] for key in ("allocations", "frees", "live_at_end", "streams", "refused_in_trace", "malformed",
+                                                        "peak_requested")], [36, 36, 0, 3, 3, 0, answer["peak_requested"]])
+
     def test_a_file_that_cannot_be_written(self):
         done = self.program("/nonexistent/t.weir", WEIR_LOG="error")
         self.assertIn("host is not traced: cannot write the trace /nonexistent/t.weir", done.stderr)
