@@ -96,6 +96,32 @@ static void scripts_are_read_as_written(void **state)
     free(text);
 }
 
+/* However few attempts were asked for. */
+static void a_long_script_becomes_short(void **state)
+{
+    (void)state;
+    enum { STEPS = 12000, FEW = 2 * STEPS, SHORT = 20 };
+    simulate_options o;
+    simulate_defaults(&o);
+    o.world.resource = "mapped";
+    step_list drawn = {0};
+    world *w = world_create(&o.world);
+    for (int i = 0; i < STEPS; i++)
+        assert_true(world_advance(w, &drawn));
+    world_end(w);
+    world_destroy(w);
+    unsigned wrong = 0;
+    while (strcmp(operation_name(wrong), "allocate") != 0)
+        wrong++;
+    for (size_t i = 0; i < 8; i++) /* one of them where a client and a free slot are: no flag is 8 */
+        drawn.list[drawn.count - 1 - i] = (step){
+            .operation = (uint8_t)wrong, .field = {[F_SLOT] = i, [F_CLIENT] = i % 4, [F_BYTES] = 1, [F_FLAGS] = 8}};
+    size_t count = drawn.count;
+    shrink(&o.world, ORACLE_ANSWER, FEW, drawn.list, &count);
+    assert_in_range(count, 1, SHORT);
+    free(drawn.list);
+}
+
 static void bad_scripts_are_told(void **state)
 {
     (void)state;
@@ -132,8 +158,11 @@ static void bad_scripts_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_found),     cmocka_unit_test(nothing_is_found_in_other_worlds),
-        cmocka_unit_test(seeds_decide),         cmocka_unit_test(scripts_are_read_as_written),
+        cmocka_unit_test(nothing_is_found),
+        cmocka_unit_test(nothing_is_found_in_other_worlds),
+        cmocka_unit_test(seeds_decide),
+        cmocka_unit_test(scripts_are_read_as_written),
+        cmocka_unit_test(a_long_script_becomes_short),
         cmocka_unit_test(bad_scripts_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
