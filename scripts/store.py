@@ -591,7 +591,7 @@ def venv_item(store, name="venv", requirements="requirements.txt"):
 
 def no_room(text):
     """Whether a tool's words tell of a full disk."""
-    return re.search("No space left on device|Disk quota exceeded|ENOSPC|not enough free space", text) is not None
+    return re.search("No space left on device|Disk quota exceeded|enough free space", text) is not None
 
 
 def explain(error, remedy="set WEIR_HOME to a folder", where=None):
