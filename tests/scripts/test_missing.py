@@ -197,6 +197,39 @@ class Downloads(InFolder):
         self.assertFalse((self.home / "tmp").exists())
 
 
+class Environment(Downloads):
+    """Of Python, with the same wheel."""
+
+    def things(self, *_):
+        wanted = self.folder / "wanted.txt"
+        wanted.write_text(f"thing==1.0 --hash=sha256:{PINS['thing']['files']['any']['sha256']}\n")
+        return {"thing": st.venv_item(self.store, "thing", wanted)}
+
+    def refused(self, words):
+        status, said = self.command(self.things())
+        self.assertEqual((1, 1), (status, len(said)), said)
+        for word in ("scripts/things: thing: ", "call again", *words):
+            self.assertIn(word, said[0])
+        self.assertEqual([".lock", "logs"], sorted(os.listdir(self.home)))
+
+    def succeeds(self):
+        self.index.mode = "whole"
+        self.assertEqual((0, []), self.command(self.things()))
+        done = subprocess.run([self.home / "thing/bin/python", "-c", "import thing; print(thing.answer)"], text=True, capture_output=True,
+                              check=True)
+        self.assertEqual("42\n", done.stdout)
+
+    def test_with_another_hash(self):
+        self.index.mode = "another"
+        self.refused(["another hash than the pinned one"])
+        with mock.patch.dict(os.environ, {"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}):
+            self.refused(["thing==1.0 could not be downloaded; is there a network?"])
+        self.succeeds()
+
+    # An environment takes seconds to make.
+    test_cut_off = test_from_a_server_that_falls_silent = test_from_no_server = test_what_lies_there_instead = test_killed_in_the_middle = None
+
+
 # ---- a process that is killed ------------------------------------------------
 
 MAKER = """
@@ -348,6 +381,17 @@ class Room(InFolder):
 
 
 class Home(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("cmake") and shutil.which("getent"), "cmake or getent is not here")
+    def test_the_build_looks_in_the_same_place(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".cmake") as file:
+            file.write(f'include({SCRIPTS.parent}/cmake/store.cmake)\nmessage("${{WEIR_STORE_PATH}}")\n')
+            file.flush()
+            for wanted in ({"WEIR_HOME": "/s", "HOME": "/h"}, {"WEIR_HOME": "", "XDG_CACHE_HOME": "/x"}, {"XDG_CACHE_HOME": "", "HOME": "/h"},
+                           {"HOME": ""}, {}):
+                with mock.patch.dict(os.environ, {"PATH": os.environ["PATH"], **wanted}, clear=True):
+                    done = subprocess.run(["cmake", "-P", file.name], text=True, capture_output=True, timeout=1000, check=True)
+                    self.assertEqual(str(st.default_home()), done.stderr.strip(), wanted)
+
     def test_none_is_told_and_the_user_database_has_one(self):
         for home in (None, ""):
             with mock.patch.dict(os.environ, {} if home is None else {"HOME": home}, clear=True):
@@ -588,6 +632,13 @@ class Check(InFolder):
                 open(self.folder / "log", "w") as log:
             count = check.run_tests("debug", check.SUITES["debug"], ["ctest"], {}, log)
         self.assertEqual("0 passed, 1 failed, 0 skipped", str(count))
+
+
+    def test_a_commit_that_git_does_not_know_is_named(self):
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "check", "--quick", "no-such-commit"], text=True, capture_output=True, timeout=1000,
+                              env={**os.environ, "BUILD": str(self.folder)}, check=False)
+        self.assertEqual((1, ""), (done.returncode, done.stderr))
+        self.assertIn("The check ended: git knows no commit no-such-commit here", done.stdout)
 
 
 class Lint(InFolder):
