@@ -222,9 +222,12 @@ class Environment(Downloads):
     def test_with_another_hash(self):
         self.index.mode = "another"
         self.refused(["another hash than the pinned one"])
-        with mock.patch.dict(os.environ, {"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}):
-            self.refused(["thing==1.0 could not be downloaded; is there a network?"])
         self.succeeds()
+        with self.store.lock(), self.store.log("thing") as log:
+            log.write("ERROR: No matching distribution found for thing==1.0\n")
+            log.flush()
+            self.assertRegex(str(st.not_installed("thing", self.store, Path("some.txt"), log)), "thing: thing==1.0 could not be downloaded; is "
+                             f"there a network.* {self.home}/downloads yourself")
 
     # An environment takes seconds to make.
     test_cut_off = test_from_a_server_that_falls_silent = test_from_no_server = test_what_lies_there_instead = test_killed_in_the_middle = None
@@ -624,6 +627,17 @@ class Check(InFolder):
 
         with mock.patch.object(check, "run", run), self.assertRaisesRegex(check.Ended, "the disk is full"):
             check.build("debug", check.SUITES["debug"], None)
+
+    def test_a_build_that_fails_is_told_again_at_the_end(self):
+        check = script("check")
+
+        def run(command, log, on_line=lambda line: None, env=None):
+            on_line("scripts/build: the tree was made elsewhere; remove it")
+            return 1
+
+        with mock.patch.object(check, "run", run), mock.patch.object(check, "FAILED", {}) as failed:
+            self.assertFalse(check.build("debug", check.SUITES["debug"], None))
+        self.assertEqual([["debug: scripts/build: the tree was made elsewhere; remove it"]], list(failed.values()))
 
     def test_half_of_ctests_answer_is_no_pass(self):
         check, junit = script("check"), self.folder / "debug.xml"
