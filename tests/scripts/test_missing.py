@@ -622,11 +622,14 @@ class Check(InFolder):
         check = script("check")
 
         def run(command, log, on_line=lambda line: None, env=None):
-            on_line("scripts/build: the disk is full")
+            on_line(f"{command[0].name}: the disk is full")
             return st.FULL
 
-        with mock.patch.object(check, "run", run), self.assertRaisesRegex(check.Ended, "the disk is full"):
-            check.build("debug", check.SUITES["debug"], None)
+        with mock.patch.object(check, "run", run):
+            with self.assertRaisesRegex(check.Ended, "build: the disk is full"):
+                check.build("debug", check.SUITES["debug"], None)
+            with self.assertRaisesRegex(check.Ended, "lint: the disk is full"):
+                check.lint(False, None)
 
     def test_a_build_that_fails_is_told_again_at_the_end(self):
         check = script("check")
@@ -665,6 +668,14 @@ class Lint(InFolder):
 
     def test_a_store_that_cannot_be_written_is_no_finding(self):
         self.assertEqual("", self.source(Path("/proc/nowhere/lint"), (0, "")))
+
+    def test_a_configuration_that_fails_is_told_with_its_tree(self):
+        lint = script("lint")
+        for output, kind in (("ninja: error: failed recompaction: No space left on device\n", st.Full), ("CMake Error: badly\n", st.Failed)):
+            with mock.patch.object(lint, "run", lambda *_: (1, output)), mock.patch.object(lint, "BUILD", self.folder), \
+                    contextlib.redirect_stdout(io.StringIO()), self.assertRaisesRegex(kind, str(self.folder)) as raised:
+                lint.commands()
+            self.assertIs(kind, type(raised.exception))
 
     def test_a_killed_tool_is_a_finding_and_no_stamp(self):
         self.assertRegex(self.source(self.home, (-9, "")), "a.c:1: clang-tidy was killed by signal 9")
