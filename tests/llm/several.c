@@ -243,7 +243,8 @@ static void test_prompts_that_are_more_than_one_are_refused(void **state)
 static void test_a_message_that_is_no_text_is_called_by_its_number(void **state)
 {
     (void)state;
-    static const char *const chats[] = {"user 1\n\xff\nuser 1\na\nuser 1\nb\n", "user 1\na\nassistant 1\n\xff\nuser 1\nb\n",
+    static const char *const chats[] = {"user 1\n\xff\nuser 1\na\nuser 1\nb\n",
+                                        "user 1\na\nassistant 1\n\xff\nuser 1\nb\n",
                                         "system 1\na\nuser 1\nb\nuser 1\n\xff\n"};
     bench it = bench_open(the_model(SHARED));
     for (int i = 0; i < 3; i++) {

@@ -61,8 +61,8 @@ static ort_status *counted_stop(ort_run_options *options)
     return real->RunOptionsSetTerminate(options);
 }
 
-static ort_status *counted_value(const ort_memory_info *info, void *data, size_t bytes, const int64_t *shape, size_t rank,
-                                 int type, ort_value **out)
+static ort_status *counted_value(const ort_memory_info *info, void *data, size_t bytes, const int64_t *shape,
+                                 size_t rank, int type, ort_value **out)
 {
     atomic_fetch_add(&values_made, 1);
     return real->CreateTensorWithDataAsOrtValue(info, data, bytes, shape, rank, type, out);
