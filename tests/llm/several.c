@@ -151,10 +151,12 @@ static void test_a_cancel_finds_every_run_that_it_means(void **state)
             else
                 wait_until_it_sleeps(&all[i]);
         }
-        OK(it.engine->cancel(it.model, meant == 3 ? 0 : 7));
+        weir_status found = it.engine->cancel(it.model, meant == 3 ? 0 : 7);
         open_gate(&held);
-        for (int i = 0; i < RUNS; i++) {
+        for (int i = 0; i < RUNS; i++)
             pthread_join(all[i].thread, NULL);
+        OK(found);
+        for (int i = 0; i < RUNS; i++) {
             if (i == meant) {
                 assert_int_equal(all[i].status, WEIR_OK);
                 assert_int_equal(all[i].made_count, MADE);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/window.h"
 #include "engines/onnx/buckets.h"
 
 enum { RUNS = 3, WIDTH = 4 };
@@ -102,13 +103,14 @@ static void a_cancel_stops_every_run_that_it_means(void **state)
             assert_int_equal(pthread_create(&threads[i], NULL, run_numbered, &runs[i]), 0);
             wait_until_inside(i + 1);
         }
-        assert_ok(l.engine->cancel(l.model, meant == 3 ? 0 : 7));
-        assert_int_equal(atomic_load(&stopped), meant == 3 ? 3 : 2);
+        weir_status found = l.engine->cancel(l.model, meant == 3 ? 0 : 7);
         open_gate();
-        for (int i = 0; i < RUNS; i++) {
+        for (int i = 0; i < RUNS; i++)
             pthread_join(threads[i], NULL);
+        assert_ok(found);
+        assert_int_equal(atomic_load(&stopped), meant == 3 ? 3 : 2);
+        for (int i = 0; i < RUNS; i++)
             assert_int_equal(runs[i].status, i == meant ? WEIR_OK : WEIR_ERR_CANCELLED);
-        }
         assert_int_equal(live(&l), before);
     }
     check_metrics(&l, 4 * RUNS, 3 * 2 + 3);
@@ -117,7 +119,16 @@ static void a_cancel_stops_every_run_that_it_means(void **state)
     close_client(&l);
 }
 
-/* One is in ONNX Runtime, three wait for their turn. Those that are cancelled leave at once. */
+/* Whether its run has returned before long. */
+static bool returns(pthread_t thread)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    return pthread_timedjoin_np(thread, NULL, &until) == 0;
+}
+
+/* One is in ONNX Runtime, three wait for their turn. Those that are cancelled leave while the first is held. */
 static void a_cancel_finds_every_run_that_waits(void **state)
 {
     (void)state;
@@ -134,19 +145,22 @@ static void a_cancel_finds_every_run_that_waits(void **state)
             while (onnx_buckets_look(l.model).waiting < (size_t)i + 1)
                 usleep(500);
         }
-        assert_ok(l.engine->cancel(l.model, meant == 3 ? 0 : 7));
+        weir_status found = l.engine->cancel(l.model, meant == 3 ? 0 : 7);
+        bool left[RUNS] = {false};
         for (int i = 0; i < RUNS; i++)
-            if (i != meant) {
-                pthread_join(threads[i], NULL); /* while the first is held */
-                assert_int_equal(runs[i].status, WEIR_ERR_CANCELLED);
-            }
-        assert_int_equal(onnx_buckets_look(l.model).waiting, meant < 3);
+            left[i] = i != meant && returns(threads[i]);
+        size_t waiting = onnx_buckets_look(l.model).waiting;
         open_gate();
         pthread_join(holds, NULL);
+        for (int i = 0; i < RUNS; i++)
+            if (!left[i])
+                pthread_join(threads[i], NULL);
+        assert_ok(found);
+        assert_int_equal(waiting, meant < 3);
         assert_int_equal(first.status, meant == 3 ? WEIR_ERR_CANCELLED : WEIR_OK);
-        if (meant < 3) {
-            pthread_join(threads[meant], NULL);
-            assert_int_equal(runs[meant].status, WEIR_OK);
+        for (int i = 0; i < RUNS; i++) {
+            assert_int_equal(left[i], i != meant);
+            assert_int_equal(runs[i].status, i == meant ? WEIR_OK : WEIR_ERR_CANCELLED);
         }
     }
     check_metrics(&l, 4 * (RUNS + 1), 3 * 2 + 4);
@@ -187,6 +201,71 @@ static void a_run_that_is_cancelled_at_its_end_has_no_results(void **state)
     run_numbered(&one);
     assert_int_equal(one.status, WEIR_OK);
     check_metrics(&l, 2, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Runs of `joined`, one row each. */
+static void *run_joined(void *user)
+{
+    numbered *it = user;
+    int64_t row[WIDTH] = {1, 2, 3, (int64_t)it->id}, factor = 3;
+    weir_tensor both[] = {tensor("ids", WEIR_TYPE_I64, SHAPE(1, WIDTH), row),
+                          tensor("scale", WEIR_TYPE_I64, SHAPE(1, 1), &factor)};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = both, .input_count = 2, .id = it->id};
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    it->status = it->l->engine->infer(it->l->model, &inference, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    const int64_t *y = output(&out, "y")->data;
+    for (int i = 0; i < WIDTH; i++)
+        if (y[i] != (1000 + row[i]) * factor)
+            it->status = WEIR_ERR_CORRUPT;
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
+static int more, found_again; /* cancels to come, and that have found the run */
+
+/* The run is still there: its thread has not been woken. */
+static void cancel_once_more(wi_window_place place)
+{
+    if (place == WI_WINDOW_RUN_MARKED && more-- > 0)
+        found_again += cancels->engine->cancel(cancels->model, 1) == WEIR_OK;
+}
+
+/* Of three that are computed together the first is cancelled, and twice more before it has left: it leaves once, and the call
+ * goes on for the others. */
+static void a_run_that_is_cancelled_thrice_leaves_once(void **state)
+{
+    (void)state;
+    static const char *const together[] = {"max_batch_size=3", "max_queue_delay_microseconds=60000000", NULL};
+    pthread_t threads[RUNS];
+    numbered runs[RUNS];
+    loaded l = load_model("joined", together);
+    close_gate();
+    atomic_store(&stopped, 0);
+    watched.RunOptionsSetTerminate = counted_stop;
+    cancels = &l;
+    more = 2;
+    found_again = 0;
+    wi_window_turn = cancel_once_more;
+    for (int i = 0; i < RUNS; i++) {
+        runs[i] = (numbered){.l = &l, .id = (uint64_t)i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_joined, &runs[i]), 0);
+    }
+    wait_until_inside(1);
+    weir_status found = l.engine->cancel(l.model, 1);
+    open_gate();
+    for (int i = 0; i < RUNS; i++)
+        pthread_join(threads[i], NULL);
+    wi_window_turn = NULL;
+    assert_ok(found);
+    assert_int_equal(found_again, 2);
+    assert_int_equal(atomic_load(&stopped), 0);
+    for (int i = 0; i < RUNS; i++)
+        assert_int_equal(runs[i].status, i == 0 ? WEIR_ERR_CANCELLED : WEIR_OK);
+    check_metrics(&l, RUNS, 1);
     unload_model(&l);
     close_client(&l);
 }
@@ -303,6 +382,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cancel_stops_every_run_that_it_means, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_cancel_finds_every_run_that_waits, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_at_its_end_has_no_results, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_thrice_leaves_once, watch, unwatch),
         cmocka_unit_test_setup_teardown(inputs_are_taken_by_name_and_size_in_any_order, watch, unwatch),
         cmocka_unit_test_setup_teardown(what_is_wrong_with_the_second_input_is_said, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_warm_up_gives_back_every_input, watch, unwatch),
