@@ -54,6 +54,15 @@ static void pass(gate *at)
     pthread_mutex_unlock(&at->lock);
 }
 
+/* A run that has ended without a piece is not waited for. */
+static void miss(gate *at)
+{
+    pthread_mutex_lock(&at->lock);
+    at->come++;
+    pthread_cond_broadcast(&at->change);
+    pthread_mutex_unlock(&at->lock);
+}
+
 static void wait_for(gate *at, int count)
 {
     pthread_mutex_lock(&at->lock);
@@ -123,6 +132,8 @@ static void *ask(void *user)
     it->status = it->its->it.engine->infer_stream(it->its->model, &inference, on_piece, it, &outputs);
     if (it->status != WEIR_OK) {
         snprintf(it->detail, sizeof it->detail, "%s", weir_detail());
+        if (it->gate && it->piece_count == 0)
+            miss(it->gate);
         return NULL;
     }
     keep_results(it, &outputs);

@@ -35,6 +35,15 @@ static void pass(gate *at)
     pthread_mutex_unlock(&at->lock);
 }
 
+/* A run that has ended without a piece is not waited for. */
+static void miss(gate *at)
+{
+    pthread_mutex_lock(&at->lock);
+    at->come++;
+    pthread_cond_broadcast(&at->change);
+    pthread_mutex_unlock(&at->lock);
+}
+
 static void wait_for_somebody(gate *at)
 {
     pthread_mutex_lock(&at->lock);
@@ -87,6 +96,8 @@ static void *ask(void *user)
     it->status = it->it->engine->infer_stream(it->it->model, &inference, on_piece, it, &outputs);
     if (it->status != WEIR_OK) {
         snprintf(it->detail, sizeof it->detail, "%s", weir_detail());
+        if (it->gate && it->piece_count == 0)
+            miss(it->gate);
         return NULL;
     }
     const weir_tensor *tokens = find_output(&outputs, "tokens"), *finish = find_output(&outputs, "finish_reason");

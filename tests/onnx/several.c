@@ -40,12 +40,23 @@ static void close_gate(void)
     watched.Run = held_run;
 }
 
+static struct timespec soon(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    return until;
+}
+
 static void wait_until_inside(int count)
 {
+    struct timespec until = soon();
+    int waited = 0;
     pthread_mutex_lock(&lock);
-    while (inside < count)
-        pthread_cond_wait(&change, &lock);
+    while (inside < count && waited == 0)
+        waited = pthread_cond_timedwait(&change, &lock, &until);
     pthread_mutex_unlock(&lock);
+    assert_int_equal(waited, 0);
 }
 
 static void open_gate(void)
@@ -122,9 +133,7 @@ static void a_cancel_stops_every_run_that_it_means(void **state)
 /* Whether its run has returned before long. */
 static bool returns(pthread_t thread)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    struct timespec until = soon();
     return pthread_timedjoin_np(thread, NULL, &until) == 0;
 }
 
