@@ -7,7 +7,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { RUNS = 3, MADE = 16, BATCH = 32, CONTEXT = 256, STATE = 160 * 1024, END = 2 /* the vocabulary's end token */ };
+enum {
+    RUNS = 3,
+    MADE = 16,
+    BATCH = 32,
+    CONTEXT = 256,
+    STATE = 160 * 1024,
+    VOCABULARY = 286,
+    END = 2 /* the vocabulary's end token */
+};
 
 static char path[64];
 static const weir_setting three[] = {{"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "3"}};
@@ -84,7 +92,7 @@ typedef struct asker {
     uint64_t id;
     weir_tensor inputs[2];
     size_t input_count;
-    char tokens[8];
+    char tokens[8], stop[64];
     gate *gate;    /* its first piece is held there */
     uint64_t most; /* it wants no more at this piece; 0: all */
     pthread_t thread;
@@ -93,6 +101,8 @@ typedef struct asker {
     char detail[256], finish[16];
     int32_t made[CONTEXT], stands[2 * CONTEXT];
     size_t made_count, stands_count, piece_count;
+    char first[32]; /* the text of its first piece */
+    float logits[VOCABULARY];
     uint8_t saved[STATE];
     size_t saved_bytes;
 } asker;
@@ -100,7 +110,8 @@ typedef struct asker {
 static bool on_piece(const weir_piece *piece, void *user)
 {
     asker *it = user;
-    it->piece_count++;
+    if (it->piece_count++ == 0)
+        snprintf(it->first, sizeof it->first, "%.*s", (int)piece->bytes, piece->text);
     if (it->gate && piece->index == 0)
         pass(it->gate);
     return it->piece_count != it->most;
@@ -116,6 +127,7 @@ static void keep_results(asker *it, weir_outputs *outputs)
     it->stands_count = stands->bytes / sizeof *it->stands;
     memcpy(it->stands, stands->data, stands->bytes);
     snprintf(it->finish, sizeof it->finish, "%.*s", (int)finish->bytes, (const char *)finish->data);
+    memcpy(it->logits, output_named(outputs, "logits")->data, sizeof it->logits);
     it->saved_bytes = saved->bytes;
     memcpy(it->saved, saved->data, saved->bytes <= sizeof it->saved ? saved->bytes : 0);
 }
@@ -124,9 +136,10 @@ static void keep_results(asker *it, weir_outputs *outputs)
 static void *ask(void *user)
 {
     asker *it = user;
-    const weir_setting settings[] = {{"tokens", it->tokens}, {"ignore_eos", "1"}, {"temperature", "0"}, {"state", "1"}};
+    const weir_setting settings[] = {{"tokens", it->tokens}, {"ignore_eos", "1"}, {"temperature", "0"},
+                                     {"state", "1"},         {"logits", "1"},     {"stop", it->stop}};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
-    weir_inference inference = inference_of(it->inputs, settings, 4);
+    weir_inference inference = inference_of(it->inputs, settings, it->stop[0] ? 6 : 5);
     inference.input_count = it->input_count;
     inference.id = it->id;
     it->status = it->its->it.engine->infer_stream(it->its->model, &inference, on_piece, it, &outputs);
@@ -247,6 +260,45 @@ static void test_a_reader_that_wants_no_more_at_the_end_has_all(void **state)
     fixture_close(&its);
 }
 
+/* While two are held the first one ends, and another one gets its sequence; the results are of each one's own last piece. */
+static void test_a_run_gets_the_sequence_that_is_free(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, three, 4);
+    learn_what_llama_says(its.it.engine);
+    for (int ends = 0; ends < RUNS; ends++) {
+        gate at[RUNS] = {GATE, GATE, GATE};
+        asker all[RUNS], last = asker_of(&its, ends, MADE), alone[RUNS];
+        for (int i = 0; i < RUNS; i++) {
+            alone[i] = asker_of(&its, i, 1);
+            ask(&alone[i]);
+            all[i] = asker_of(&its, i, MADE);
+            all[i].gate = &at[i];
+            all[i].most = i == (ends + 1) % RUNS; /* wants no more when it is let go; the others want all */
+            start(&all[i]);
+            wait_for(&at[i], 1);
+        }
+        open_gate(&at[ends]);
+        pthread_join(all[ends].thread, NULL);
+        ask(&last);
+        for (int i = 0; i < RUNS; i++)
+            if (i != ends) {
+                open_gate(&at[i]);
+                pthread_join(all[i].thread, NULL);
+            }
+        is_what_llama_says(&last, ends, 0, MADE);
+        for (int i = 0; i < RUNS; i++) {
+            is_what_llama_says(&all[i], i, 0, all[i].most ? 1 : MADE);
+            if (!all[i].most)
+                continue;
+            assert_string_equal(all[i].finish, "cancelled");
+            assert_int_equal(all[i].stands_count, lengths[i] + 1);
+            assert_memory_equal(all[i].logits, alone[i].logits, sizeof all[i].logits);
+        }
+    }
+    fixture_close(&its);
+}
+
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 /* Three texts of different lengths in three sequences; each goes on in another sequence than the one that it was saved from. */
@@ -284,6 +336,30 @@ static void test_states_of_three_sequences_go_on_in_others(void **state)
             assert_int_equal(then[i].stands_count, lengths[which] + MADE);
             assert_memory_equal(then[i].stands + lengths[which], expected[which], sizeof expected[which]);
         }
+    }
+    fixture_close(&its);
+}
+
+/* Two pieces come at once, as the first one might have begun a stop word; of its reader's the state has the first alone. */
+static void test_a_state_has_what_its_reader_took_of_several_pieces(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, three, 4);
+    learn_what_llama_says(its.it.engine);
+    for (int i = 0; i < RUNS; i++) {
+        asker all = asker_of(&its, i, MADE), one = asker_of(&its, i, MADE), then = asker_of(&its, i, MADE - 1);
+        ask(&all);
+        const char *word = all.first[0] == '\\' ? "\\\\" : all.first[0] == '\n' ? "\\n" : all.first;
+        assert_int_equal(strlen(all.first), 1);
+        snprintf(one.stop, sizeof one.stop, "%s<never>", word);
+        one.most = 1;
+        ask(&one);
+        is_what_llama_says(&one, i, 0, 1);
+        assert_int_equal(one.stands_count, lengths[i] + 1);
+        assert_string_equal(one.finish, "cancelled");
+        then.inputs[0] = state_of(&one);
+        ask(&then);
+        is_what_llama_says(&then, i, 1, MADE - 1);
     }
     fixture_close(&its);
 }
@@ -389,7 +465,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_cancel_finds_every_run_that_it_means),
         cmocka_unit_test(test_a_reader_that_wants_no_more_at_the_end_has_all),
+        cmocka_unit_test(test_a_run_gets_the_sequence_that_is_free),
         cmocka_unit_test(test_states_of_three_sequences_go_on_in_others),
+        cmocka_unit_test(test_a_state_has_what_its_reader_took_of_several_pieces),
         cmocka_unit_test(test_a_context_may_be_full_to_its_last_place),
         cmocka_unit_test(test_inputs_are_as_far_apart_as_their_size),
         cmocka_unit_test(test_prompts_that_are_more_than_one_are_refused),
