@@ -456,6 +456,30 @@ static void test_prompts_that_are_more_than_one_are_refused(void **state)
     fixture_close(&its);
 }
 
+/* As many as there are, and no more. */
+static void test_all_tokens_of_the_vocabulary_may_be_asked_for(void **state)
+{
+    (void)state;
+    const weir_setting all[] = {{"tokens", "2"}, {"temperature", "0"}, {"ignore_eos", "1"}, {"logprobs", "286"}};
+    const weir_setting past[] = {{"tokens", "2"}, {"temperature", "0"}, {"ignore_eos", "1"}, {"logprobs", "287"}};
+    fixture its = fixture_open(path, three, 4);
+    weir_tensor input = token_input(prompts[0], 0, lengths[0]);
+    weir_outputs outputs;
+    bool seen[2][VOCABULARY] = {{false}};
+    OK(infer(&its, &input, all, 4, &outputs));
+    const weir_tensor *top = output_named(&outputs, "top_tokens");
+    assert_int_equal(top->bytes, 2 * VOCABULARY * sizeof(int32_t));
+    for (int i = 0; i < 2 * VOCABULARY; i++) {
+        int32_t token = ((const int32_t *)top->data)[i];
+        assert_true(token >= 0 && token < VOCABULARY && !seen[i / VOCABULARY][token]);
+        seen[i / VOCABULARY][token] = true;
+    }
+    release(&its, &outputs);
+    assert_int_equal(infer(&its, &input, past, 4, &outputs), WEIR_ERR_INVALID);
+    assert_non_null(strstr(weir_detail(), "'logprobs' is 287, and the vocabulary has 286 tokens"));
+    fixture_close(&its);
+}
+
 int main(void)
 {
     model_shape shape = {.layers = 2, .width = 64, .heads = 4, .heads_kv = 2, .wide = 128, .context = CONTEXT};
@@ -469,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_states_of_three_sequences_go_on_in_others),
         cmocka_unit_test(test_a_state_has_what_its_reader_took_of_several_pieces),
         cmocka_unit_test(test_a_context_may_be_full_to_its_last_place),
+        cmocka_unit_test(test_all_tokens_of_the_vocabulary_may_be_asked_for),
         cmocka_unit_test(test_inputs_are_as_far_apart_as_their_size),
         cmocka_unit_test(test_prompts_that_are_more_than_one_are_refused),
     };

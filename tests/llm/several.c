@@ -309,6 +309,39 @@ static void test_each_of_three_end_tokens_ends_a_text(void **state)
     }
 }
 
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+/* Whatever is asked, the text is made of these characters, and begins with this. */
+typedef struct guide {
+    const char *name, *value, *begins, *characters;
+} guide;
+
+static void test_each_way_to_guide_a_run_counts(void **state)
+{
+    (void)state;
+    static const guide guides[] = {{"json_schema", "{\"enum\":[\"memory\",\"mem\"]}", "\"mem", "\"memory"},
+                                   {"regex", "ye[0-9]{5}", "ye", "ye0123456789"},
+                                   {"lark", "start: \"a\" (\"b\" | \"c\")+ \"d\"", "a", "abcd"}};
+    for (size_t k = 0; k < sizeof kinds_of_load / sizeof *kinds_of_load; k++) {
+        const weir_setting load[] = {{"threads", "1"}, {"sequences", kinds_of_load[k]}};
+        bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+        OK(bench_load(&it, load, 2));
+        for (size_t i = 0; i < sizeof guides / sizeof *guides; i++) {
+            const weir_setting settings[] = {GREEDY("20"), {guides[i].name, guides[i].value}};
+            weir_tensor text = text_input("hello");
+            weir_outputs outputs;
+            char made[128];
+            OK(infer(&it, &text, settings, 3, &outputs));
+            const weir_tensor *out = output_named(&outputs, "text");
+            snprintf(made, sizeof made, "%.*s", (int)out->bytes, (const char *)out->data);
+            release(&it, &outputs);
+            assert_int_equal(strncmp(made, guides[i].begins, strlen(guides[i].begins)), 0);
+            assert_int_equal(strspn(made, guides[i].characters), strlen(made));
+        }
+        bench_close(&it);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_a_reader_that_wants_no_more_at_the_end_has_all),
         cmocka_unit_test(test_prompts_that_are_more_than_one_are_refused),
         cmocka_unit_test(test_a_message_that_is_no_text_is_called_by_its_number),
+        cmocka_unit_test(test_each_way_to_guide_a_run_counts),
         cmocka_unit_test(test_each_of_three_end_tokens_ends_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
