@@ -3,6 +3,8 @@
 #include "answer.h"
 #include "folders.h"
 
+#include <weir/adaptor.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -65,6 +67,7 @@ typedef struct asker {
     uint64_t id;
     int32_t prompt[PROMPT];
     weir_tensor input;
+    const char *tokens;
     gate *gate;  /* its first piece is held there */
     size_t most; /* it wants no more at this piece; 0: all */
     pthread_t thread;
@@ -88,7 +91,7 @@ static bool on_piece(const weir_piece *piece, void *user)
 static void *ask(void *user)
 {
     asker *it = user;
-    const weir_setting settings[] = {GREEDY("12"), {"ignore_eos", "1"}};
+    const weir_setting settings[] = {GREEDY(it->tokens), {"ignore_eos", "1"}};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     weir_inference inference = inference_of(&it->input, settings, 3);
     inference.id = it->id;
@@ -110,7 +113,7 @@ static void *ask(void *user)
 
 static void asker_make(asker *to, const bench *it, int which)
 {
-    *to = (asker){.it = it, .id = 10 + (uint64_t)which};
+    *to = (asker){.it = it, .id = 10 + (uint64_t)which, .tokens = "12"};
     fill_prompt(to->prompt, PROMPT, which);
     to->input = token_input(to->prompt, PROMPT);
 }
@@ -185,6 +188,83 @@ static void test_a_cancel_finds_every_run_that_it_means(void **state)
     assert_int_equal(metrics.runs, 1 + 3);
     assert_int_equal(metrics.failures, 0);
     assert_int_equal(it.engine->cancel(it.model, 7), WEIR_ERR_NOT_FOUND);
+    bench_close(&it);
+}
+
+/* ---- the engine's thread, held where it asks for memory ---------------------------------------------------------- */
+
+enum { ENOUGH = 60 /* requests, which are several steps of runs together */ };
+
+static atomic_bool watching;
+static atomic_long asked, holds_at; /* the request at which it is held; 0: none */
+static gate *holds;
+
+static weir_status before_allocate(void *state, const weir_adaptor_block *block)
+{
+    (void)state, (void)block;
+    if (atomic_load(&watching) && atomic_fetch_add(&asked, 1) + 1 == atomic_load(&holds_at))
+        pass(holds);
+    return WEIR_OK;
+}
+
+/* It goes on for so many requests, and is held again. */
+static void hold_after(gate *at, gate *before, long count)
+{
+    holds = at;
+    atomic_store(&holds_at, atomic_load(&asked) + count);
+    atomic_store(&watching, true);
+    if (before)
+        open_gate(before);
+}
+
+static bool returns(pthread_t thread)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    return pthread_timedjoin_np(thread, NULL, &until) == 0;
+}
+
+/* Three are in the engine: whichever is cancelled leaves it at the next step, and the others go on. */
+static void test_a_cancel_ends_any_run_among_others(void **state)
+{
+    (void)state;
+    const weir_adaptor_table table = {.struct_size = sizeof table, .name = "held", .before_allocate = before_allocate};
+    const weir_setting load[] = {{"threads", "1"}, {"sequences", "3"}};
+    OK(weir_adaptor_register(&table));
+    bench it = bench_on(the_model(SHARED), 1ull << 28, "held(budget(cache))");
+    OK(bench_load(&it, load, 2));
+    for (int victim = 0; victim < RUNS; victim++) {
+        gate first = GATE, second = GATE, third = GATE;
+        asker all[RUNS];
+        atomic_store(&asked, 0);
+        hold_after(&first, NULL, 1);
+        for (int i = 0; i < RUNS; i++) {
+            asker_make(&all[i], &it, i);
+            all[i].tokens = "200";
+            start(&all[i]);
+            if (i == 0)
+                wait_for_somebody(&first);
+            else
+                wait_until_it_sleeps(&all[i]);
+        }
+        hold_after(&second, &first, ENOUGH);
+        wait_for_somebody(&second);
+        weir_status found = it.engine->cancel(it.model, all[victim].id);
+        hold_after(&third, &second, ENOUGH);
+        bool left = returns(all[victim].thread);
+        atomic_store(&watching, false);
+        open_gate(&third);
+        for (int i = 0; i < RUNS; i++)
+            if (i != victim || !left)
+                pthread_join(all[i].thread, NULL);
+        OK(found);
+        assert_true(left);
+        for (int i = 0; i < RUNS; i++) {
+            assert_int_equal(all[i].status, i == victim ? WEIR_ERR_CANCELLED : WEIR_OK);
+            assert_int_equal(all[i].piece_count == 200, i != victim);
+        }
+    }
     bench_close(&it);
 }
 
@@ -346,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_cancel_finds_every_run_that_it_means),
+        cmocka_unit_test(test_a_cancel_ends_any_run_among_others),
         cmocka_unit_test(test_a_reader_that_wants_no_more_at_the_end_has_all),
         cmocka_unit_test(test_prompts_that_are_more_than_one_are_refused),
         cmocka_unit_test(test_a_message_that_is_no_text_is_called_by_its_number),
