@@ -176,9 +176,10 @@ bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
     if (*text == '\0')
         return false;
     for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9' || value > (UINT64_MAX - 9) / 10)
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (*text < '0' || *text > '9' || value > (UINT64_MAX - digit) / 10)
             return false;
-        value = value * 10 + (uint64_t)(*text - '0');
+        value = value * 10 + digit;
     }
     *out = value;
     return value >= least && value <= most;

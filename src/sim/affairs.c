@@ -120,7 +120,10 @@ static void release(world *w, unsigned stream)
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)
             return;
-    if (!give_stream(w, stream))
+    w->stream_ends[stream] = (uint8_t)w->depth;
+    bool given = give_stream(w, stream);
+    w->stream_ends[stream] = 0;
+    if (!given)
         return;
     forget_stream(w, stream);
     w->last_released = w->streams[stream];

@@ -43,6 +43,19 @@ static void pass_on(slot *b, unsigned stream, unsigned other)
         b->writer = (uint8_t)other;
 }
 
+void world_pass_on(world *w, slot *b, unsigned stream, unsigned other)
+{
+    if (!knows(b, stream))
+        return;
+    wi_sim_follow(w->device, w->native[other], w->native[stream]);
+    pass_on(b, stream, other);
+}
+
+bool world_is_told(const slot *b, unsigned stream)
+{
+    return b->recorded & bit(stream);
+}
+
 static void pass_all_on(world *w, unsigned stream, unsigned other)
 {
     wi_sim_follow(w->device, w->native[other], w->native[stream]);

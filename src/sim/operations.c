@@ -224,6 +224,18 @@ static void choose_replace(world *w, step *s)
     s->field[F_FLAGS] = (uint64_t)chance(w, 25) | (uint64_t)chance(w, 15) << 1 | (uint64_t)chance(w, 25) << 2;
 }
 
+/* Behind the back of the step that ends the stream. */
+static void choose_late(world *w, step *s)
+{
+    choose_touch(w, s);
+    if (chance(w, 20))
+        s->field[F_SLOT] = some_slot(w, false);
+    s->field[F_STREAM] = world_ending(w);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_CLASS] = any_stream(w);
+    s->field[F_COUNT] = chance(w, 50) ? 0 : world_random(w, 16);
+}
+
 /* Soon after one another, on one that there is. */
 static void choose_graph(world *w, step *s)
 {
@@ -372,6 +384,7 @@ const operation operations[] = {
     {"capture", {6, 6, 6}, run_capture, choose_capture},
     {"graph", {3, 3, 3}, run_graph, choose_graph},
     {"replace", {4, 6, 4}, run_replace, choose_replace},
+    {"late", {0, 0, 0}, run_late, choose_late},
     {"reserve", {6, 6, 6}, run_reserve, choose_reserve},
     {"pool", {3, 3, 3}, run_pool, choose_pool},
     {"member", {6, 6, 6}, run_member, choose_member},
@@ -420,6 +433,16 @@ static bool choose_beginning(world *w, step *s)
     return false;
 }
 
+/* While a stream is ended another thread often has something to do with it. */
+static bool choose_beside(world *w, step *s)
+{
+    if (world_ending(w) == 0 || chance(w, 50))
+        return false;
+    s->operation = (uint8_t)operation_called("late");
+    choose_late(w, s);
+    return true;
+}
+
 /* The ordinary one for the most part: the others' steps take several times as long. */
 static void choose_mood(world *w)
 {
@@ -437,6 +460,8 @@ void world_choose(world *w, step *out)
     unsigned total = 0, at = 0;
     out->field[F_SEED] = world_random(w, UINT32_MAX);
     if (choose_beginning(w, out))
+        return;
+    if (choose_beside(w, out))
         return;
     choose_mood(w);
     for (unsigned i = 0; i < operation_count(); i++)

@@ -432,6 +432,9 @@ void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
     check_free(o, w, stream);
     if (w->away > 0) {
         stream = 0;
+        w->queued_before = w->queued;
+        w->arrived_before = w->arrived;
+        w->marks_before = w->marks;
         w->queued = w->arrived = false;
         w->marks = 0;
     }
@@ -480,6 +483,11 @@ void oracle_kept(oracle *o, oracle_block block)
     w->order = ORDER_MORE;
     w->state = OWNER_LIVE;
     oracle_live(o, w->client, w->memory_class, w->charged, 0);
+    if (w->gone > 0) {
+        w->queued = w->queued_before;
+        w->arrived = w->arrived_before;
+        w->marks = w->marks_before;
+    }
     w->charged += w->gone;
     w->away = w->gone;
     w->gone = 0;

@@ -31,13 +31,15 @@ typedef struct owner {
     uint64_t freed;                     /* how far that stream was */
     bool elsewhere;                     /* a call named another stream than that of the allocation, or that has ended */
     uint64_t last_before, least_before; /* of that stream, in case the free is refused */
-    bool queued, past;   /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
-    uint64_t marks;      /* bits of streams: with uses that weir remembers */
-    uint64_t away;       /* of its charge */
-    uint64_t gone;       /* what was, of one whose free has not ended */
-    bool arrived;        /* it was away: what it holds came by … */
-    unsigned by, home;   /* … this stream, and is there for whoever comes behind … */
-    uint64_t home_point; /* … this point of that one; of the host's, for all */
+    bool queued, past; /* weir's own work may stand on `stream`; of a free that may count as pending, and need not */
+    uint64_t marks;    /* bits of streams: with uses that weir remembers */
+    bool queued_before, arrived_before; /* of what is away, in case the free is refused */
+    uint64_t marks_before;
+    uint64_t away;          /* of its charge */
+    uint64_t gone;          /* what was, of one whose free has not ended */
+    bool arrived;           /* it was away: what it holds came by … */
+    unsigned by, home;      /* … this stream, and is there for whoever comes behind … */
+    uint64_t home_point;    /* … this point of that one; of the host's, for all */
     uint64_t own, declared; /* bits of streams: with accesses of this owner; whose last one was declared */
     uint64_t *last;         /* per stream: the last access of this owner or of those before */
     uint64_t *least, *most; /* per stream: what weir was told to wait for: it stands between; both lie behind `last` */

@@ -1,5 +1,6 @@
 /* The shortest script: delta debugging. Ever smaller runs of steps are left out, as long as what is left still leads to
- * the same kind of finding; then numbers are made smaller. */
+ * the same kind of finding; then numbers are made smaller. Of a long script all steps of some slots, clients or streams go
+ * first, with which most of it goes in few attempts. */
 #include "sim/simulate.h"
 
 /* What making a world costs, in steps. */
@@ -100,6 +101,34 @@ static void make_smaller(attempt *a, step *steps, size_t *count, step *spare)
         }
 }
 
+/* All steps that name a value in [from, +length). */
+static void leave_out_values(attempt *a, step *steps, size_t *count, step_field field, uint64_t from, uint64_t length,
+                             step *spare)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < *count; i++)
+        if (steps[i].field[field] < from || steps[i].field[field] - from >= length)
+            spare[left++] = steps[i];
+    if (left < *count && happens(a, spare, &left)) {
+        memcpy(steps, spare, left * sizeof *steps);
+        *count = left;
+    }
+}
+
+static void leave_out_things(attempt *a, step *steps, size_t *count, step *spare)
+{
+    enum { MANY = 10000 };
+    static const struct {
+        step_field field;
+        uint64_t values;
+    } things[] = {{F_SLOT, WORLD_SLOTS}, {F_CLIENT, WORLD_CLIENTS}, {F_STREAM, WORLD_STREAMS + 1}};
+    for (size_t i = 0; i < sizeof things / sizeof things[0]; i++)
+        for (uint64_t length = things[i].values / 2; length > 0; length /= 2)
+            for (uint64_t from = 0; from < things[i].values; from += length)
+                if (*count > MANY && a->left > 0)
+                    leave_out_values(a, steps, count, things[i].field, from, length, spare);
+}
+
 static void leave_out_all(attempt *a, step *steps, size_t *count, step *spare)
 {
     for (size_t length = (*count + 1) / 2; length > 0 && a->left > 0;) {
@@ -112,12 +141,14 @@ static void leave_out_all(attempt *a, step *steps, size_t *count, step *spare)
 
 void shrink(const world_options *options, oracle_kind kind, uint64_t most, step *steps, size_t *count)
 {
-    attempt a = {options, kind, most};
+    enum { TIMES = 8 }; /* of a long script, which many attempts cannot be made with */
+    attempt a = {options, kind, most ? wi_max(most, TIMES * (uint64_t)*count) : 0};
     step *spare = malloc((*count + 1) * sizeof *spare);
     if (!spare || !happens(&a, steps, count)) {
         free(spare);
         return;
     }
+    leave_out_things(&a, steps, count, spare);
     for (size_t before = SIZE_MAX; *count < before && a.left > 0;) { /* smaller numbers leave less to do */
         before = *count;
         leave_out_all(&a, steps, count, spare);

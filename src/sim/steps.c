@@ -6,7 +6,10 @@
 
 #include "runtime/runtime.h"
 
-enum { NESTED_PERCENT = 10 }; /* of the places where another step could run */
+enum { /* of the places where another step could run */
+       NESTED_PERCENT = 10,
+       ENDING_PERCENT = 40 /* while a stream is ended */
+};
 
 static bool write_down(step_list *log, const step *s)
 {
@@ -78,7 +81,7 @@ static void run_next(world *w)
 static void choose_next(world *w)
 {
     step s;
-    if (world_random(w, 100) >= NESTED_PERCENT)
+    if (world_random(w, 100) >= (world_ending(w) ? ENDING_PERCENT : NESTED_PERCENT))
         return;
     world_choose(w, &s);
     s.depth = (uint8_t)w->depth;

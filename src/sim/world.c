@@ -35,6 +35,7 @@ uint64_t world_random(world *w, uint64_t below)
 bool world_lacks_a_point(const world *w, weir_status status)
 {
     bool captured = w->captures_ended != w->capture_mark; /* there was one when it was asked for */
+    captured |= world_is_late(w, w->late);
     captured |= w->captured_new > 0 && w->depth > w->captured_new;
     for (unsigned i = 1; i <= w->options.streams; i++)
         captured |= w->captured[i];
@@ -46,6 +47,7 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
     for (size_t i = 0; i < count; i++)
         if (status == allowed[i])
             return status == WEIR_OK;
+    w->late_refused += status == WEIR_ERR_STREAM_MISUSE && world_is_late(w, w->late);
     /* A fault may come back from whatever call met it. */
     bool faulty = status == WEIR_ERR_DRIVER && world_faults(w) != w->fault_mark;
     if (!faulty && !world_lacks_a_point(w, status))
@@ -56,8 +58,8 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
 
 bool world_has_stream(const world *w, uint64_t stream)
 {
-    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0 && !w->stream_closed[stream] &&
-                           !w->captured[stream]);
+    return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0 &&
+                           (!w->stream_closed[stream] || world_is_late(w, stream)) && !w->captured[stream]);
 }
 
 bool world_has_client(const world *w, unsigned client)

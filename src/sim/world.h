@@ -241,6 +241,9 @@ typedef struct world {
     unsigned captured_new;                 /* the depth of the step that registers a captured stream; 0: none does */
     uint8_t stream_in_hand[WORLD_STREAMS + 1], client_in_hand[WORLD_CLIENTS]; /* of so many steps that have not ended */
     bool stream_closed[WORLD_STREAMS + 1], client_closed[WORLD_CLIENTS];      /* being made or ended: not to be used */
+    uint8_t stream_ends[WORLD_STREAMS + 1]; /* how deep the step is that ends it, from 1; 0: none does */
+    unsigned late, late_depth;              /* the stream that the step of that depth uses nevertheless; 0: none does */
+    uint64_t late_refused;
     bool budget_in_hand;
     unsigned depth;         /* steps under way */
     uint64_t nested, place; /* steps that ran within others; where the innermost step is */
@@ -291,6 +294,8 @@ bool world_undisturbed(const world *w, uint64_t nested);
 uint64_t world_charge(const world *w, uint64_t bytes, uint64_t alignment);
 unsigned world_number(const world *w, unsigned stream);
 bool world_has_stream(const world *w, uint64_t stream);
+bool world_is_late(const world *w, uint64_t stream); /* another step ends it, and this one uses it nevertheless */
+unsigned world_ending(const world *w);
 bool world_has_client(const world *w, unsigned client);
 uint32_t world_features(const world *w);
 /* Whether a step under way flushes thread caches. The end of a stream waits for that, which it cannot do here. */
@@ -334,6 +339,7 @@ void run_call(world *w, const step *s);
 void run_record(world *w, const step *s);
 void run_capture(world *w, const step *s);
 void run_replace(world *w, const step *s);
+void run_late(world *w, const step *s);
 void run_reserve(world *w, const step *s);
 void run_pool(world *w, const step *s);
 void run_member(world *w, const step *s);
@@ -349,6 +355,9 @@ bool world_follow(world *w, unsigned stream, uint64_t mask); /* streams' work; f
 bool world_order_use(world *w, slot *b, unsigned stream, bool write);
 void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes);
 void world_forget_in_slot(slot *b, unsigned stream); /* the host is behind all its work */
+/* Who comes behind `other` comes behind what the user did with the block on the stream. */
+void world_pass_on(world *w, slot *b, unsigned stream, unsigned other);
+bool world_is_told(const slot *b, unsigned stream); /* of the user's read there, which it waits for */
 /* A block, a pool or a member that something holds is refused, and nothing changes. */
 void world_expect_busy(world *w, const char *call, weir_status status);
 

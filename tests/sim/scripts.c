@@ -52,11 +52,31 @@ static void a_use_that_was_refused_is_not_waited_for(void **state)
                         "snapshot\n");
 }
 
+/* Wrong was the oracle. What is away is freed in no order but the host's, so it forgot then that zeros for the block may stand on
+ * its stream, and what uses of it weir knows; and it did not remember them when that free was refused, here for a fault of the
+ * driver. The next free waits for that stream. Found at step 212,349 of seed 32, with "mapped" alone. */
+static void a_free_that_was_refused_changes_nothing_of_what_is_away(void **state)
+{
+    (void)state;
+    finds_nothing(WORLD "client\n"
+                        "stream stream=1\n"
+                        "stream stream=2\n"
+                        "allocate stream=1 bytes=4194304 flags=1\n"
+                        "suspend\n"
+                        "fault class=8\n"
+                        "free stream=2\n"
+                        "resume\n"
+                        "call stream=1\n"
+                        "free stream=2\n"
+                        "snapshot\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_with_the_number_of_an_earlier_one_is_another),
         cmocka_unit_test(a_use_that_was_refused_is_not_waited_for),
+        cmocka_unit_test(a_free_that_was_refused_changes_nothing_of_what_is_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

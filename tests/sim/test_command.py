@@ -41,6 +41,12 @@ class Simulate(harness.Case):
             sound = self.write("sound", answer["script"].replace(f" plant={bug}", ""))
             self.assertEqual(self.weir_json("simulate", "--script", sound)["violations"], 0)
 
+    def test_every_seed_is_one(self):
+        for seed in (0, 2**31, 2**63, 2**64 - 7, 2**64 - 1):
+            self.assertEqual(self.weir_json("simulate", "--steps", 200, "--seed", seed)["violations"], 0)
+        for seed in (2**64, 2**64 + 3, 10 * 2**64, "-1", "1.0", ""):
+            self.assertIn(f"--seed {seed}: a whole number", self.weir("simulate", "--seed", str(seed), status=2)[1])
+
     def test_a_planted_bug_that_is_not_found(self):
         self.assertIn("was not found", self.weir("simulate", "--plant", "lost-reader", "--steps", 1, status=1)[1])
 
