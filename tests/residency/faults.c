@@ -63,6 +63,7 @@ static const way ways[] = {
     {.pages = true, .file = true, .native = true, .guaranteed = true},
     {.show = true, .drop = true},
     {.show = true, .unwritten = true, .native = true, .guaranteed = true},
+    {.show = true, .unwritten = true, .drop = true},
     {.show = true, .pieces = true, .drop = true, .pages = true},
     {.show = true, .pieces = true, .unwritten = true, .verify = true, .guaranteed = true},
 };
