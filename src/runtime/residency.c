@@ -536,7 +536,9 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
 {
     weir_runtime *runtime = client->runtime;
     weir_status status = wi_copies_open(&r->copies, folder, r->away.show);
-    if (status == WEIR_OK && !r->stream)
+    if (status == WEIR_OK && r->stream) /* copies of a call that failed before, whose memory is about to be used again */
+        status = runtime->driver->stream_synchronize(runtime->device, r->stream);
+    else if (status == WEIR_OK)
         status = runtime->driver->stream_create(runtime->device, &r->stream);
     wi_resource *pinned;
     if (status == WEIR_OK && !r->copies.to_file)

@@ -3,6 +3,7 @@
 #include "core/faulty.h"
 #include "residency/residency.h"
 
+#include "runtime/residence.h"
 #include "runtime/runtime.h"
 
 #include <weir/elastic.h>
@@ -528,6 +529,60 @@ static void what_a_failed_resume_leaves_is_not_lost(void **state)
     fails_at = -1;
 }
 
+/* A block of somebody else's, as long as possible, all 0xee. */
+static unsigned char *take_all(const scene *s, uint64_t *bytes)
+{
+    void *all = NULL;
+    for (*bytes = BUDGET_GRANULES * GRANULE; *bytes > 0; *bytes -= GRANULE)
+        if (weir_alloc(s->other, *bytes, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &all) == WEIR_OK)
+            break;
+    ok(weir_fill(s->runtime, all, 0xee, *bytes, WEIR_STREAM_HOST));
+    return all;
+}
+
+/* A resume fails at its last call, and the driver does not say that the copies are done, which are still to be made: what
+ * is freed there is nobody else's until they are. */
+static void what_is_freed_under_copies_waits_for_them(void **state)
+{
+    (void)state;
+    for (int some = 1; some < 3; some++) {
+        scene s;
+        gate before = GATE;
+        uint64_t bytes;
+        faults_reset(-1);
+        open_scene(&s, &ways[0]);
+        ok(try_suspend(&s));
+        arm();
+        ok(try_resume(&s));
+        disarm();
+        ok(try_suspend(&s));
+        void *stream = atomic_load(&s.model->residence)->stream;
+        ok(wi_host_driver.call(s.runtime->device, pass_gate, &before, stream));
+        fails_at = calls_made - 1;
+        and_at = calls_made;
+        arm();
+        fails(WEIR_ERR_DRIVER, try_resume(&s));
+        disarm();
+        fails_at = and_at = -1;
+        for (int i = 0; i < BLOCKS; i += some)
+            ok(weir_free(s.model, s.blocks[i].start, WEIR_STREAM_HOST));
+        unsigned char *all = take_all(&s, &bytes);
+        open_gate(&before);
+        ok(wi_host_driver.stream_synchronize(s.runtime->device, stream));
+        for (uint64_t i = 0; i < bytes; i++)
+            if (all[i] != 0xee)
+                fail_msg("byte %llu of somebody else's was written", (unsigned long long)i);
+        ok(weir_free(s.other, all, WEIR_STREAM_HOST));
+        ok(try_resume(&s));
+        for (int i = 0; i < BLOCKS; i++)
+            if (i % some == 0)
+                s.blocks[i].start = allocate(s.model, s.blocks[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+            else if (!dropped(&s, &s.blocks[i]))
+                block_holds(s.runtime, s.blocks[i].start, s.blocks[i].bytes, (uint64_t)i + 1);
+        end_scene(&s);
+    }
+}
+
 /* A device that has less than its budget: refused as such, after each part of what has to come. */
 static void a_device_with_less_than_its_budget(void **state)
 {
@@ -588,6 +643,7 @@ int main(void)
         cmocka_unit_test(each_pair_of_driver_calls_fails),
         cmocka_unit_test(each_allocation_of_host_memory_fails),
         cmocka_unit_test(what_a_failed_resume_leaves_is_not_lost),
+        cmocka_unit_test(what_is_freed_under_copies_waits_for_them),
         cmocka_unit_test(a_device_with_less_than_its_budget),
         cmocka_unit_test(frees_without_host_memory),
     };
