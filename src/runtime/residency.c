@@ -536,7 +536,8 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
 {
     weir_runtime *runtime = client->runtime;
     weir_status status = wi_copies_open(&r->copies, folder, r->away.show);
-    if (status == WEIR_OK && r->stream) /* copies of a call that failed before, whose memory is about to be used again */
+    /* copies of a call that failed before may be under way, and their memory is about to be used again */
+    if (status == WEIR_OK && r->stream)
         status = runtime->driver->stream_synchronize(runtime->device, r->stream);
     else if (status == WEIR_OK)
         status = runtime->driver->stream_create(runtime->device, &r->stream);
