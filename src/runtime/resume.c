@@ -132,6 +132,8 @@ static weir_status residency_come(weir_client *client, wi_residence *r, weir_str
         wi_kept_detail kept;
         wi_detail_keep(&kept);
         bool idle = wi_residence_copies_rest(client, r);
+        if (!idle)
+            wi_residence_copies_are_uses(client, r, false);
         base->table->away->recall(base, &r->away, idle);
         if (idle)
             (void)!wi_elastic_away_release(client, &r->pages);
