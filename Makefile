@@ -7,7 +7,7 @@ ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 
-release = cmake --preset release -B $(BUILD)/release >/dev/null && cmake --build $(BUILD)/release -j $(JOBS) --target products
+release = scripts/build release products
 
 .PHONY: all demo check check-long bench install uninstall wheel lint format deps clean help
 
@@ -19,6 +19,7 @@ demo:           ## fetch engines and models, then answer with both engines under
 	@scripts/deps build models
 	@scripts/engines
 	@scripts/models
+	@scripts/venv venv
 	@$(release)
 	@scripts/demo $(BUILD)/release
 
@@ -33,13 +34,12 @@ bench:          ## the project's own measurements
 	@scripts/engines
 	@scripts/models
 	@$(release)
-	@cmake --build $(BUILD)/release --target bench
+	@scripts/build release bench
 	@set -e; for program in $(BUILD)/release/bench/bench-*; do echo "$${program##*/}"; "$$program"; done
 
 install:        ## install into PREFIX (default /usr/local), below DESTDIR
 	@scripts/deps build
-	@cmake --preset release -B $(BUILD)/release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
-	@cmake --build $(BUILD)/release -j $(JOBS) --target products
+	@$(release) -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)/release
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 

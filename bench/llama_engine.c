@@ -6,6 +6,7 @@
  *   bench-llama-engine MODEL chats  eight of 32k, 2k used
  *   bench-llama-engine MODEL cycles load, run, unload, 50 times
  *
+ * Exit status 3: answers differ, and not by rounding (ties.h).
  * `speed` says what bench-llama-plain says, with the same prompts; bench/llama_compare.py runs both. */
 #include <weir/engine.h>
 #include <weir/pressure.h>
@@ -20,7 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_WORD = 259, MOST = 40000, MOST_ROUNDS = 64, PROMPTS = 4, CHATS = 8 };
+#include "ties.h"
+
+enum { FIRST_WORD = 259, MOST = 40000, MOST_ROUNDS = 64, PROMPTS = 4, CHATS = 8, DIFFERS = 3 };
 
 typedef struct bench {
     const char *path, *part, *device, *cache, *context;
@@ -30,6 +33,7 @@ typedef struct bench {
     weir_client *client;
     weir_engine_model *model;
     int words;
+    bool differs;
 } bench;
 
 static void need(bool there, const char *what)
@@ -108,6 +112,7 @@ typedef struct answer {
     int32_t tokens[MOST];
     uint64_t checksum;
     bool watch;
+    float *logits; /* of the last token, where there is room for them */
 } answer;
 
 static bool take(const weir_piece *piece, void *user)
@@ -119,24 +124,25 @@ static bool take(const weir_piece *piece, void *user)
     return it->count < MOST;
 }
 
-/* A prompt of so many tokens, and as many answered; the time until all is there. */
-static double run(bench *b, int prompt, int made, bool logits, answer *out)
+/* A prompt of so many tokens, with `more` behind it, and as many answered; the time until all is there. */
+static double run_on(bench *b, int prompt, const int32_t *more, int more_count, int made, bool logits, answer *out)
 {
     static const char *const yes = "1";
     char count[16];
-    int32_t *words = malloc((size_t)prompt * sizeof *words);
+    int all = prompt + more_count;
+    int32_t *words = malloc((size_t)all * sizeof *words);
     need(words != NULL, "memory");
-    for (int i = 0; i < prompt; i++)
-        words[i] = FIRST_WORD + (int32_t)((i * 7919ll + 17) % (b->words - FIRST_WORD));
+    for (int i = 0; i < all; i++)
+        words[i] = i < prompt ? FIRST_WORD + (int32_t)((i * 7919ll + 17) % (b->words - FIRST_WORD)) : more[i - prompt];
     snprintf(count, sizeof count, "%d", made);
     const weir_setting settings[] = {{"tokens", count}, {"temperature", "0"}, {"logits", yes}};
     weir_tensor input = {.struct_size = sizeof input,
                          .name = "tokens",
                          .type = WEIR_TYPE_I32,
                          .rank = 1,
-                         .shape = {prompt},
+                         .shape = {all},
                          .data = words,
-                         .bytes = (size_t)prompt * sizeof *words};
+                         .bytes = (size_t)all * sizeof *words};
     weir_inference inference = WEIR_INIT(weir_inference);
     inference.inputs = &input;
     inference.input_count = 1;
@@ -154,10 +160,17 @@ static double run(bench *b, int prompt, int made, bool logits, answer *out)
             out->checksum = 0xcbf29ce484222325;
             for (size_t k = 0; k < outputs.tensors[i].bytes; k++)
                 out->checksum = (out->checksum ^ at[k]) * 0x100000001b3;
+            if (out->logits)
+                memcpy(out->logits, at, (size_t)b->words * sizeof *out->logits);
         }
     b->engine->release_outputs(b->model, &outputs);
     free(words);
     return took;
+}
+
+static double run(bench *b, int prompt, int made, bool logits, answer *out)
+{
+    return run_on(b, prompt, NULL, 0, made, logits, out);
 }
 
 static int by_size(const void *a, const void *b)
@@ -205,6 +218,7 @@ static void speed(bench *b)
         same &=
             it.checksum == first.checksum && memcmp(it.tokens, first.tokens, sizeof(int32_t) * (size_t)b->tokens) == 0;
     }
+    b->differs = !same;
     weir_client_stats stats = account(b);
     printf("{\"device\": \"%s\", \"through\": \"engine\", \"load_ms\": %.1f, \"context_ms\": 0, ", b->device, load_ms);
     for (int i = 0; i < b->prompt_count; i++) {
@@ -267,6 +281,31 @@ static void cache(bench *b)
     printf("}\n");
 }
 
+enum { CHAT_PROMPT = 1900, CHAT_MADE = 100 };
+
+/* All chats are one; where another makes other tokens than the first, the logits after what both have made say whether rounding
+ * chose. They are computed alone. */
+static void chose_alike(bench *b, const answer *first, const answer *other, const char *name, ties_found *found)
+{
+    static answer once;
+    int k = 0;
+    while (k < CHAT_MADE && first->tokens[k] == other->tokens[k])
+        k++;
+    if (k == CHAT_MADE)
+        return;
+    once.logits = malloc((size_t)b->words * sizeof *once.logits);
+    need(once.logits != NULL, "memory");
+    run_on(b, CHAT_PROMPT, first->tokens, k, 1, true, &once);
+    ties_run alone = {once.tokens, once.logits}, one = {first->tokens + k, NULL}, another = {other->tokens + k, NULL};
+    char who[64];
+    snprintf(who, sizeof who, "after %d tokens the first chat's", k);
+    ties_judge(found, &alone, &one, 1, 1, b->words, TIES_UNIT_F16, who, stderr);
+    snprintf(who, sizeof who, "after %d tokens %s", k, name);
+    ties_judge(found, &alone, &another, 1, 1, b->words, TIES_UNIT_F16, who, stderr);
+    free(once.logits);
+    once.logits = NULL;
+}
+
 typedef struct chat {
     bench *b;
     answer *out;
@@ -276,7 +315,7 @@ typedef struct chat {
 static void *talk(void *user)
 {
     chat *it = user;
-    run(it->b, 1900, 100, false, it->out);
+    run(it->b, CHAT_PROMPT, CHAT_MADE, false, it->out);
     return NULL;
 }
 
@@ -293,14 +332,25 @@ static void chats(bench *b)
     }
     uint64_t most = 0;
     bool same = true;
+    ties_found found = {.allowed = TIES_ROUNDINGS};
     for (int i = 0; i < CHATS; i++) {
         pthread_join(all[i].thread, NULL);
         for (int k = 0; k < all[i].out->count; k++)
             most = all[i].out->kv[k] > most ? all[i].out->kv[k] : most;
-        same &= memcmp(all[i].out->tokens, all[0].out->tokens, 100 * sizeof(int32_t)) == 0;
+        same &= memcmp(all[i].out->tokens, all[0].out->tokens, CHAT_MADE * sizeof(int32_t)) == 0;
     }
-    printf("{\"chats\": %d, \"context\": %s, \"used_cells\": %d, \"kv\": %llu, \"same\": %s, \"ms\": %.0f}\n", CHATS,
-           b->context, CHATS * (1900 + 99), (unsigned long long)most, same ? "true" : "false", now_ms() - start);
+    double ms = now_ms() - start;
+    for (int i = 1; i < CHATS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "chat %d's", i);
+        chose_alike(b, all[0].out, all[i].out, name, &found);
+    }
+    b->differs = found.faults || (!same && !found.ties);
+    printf("{\"chats\": %d, \"context\": %s, \"used_cells\": %d, \"kv\": %llu, \"same\": %s, \"ties\": %d, \"faults\": "
+           "%d, "
+           "\"ms\": %.0f}\n",
+           CHATS, b->context, CHATS * (CHAT_PROMPT + CHAT_MADE - 1), (unsigned long long)most, same ? "true" : "false",
+           found.ties, found.faults, ms);
 }
 
 /* ---- cycles ------------------------------------------------------------------------------------------------------ */
@@ -419,7 +469,7 @@ int main(int count, char **words)
             b.context = b.context ? b.context : parts[i].context;
             open_weir(&b);
             parts[i].part(&b);
-            return 0;
+            return b.differs ? DIFFERS : 0;
         }
     fprintf(stderr, "bench-llama-engine: there is no part %s\n", words[2]);
     return 2;

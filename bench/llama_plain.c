@@ -446,5 +446,5 @@ int main(int argc, char **argv)
         b.lib.ggml_backend_dev_memory(b.lib.device, &b.free_last, &b.total);
     print_all(&b);
     close_all(&b);
-    return 0;
+    return b.same ? 0 : 3;
 }

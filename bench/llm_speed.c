@@ -6,8 +6,9 @@
  * `plain` calls nothing of weir's: GenAI with its own memory, and the search of the same settings (the likeliest token). A prompt is
  * timed with its first token, from the making of the generator to its end; tokens are timed one by one behind a prompt. With --cycles
  * the engine's model is loaded, run and unloaded so often. With --together so many threads run prompts of --after tokens at once, in
- * a model that is loaded for as many sequences, and then the same prompts run one after the other in a model loaded for one.
- * Answers with one JSON object; bench/llama_compare.py runs it by turns. */
+ * a model that is loaded for as many sequences, and then the same prompts run one after the other in a model loaded for one. Both
+ * then run again with their logits looked at, which say of every other token whether rounding chose it (ties.h).
+ * Answers with one JSON object; bench/llama_compare.py runs it by turns. Exit status 3: answers differ, and not by rounding. */
 #include <weir/engine.h>
 #include <weir/stats.h>
 #include <weir/weir.h>
@@ -21,8 +22,10 @@
 #include <time.h>
 
 #include "engines/llm/oga.h"
+#include "llm_logits.h"
+#include "ties.h"
 
-enum { MOST_ROUNDS = 64, PROMPTS = 4, MOST_TOKENS = 8192, FIRST_WORD = 300, MOST_LANES = 64, APART = 17 };
+enum { MOST_ROUNDS = 64, PROMPTS = 4, MOST_TOKENS = 8192, FIRST_WORD = 300, MOST_LANES = 64, APART = 17, DIFFERS = 3 };
 
 typedef struct bench {
     const char *path, *through, *device;
@@ -387,7 +390,58 @@ static double timed(bench *b, int sequences, double (*way)(const bench *, lane *
     return took;
 }
 
-static void together(bench *b)
+/* The same with its logits looked at, in a model that has seen none of the texts. */
+static llm_seen looked_at(bench *b, int sequences, double (*way)(const bench *, lane *), lane *lanes)
+{
+    static bool watched;
+    const int32_t *prompts[MOST_LANES];
+    llm_wanted wanted = {prompts, b->lanes, b->after, b->tokens};
+    for (int i = 0; i < b->lanes; i++)
+        prompts[i] = lanes[i].prompt;
+    load_engine(b, b->after + b->tokens, sequences);
+    const char *wrong = watched ? NULL : llm_logits_watch(b->engine);
+    need(!wrong, "logits", wrong ? wrong : "");
+    watched = true;
+    llm_logits_begin(&wanted);
+    way(b, lanes);
+    llm_seen seen = llm_logits_end();
+    b->engine->unload(b->loaded);
+    need(seen.logits, "logits", "were not seen");
+    return seen;
+}
+
+static void runs_of(const bench *b, const lane *lanes, const llm_seen *seen, ties_run *out)
+{
+    size_t rows = (size_t)b->tokens;
+    for (int i = 0; i < b->lanes; i++)
+        out[i] = (ties_run){lanes[i].chosen, seen ? seen->logits + (size_t)i * rows * (size_t)seen->words : NULL};
+}
+
+/* Whether each run made the tokens that it makes alone, or others by rounding alone. */
+static ties_found compare(bench *b, const lane *at_once, const lane *in_turn)
+{
+    lane both[2][MOST_LANES] = {{{0}}};
+    ties_run alone[MOST_LANES], together[MOST_LANES];
+    make_lanes(b, both[0], 0);
+    make_lanes(b, both[1], 0);
+    llm_seen single = looked_at(b, 1, run_in_turn, both[0]), batch = looked_at(b, b->lanes, run_at_once, both[1]);
+    float unit = single.half ? TIES_UNIT_F16 : TIES_UNIT_F32;
+    need(single.words == batch.words && single.half == batch.half, "logits", "are of two kinds");
+    runs_of(b, both[0], &single, alone);
+    runs_of(b, both[1], &batch, together);
+    ties_found found = ties_find(alone, together, b->lanes, b->tokens, single.words, unit, stderr);
+    runs_of(b, in_turn, NULL, together);
+    ties_judge(&found, alone, together, b->lanes, b->tokens, single.words, unit, "alone before", stderr);
+    runs_of(b, at_once, NULL, together);
+    ties_judge(&found, alone, together, b->lanes, b->tokens, single.words, unit, "together before", stderr);
+    free(single.logits);
+    free(batch.logits);
+    drop_lanes(b, both[0]);
+    drop_lanes(b, both[1]);
+    return found;
+}
+
+static int together(bench *b)
 {
     lane at_once[MOST_LANES] = {{0}}, in_turn[MOST_LANES] = {{0}};
     weir_client_stats own = WEIR_INIT(weir_client_stats);
@@ -401,11 +455,15 @@ static void together(bench *b)
     b->engine->unload(b->loaded);
     for (int i = 0; i < b->lanes; i++)
         same = same && memcmp(at_once[i].chosen, in_turn[i].chosen, (size_t)b->tokens * sizeof(int32_t)) == 0;
-    printf("{\"together\": %d, \"ms\": %.3f, \"tokens_per_s\": %.2f, \"alone_ms\": %.3f, \"same\": %s, \"kv\": %llu}\n",
-           b->lanes, ms, b->lanes * b->tokens * 1e3 / ms, alone_ms, same ? "true" : "false",
+    ties_found found = compare(b, at_once, in_turn);
+    printf("{\"together\": %d, \"ms\": %.3f, \"tokens_per_s\": %.2f, \"alone_ms\": %.3f, \"same\": %s, \"ties\": %d, "
+           "\"faults\": %d, \"agreed\": %d, \"rounding\": %.2f, \"allowed\": %.2f, \"kv\": %llu}\n",
+           b->lanes, ms, b->lanes * b->tokens * 1e3 / ms, alone_ms, same ? "true" : "false", found.ties, found.faults,
+           found.agreed, (double)found.rounding, (double)found.allowed,
            (unsigned long long)own.peak_class[WEIR_CLASS_KV]);
     drop_lanes(b, at_once);
     drop_lanes(b, in_turn);
+    return found.faults || (!same && !found.ties) ? DIFFERS : 0;
 }
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
@@ -567,13 +625,14 @@ int main(int argc, char **argv)
     read_options(&b, argc, argv);
     open_all(&b);
     if (b.cycles || b.lanes) {
+        int status = 0;
         if (b.cycles)
             cycles(&b);
         else
-            together(&b);
+            status = together(&b);
         if (b.plain)
             b.OgaShutdown();
-        return 0;
+        return status;
     }
     double start = now_ms();
     load_model(&b);
@@ -583,5 +642,5 @@ int main(int argc, char **argv)
     close_model(&b);
     if (b.plain)
         b.OgaShutdown();
-    return 0;
+    return b.same ? 0 : DIFFERS;
 }

@@ -1,11 +1,16 @@
 # Where the engine store is, and whether llama.cpp is in it (scripts/engines puts it there).
 if(NOT WEIR_STORE)
-  if(DEFINED ENV{WEIR_HOME})
+  if(NOT "$ENV{WEIR_HOME}" STREQUAL "")
     set(WEIR_STORE_PATH $ENV{WEIR_HOME})
-  elseif(DEFINED ENV{XDG_CACHE_HOME})
+  elseif(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
     set(WEIR_STORE_PATH $ENV{XDG_CACHE_HOME}/weir)
   else()
-    set(WEIR_STORE_PATH $ENV{HOME}/.cache/weir)
+    set(weir_user_folder "$ENV{HOME}")
+    if(weir_user_folder STREQUAL "") # as a service has it: the user database has one
+      execute_process(COMMAND sh -c "getent passwd \"$(id -u)\" | cut -d: -f6" OUTPUT_VARIABLE weir_user_folder
+        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    endif()
+    set(WEIR_STORE_PATH ${weir_user_folder}/.cache/weir)
   endif()
 else()
   set(WEIR_STORE_PATH ${WEIR_STORE})

@@ -22,6 +22,7 @@ MIB = 1 << 20
 AT_ONCE = 6  # programs on the GPU; what measures time or memory is alone
 FAILED_BY_TOOL = 86
 SKIPPED = 77
+DIFFERS = 3  # of programs that compare answers
 TOO_LONG = 124
 LEAST = 3  # seconds without which nothing is begun
 KILLED = 5  # seconds in which what is killed has ended, if it ever does: a driver may hold it
@@ -316,8 +317,14 @@ def telling_lines(output, most=30):
     return last_lines("\n".join(line for line in output.splitlines() if not re.match(r"\[ +(RUN|OK) ", line)), most)
 
 
+def unlike(output):
+    """The lines of JSON that say of answers that they are not the same, and not by rounding alone: bench/ties.h tells which."""
+    return [line for line in output.splitlines() if re.search(r'"faults": [1-9]', line) or (
+        re.search(r'"same": false', line) and not re.search(r'"ties": [1-9][0-9]*, "faults": 0\b', line))]
+
+
 def suite(what, command, env=None, most=60):
-    """A program whose exit status tells how it went."""
+    """A program whose exit status tells how it went; one that says that answers differ has failed, whatever its status."""
     if no_time(what):
         return TOO_LONG
     status, output, seconds = run(what, command, env, most)
@@ -327,6 +334,9 @@ def suite(what, command, env=None, most=60):
         note("skipped", what, output.strip().splitlines()[-1] if output.strip() else "")
     elif status:
         note("failed", what, f"too long: {seconds:.0f} s" if status == TOO_LONG else f"exit status {status}", telling_lines(output))
+    elif unlike(output):
+        status = DIFFERS
+        note("failed", what, "answers are not the same", telling_lines(output))
     else:
         note("passed", what, ", ".join(filter(None, [counts(output), f"{seconds:.1f} s"])))
     return status
@@ -363,7 +373,10 @@ def sanitized(tool, what, command, env=None, most=60):
              next(line.strip() for line in output.splitlines() if re.search("not supported|injection", line)))
         return SKIPPED
     errors = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)
-    if status == 0 and errors:
+    if status == 0 and errors and unlike(output):
+        status = DIFFERS
+        note("failed", what, "answers are not the same", telling_lines(output))
+    elif status == 0 and errors:
         note("passed", what, ", ".join(filter(None, [errors[-1], counts(output), f"{seconds:.1f} s"])))
     elif status == SKIPPED:
         note("skipped", what, output.strip().splitlines()[-1])

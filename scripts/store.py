@@ -5,10 +5,14 @@ This module knows how a thing gets there: downloaded through pip or apt, checked
 against its pinned hash, made in a temporary folder of the store and renamed
 into place together with a stamp that says what it was made from. It uses the
 standard library alone, because it runs before any environment exists.
+
+Whatever is missing is told in one line, and the exit status is 1; or 3 where
+the disk is full, so that whoever has more to make can end, too.
 """
 
 import argparse
 import contextlib
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -16,6 +20,8 @@ import importlib.util
 import json
 import os
 import platform
+import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -28,8 +34,19 @@ MIB = 1 << 20
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
 
 
+FULL = 3    # exit status: the disk is full, and nothing else can be made either
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+EXCHANGE, HERE = 2, -100    # RENAME_EXCHANGE and AT_FDCWD of Linux
+
+
 class Failed(Exception):
     """What went wrong and what to do about it, in one line."""
+    status = 1
+
+
+class Full(Failed):
+    """A disk has no room for what is to be made."""
+    status = FULL
 
 
 def mib(size):
@@ -56,8 +73,19 @@ def machine():
 def default_home():
     if os.environ.get("WEIR_HOME"):
         return Path(os.environ["WEIR_HOME"]).absolute()
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(cache).absolute() / "weir"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.join(user_folder(), ".cache")).absolute() / "weir"
+
+
+def user_folder():
+    """HOME, else that of the user database, as the library has it."""
+    home = os.environ.get("HOME")
+    if not home:
+        with contextlib.suppress(KeyError):
+            home = pwd.getpwuid(os.getuid()).pw_dir
+    if not home:
+        raise Failed(f"there is no place for the store: HOME is not set, and user {os.getuid()} has no folder; "
+                     "set WEIR_HOME to a folder that can be written")
+    return home
 
 
 class Screen:
@@ -164,22 +192,22 @@ class Store:
             return
         try:
             self.home.mkdir(parents=True, exist_ok=True)
-            file = open(self.path(".lock"), "a+")
+            file = open(self.path(".lock"), "a+b", buffering=0)
         except OSError as error:
-            raise Failed(f"the store {self.home} cannot be written ({error.strerror}); "
-                         "set WEIR_HOME to a folder that can") from None
+            kind = Full if error.errno in NO_ROOM else Failed
+            raise kind(f"the store {self.home} cannot be written ({error.strerror}); "
+                       "set WEIR_HOME to a folder that can") from None
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                holder = file.read().strip() or "another process"
+                holder = file.read().decode(errors="replace").strip() or "another process"
                 self.screen.say(f"waiting for {holder}, which is working in {self.home}")
                 fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            file.truncate()
-            file.write(f"process {os.getpid()} ({os.path.basename(sys.argv[0])})\n")
-            file.flush()
+            with contextlib.suppress(OSError):      # on a full disk the holder has no name
+                file.truncate(0)
+                file.write(f"process {os.getpid()} ({os.path.basename(sys.argv[0])})\n".encode())
             self.held = 1
             try:
                 # The lock is ours, so what lies here was left by a killed process.
@@ -187,8 +215,8 @@ class Store:
                 yield
             finally:
                 self.held = 0
-                file.seek(0)
-                file.truncate()
+                with contextlib.suppress(OSError):
+                    file.truncate(0)
 
     @contextlib.contextmanager
     def scratch(self, name):
@@ -206,14 +234,15 @@ class Store:
     def log(self, name):
         path = self.path("logs", f"{name}.log")
         path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)    # a killed process may have left somebody who still writes into the old one
         with open(path, "w", encoding="utf-8") as file:
             yield file
 
     def room(self, what, size):
         free = shutil.disk_usage(self.home).free
         if free < size:
-            raise Failed(f"{what}: needs about {mib(size)} free in {self.home}, there are {mib(free)}; "
-                         "free some, or set WEIR_HOME to a folder on a larger disk")
+            raise Full(f"{what}: needs about {mib(size)} free in {self.home}, there are {mib(free)}; "
+                       "free some, or set WEIR_HOME to a folder on a larger disk")
 
     # ---- downloads -----------------------------------------------------------
 
@@ -226,33 +255,48 @@ class Store:
             raise Failed(f"{name}: {pin['project']} {pin['version']} is not published for {arch} "
                          f"(pinned: {', '.join(sorted(pin['files']))})")
         target = self.path("downloads", file["name"])
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            found = sha256_of(target)
-            if found == file["sha256"]:
-                return target
-            target.unlink()
-            self.screen.say(f"{name}: {target} has sha256 {found[:12]}…, not the pinned "
-                            f"{file['sha256'][:12]}…; removed")
-        self.room(name, 4 * file["size"])
-        with self.scratch("download") as folder, self.log(f"download-{name}") as log:
-            got = (self._apt_download if "pool" in pin else self._pip_download)(name, pin, file, folder, log)
-            os.replace(got, target)
+        with self.lock():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_file():
+                found = sha256_of(target)
+                if found == file["sha256"]:
+                    return target
+                target.unlink()
+                self.screen.say(f"{name}: {target} has sha256 {found[:12]}…, not the pinned "
+                                f"{file['sha256'][:12]}…; removed")
+            self.room(name, 4 * file["size"])
+            with self.scratch("download") as folder, self.log(f"download-{name}") as log:
+                got = (self._apt_download if "pool" in pin else self._pip_download)(name, pin, file, folder, log)
+                if target.is_dir() and not target.is_symlink():
+                    os.rename(target, folder / "instead")
+                os.replace(got, target)
         return target
+
+    def not_downloaded(self, name, file, status, log):
+        """From what the tool has said, why that file is not here."""
+        text = Path(log.name).read_text(errors="replace")
+        if no_room(text):
+            return Full(f"{name}: the disk became full while downloading {file['name']} into {self.home}; free some room, "
+                        f"or set WEIR_HOME to a folder on a larger disk (log: {log.name})")
+        advice = f"put that file into {self.path('downloads')} yourself and call again"
+        if status == 0 or re.search("DO NOT MATCH THE HASHES|Hash Sum mismatch", text):
+            return Failed(f"{name}: {file['name']} came cut off, or with another hash than the pinned one, and was "
+                          f"thrown away; call again, or {advice} (log: {log.name})")
+        return Failed(f"{name}: {file['name']} could not be downloaded; is there a network? Otherwise {advice} (log: {log.name})")
 
     def _apt_download(self, name, pin, file, folder, log):
         """From the mirror that this system has its packages from; the pin's hash says whether it is the right file."""
-        advice = f"put {file['name']} into {self.path('downloads')} yourself and call again"
         mirror = debian_mirror()
         if not mirror:
-            raise Failed(f"{name}: apt knows no mirror of Debian's here; {advice}")
+            raise Failed(f"{name}: apt knows no mirror of Debian's here; put {file['name']} into {self.path('downloads')} yourself "
+                         "and call again")
         got = folder / file["name"]
         self.screen.say(f"{name}: downloading {file['name']} ({mib(file['size'])})")
         status = run([APT_HELPER, "-o", "APT::Sandbox::User=", "download-file", f"{mirror}{pin['pool']}/{file['name']}", got,
                       f"SHA256:{file['sha256']}"], log)
-        if status == 0 and sha256_of(got) == file["sha256"]:
+        if status == 0 and got.is_file() and sha256_of(got) == file["sha256"]:
             return got
-        raise Failed(f"{name}: {file['name']} could not be downloaded; is there a network? Otherwise {advice} (log: {log.name})")
+        raise self.not_downloaded(name, file, status, log)
 
     def _pip_download(self, name, pin, file, folder, log):
         wanted = folder / "requirement.txt"
@@ -285,15 +329,7 @@ class Store:
         got = out / file["name"]
         if status == 0 and got.exists() and sha256_of(got) == file["sha256"]:
             return got
-        text = Path(log.name).read_text(errors="replace")
-        advice = f"put that file into {self.path('downloads')} yourself and call again"
-        if "DO NOT MATCH THE HASHES" in text or status == 0:
-            raise Failed(f"{name}: {file['name']} came with another hash than the pinned one and was "
-                         f"thrown away; call again, or {advice} (log: {log.name})")
-        if "No space left" in text:
-            raise Failed(f"{name}: the disk became full while downloading {file['name']} (log: {log.name})")
-        raise Failed(f"{name}: {file['name']} could not be downloaded; is there a network? "
-                     f"Otherwise {advice} (log: {log.name})")
+        raise self.not_downloaded(name, file, status, log)
 
     def pip(self, folder, log):
         """A command that is pip: this Python's, or that of a passing environment."""
@@ -379,6 +415,35 @@ def stamp_files(folder, names):
     return files
 
 
+def put_in_place(product, place, aside):
+    """The folder `product` becomes `place`; what was there is lost only when that has happened."""
+    if not os.path.lexists(place):
+        os.rename(product, place)
+        return
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if exchange and exchange(HERE, os.fsencode(product), HERE, os.fsencode(place), EXCHANGE) == 0:
+        return
+    os.rename(place, aside)     # a file system that cannot exchange two names
+    try:
+        os.rename(product, place)
+    except OSError:
+        os.rename(aside, place)
+        raise
+
+
+def changed_file(folder, files):
+    """Which of the stamped files is not as it was made, in words; "" if all are."""
+    return next(filter(None, (Item.check(folder / name, known) for name, known in files.items())), "")
+
+
+def intact(folder):
+    """Whether the folder holds something that was made here, of whatever recipe, and all of it."""
+    try:
+        return not changed_file(folder, json.loads((folder / ".stamp").read_text())["files"])
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
+        return False
+
+
 class Item:
     """One thing in the store: a folder of its own, or files in a shared folder.
 
@@ -405,10 +470,9 @@ class Item:
             files = stamp["files"]
             if stamp["recipe"] != self.recipe:
                 return "stale", "made from an older recipe"
-            for name, known in files.items():
-                why = self._check(self.place / name, known)
-                if why:
-                    return "damaged", why
+            why = changed_file(self.place, files)
+            if why:
+                return "damaged", why
         except (ValueError, KeyError, TypeError, AttributeError, OSError):
             return "damaged", f"{self.stamp} cannot be read"
         if self.current and (not self.current.is_symlink() or os.readlink(self.current) != self.place.name):
@@ -416,7 +480,7 @@ class Item:
         return "ready", ""
 
     @staticmethod
-    def _check(path, known):
+    def check(path, known):
         """A file of the stamped size and time is believed; any other one is read."""
         try:
             if "link" in known:
@@ -453,9 +517,7 @@ class Item:
         self._stamp(product / self.stamp.name, stamp_files(product, names))
         if self.whole:
             self.place.parent.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(self.place):
-                os.rename(self.place, folder / "old")
-            os.rename(product, self.place)
+            put_in_place(product, self.place, folder / "old")
         else:
             self.place.mkdir(parents=True, exist_ok=True)
             self.stamp.unlink(missing_ok=True)
@@ -475,6 +537,20 @@ class Item:
         path.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n")
 
 
+def not_installed(name, store, requirements, log):
+    """From what pip has said, why the environment is not here."""
+    text = Path(log.name).read_text(errors="replace")
+    if no_room(text):
+        return Full(f"{name}: the disk became full while installing into {store.home}; free some room, or set WEIR_HOME to a folder "
+                    f"on a larger disk (log: {log.name})")
+    if "DO NOT MATCH THE HASHES" in text:
+        return Failed(f"{name}: a package came cut off, or with another hash than the pinned one, and was thrown away; "
+                      f"call again (log: {log.name})")
+    lacks = re.search(r"No matching distribution found for (\S+)", text)
+    return Failed(f"{name}: {lacks[1] if lacks else f'the packages of {requirements.name}'} could not be downloaded; is there a network? "
+                  f"Otherwise put the wheel into {store.path('downloads')} yourself and call again (log: {log.name})")
+
+
 def venv_item(store, name="venv", requirements="requirements.txt"):
     requirements = SCRIPTS / requirements
 
@@ -487,18 +563,19 @@ def venv_item(store, name="venv", requirements="requirements.txt"):
         with store.log(name) as log:
             store.screen.say(f"{name}: installing the pinned Python packages")
             if run([sys.executable, "-m", "venv", product], log):
+                if no_room(Path(log.name).read_text(errors="replace")):
+                    raise not_installed(name, store, requirements, log)
                 raise Failed(f"{name}: no Python environment could be made (log: {log.name}); "
                              f"{apt('python3-venv')}")
+            # pip unpacks beside what it installs, where it is cleaned up.
+            unpacked = product.parent / "unpacked"
+            unpacked.mkdir()
             command = [product / "bin" / "python", "-m", "pip", "install", "--no-deps", "--no-cache-dir",
                        "--disable-pip-version-check", "--no-compile", "--only-binary", ":all:",
                        "--retries", "2", "--find-links", store.path("downloads"),
                        "--require-hashes", "-r", requirements]
-            if run(command, log):
-                text = Path(log.name).read_text(errors="replace")
-                why = ("a package came with another hash than the pinned one"
-                       if "DO NOT MATCH THE HASHES" in text else
-                       "the pinned packages could not be installed; is there a network?")
-                raise Failed(f"{name}: {why} (log: {log.name})")
+            if run(command, log, env=dict(os.environ, TMPDIR=str(unpacked), PIP_NO_INPUT="1")):
+                raise not_installed(name, store, requirements, log)
         # Some files name the folder they were made in: give them their final one.
         here, there = os.fsencode(product), os.fsencode(store.path(name))
         for path in [*(product / "bin").iterdir(), product / "pyvenv.cfg"]:
@@ -512,10 +589,36 @@ def venv_item(store, name="venv", requirements="requirements.txt"):
 
 # ---- the command line --------------------------------------------------------
 
-def explain(error):
-    if error.errno == errno.ENOSPC:
-        return "the disk is full; free some room, or set WEIR_HOME to a folder on a larger disk"
-    return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+def no_room(text):
+    """Whether a tool's words tell of a full disk."""
+    return re.search("No space left on device|Disk quota exceeded|enough free space", text) is not None
+
+
+def explain(error, remedy="set WEIR_HOME to a folder", where=None):
+    """An error of the system in one line, with what is to be done; where: the place, when the error names none."""
+    where = error.filename or where
+    if error.errno in NO_ROOM:
+        return f"the disk{f' of {where}' if where else ''} is full; free some room, or {remedy} on a larger disk"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{where or 'a file'} is closed to this user ({error.strerror}); open it, or {remedy} that can be written"
+    return f"{error.strerror or error}: {where}" if where else str(error)
+
+
+def told(prog, work, remedy="set WEIR_HOME to a folder"):
+    """The exit status of work(); what it cannot do for want of something is one line on standard error."""
+    try:
+        return work()
+    except Failed as error:
+        text, status = str(error), error.status
+    except KeyboardInterrupt:
+        text, status = "interrupted", 130
+    except BrokenPipeError:
+        text, status = "nobody reads what is printed", 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        text, status = explain(error, remedy), FULL if error.errno in NO_ROOM else 1
+    print(f"{prog}: {text}", file=sys.stderr)
+    return status
 
 
 def parser(prog, text, names):
@@ -533,24 +636,27 @@ def command(it, args, items):
         if name not in items:
             it.error(f"there is no {name}; choose from {', '.join(items)}")
     chosen = {name: items[name] for name in items if name in args.names or not args.names}
-    failed, made = [], []
+    failed, made, status = [], [], 0
     if not args.list:
         interrupt_on_signals()
         for name, item in chosen.items():
             try:
                 if item.ensure(args.force):
                     made.append(name)
+                continue
             except Failed as error:
                 failed.append((name, str(error)))
+                status = max(status, error.status)
             except KeyboardInterrupt:
                 failed.append((name, f"{name}: interrupted; nothing of it was installed"))
+                status = 1
             except OSError as error:
-                failed.append((name, f"{name}: {explain(error)}"))
-            if failed and failed[-1][0] == name:
-                item.store.screen.clear()
-                print(f"{it.prog}: {failed[-1][1]}", file=sys.stderr)
-                if "interrupted" in failed[-1][1]:
-                    break
+                failed.append((name, f"{name}: {explain(error, where=item.store.home)}"))
+                status = max(status, FULL if error.errno in NO_ROOM else 1)
+            item.store.screen.clear()
+            print(f"{it.prog}: {failed[-1][1]}", file=sys.stderr)
+            if status == FULL or "interrupted" in failed[-1][1]:
+                break
     rows = []
     for name, item in chosen.items():
         state, why = item.state()
@@ -565,4 +671,4 @@ def command(it, args, items):
             if args.list or row["state"] == "ready":
                 why = f"  ({row['why']})" if row["state"] in ("damaged", "stale") else ""
                 print(f"{row['name']:<22} {row['version']:<14} {row['state']:<8} {row['path']}{why}")
-    return 1 if failed else 0
+    return status

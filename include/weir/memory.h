@@ -182,9 +182,13 @@ typedef struct weir_refusal {
         char client[64];
         uint64_t bytes;              /* live + pending, or guaranteed if that is more */
     } holders[WEIR_REFUSAL_HOLDERS]; /* most first; an empty name ends the list */
+    uint64_t number;                 /* of the process's refusals, from 1; 0: none */
 } weir_refusal;
 
-/* The calling thread's last refusal; cause WEIR_CAUSE_NONE if it had none. */
+/* The calling thread's last refusal; cause WEIR_CAUSE_NONE and number 0 if it had none. Each thread has its own: what is
+ * refused to other threads changes nothing here, also what an engine's own threads ask for in a call of this one. It stays
+ * when a later call works, or fails otherwise. So it is a call's own if its number is another one than before that call.
+ * Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_refusal_last(weir_refusal *out);
 
 WEIR_END

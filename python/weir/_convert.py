@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ._numbers import shown
 from .errors import Invalid
 from .names import Type
 
@@ -51,7 +52,7 @@ def _whole(np: Any, value: Any, found: Any, wanted: Type, target: Any) -> Any:
     least, most = (0, 1) if target.kind == "b" else (np.iinfo(target).min, np.iinfo(target).max)
     for each in (int(found.min()), int(found.max())):
         if not least <= each <= most:
-            raise Invalid(f"{each} is no {wanted.name.lower()}, which are from {least} to {most}")
+            raise Invalid(f"{shown(each)} is no {wanted.name.lower()}, which are from {least} to {most}")
     return found.astype(target)
 
 

@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
+import ctypes as c
 import sys
 import threading
 import warnings
 
+from ._c.library import check
 from ._later import ignored, inside, later
-from .errors import Busy, Closed, EngineFailed, Error
+from .errors import Busy, Closed, Error
+from .names import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     Self = TypeVar("Self", bound="Handle")
+
+
+def once(told: list[Any], function: Callable[..., Any], *arguments: Any) -> None:
+    """Calls a function of libweir's and adds its answer to the list, which no interrupt can come between: Python notices one when a
+    call of C has returned, and raises it then in place of the answer."""
+    told.extend(map(function, *((each,) for each in arguments)))
 
 
 class Handle:
     """An object of libweir's, used by any number of threads. It is not closed while one of them is in a call of it.
 
-    While the lock is held nothing is made, called or raised: the collector, and with it anybody's finaliser, does not run there."""
+    libweir writes the object's address into the handle itself, so that an interrupt loses none: `_make`. While the lock is held nothing
+    is made, called or raised: the collector, and with it anybody's finaliser, does not run there."""
 
     _kind = "object"
     _told = False
 
-    def __init__(self, pointer: int, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self._lock = threading.RLock()
-        self._pointer: int | None = pointer
+        self._out = c.c_void_p()
         self._label = name
         self._calls = 0
         self._lent = 0
+
+    @property
+    def _pointer(self) -> int | None:
+        """None: there is none yet, or it was closed."""
+        return self._out.value
+
+    @_pointer.setter
+    def _pointer(self, pointer: int | None) -> None:
+        self._out.value = pointer
+
+    def _make(self, function: Callable[..., int], *arguments: Any) -> None:
+        """Calls what makes the object; one that it made is closed again where an interrupt is raised in place of its answer."""
+        try:
+            check(function(*arguments))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def closed(self) -> bool:
@@ -59,8 +87,8 @@ class Handle:
         with inside, self._lock:
             self._lent -= 1
 
-    def _end(self, pointer: int) -> None:
-        """Gives the object back to libweir, or raises and leaves it as it is."""
+    def _end(self, pointer: int, told: list[Any]) -> None:
+        """Gives the object back to libweir by `once`, or raises and leaves it as it is."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -82,13 +110,15 @@ class Handle:
                 raise Busy(f"the {self._kind} {self._label} is in use by {calls} calls of other threads")
             if lent:
                 raise BufferError(f"others have the memory of the {self._kind} {self._label}: {lent} arrays of it are alive")
+            told: list[Any] = []  # None: of a function that answers nothing
             try:
-                self._end(pointer)
-            except EngineFailed:  # a model is gone all the same
-                raise
+                self._end(pointer, told)
+                if told and told[0] is not None:
+                    check(told[0])
             except BaseException:
-                with self._lock:
-                    self._pointer = pointer
+                if not told or told[0] not in (None, Status.OK, Status.ENGINE):  # else it is gone all the same
+                    with self._lock:
+                        self._pointer = pointer
                 raise
 
     def __enter__(self: Self) -> Self:

@@ -22,6 +22,11 @@ for _kind in (c.c_uint8, c.c_uint16, c.c_uint32, c.c_uint64, c.c_uint, c.c_ulong
     RANGES[_kind] = (0, (1 << 8 * c.sizeof(_kind)) - 1)
 
 
+def shown(number: Any) -> str:
+    """As messages have it. Python itself writes no number of thousands of digits."""
+    return str(number) if not isinstance(number, int) or abs(number) < 1 << 128 else f"a whole number of {number.bit_length()} bits"
+
+
 def whole(value: Any, least: int, most: int, what: str) -> int:
     """A whole number as Python's int, of NumPy as well. TypeError for a bool, a fraction or a text, `Invalid` for one out of range."""
     if isinstance(value, bool):
@@ -31,7 +36,7 @@ def whole(value: Any, least: int, most: int, what: str) -> int:
     except TypeError:
         raise TypeError(f"{what} is a whole number, not {value!r}") from None
     if not least <= number <= most:
-        raise Invalid(f"{what} is a number from {least} to {most}, not {number}")
+        raise Invalid(f"{what} is a number from {least} to {most}, not {shown(number)}")
     return number
 
 
@@ -41,8 +46,12 @@ def nanoseconds(seconds: Any, what: str = "a time") -> int:
     kind = type(seconds)
     if isinstance(seconds, (bool, str)) or not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):
         raise TypeError(f"{what} is a number of seconds, not {seconds!r}")
-    if not 0 <= seconds <= MOST_SECONDS:
-        raise Invalid(f"{what} is a number of seconds from 0 to {MOST_SECONDS}, not {seconds}")
+    try:
+        fits = bool(0 <= seconds <= MOST_SECONDS)
+    except (ArithmeticError, ValueError):  # a Decimal's NaN; an array
+        fits = False
+    if not fits:
+        raise Invalid(f"{what} is a number of seconds from 0 to {MOST_SECONDS}, not {shown(seconds)}")
     return max(1, int(seconds * SECOND)) if seconds else 0
 
 

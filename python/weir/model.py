@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
-from ._handle import Handle
+from ._handle import Handle, once
 from ._later import inside
 from ._place import Place
 from .errors import NotFound
@@ -80,13 +80,12 @@ class Model(Handle):
 
     def __init__(self, path: str | os.PathLike[str], options: s.weir_model_options, runtime: Runtime | None,
                  client: Client | None = None) -> None:
-        out = c.c_void_p()
-        check(lib.weir_model_create(to_bytes(path), c.byref(options), c.byref(out)))
         self._runs: set[Run] = set()
         self._runtime = runtime
         self._client = client
         self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
-        super().__init__(out.value or 0, os.fspath(path))
+        super().__init__(os.fspath(path))
+        self._make(lib.weir_model_create, to_bytes(path), c.byref(options), c.byref(self._out))
         self._place = self._where()
         self._learn()
 
@@ -94,8 +93,8 @@ class Model(Handle):
         info = self.info()
         self._wanted, self._generates = {port.name: port.type for port in info.inputs}, info.generates
 
-    def _end(self, pointer: int) -> None:
-        check(lib.weir_model_destroy(pointer))
+    def _end(self, pointer: int, told: list[Any]) -> None:
+        once(told, lib.weir_model_destroy, pointer)
 
     def close(self) -> None:
         if not self.closed:
@@ -177,7 +176,7 @@ class Model(Handle):
 
     def _infer(self, inputs: Mapping[str, Any] | str, settings: Mapping[str, object], number: int,
                take: Callable[[bytes, int, int], bool] | None) -> Outputs:
-        chosen, outputs = settings_array(settings), s.weir_outputs()
+        chosen, outputs = settings_array(settings), Outputs(self._label, self._use, self._place)
         inference = s.weir_inference(id=number, settings=chosen, setting_count=len(chosen))
         if take is not None:
             def piece(raw: Any, _user: int | None) -> bool:
@@ -188,9 +187,9 @@ class Model(Handle):
         given = {"text": inputs} if isinstance(inputs, str) else inputs
         with self._use() as pointer, Inputs(given, self._wanted, self._place.device, self._place.runtime) as its:
             inference.inputs, inference.input_count, inference.stream = its.array, len(its.array), its.stream
-            check(lib.weir_model_infer(pointer, c.byref(inference), c.byref(outputs)))
-            answer = self._kept[number] = Outputs(self._label, outputs, self._use, self._place)
-        return answer
+            outputs._fill(lib.weir_model_infer, pointer, c.byref(inference))
+            self._kept[number] = outputs
+        return outputs
 
     def _where(self) -> Place:
         details = s.weir_runtime_details()

@@ -10,7 +10,7 @@ from typing import Any
 
 from ._c import structures as s
 from ._c.library import lib
-from ._handle import Handle
+from ._handle import Handle, once
 from ._later import later
 from ._place import Place
 from .errors import Error
@@ -25,11 +25,25 @@ class Outputs(Handle, Mapping[str, Any]):
 
     _kind = "outputs"
 
-    def __init__(self, name: str, raw: s.weir_outputs, use: Callable[[], AbstractContextManager[int]], place: Place) -> None:
-        self._raw, self._use_model = raw, use
-        super().__init__(c.addressof(raw), f"of {name}")
+    def __init__(self, name: str, use: Callable[[], AbstractContextManager[int]], place: Place) -> None:
+        self._raw, self._use_model = s.weir_outputs(), use
+        self._gone = False
+        super().__init__(f"of {name}")
         self._place = place
-        self._values = {key: self._value(tensor) for key, tensor in each_of(raw).items()}
+        self._values: dict[str, Any] = {}
+
+    @property
+    def _pointer(self) -> int | None:
+        return c.addressof(self._raw) if self._raw.count and not self._gone else None
+
+    @_pointer.setter
+    def _pointer(self, pointer: int | None) -> None:
+        self._gone = pointer is None
+
+    def _fill(self, function: Callable[..., int], *arguments: Any) -> None:
+        """Of a run: calls what makes it."""
+        self._make(function, *arguments, c.byref(self._raw))
+        self._values = {key: self._value(tensor) for key, tensor in each_of(self._raw).items()}
 
     def _value(self, tensor: s.weir_tensor) -> Any:
         kind = Type(tensor.type)
@@ -49,9 +63,9 @@ class Outputs(Handle, Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def _end(self, pointer: int) -> None:
+    def _end(self, pointer: int, told: list[Any]) -> None:
         with self._use_model() as model:
-            lib.weir_model_release_outputs(model, c.byref(self._raw))
+            once(told, lib.weir_model_release_outputs, model, c.byref(self._raw))
 
     def __del__(self) -> None:
         if getattr(self, "_pointer", None) is not None and not sys.is_finalizing():

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 from ._c import pooling as p
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
-from ._handle import Handle
+from ._handle import Handle, once
 from ._later import inside
 from ._numbers import RANGES, SECOND, nanoseconds, whole
 from .errors import Busy, Invalid, NotFound
 from .model import Model
-from .names import Class
+from .names import Class, Status
 from .outputs import Outputs
 from .runtime import Runtime
 from .sizes import parse_size
@@ -114,20 +114,33 @@ class Lease(Model):
 
     _kind = "lease"
 
-    def __init__(self, pool: Pool, lease: int, name: str, waited: float) -> None:
+    def __init__(self, pool: Pool, name: str, pointer: int, request: p.weir_pool_request) -> None:
         self._runs: set[Run] = set()
         self._runtime = None
         self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
-        self._lease = lease
-        self.waited = waited  # seconds
-        self.version = text(lib.weir_lease_version(lease))
-        Handle.__init__(self, lib.weir_lease_model(lease) or 0, name)
+        self._pool = pool
+        self._model: int | None = None
+        self._gone = False
+        answer = p.weir_pool_answer()
+        Handle.__init__(self, name)
+        self._make(lib.weir_pool_acquire, pointer, c.byref(request), c.byref(answer), c.byref(self._out))
+        self.waited = answer.waited / SECOND  # seconds
+        self.version = text(lib.weir_lease_version(self._out))
+        self._model = lib.weir_lease_model(self._out)
         self._place = self._where()
         self._learn()
-        self._pool = pool
 
-    def _end(self, pointer: int) -> None:
-        lib.weir_lease_release(self._lease)
+    @property
+    def _pointer(self) -> int | None:
+        """The model's. Until that is known it is the lease's, so that it can be closed."""
+        return None if self._gone else self._model or self._out.value
+
+    @_pointer.setter
+    def _pointer(self, pointer: int | None) -> None:
+        self._gone = pointer is None
+
+    def _end(self, pointer: int, told: list[Any]) -> None:
+        once(told, lib.weir_lease_release, self._out.value)
 
     def suspend(self, **_options: Any) -> NoReturn:
         """Raises `Busy`: a pool suspends its models itself (`Pool.suspend`)."""
@@ -154,13 +167,14 @@ class Pool(Handle):
     def __init__(self, devices: Iterable[str | Runtime] | None = None, *, queue: int = 0, longest_wait: float | None = None,
                  passing: float | None = None, retry: float | None = None, host_bytes: int | str | None = None, threads: int = 0,
                  event: Callable[[PoolEvent], object] | None = None) -> None:
-        given, self._devices, out = list(devices) if devices is not None else [], [], c.c_void_p()
+        given, self._devices = list(devices) if devices is not None else [], []
         list_ = (p.weir_pool_device * len(given))()
         options = p.weir_pool_options(devices=list_, device_count=len(given), queue=queue, longest_wait=_time(longest_wait),
                                       passing=_limit(passing), retry=_limit(retry), threads=threads,
                                       host_bytes=0 if host_bytes is None else parse_size(host_bytes) or p.NONE)
         if event is not None:
             options.event = self._event = p.weir_pool_event_fn(_teller(event))
+        super().__init__("of models")
         try:
             for place, one in zip(list_, given):
                 if isinstance(one, Runtime):
@@ -168,25 +182,21 @@ class Pool(Handle):
                     self._devices.append(one)
                 else:
                     place.device = to_bytes(one)
-            check(lib.weir_pool_create(c.byref(options), c.byref(out)))
+            self._make(lib.weir_pool_create, c.byref(options), c.byref(self._out))
         except BaseException:
             self._let_go()
             raise
-        super().__init__(out.value or 0, "of models")
 
     def _let_go(self) -> None:
-        for runtime in self._devices:
-            runtime._take_back()
+        while self._devices:
+            self._devices.pop()._take_back()
 
-    def _end(self, pointer: int) -> None:
+    def _end(self, pointer: int, told: list[Any]) -> None:
         try:
-            check(lib.weir_pool_destroy(pointer))
-        except Busy:
-            raise
-        except BaseException:
-            self._let_go()  # it is gone all the same
-            raise
-        self._let_go()
+            once(told, lib.weir_pool_destroy, pointer)
+        finally:
+            if told and told[0] != Status.BUSY:  # it is gone, also where the engine of a model has failed
+                self._let_go()
 
     def add(self, path: str | os.PathLike[str], name: str | None = None, *, version: str | None = None, engine: str | None = None,
             device: str | None = None, devices: Iterable[str] = (), settings: Mapping[str, object] | None = None,
@@ -228,10 +238,8 @@ class Pool(Handle):
         `Cancelled`, `NotFound`, and what the load failed with."""
         raw = p.weir_pool_request(name=to_bytes(name), id=request or next(_ids) | 1 << 63, bytes=parse_size(size), wait=_limit(wait),
                                   priority=priority)
-        answer, out = p.weir_pool_answer(), c.c_void_p()
         with self._use() as pointer:
-            check(lib.weir_pool_acquire(pointer, c.byref(raw), c.byref(answer), c.byref(out)))
-            return Lease(self, out.value or 0, name, answer.waited / SECOND)
+            return Lease(self, name, pointer, raw)
 
     def __call__(self, name: str, inputs: Mapping[str, Any] | str, **settings: object) -> dict[str, Any]:
         """Leases the model, runs it once as `Model.__call__` does, and gives it back."""

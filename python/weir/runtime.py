@@ -11,7 +11,7 @@ from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from . import _streams
 from ._numbers import RANGES, whole
-from ._handle import Handle
+from ._handle import Handle, once
 from ._place import Place
 from .errors import Invalid, Unsupported
 from .names import Class, Kind, Scrub, Type
@@ -47,19 +47,17 @@ class Runtime(Handle):
 
     def __init__(self, device: str = "host", budget: int | str | None = None, resource: str | None = None, *, own: bool = False) -> None:
         options = s.weir_runtime_options(budget=parse_budget(budget), resource=to_bytes(resource))
-        out = c.c_void_p()
-        make = lib.weir_runtime_create if own else lib.weir_runtime_get
-        check(make(to_bytes(device), c.byref(options), c.byref(out)))
         self._own = own
-        super().__init__(out.value or 0, device)
+        super().__init__(device)
+        self._make(lib.weir_runtime_create if own else lib.weir_runtime_get, to_bytes(device), c.byref(options), c.byref(self._out))
 
-    def _end(self, pointer: int) -> None:
+    def _end(self, pointer: int, told: list[Any]) -> None:
         if self._own:
             count = c.c_size_t()
             check(lib.weir_snapshot(pointer, c.byref(s.weir_stats()), None, 0, c.byref(count)))
             if not count.value:  # else it stays, and they may be in use
                 _streams.forget(pointer)
-            check(lib.weir_runtime_destroy(pointer))
+            once(told, lib.weir_runtime_destroy, pointer)
 
     def __del__(self) -> None:
         if getattr(self, "_own", False):
@@ -139,16 +137,15 @@ class Client(Handle):
     def __init__(self, runtime: Runtime, name: str, *, maximum: int | str = 0, guarantee: int | str = 0,
                  scrub: Scrub = Scrub.NEVER) -> None:
         options = s.weir_client_options(name=to_bytes(name), maximum=parse_size(maximum), guaranteed=parse_size(guarantee), scrub=scrub)
-        out = c.c_void_p()
+        self.runtime = runtime
+        super().__init__(name)
         with runtime._use() as pointer:
-            check(lib.weir_client_create(pointer, c.byref(options), c.byref(out)))
             self._places = {kind: Place("host", pointer) for kind in Kind}
             self._places[Kind.DEVICE] = Place(runtime.device, pointer)
-        self.runtime = runtime
-        super().__init__(out.value or 0, name)
+            self._make(lib.weir_client_create, pointer, c.byref(options), c.byref(self._out))
 
-    def _end(self, pointer: int) -> None:
-        check(lib.weir_client_destroy(pointer))
+    def _end(self, pointer: int, told: list[Any]) -> None:
+        once(told, lib.weir_client_destroy, pointer)
 
     @property
     def name(self) -> str:
@@ -171,10 +168,8 @@ class Client(Handle):
             raise Invalid("a block has at least one byte")
         request = s.weir_request(bytes=size, alignment=alignment, memory_class=memory_class, kind=kind, tag=to_bytes(tag),
                                  flags=(s.ALLOC_ZEROED if zeroed else 0) | (0 if wait else s.ALLOC_NO_WAIT))
-        out = s.weir_block()
         with self._use() as pointer:
-            check(lib.weir_alloc_with(pointer, c.byref(request), c.byref(out)))
-        return Block(self, out, size, self._places[kind])
+            return Block(self, pointer, request, self._places.get(kind, self._places[Kind.DEVICE]))
 
     def suspend(self, *, stay: Iterable[Class] = (), drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False,
                 keep_guarantee: bool = False, resume_on_alloc: bool = False, wait: float | None = None,
@@ -249,14 +244,23 @@ class Block(Handle):
 
     _kind = "block"
 
-    def __init__(self, client: Client, block: s.weir_block, size: int, place: Place) -> None:
+    def __init__(self, client: Client, account: int, request: s.weir_request, place: Place) -> None:
         self.client = client
-        self.bytes = size  # as asked for
-        self._block = block
+        self.bytes: int = request.bytes  # as asked for
+        self._block = s.weir_block()
         self._place = place
         self._view: weakref.ref[memoryview] | None = None
         self._array: weakref.ref[Any] | None = None
-        super().__init__(block.pointer, f"of {size} bytes of {client.name}")
+        super().__init__(f"of {request.bytes} bytes of {client.name}")
+        self._make(lib.weir_alloc_with, account, c.byref(request), c.byref(self._block))
+
+    @property
+    def _pointer(self) -> int | None:
+        return self._block.pointer or None
+
+    @_pointer.setter
+    def _pointer(self, pointer: int | None) -> None:
+        self._block.pointer = pointer
 
     @property
     def pointer(self) -> int:
@@ -322,6 +326,6 @@ class Block(Handle):
             raise BufferError(f"slices of the memory of the {self._kind} {self._label} are alive")
         super().close()
 
-    def _end(self, pointer: int) -> None:
+    def _end(self, pointer: int, told: list[Any]) -> None:
         with self.client._use() as client:
-            check(lib.weir_free_block(client, self._block, HOST_STREAM))
+            once(told, lib.weir_free_block, client, s.weir_block(pointer, self._block.generation), HOST_STREAM)

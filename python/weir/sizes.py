@@ -20,7 +20,11 @@ def parse_size(size: int | str) -> int:
     if not isinstance(size, str):
         return whole(size, *RANGES[c.c_uint64], "a size")
     out = c.c_uint64()
-    check(lib.weir_size_parse(to_bytes(size.strip(), "a size"), c.byref(out)))
+    try:
+        given = to_bytes(size.strip(), "a size")
+    except ValueError:  # a character 0, or half of one: no text of libweir's
+        raise Invalid(f"{size[:80]!r} is no size; write bytes or a number with a unit, such as 512MiB or 1.5g") from None
+    check(lib.weir_size_parse(given, c.byref(out)))
     return out.value
 
 

@@ -175,7 +175,10 @@ class Inputs:
 
     def _described(self, name: str, value: Any, wanted: Type) -> Given:
         if isinstance(value, str):
-            value, wanted = value.encode(), Type.TEXT
+            try:
+                value, wanted = value.encode(), Type.TEXT
+            except UnicodeEncodeError as error:
+                raise ValueError(f"the input '{name}' is a str that is no UTF-8 text: {error}") from None
         if isinstance(value, (bytes, bytearray)) and wanted == Type.TEXT:
             return _copied(value, Type.TEXT, (len(value),))
         np = sys.modules.get("numpy")  # nothing is of NumPy where it was not imported

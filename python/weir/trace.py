@@ -8,9 +8,13 @@ import os
 
 from ._c import inspection as i
 from ._c.library import check, lib, text, to_bytes
-from ._handle import Handle
+from ._handle import Handle, once
 from .names import Class, Status
 from .runtime import Runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FORMATS = {"binary": 0, "csv": 1}
 BATCH = 1024
@@ -54,23 +58,27 @@ class Trace(Handle):
     def __init__(self, runtime: Runtime, file: str | os.PathLike[str] | None = None, *, format: str = "binary", capacity: int = 0) -> None:
         if format not in FORMATS:
             raise ValueError(f"{format!r} is no format of traces: {', '.join(FORMATS)}")
-        sink, out = i.weir_sink(), c.c_void_p()
+        sink = i.weir_sink()
         options = i.weir_trace_options(capacity=capacity)
+        self.runtime = runtime
+        super().__init__(f"of {runtime._label}")
         with runtime._use() as pointer:
             if file is not None:
                 check(lib.weir_sink_file(to_bytes(file), FORMATS[format], c.byref(sink)))
                 options.sinks, options.sink_count = c.pointer(sink), 1
+            told: list[Any] = []
             try:
-                check(lib.weir_trace_create(pointer, c.byref(options), c.byref(out)))
+                once(told, lib.weir_trace_create, pointer, c.byref(options), c.byref(self._out))
+                check(told[0])
             except BaseException:
-                if sink.close:
+                if self._pointer is not None:
+                    self.close()
+                elif sink.close:
                     c.CFUNCTYPE(c.c_int, c.c_void_p)(sink.close)(sink.user)
                 raise
-        self.runtime = runtime
-        super().__init__(out.value or 0, f"of {runtime._label}")
 
-    def _end(self, pointer: int) -> None:
-        lib.weir_trace_destroy(pointer)
+    def _end(self, pointer: int, told: list[Any]) -> None:
+        once(told, lib.weir_trace_destroy, pointer)
 
     def read(self) -> list[Event]:
         """The events since the last look, oldest first. `Conflict` for a trace with a file. One thread reads."""

@@ -19,6 +19,7 @@ typedef enum wi_window_place {
     WI_WINDOW_REDIRECT_AWAITED, /* a capture, or the end of a stream of the module's, has found that a free holds it */
     WI_WINDOW_REDIRECT_MARKED,  /* a redirect has marked a stream captured, and told nobody yet */
     WI_WINDOW_REDIRECT_LEFT,    /* weir no longer knows a stream of the module's; its place is still there */
+    WI_WINDOW_RUN_MARKED,       /* the engine onnx has marked runs cancelled, and woken nobody yet */
     WI_WINDOWS
 } wi_window_place;
 

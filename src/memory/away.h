@@ -39,6 +39,7 @@ typedef struct wi_piece {
     bool coming;           /* from recover to arrive: it is to come back, */
     bool arrived;          /* memory is there, and the caller was told */
     bool shown;            /* its copy is mapped there */
+    bool adrift;           /* a resume failed there, and the driver does not say that what it queued is done */
     bool whole;            /* all on it comes back from its copy, which was shown; nothing as zeros */
     bool unwritten;        /* all that is kept on it is of the classes `unwritten` */
     size_t run, run_count; /* in wi_away.runs */
@@ -71,7 +72,7 @@ typedef struct wi_away {
      * while the next one is mapped. */
     weir_status (*arrived)(struct wi_away *away, wi_piece *piece, void *user);
     /* Copies that are shown; with no lock held, too. The one is taken from its place, the other put back there. Both write
-     * `shown`. */
+     * `shown`. The one also waits for what a resume has queued on a piece that is adrift, and writes that. */
     weir_status (*hide)(struct wi_away *away, wi_piece *piece, void *user);
     void (*show_again)(struct wi_away *away, wi_piece *piece, void *user);
     void *user;
@@ -92,7 +93,7 @@ typedef struct wi_away_table {
     bool (*undo)(wi_resource *base, wi_away *away);
     /* What was taken is free for all. The rest stays. */
     void (*leave)(wi_resource *base, wi_away *away);
-    /* Takes what is shown from where no block is any more. A failure leaves some of it. */
+    /* Takes what is shown, or adrift, from where no block is any more. A failure leaves some of it. */
     weir_status (*sweep)(wi_resource *base, wi_away *away);
     /* Nothing of it is used any more, and nothing is known of it from here on. */
     void (*forget)(wi_resource *base, wi_away *away);
@@ -104,8 +105,8 @@ typedef struct wi_away_table {
     /* Takes away again what has come; unless it is `idle`, as copies may be under way, it stays there for the next
      * resume. */
     void (*recall)(wi_resource *base, wi_away *away, bool idle);
-    /* A block that is away was freed: its addresses go, and with the last one of a piece the piece, unless it is shown. The
-     * lock is held. */
+    /* A block that is away was freed: its addresses go, and with the last one of a piece the piece, unless it is shown
+     * or adrift. The lock is held. */
     void (*free)(wi_resource *base, wi_block *block);
 } wi_away_table;
 

@@ -486,7 +486,7 @@ weir_status wi_copies_clear(const wi_copies *copies, const wi_away *away, const 
 {
     const weir_runtime *runtime = copies->client->runtime;
     const wi_copy *copy = piece->copy;
-    weir_status status = WEIR_OK;
+    weir_status status = wi_host_chunk_hide(copy->chunk); /* a trusted one is where a failed call has left it */
     for (const wi_run *r = away->runs + piece->run, *end = r + piece->run_count; r < end && status == WEIR_OK; r++)
         if (!r->kept)
             status = runtime->driver->fill(runtime->device, copies_at(copy, r->start), 0, r->bytes, stream);

@@ -49,6 +49,9 @@ uint64_t wi_residence_deadline(uint64_t wait);
 /* Waits for copies that are under way; what they touch is about to be used otherwise. A driver that cannot tell about the
  * stream is asked about the device. False: it does not say that they are done. The thread's detail stays. */
 bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r);
+/* They do not rest: a free waits for them as for declared uses, where it is of a page of an elastic block, and with `blocks`
+ * also of a claimed block. The thread's detail stays. */
+void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks);
 /* Commits the pages that are not there, and has their contents on their way. */
 weir_status wi_residence_bring_pages(weir_client *client, wi_residence *r);
 

@@ -441,6 +441,23 @@ bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r)
     return rest;
 }
 
+void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks)
+{
+    const weir_runtime *runtime = client->runtime;
+    wi_resource *base = runtime->resource->base;
+    wi_event event;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    if (runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK) {
+        wi_resource_lock(base);
+        for (size_t i = 0; blocks && i < r->away.block_count; i++)
+            (void)!wi_stream_uses_written(&r->away.blocks[i]->stream_uses, event);
+        wi_resource_unlock(base);
+        (void)!wi_elastic_away_written(client, &r->pages, event);
+    }
+    wi_detail_restore(&kept);
+}
+
 /* The pages of elastic blocks: contents that change, so that no copy is trusted. */
 static weir_status residency_copy_pages(wi_residence *r)
 {
@@ -513,10 +530,10 @@ static weir_status residency_move_out(weir_client *client, wi_residence *r)
         status = residency_take_all(client, r, events);
     if (status == WEIR_OK)
         status = runtime->driver->stream_synchronize(runtime->device, r->stream);
-    else
-        (void)wi_residence_copies_rest(client, r);
     if (status == WEIR_OK)
         status = residency_give_pages(client, r, &gone);
+    if (status != WEIR_OK && !wi_residence_copies_rest(client, r))
+        wi_residence_copies_are_uses(client, r, true);
     if (gone)
         wi_ledger_elsewhere(&client->runtime->ledger, &client->account, r->pages.bytes);
     else
@@ -536,7 +553,10 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
 {
     weir_runtime *runtime = client->runtime;
     weir_status status = wi_copies_open(&r->copies, folder, r->away.show);
-    if (status == WEIR_OK && !r->stream)
+    /* copies of a call that failed before may be under way, and their memory is about to be used again */
+    if (status == WEIR_OK && r->stream)
+        status = runtime->driver->stream_synchronize(runtime->device, r->stream);
+    else if (status == WEIR_OK)
         status = runtime->driver->stream_create(runtime->device, &r->stream);
     wi_resource *pinned;
     if (status == WEIR_OK && !r->copies.to_file)

@@ -7,9 +7,17 @@
 
 weir_status wi_residence_hide(wi_away *away, wi_piece *piece, void *client)
 {
-    (void)away, (void)client;
-    weir_status status = wi_copies_hide(piece->copy);
-    piece->shown = wi_host_chunk_is_shown(piece->copy->chunk);
+    weir_status status = WEIR_OK;
+    (void)away;
+    if (piece->adrift) {
+        piece->adrift = !wi_residence_copies_rest(client, residence_of(client));
+        if (piece->adrift)
+            return weir_fail(WEIR_ERR_DRIVER, "the driver does not say whether copies that a resume queued are done");
+    }
+    if (piece->shown) {
+        status = wi_copies_hide(piece->copy);
+        piece->shown = wi_host_chunk_is_shown(piece->copy->chunk);
+    }
     return status;
 }
 
@@ -124,6 +132,8 @@ static weir_status residency_come(weir_client *client, wi_residence *r, weir_str
         wi_kept_detail kept;
         wi_detail_keep(&kept);
         bool idle = wi_residence_copies_rest(client, r);
+        if (!idle)
+            wi_residence_copies_are_uses(client, r, false);
         base->table->away->recall(base, &r->away, idle);
         if (idle)
             (void)!wi_elastic_away_release(client, &r->pages);
@@ -140,7 +150,7 @@ static weir_status residency_resume(weir_client *client, wi_residence *r, weir_s
     uint64_t deadline = wi_residence_deadline(wait);
     void *native;
     weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_client_resume", &native);
-    if (status == WEIR_OK && r->away.show)
+    if (status == WEIR_OK)
         status = base->table->away->sweep(base, &r->away);
     if (status == WEIR_OK && r->away.show && !wi_has_bug(WI_BUG_EXCHANGE_EARLY))
         status = wi_residence_wait_streams(client, deadline);

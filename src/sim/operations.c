@@ -436,7 +436,7 @@ static bool choose_beginning(world *w, step *s)
 /* While a stream is ended another thread often has something to do with it. */
 static bool choose_beside(world *w, step *s)
 {
-    if (!w->options.late || world_ending(w) == 0 || chance(w, 50))
+    if (world_ending(w) == 0 || chance(w, 50))
         return false;
     s->operation = (uint8_t)operation_called("late");
     choose_late(w, s);

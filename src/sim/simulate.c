@@ -58,7 +58,6 @@ void simulate_defaults(simulate_options *options)
                                             .streams = 8,
                                             .faults = true,
                                             .nested = true,
-                                            .late = true,
                                             .first = {.at = -1},
                                             .second = {.at = -1}}};
 }

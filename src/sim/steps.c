@@ -81,7 +81,7 @@ static void run_next(world *w)
 static void choose_next(world *w)
 {
     step s;
-    if (world_random(w, 100) >= (w->options.late && world_ending(w) ? ENDING_PERCENT : NESTED_PERCENT))
+    if (world_random(w, 100) >= (world_ending(w) ? ENDING_PERCENT : NESTED_PERCENT))
         return;
     world_choose(w, &s);
     s.depth = (uint8_t)w->depth;

@@ -64,8 +64,7 @@ typedef struct world_options {
     unsigned clients, streams;
     const char *resource;
     bool faults;                /* the random steps have some */
-    bool nested;                /* … and others within them, */
-    bool late;                  /* … also such as use a stream that is being ended */
+    bool nested;                /* … and others within them */
     wi_sim_fault first, second; /* armed before the runtime is made; at < 0: none */
 } world_options;
 

@@ -110,6 +110,43 @@ static void opening_needs_room_for_the_guarantee(void **state)
     ok(weir_client_destroy(b));
 }
 
+static void *refused_elsewhere(void *user)
+{
+    uint64_t *numbers = user;
+    weir_client *client = open_client(weir_client_runtime((weir_client *)(uintptr_t)numbers[0]), "elsewhere", 0, 256);
+    numbers[0] = last_refusal().number;
+    refused(client, 512, WEIR_CLASS_KV);
+    numbers[1] = last_refusal().number;
+    ok(weir_client_destroy(client));
+    return NULL;
+}
+
+/* By its number a caller tells whether the refusal is of the call that has just failed. */
+static void a_refusal_is_one_calls(void **state)
+{
+    weir_client *client = open_client(*state, "bert", 0, 1024);
+    uint64_t numbers[2] = {(uint64_t)(uintptr_t)client};
+    pthread_t thread;
+    void *p;
+    refused(client, 2048, WEIR_CLASS_KV);
+    uint64_t first = last_refusal().number;
+    assert_true(first > 0);
+    fails(WEIR_ERR_INVALID, weir_alloc(client, 2048, WEIR_STREAM_HOST, (weir_class)99, &p));
+    ok(weir_free(client, allocate(client, 1024, WEIR_STREAM_HOST, WEIR_CLASS_KV), WEIR_STREAM_HOST));
+    assert_int_equal(pthread_create(&thread, NULL, refused_elsewhere, numbers), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(numbers[0], 0);
+    assert_true(numbers[1] > first);
+    assert_int_equal(last_refusal().number, first);
+    refused(client, 2048, WEIR_CLASS_KV);
+    assert_true(last_refusal().number > numbers[1]);
+    weir_refusal older = {.struct_size = offsetof(weir_refusal, number), .number = 7};
+    ok(weir_refusal_last(&older));
+    assert_int_equal(older.requested, 2048);
+    assert_int_equal(older.number, 7);
+    ok(weir_client_destroy(client));
+}
+
 static void a_maximum_is_a_maximum(void **state)
 {
     weir_runtime *runtime = *state;
@@ -444,6 +481,7 @@ int main(void)
         test(a_guarantee_is_never_lent),
         test(opening_needs_room_for_the_guarantee),
         test(a_maximum_is_a_maximum),
+        test(a_refusal_is_one_calls),
         test(a_pending_free_leaves_the_guarantees_of_others),
         test(changing_limits_while_live),
         test(changing_the_budget_while_live),

@@ -14,7 +14,7 @@ target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together text sequence elastic elastic-book memory library)
+  foreach(part engine together several text sequence elastic elastic-book memory library)
     string(REPLACE - _ source ${part})
     weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
@@ -45,7 +45,7 @@ if(TARGET weir-engine-gguf)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-together gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-several gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" RUN_SERIAL ON

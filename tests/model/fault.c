@@ -258,6 +258,68 @@ static void failing_at_once(void **state)
     check_books(&before);
 }
 
+/* A good answer between a verdict and the request that waits for it: made here, by the waiting thread itself, when the
+ * other request is done. */
+
+static _Thread_local weir_model *answers_meanwhile; /* NULL: this thread's waits are plain */
+static gate waits_for_verdict, verdict_is_given;
+
+int __real_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
+int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
+int __wrap_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+    weir_model *model = answers_meanwhile;
+    if (!model)
+        return __real_pthread_cond_wait(condition, mutex);
+    answers_meanwhile = NULL;
+    open_gate(&waits_for_verdict);
+    int error = __real_pthread_cond_wait(condition, mutex);
+    pthread_mutex_unlock(mutex);
+    pass_gate(&verdict_is_given);
+    infer_and_release(model);
+    pthread_mutex_lock(mutex);
+    return error;
+}
+
+static void *make_waiting_request(void *user)
+{
+    const request *it = user;
+    answers_meanwhile = it->model;
+    return make_request(user);
+}
+
+/* The answer shows that the instance is well, so that the failure is the request's. */
+static void a_good_answer_before_the_verdict_is_read(void **state)
+{
+    (void)state;
+    request first, second;
+    pthread_t threads[2];
+    gate warming = GATE;
+    books before = take_books();
+    weir_model *model = opened_on("cuda rocm");
+    waits_for_verdict = verdict_is_given = (gate)GATE;
+    infer_and_release(model);
+    fail_alone("cuda", WEIR_ERR_ENGINE, 2);
+    b.inside_run = &warming;
+    b.holds_warm_ups = true;
+    first = second = (request){.model = model};
+    assert_int_equal(pthread_create(&threads[0], NULL, make_request, &first), 0);
+    wait_for(&warming);
+    assert_int_equal(pthread_create(&threads[1], NULL, make_waiting_request, &second), 0);
+    pass_gate(&waits_for_verdict);
+    open_gate(&warming);
+    pthread_join(threads[0], NULL);
+    open_gate(&verdict_is_given);
+    pthread_join(threads[1], NULL);
+    b.inside_run = NULL;
+    assert_int_equal(first.status, WEIR_ERR_INVALID);
+    assert_int_equal(second.status, WEIR_ERR_INVALID);
+    assert_int_equal(b.warm_ups, 1);
+    nothing_came_of_it(model);
+    ok(weir_model_destroy(model));
+    check_books(&before);
+}
+
 /* A cancelled request is judged by nobody. */
 static void a_cancelled_request_is_not_judged(void **state)
 {
@@ -292,6 +354,7 @@ int main(void)
         test(a_plain_model),
         test(what_is_done_in_vain_becomes_rare),
         test(failing_at_once),
+        test(a_good_answer_before_the_verdict_is_read),
         test(a_cancelled_request_is_not_judged),
     };
     return cmocka_run_group_tests_name("fault", tests, bed_begin, bed_end);

@@ -7,6 +7,7 @@ foreach(model_test open coverage stages runs adrift moves fault cancel warm thre
   target_link_options(test-model-${model_test} PRIVATE ${WEIR_MODEL_WRAPPED})
   weir_sim_device_test(model-${model_test})
 endforeach()
+target_link_options(test-model-fault PRIVATE -Wl,--wrap=pthread_cond_wait)
 weir_test(model-memory model/memory.c model/bed.c choice/machine.c INTERNAL)
 target_link_options(test-model-memory PRIVATE ${WEIR_MODEL_WRAPPED}
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free)

@@ -13,10 +13,10 @@ from weir._c import inspection, library, pooling, seams, structures
 from weir.tensor import _native
 
 GIB = 2**30
-TOO_LARGE = (2**64, 2**64 + 4096, 2**65 - 1, 10**30)
+TOO_LARGE = (2**64, 2**64 + 4096, 2**65 - 1, 10**30, 10**5000)  # the last has more digits than Python writes
 NO_WHOLE = (True, False, 4096.0, 1.5, math.nan, math.inf, 1j, None, b"4096", [4096])
 TEXTS = ("", " ", "many", "-1", "+1", "1.5", "1e3", "0x10", "1.5.5GiB", "1 PiB", "99999999999999999999GiB", "16777216TiB", "1,5GiB",
-         "nan", "inf", "\u0663", "1 GiB of it", "18446744073709551616")
+         "nan", "inf", "\u0663", "1 GiB of it", "18446744073709551616", "1\0MiB", "1\ud800", "9" * 5000)
 
 
 class Index:

@@ -3,6 +3,7 @@
 #include "core/faulty.h"
 #include "residency/residency.h"
 
+#include "runtime/residence.h"
 #include "runtime/runtime.h"
 
 #include <weir/elastic.h>
@@ -63,6 +64,7 @@ static const way ways[] = {
     {.pages = true, .file = true, .native = true, .guaranteed = true},
     {.show = true, .drop = true},
     {.show = true, .unwritten = true, .native = true, .guaranteed = true},
+    {.show = true, .unwritten = true, .drop = true},
     {.show = true, .pieces = true, .drop = true, .pages = true},
     {.show = true, .pieces = true, .unwritten = true, .verify = true, .guaranteed = true},
 };
@@ -83,6 +85,37 @@ typedef struct scene {
     void *neighbour;
     weir_elastic *elastic; /* of PAGES pages, of which the second is not there */
 } scene;
+
+/* The faulty driver, which also fails what the residence asks about its own stream: so many points, and then waits. */
+static wi_driver scene_driver;
+static void *copies_stream;
+static int points_fail, waits_fail;
+
+static weir_status scene_record(wi_device *device, void *stream, wi_event *out)
+{
+    if (stream && stream == copies_stream && points_fail > 0 && points_fail-- > 0)
+        return weir_fail(WEIR_ERR_DRIVER, "no point on the stream of copies");
+    return faulty_driver.record(device, stream, out);
+}
+
+static weir_status scene_synchronize(wi_device *device, void *stream)
+{
+    if (stream && stream == copies_stream && points_fail == 0 && waits_fail > 0 && waits_fail-- > 0)
+        return weir_fail(WEIR_ERR_DRIVER, "the stream of copies does not answer");
+    return faulty_driver.stream_synchronize(device, stream);
+}
+
+static gate held_copies;
+static bool holds_copies; /* the next copy on that stream waits at the gate */
+
+static weir_status scene_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    if (stream && stream == copies_stream && holds_copies) {
+        holds_copies = false;
+        ok(wi_host_driver.call(device, pass_gate, &held_copies, stream));
+    }
+    return faulty_driver.copy(device, to, from, bytes, stream);
+}
 
 static char *page_of(const scene *s, size_t index)
 {
@@ -120,7 +153,7 @@ static void open_scene(scene *s, const way *w)
     s->host = make_runtime(HOST_BUDGET);
     weir_runtime_options options = {
         .struct_size = sizeof options, .budget = BUDGET_GRANULES * GRANULE, .host = s->host};
-    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &s->runtime));
+    ok(wi_runtime_create_over(&scene_driver, 0, &options, &s->runtime));
     s->model = open_client(s->runtime, "model", w->guaranteed ? GUARANTEED : 0, 0);
     s->other = open_client(s->runtime, "other", 0, 0);
     ok(weir_stream_acquire(s->runtime, &s->stream));
@@ -527,6 +560,60 @@ static void what_a_failed_resume_leaves_is_not_lost(void **state)
     fails_at = -1;
 }
 
+/* A block of somebody else's, as long as possible, all 0xee. */
+static unsigned char *take_all(const scene *s, uint64_t *bytes)
+{
+    void *all = NULL;
+    for (*bytes = BUDGET_GRANULES * GRANULE; *bytes > 0; *bytes -= GRANULE)
+        if (weir_alloc(s->other, *bytes, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &all) == WEIR_OK)
+            break;
+    ok(weir_fill(s->runtime, all, 0xee, *bytes, WEIR_STREAM_HOST));
+    return all;
+}
+
+/* A resume fails at its last call, and the driver does not say that the copies are done, which are still to be made: what
+ * is freed there is nobody else's until they are. */
+static void what_is_freed_under_copies_waits_for_them(void **state)
+{
+    (void)state;
+    for (int some = 1; some < 3; some++) {
+        scene s;
+        gate before = GATE;
+        uint64_t bytes;
+        faults_reset(-1);
+        open_scene(&s, &ways[0]);
+        ok(try_suspend(&s));
+        arm();
+        ok(try_resume(&s));
+        disarm();
+        ok(try_suspend(&s));
+        void *stream = atomic_load(&s.model->residence)->stream;
+        ok(wi_host_driver.call(s.runtime->device, pass_gate, &before, stream));
+        fails_at = calls_made - 1;
+        and_at = calls_made;
+        arm();
+        fails(WEIR_ERR_DRIVER, try_resume(&s));
+        disarm();
+        fails_at = and_at = -1;
+        for (int i = 0; i < BLOCKS; i += some)
+            ok(weir_free(s.model, s.blocks[i].start, WEIR_STREAM_HOST));
+        unsigned char *all = take_all(&s, &bytes);
+        open_gate(&before);
+        ok(wi_host_driver.stream_synchronize(s.runtime->device, stream));
+        for (uint64_t i = 0; i < bytes; i++)
+            if (all[i] != 0xee)
+                fail_msg("byte %llu of somebody else's was written", (unsigned long long)i);
+        ok(weir_free(s.other, all, WEIR_STREAM_HOST));
+        ok(try_resume(&s));
+        for (int i = 0; i < BLOCKS; i++)
+            if (i % some == 0)
+                s.blocks[i].start = allocate(s.model, s.blocks[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+            else if (!dropped(&s, &s.blocks[i]))
+                block_holds(s.runtime, s.blocks[i].start, s.blocks[i].bytes, (uint64_t)i + 1);
+        end_scene(&s);
+    }
+}
+
 /* A device that has less than its budget: refused as such, after each part of what has to come. */
 static void a_device_with_less_than_its_budget(void **state)
 {
@@ -579,14 +666,51 @@ static void frees_without_host_memory(void **state)
     malloc_fails_at = -1;
 }
 
+/* A suspend fails while its copies are still to be made, and the driver does not say whether they are: what is freed keeps
+ * its memory until they have read it. */
+static void what_is_freed_after_a_suspend_is_read_first(void **state)
+{
+    (void)state;
+    scene s;
+    faults_reset(-1);
+    open_scene(&s, &ways[0]);
+    ok(try_suspend(&s));
+    ok(try_resume(&s));
+    copies_stream = atomic_load(&s.model->residence)->stream;
+    fault.status = WEIR_ERR_DRIVER;
+    held_copies = (gate)GATE;
+    points_fail = 1;
+    waits_fail = 2;
+    holds_copies = true;
+    fails(WEIR_ERR_DRIVER, try_suspend(&s));
+    assert_int_equal(waits_fail, 0);
+    assert_int_equal(residency(s.model).state, WEIR_RESIDENT);
+    for (int i = 0; i < BLOCKS; i++)
+        ok(weir_free(s.model, s.blocks[i].start, WEIR_STREAM_HOST));
+    assert_true(take_snapshot(s.runtime).device.pending > 3 * GRANULE);
+    ok(weir_runtime_trim(s.runtime, NULL, NULL));
+    open_gate(&held_copies);
+    ok(wi_host_driver.stream_synchronize(s.runtime->device, copies_stream));
+    copies_stream = NULL;
+    for (int i = 0; i < BLOCKS; i++)
+        s.blocks[i].start = allocate(s.model, s.blocks[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    end_scene(&s);
+}
+
 int main(void)
 {
+    scene_driver = faulty_driver;
+    scene_driver.record = scene_record;
+    scene_driver.stream_synchronize = scene_synchronize;
+    scene_driver.copy = scene_copy;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(each_pair_of_driver_calls_fails),
         cmocka_unit_test(each_allocation_of_host_memory_fails),
         cmocka_unit_test(what_a_failed_resume_leaves_is_not_lost),
+        cmocka_unit_test(what_is_freed_under_copies_waits_for_them),
+        cmocka_unit_test(what_is_freed_after_a_suspend_is_read_first),
         cmocka_unit_test(a_device_with_less_than_its_budget),
         cmocka_unit_test(frees_without_host_memory),
     };

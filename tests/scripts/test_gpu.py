@@ -78,6 +78,18 @@ class Steps(unittest.TestCase):
         self.assertIn("name: 1 passed", self.answered()["name/console.txt"])
         self.assertEqual([path.name for path in self.answers.parent.iterdir()], ["name.tgz"])
 
+    def test_answers_that_differ_fail_unless_rounding_chose(self):
+        for said, went in (('{"same": true, "ties": 0, "faults": 0}', "passed"),
+                           ('{"same": false, "ties": 2, "faults": 0, "x": 1}', "passed"),
+                           ('{"same": false, "kv": 7}', "failed"),
+                           ('{"same": false, "ties": 0, "faults": 0}', "failed"),
+                           ('{"same": true, "ties": 1, "faults": 3}', "failed"),
+                           ('{"same": false, "ties": 1, "faults": 12}', "failed")):
+            steps.results.clear()
+            self.assertEqual(self.shell("told", f"echo '{said}'"), 0 if went == "passed" else steps.DIFFERS)
+            self.assertEqual(steps.results[0][0], went, said)
+        self.assertEqual(steps.results[0][2:], ("answers are not the same", ['{"same": false, "ties": 1, "faults": 12}']))
+
     def test_only_failures_fail(self):
         self.shell("good", "true")
         self.shell("none", "exit 77")

@@ -374,6 +374,17 @@ class Command(Case):
         self.assertRegex(text, r"^stale +bad +a.mut:6: the old text is there 0 times, in take of src/a.c\n1 stale of 2$")
         self.assertEqual(self.run_with("--check", "good"), (0, "0 stale of 1\n"))
 
+    def test_the_engines_have_lists_of_their_own(self):
+        self.write("lists/a.mut", "source: src/a.c\ngood: x\n  in take\n  - += by\n")
+        self.write("lists/engines/a.mut", "source: src/a.c\nother: x\n  in take\n  - -= by\n")
+        with mock.patch.multiple(mutants, **{name: getattr(mutants, name) for name in
+                                             ("SCRATCH", "LOGS", "TESTS", "OPTIONS", "CLEAN", "CHANGED")}):
+            self.assertRegex(self.run_with("--engines", "--check")[1], "^stale +other .*\n1 stale of 1$")
+            self.assertNotIn("-DWEIR_ENGINES=OFF", mutants.OPTIONS)
+            self.assertEqual(mutants.CHANGED.tree.parent.parent.name, "engines")
+        self.assertEqual(self.run_with("--check", "good"), (0, "0 stale of 1\n"))
+        self.assertRegex(self.run_with("--check")[1], "1 stale of 2$")
+
     def test_a_list_that_cannot_be_read_is_told(self):
         self.write("lists/a.mut", "source: src/a.c\nnonsense\n")
         self.assertIn("a.mut:2: 'nonsense' is neither", self.run_with("--check")[0])
@@ -417,6 +428,10 @@ class TheLists(unittest.TestCase):
     def test_each_can_be_made(self):
         found, sources, stale = mi.read_lists(ROOT / "tests/mutants"), mi.Sources(ROOT), []
         self.assertGreater(len(found), 400)
+        of_engines = mi.read_lists(ROOT / "tests/mutants/engines")
+        self.assertGreater(len(of_engines), 40)
+        self.assertEqual({mistake.name for mistake in found} & {mistake.name for mistake in of_engines}, set())
+        found += of_engines
         for mistake in found:
             try:
                 mi.make(mistake, sources)

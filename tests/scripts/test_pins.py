@@ -145,7 +145,7 @@ class Commands(unittest.TestCase):
                         self.assertEqual(store.fetch(name).read_text(), "what Debian has")
                         there.write_text("something else")
                         (store.path("downloads") / file["name"]).unlink()
-                        with self.assertRaisesRegex(st.Failed, "could not be downloaded"):
+                        with self.assertRaisesRegex(st.Failed, "cut off, or with another hash"):
                             store.fetch(name)
 
 

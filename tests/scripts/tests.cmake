@@ -2,6 +2,7 @@
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-store COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_store.py)
+  add_test(NAME scripts-missing COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_missing.py)
   add_test(NAME scripts-llm-model COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_llm_model.py)
   add_test(NAME scripts-pins COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_pins.py)
   add_test(NAME scripts-check COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_check.py)
@@ -17,7 +18,7 @@ if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
     ${CMAKE_CURRENT_LIST_DIR}/test_makefiles.py)
   add_test(NAME scripts-mutants COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_mutants.py)
   set_tests_properties(scripts-check scripts-gpu scripts-gpu-torch-tests scripts-gpu-llama scripts-llm-model scripts-makefiles scripts-mutants
-    scripts-pins scripts-store scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES LABELS scripts)
+    scripts-pins scripts-store scripts-missing scripts-cuda-trim scripts-llama-cuda scripts-record-trace PROPERTIES LABELS scripts)
   # They build the products once more, for the wheels, and use those.
   if(TARGET weir_manifest AND TARGET weir_command AND TARGET weir-engine-onnx AND TARGET weir-engine-llm)
     set(wheel ${CMAKE_COMMAND} -E env WEIR_HOME=${WEIR_STORE_PATH} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_wheel.py)

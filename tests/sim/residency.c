@@ -195,7 +195,6 @@ static void clients_come_and_go(void **state)
         o.world.seed = 100 + seed;
         o.world.resource = "mapped";
         o.world.budget = seed * 16 * WI_MIB;
-        o.world.late = false; /* clients alone are of interest */
         world *w = world_create(&o.world);
         uint64_t enough = steps_here(60000);
         for (uint64_t i = 0; i < 60000 && world_found(w)->violations == 0; i++) {

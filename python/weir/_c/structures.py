@@ -98,7 +98,7 @@ class weir_refusal(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("cause", Enum), ("client", c.c_char * 64), ("device", c.c_char * 32),
                 ("memory_class", Enum), ("requested", c.c_uint64), ("current", c.c_uint64), ("remaining", c.c_uint64),
                 ("limit", c.c_uint64), ("largest", c.c_uint64), ("needed", c.c_uint64),
-                ("holders", weir_refusal_holder * REFUSAL_HOLDERS)]
+                ("holders", weir_refusal_holder * REFUSAL_HOLDERS), ("number", c.c_uint64)]
 
 
 # ---- weir/stats.h

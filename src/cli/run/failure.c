@@ -13,12 +13,15 @@
 
 void failure_note(failure *out, weir_status status, const char *stage)
 {
+    static _Thread_local uint64_t told; /* the number of the refusal that this thread has noted last */
     if (status == WEIR_OK || out->status != WEIR_OK)
         return;
     *out = (failure){.status = status, .stage = stage, .detail = text_copy(weir_detail())};
     out->refusal = WEIR_INIT(weir_refusal);
-    if (status != WEIR_ERR_OUT_OF_MEMORY || weir_refusal_last(&out->refusal) != WEIR_OK)
+    if (status != WEIR_ERR_OUT_OF_MEMORY || weir_refusal_last(&out->refusal) != WEIR_OK || out->refusal.number == told)
         out->refusal = (weir_refusal){0};
+    else
+        told = out->refusal.number;
 }
 
 void failure_print(const failure *failed, const char *model)

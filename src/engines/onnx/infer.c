@@ -1,5 +1,6 @@
 /* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's
  * memory. */
+#include "base/window.h"
 #include "buckets.h"
 #include "join.h"
 #include "replay.h"
@@ -265,6 +266,7 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
             any = run->cancelled = true;
     }
     pthread_mutex_unlock(&model->lock);
+    wi_window(WI_WINDOW_RUN_MARKED);
     if (any) {
         onnx_turns_wake(model);
         onnx_join_wake(model);

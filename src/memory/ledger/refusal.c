@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 static _Thread_local void *last; /* of weir_refusal; NULL: no request was refused yet, or no host memory */
+static atomic_uint_fast64_t refusal_count;
 
 weir_status weir_refusal_last(weir_refusal *out)
 {
@@ -194,7 +195,8 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     weir_refusal refusal = {.struct_size = sizeof refusal,
                             .cause = shortage->cause,
                             .memory_class = request->memory_class,
-                            .requested = request->charged};
+                            .requested = request->charged,
+                            .number = atomic_fetch_add_explicit(&refusal_count, 1, memory_order_relaxed) + 1};
     refusal_copy_text(refusal.client, sizeof refusal.client, account->name);
     refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
     pthread_mutex_lock(&ledger->lock);

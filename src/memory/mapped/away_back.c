@@ -87,8 +87,8 @@ void wi_away_free(wi_resource *base, wi_block *block)
         if (!p) {
             wi_region_set(region, e, WI_FREE);
             next = wi_region_join(region, e)->next;
-        } else if (p->shown) {
-            continue; /* until it is taken from there */
+        } else if (p->shown || p->adrift) {
+            continue; /* until it is taken from there; until nothing writes there any more */
         } else if (away_empty(p)) {
             uint64_t behind = piece_end(p);
             if (!away_dissolve(m, p))
@@ -97,20 +97,20 @@ void wi_away_free(wi_resource *base, wi_block *block)
             next = behind < end ? wi_region_at(region, behind) : NULL;
         }
     }
-    bool shown = false;
+    bool stays = false;
     for (size_t i = 0; i < away->piece_count; i++)
-        shown |= away->pieces[i].shown;
-    if (away->bytes > 0 || shown)
+        stays |= away->pieces[i].shown || away->pieces[i].adrift;
+    if (away->bytes > 0 || stays)
         return;
     away->piece_count = 0; /* there are some if an extent could not be cut */
     wi_away_unlink(m, away);
 }
 
-/* The first piece that is shown and without blocks; NULL: none. */
+/* The first piece that is shown or adrift, and without blocks; NULL: none. */
 static wi_piece *away_left_over(const wi_away *away)
 {
     for (size_t i = 0; i < away->piece_count; i++)
-        if (away->pieces[i].shown && away_empty(&away->pieces[i]))
+        if ((away->pieces[i].shown || away->pieces[i].adrift) && away_empty(&away->pieces[i]))
             return &away->pieces[i];
     return NULL;
 }
@@ -127,7 +127,8 @@ weir_status wi_away_sweep(wi_resource *base, wi_away *away)
         wi_resource_lock(base);
         p = away_piece_at(away, left.region, piece_start(&left));
         p->shown = left.shown;
-        if (left.shown || !away_dissolve(m, p))
+        p->adrift = left.adrift;
+        if (left.shown || left.adrift || !away_dissolve(m, p))
             continue;
         memmove(p, p + 1, (size_t)(away->pieces + --away->piece_count - p) * sizeof *p);
         if (away->piece_count == 0)
@@ -338,6 +339,7 @@ void wi_away_recall(wi_resource *base, wi_away *away, bool idle)
     wi_resource_lock(base);
     for (size_t i = 0; i < away->piece_count; i++) {
         wi_piece *p = &away->pieces[i];
+        p->adrift = !idle && (p->adrift || p->coming);
         if (!p->coming)
             continue;
         p->arrived = p->coming = false;
