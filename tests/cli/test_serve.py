@@ -197,6 +197,14 @@ class Protocols(Served):
         self.assertEqual(["a\nö"], self.infer(one)[1]["outputs"][0]["data"])
         self.assertEqual([], self.infer({"inputs": [{"name": "f", "shape": [0], "datatype": "FP32", "data": []}]})[1]["outputs"][0]["data"])
 
+    def test_outputs_that_there_are_not(self):
+        given = {"inputs": [{"name": "f", "shape": [1], "datatype": "FP32", "data": [1]}]}
+        for outputs in ([{"name": "nope"}], [{"name": "f"}, {"name": "nope"}], [{}], [{"name": 3}], ["f"], {"name": "f"}, "f"):
+            status, refused = self.infer({**given, "outputs": outputs})
+            self.assertEqual(400, status, (outputs, refused))
+            self.assertIn("'outputs' is an array" if not isinstance(outputs, list) else "no output '", refused["error"])
+        self.assertEqual([1], self.infer({**given, "outputs": [{"name": "f"}]})[1]["outputs"][0]["data"])
+
     def test_bytes(self):
         numbers = struct.pack("<3f", 1, 2, 3)
         text = struct.pack("<I", 3) + b"a\0b"

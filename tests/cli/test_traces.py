@@ -52,6 +52,10 @@ class Traces(harness.Case):
         self.assertEqual([one["bytes"] for one in report["refusals"]], [1 << 40] * 2)
         self.assertIn("2 rows of no bytes at no address", self.weir("report", "t")[0])
 
+    def test_all_of_a_log_was_refused(self):
+        self.write("t", log() + "1,00:00:01,allocate failure,,64,0x1\n2,00:00:01,allocate failure,(nil),64,0x2\n")
+        self.assertIn("t: there is no allocation in it but 2 that failed when it was recorded", self.refused("replay", "t", status=1))
+
     def test_nothing_of_a_log_can_be_used(self):
         for when in ("yesterday", "", "25:00:00"):
             self.write("t", log((1, "00:00:0x", "allocate", 1, 10), (1, when, "free", 1, 10)))

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import unittest
+from decimal import Decimal
 
 from common import MIB
 
@@ -202,7 +203,7 @@ class Sizes(Bed):
 
 
 class Times(Bed):
-    WRONG = (-1, -0.5, math.nan, math.inf, -math.inf, 1e30, 2**64, True, "1", [1], 1j)
+    WRONG = (-1, -0.5, math.nan, math.inf, -math.inf, 1e30, 2**64, 10**5000, Decimal("nan"), True, "1", [1], 1j)
 
     def test_seconds_become_nanoseconds(self):
         for seconds, wanted in {0: 0, 0.0: 0, 1: 10**9, 0.25: 25 * 10**7, 1e-12: 1, 9e9: 9 * 10**18}.items():

@@ -177,6 +177,10 @@ class Inputs(unittest.TestCase):
         self.assertEqual(0, copies)
         return out
 
+    def test_a_str_that_is_no_text_is_named(self):
+        with self.assertRaisesRegex(ValueError, "the input 'x' is a str that is no UTF-8 text"):
+            self.model({"x": "a\ud800"})
+
     def test_a_tensor_is_read_where_it_lies_and_given_back_once(self):
         wanted = self.expected()
         for how in ({}, {"versioned": False}, {"strides": (16, 1)}):

@@ -223,12 +223,16 @@ static weir_status find_left(maker *m)
 static weir_status nothing(const wi_replay_plan *plan)
 {
     const char *unit = plan->binary ? "event" : "line";
+    char others[96] = "";
+    if (plan->refused > 0)
+        snprintf(others, sizeof others, " but %llu that failed when it was recorded",
+                 (unsigned long long)plan->refused);
     if (plan->problem_count == 0)
-        return weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it", plan->name);
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: there is no allocation in it%s", plan->name, others);
     return weir_fail(WEIR_ERR_CORRUPT,
-                     "%s: there is no allocation in it, and %llu %ss were left out; the first, %s %llu: %s", plan->name,
-                     (unsigned long long)plan->problem_count, unit, unit, (unsigned long long)plan->problems[0].line,
-                     plan->problems[0].what);
+                     "%s: there is no allocation in it%s, and %llu %ss were left out; the first, %s %llu: %s",
+                     plan->name, others, (unsigned long long)plan->problem_count, unit, unit,
+                     (unsigned long long)plan->problems[0].line, plan->problems[0].what);
 }
 
 static weir_status make(maker *m, const wi_replay_events *events)

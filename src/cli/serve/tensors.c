@@ -403,6 +403,28 @@ static const json_t *asked_for(const json_t *head, const char *name)
     return NULL;
 }
 
+/* Whether the request's list of outputs is one, of names that the run has answered; else it is answered so. */
+static bool check_asked(ws_request *request, const json_t *head, const weir_outputs *out)
+{
+    const json_t *list = json_object_get(head, "outputs"), *one;
+    size_t i, k;
+    if (list && !json_is_array(list)) {
+        answer_wrong(request, "'outputs' is an array of outputs, each with a name");
+        return false;
+    }
+    json_array_foreach(list, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        for (k = 0; name && k < out->count && strcmp(name, out->tensors[k].name) != 0; k++)
+            ;
+        if (name && k < out->count)
+            continue;
+        answer_wrong(request, "the model has no output '%.60s'", name ? name : "");
+        return false;
+    }
+    return true;
+}
+
 static bool as_binary(const json_t *head, const json_t *output, weir_type type)
 {
     const json_t *own = json_object_get(json_object_get(output, "parameters"), "binary_data");
@@ -473,6 +495,8 @@ void wire_answer(ws_request *request, shared_regions *regions, const json_t *hea
     char *binary = NULL;
     size_t bytes = 0;
     weir_status status = WEIR_OK;
+    if (!check_asked(request, head, out))
+        return;
     FILE *file = text_stream(&binary, &bytes);
     json_t *list = json_array();
     bool all = json_array_size(json_object_get(head, "outputs")) == 0;

@@ -34,7 +34,7 @@ static const char *read_bias(const char *at, int32_t most, struct llama_logit_bi
     if (errno || end == at || *end != ':' || token < 0 || token >= most)
         return NULL;
     const char *value = end + 1;
-    double bias = strtod(value, &end);
+    double bias = wt_real(value, &end);
     if (end == value || isnan(bias) || bias > 1e6)
         return NULL;
     *out = (struct llama_logit_bias){(int32_t)token, (float)bias};

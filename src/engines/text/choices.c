@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,15 @@ static bool read_bool(const char *value, bool *out)
     return false;
 }
 
+double wt_real(const char *text, char **end)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* no memory of its own */
+    double number = plain ? strtod_l(text, end, plain) : strtod(text, end);
+    if (plain)
+        freelocale(plain);
+    return number;
+}
+
 static bool read_number(const wt_choice *it, const char *value, double *real, int64_t *integer)
 {
     char *end = NULL;
@@ -39,7 +49,7 @@ static bool read_number(const wt_choice *it, const char *value, double *real, in
         *integer = strtoll(value, &end, 10);
         *real = (double)*integer;
     } else {
-        *real = strtod(value, &end);
+        *real = wt_real(value, &end);
     }
     return errno == 0 && end != value && !*end && isfinite(*real) && *real >= it->least && *real <= it->most;
 }

@@ -22,6 +22,8 @@ typedef struct wt_choices {
  * defaults. For a run `load` is NULL. WEIR_ERR_INVALID names the key, its values, or the keys that there are. */
 weir_status wt_choices_take(const wt_choices *choices, const weir_setting *settings, size_t count, void *load,
                             void *run);
+/* As strtod, with a point in whatever language the program speaks. */
+double wt_real(const char *text, char **end);
 /* Copies the long texts of a run's settings into *kept, so that they may outlive the caller's; to be freed. On failure
  * the settings hold no text. */
 weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept);
