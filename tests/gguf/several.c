@@ -470,8 +470,8 @@ static void test_all_tokens_of_the_vocabulary_may_be_asked_for(void **state)
     const weir_tensor *top = output_named(&outputs, "top_tokens");
     assert_int_equal(top->bytes, 2 * VOCABULARY * sizeof(int32_t));
     for (int i = 0; i < 2 * VOCABULARY; i++) {
-        int32_t token = ((const int32_t *)top->data)[i];
-        assert_true(token >= 0 && token < VOCABULARY && !seen[i / VOCABULARY][token]);
+        uint32_t token = ((const uint32_t *)top->data)[i];
+        assert_true(token < VOCABULARY && !seen[i / VOCABULARY][token]);
         seen[i / VOCABULARY][token] = true;
     }
     release(&its, &outputs);

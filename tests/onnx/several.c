@@ -382,6 +382,25 @@ static void a_warm_up_gives_back_every_input(void **state)
     close_client(&l);
 }
 
+/* An input that has a value of its own keeps it. */
+static void a_warm_up_gives_what_is_required(void **state)
+{
+    (void)state;
+    loaded l = load_model("default", NULL);
+    weir_model_details about = WEIR_INIT(weir_model_details);
+    int required = 0;
+    assert_ok(l.engine->info(l.model, &about));
+    for (size_t i = 0; i < about.input_count; i++)
+        required += !about.inputs[i].optional;
+    assert_true((size_t)required < about.input_count);
+    watched.CreateTensorWithDataAsOrtValue = counted_value;
+    atomic_store(&values_made, 0);
+    assert_ok(l.engine->warm_up(l.model));
+    assert_int_equal(atomic_load(&values_made), required);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -395,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(inputs_are_taken_by_name_and_size_in_any_order, watch, unwatch),
         cmocka_unit_test_setup_teardown(what_is_wrong_with_the_second_input_is_said, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_warm_up_gives_back_every_input, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_warm_up_gives_what_is_required, watch, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
