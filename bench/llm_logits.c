@@ -102,6 +102,7 @@ static void keep(int sequence, int token, const tensor *logits, size_t row)
 {
     int words = (int)logits->extents[logits->rank - 1];
     size_t rows = (size_t)wanted->sequences * (size_t)wanted->tokens;
+    seen.unknown += sequence < 0;
     if (sequence < 0 || token < 0 || token >= wanted->tokens || (seen.words && seen.words != words))
         return;
     if (!seen.logits) {
@@ -169,6 +170,8 @@ static void look_paged(const tensor *ids, const tensor *ends, const tensor *past
         const int32_t *end = (const int32_t *)ends->data + i;
         int32_t before = ((const int32_t *)past->data)[i], count = end[1] - end[0];
         int32_t block = ((const int32_t *)blocks->data)[i * blocks->extents[1]];
+        if (count <= 0)
+            continue;
         if (before + count <= wanted->after) {
             int sequence = whose(ids, (size_t)end[0], (size_t)before, (size_t)count), was = whose_block(block);
             if (was >= 0)
@@ -185,6 +188,7 @@ static void look(const char *const *in, const ort_value *const *inputs, size_t i
 {
     tensor logits = read_named("logits", out, outputs, out_count), ids = read_named("input_ids", in, inputs, in_count);
     if (logits.data && ids.data && logits.rank > 0 && (logits.type == FLOATS || logits.type == HALVES)) {
+        seen.steps++;
         if (ids.rank == 2) {
             look_padded(&ids, &logits);
         } else {

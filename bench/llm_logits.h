@@ -16,6 +16,8 @@ typedef struct llm_wanted {
 typedef struct llm_seen {
     int words;
     bool half;     /* the model computes in float16 */
+    int steps;     /* that had logits */
+    int unknown;   /* rows of them that are of no sequence that is looked for */
     float *logits; /* [sequences][tokens][words], of free(); a row that was not seen is not a number. NULL: none was */
 } llm_seen;
 
