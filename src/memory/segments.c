@@ -232,9 +232,10 @@ static uint64_t segments_longest_run(const wi_region *region, uint64_t alignment
 /* Fills in what could be placed now, and what would have to be held for the request. The lock is held. */
 static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage)
 {
-    uint64_t held, allocations, longest = 0, lost = alignment - WI_UNIT, idle = wi_segments_idle(s, true);
+    uint64_t held, allocations, longest = 0, idle = wi_segments_idle(s, true);
     uint64_t room =
         (wi_ledger_room(s->resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
+    uint64_t lost = wi_round_up(alignment - WI_UNIT, WI_SEGMENT_ROUND); /* a segment is a multiple of it, too */
     for (const wi_segment *segment = s->first; segment; segment = segment->next)
         longest = wi_max(longest, segments_longest_run(&segment->region, alignment));
     shortage->largest = shortage->later = wi_max(longest, room - wi_min(room, lost));

@@ -599,8 +599,8 @@ static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint
 weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 {
     wi_resource *r = &mapped->resource;
-    wi_chunk *rest = wi_chunk_new(), old = *chunk,
-             kept = *chunk; /* a walk may look at the chunk without waiting for this */
+    wi_chunk *rest = wi_chunk_new(), old = *chunk;
+    wi_chunk kept = *chunk; /* is worked on instead of the chunk, which a walk may look at without waiting for this */
     weir_status status =
         rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : chunks_no_memory();
     if (status != WEIR_OK) {
@@ -610,7 +610,7 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
     *rest = (wi_chunk){.region = chunk->region};
     wi_extent *busy = chunks_seize(chunk, NULL);
     wi_chunks_go_to_driver(mapped);
-    status = r->driver->unmap(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
+    status = r->driver->unmap(r->device, chunk_address(&kept), chunk_bytes(&kept, mapped), 1, &kept.handle);
     bool remade = status == WEIR_OK;
     if (remade)
         status = chunks_remake(mapped, &kept, rest, first);
