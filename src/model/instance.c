@@ -64,7 +64,8 @@ static void predict(wi_instance *instance, const weir_engine_load *load, bool qu
     wi_detail_restore(&kept);
 }
 
-/* `loaded`: it has just been; else it is about to be unloaded. What cannot be written down is lost, and no more. */
+/* `loaded`: it has just been; else it is about to be unloaded. A peak that a failed run may have reached teaches nothing: who
+ * asks for too much must not raise what the model is thought to take, in every process, for good. What cannot be written down is lost, and no more. */
 static void learn(wi_instance *instance, bool loaded)
 {
     wi_kept_detail kept;
@@ -75,7 +76,8 @@ static void learn(wi_instance *instance, bool loaded)
     if (!instance->forecast || !wi_option_predictions())
         return;
     wi_detail_keep(&kept);
-    bool ran = !loaded && engine->metrics && engine->metrics(instance->loaded, &metrics) == WEIR_OK && metrics.runs > 0;
+    bool ran = !loaded && engine->metrics && engine->metrics(instance->loaded, &metrics) == WEIR_OK &&
+               metrics.runs > 0 && wi_instance_peak(instance) > atomic_load(&instance->failed_peak);
     if ((loaded || ran) && engine->info(instance->loaded, &info) == WEIR_OK &&
         weir_client_info(instance->client, &stats) == WEIR_OK && stats.residency == WEIR_RESIDENT &&
         wi_forecast_learn(instance->forecast, info.version ? info.version : "", &stats, loaded, ran) != WEIR_OK)
@@ -121,8 +123,15 @@ weir_status wi_instance_close(wi_instance *instance)
 
 uint64_t wi_instance_peak(const wi_instance *instance)
 {
-    weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    return weir_client_info(instance->client, &stats) == WEIR_OK ? stats.peak : 0;
+    return wi_ledger_peak(&weir_client_runtime(instance->client)->ledger, &instance->client->account);
+}
+
+/* Of failed runs at once the highest counts. */
+void wi_instance_failed_run(wi_instance *instance, uint64_t before)
+{
+    uint64_t peak = wi_instance_peak(instance), known = atomic_load(&instance->failed_peak);
+    while (peak > before && peak > known && !atomic_compare_exchange_weak(&instance->failed_peak, &known, peak))
+        continue;
 }
 
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what)

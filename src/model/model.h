@@ -32,9 +32,10 @@ typedef struct wi_instance {
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
     atomic_bool *lent; /* the client is the caller's, and this says that it is in use; NULL: it is the instance's own */
-    wi_forecast *forecast; /* what was predicted before it was loaded; NULL: nothing */
-    size_t rank, attempt;  /* weir_model_create_chosen's: of its candidate, and in the record */
-    uint64_t on_cpu, of;   /* and the parts that its provider leaves to the processor; 0: none, or not known */
+    wi_forecast *forecast;        /* what was predicted before it was loaded; NULL: nothing */
+    size_t rank, attempt;         /* weir_model_create_chosen's: of its candidate, and in the record */
+    _Atomic uint64_t failed_peak; /* the client's, as a run left it that failed; 0: none raised it */
+    uint64_t on_cpu, of;          /* and the parts that its provider leaves to the processor; 0: none, or not known */
 
     /* Under the model's lock. */
     size_t users;       /* runs under way, results not released, and 1 while it is the present one */
@@ -131,8 +132,10 @@ void wi_instance_free(wi_instance *instance);
  * which is logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);
 
-/* The most that its client had; 0 if nobody can tell. */
+/* The most that its client had at once. */
 uint64_t wi_instance_peak(const wi_instance *instance);
+/* A run has failed, before which the peak was `before`. */
+void wi_instance_failed_run(wi_instance *instance, uint64_t before);
 /* WEIR_ERR_UNSUPPORTED: the engine has no such function. */
 weir_status wi_engine_lacks(const weir_engine *engine, const char *what);
 

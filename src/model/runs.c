@@ -162,10 +162,13 @@ bool wi_run_lacks(const wi_run *run)
 weir_status wi_run_make(wi_run *run)
 {
     double start = clock_ms();
+    uint64_t peak = wi_instance_peak(run->instance);
     weir_status status = atomic_load(&run->cancelled)
                              ? weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made")
                              : ask_engine(run);
     run->ms = clock_ms() - start;
+    if (status != WEIR_OK)
+        wi_instance_failed_run(run->instance, peak);
     return status;
 }
 

@@ -115,6 +115,32 @@ static void test_runs_teach_the_peak(void **state)
     toy.run = TOY_RUN;
 }
 
+/* A request that is refused after it took a lot says nothing of the model, whether before or after one that is answered; a larger
+ * one that is answered later does. */
+static void test_refused_runs_teach_nothing(void **state)
+{
+    static const size_t answered[] = {0, TOY_RUN, 16 * TOY_RUN};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        weir_model *model = load(NULL, 0);
+        weir_inference inference = WEIR_INIT(weir_inference);
+        weir_outputs outputs = WEIR_INIT(weir_outputs);
+        toy.run = TOY_RUN;
+        run(model);
+        toy.run = 8 * TOY_RUN;
+        toy.refuse = true;
+        assert_int_equal(weir_model_infer(model, &inference, &outputs), WEIR_ERR_INVALID);
+        toy.refuse = false;
+        toy.run = answered[i];
+        if (answered[i])
+            run(model);
+        OK(weir_model_destroy(model));
+        assert_int_equal(predict(path, NULL, 0, false).peak[WEIR_CLASS_ACTIVATIONS],
+                         i == 2 ? 16 * TOY_RUN : TOY_FORESEEN);
+    }
+    toy.run = TOY_RUN;
+}
+
 /* What the engine is certain of is not less for what was measured, nor for another's record. */
 static void test_what_is_certain_stays(void **state)
 {
@@ -256,6 +282,7 @@ int main(void)
         TEST(test_before_any_load_the_engine_says),
         TEST(test_a_load_teaches_what_stays),
         TEST(test_runs_teach_the_peak),
+        TEST(test_refused_runs_teach_nothing),
         TEST(test_what_is_certain_stays),
         TEST(test_what_tells_loads_apart),
         TEST(test_a_model_knows_what_was_predicted),

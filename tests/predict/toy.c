@@ -98,6 +98,8 @@ static weir_status infer(weir_engine_model *model, const weir_inference *inferen
     if (status != WEIR_OK)
         return status;
     give(model->client, block);
+    if (toy.refuse)
+        return weir_fail(WEIR_ERR_INVALID, "the toy was told to refuse");
     model->runs++;
     out->count = 0;
     return WEIR_OK;

@@ -12,6 +12,7 @@ typedef struct toy_state {
     unsigned plans, quick_plans;
     weir_status plan; /* what planning answers */
     size_t run;       /* bytes of activations that a run takes */
+    bool refuse;      /* and then fails */
     bool exact;       /* it is certain of weights and cache */
     const char *version;
 } toy_state;

@@ -246,6 +246,8 @@ void wi_ledger_reset_peaks(wi_ledger *ledger);
 void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out);
 void wi_ledger_reset_accumulated(wi_ledger *ledger);
 void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method);
+/* The most that was live and pending of the client's at once. */
+uint64_t wi_ledger_peak(wi_ledger *ledger, const wi_account *account);
 /* What was predicted for it. */
 void wi_ledger_note_predicted(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 

@@ -170,6 +170,14 @@ void wi_ledger_reset_peaks(wi_ledger *ledger)
     pthread_mutex_unlock(&ledger->lock);
 }
 
+uint64_t wi_ledger_peak(wi_ledger *ledger, const wi_account *account)
+{
+    pthread_mutex_lock(&ledger->lock);
+    uint64_t peak = account->peak;
+    pthread_mutex_unlock(&ledger->lock);
+    return peak;
+}
+
 void wi_ledger_note_predicted(wi_ledger *ledger, wi_account *account, uint64_t bytes)
 {
     pthread_mutex_lock(&ledger->lock);
