@@ -24,8 +24,8 @@ typedef struct llm_seen {
 /* Has the engine's runs looked at from now on; `inside` is any address in the plug-in, of which a model has been loaded. Once in a
  * process. What is wrong; NULL: nothing. */
 const char *llm_logits_watch(const void *inside);
-/* One at a time, while no run is under way. `wanted` is kept until the end. */
-void llm_logits_begin(const llm_wanted *wanted);
+/* One at a time, while no run is under way. `it` is kept until the end. */
+void llm_logits_begin(const llm_wanted *it);
 llm_seen llm_logits_end(void);
 
 #endif
