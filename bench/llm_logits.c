@@ -95,6 +95,13 @@ static float half(uint16_t bits)
     return bits >> 15 ? -size : size;
 }
 
+/* Whether a float16 could be it. Models that compute in float16 may hand out their logits as floats. */
+static bool is_half(float value)
+{
+    float scaled = ldexpf(value, fabsf(value) < 0x1p-14f ? 24 : 10 - ilogbf(value));
+    return !isfinite(value) || value == 0 || (fabsf(value) <= 65504 && scaled == truncf(scaled));
+}
+
 /* ---- which logits they are --------------------------------------------------------------------------------------- */
 
 /* `row`: of words, in the logits. */
@@ -107,7 +114,7 @@ static void keep(int sequence, int token, const tensor *logits, size_t row)
         return;
     if (!seen.logits) {
         seen.words = words;
-        seen.half = logits->type == HALVES;
+        seen.half = true;
         seen.logits = malloc(rows * (size_t)words * sizeof *seen.logits);
         for (size_t i = 0; seen.logits && i < rows * (size_t)words; i++)
             seen.logits[i] = NAN;
@@ -115,9 +122,11 @@ static void keep(int sequence, int token, const tensor *logits, size_t row)
     if (!seen.logits)
         return;
     float *to = seen.logits + ((size_t)sequence * (size_t)wanted->tokens + (size_t)token) * (size_t)words;
-    for (int i = 0; i < words; i++)
+    for (int i = 0; i < words; i++) {
         to[i] = logits->type == HALVES ? half(((const uint16_t *)logits->data)[row * (size_t)words + (size_t)i])
                                        : ((const float *)logits->data)[row * (size_t)words + (size_t)i];
+        seen.half = seen.half && is_half(to[i]);
+    }
 }
 
 /* Whose prompt has these from `past` on; -1: nobody's. GenAI's tokens are of 64 bits, or of 32. */

@@ -15,7 +15,7 @@ typedef struct llm_wanted {
 
 typedef struct llm_seen {
     int words;
-    bool half;     /* the model computes in float16 */
+    bool half;     /* all of them are float16s: the model computes in that */
     int steps;     /* that had logits */
     int unknown;   /* rows of them that are of no sequence that is looked for */
     float *logits; /* [sequences][tokens][words], of free(); a row that was not seen is not a number. NULL: none was */

@@ -382,14 +382,15 @@ static weir_status tell(const wi_elf_module *m, uint64_t place, uint64_t info, i
                         void *user)
 {
     Elf64_Sym symbol;
-    const Elf64_Phdr *segment = segment_of(m, place, sizeof(uint64_t));
     uint32_t index = ELF64_R_SYM(info), type = ELF64_R_TYPE(info);
+    wi_elf_use use = use_of(m->machine, type);
+    /* What is no slot may be shorter than an address: a variable of four bytes that is copied to the end of a segment. */
+    const Elf64_Phdr *segment = segment_of(m, place, use == WI_ELF_OTHER ? 1 : sizeof(uint64_t));
     if (index == 0)
         return WEIR_OK;
     const char *name = copy_symbol(m, index, &symbol) ? text_at(m, symbol.st_name) : NULL;
     if (!name || !segment)
         return broken(m, "a relocation, its symbol or its name lies outside of it");
-    wi_elf_use use = use_of(m->machine, type);
     wi_elf_import import = {.name = name,
                             .version = version_of(m, index),
                             .use = use,

@@ -301,9 +301,11 @@ static void what_is_no_plain_slot_is_told_apart(void **state)
     relocate(&i, &i.rela, RELA, INDIRECT, R_X86_64_GLOB_DAT, SLOTS, 0);
     relocate(&i, &i.rela, RELA, LISTED, R_X86_64_GLOB_DAT, SLOTS + 4, 0);
     relocate(&i, &i.rela, RELA, LISTED, R_X86_64_64, TEXTS, 0);
+    relocate(&i, &i.rela, RELA, ADDRESSED, R_X86_64_COPY, SLOTS + SLOT_BYTES - 4,
+             0); /* an int, where the segment ends */
     end_tables(&i);
     told t = read_imports(&i, WEIR_OK);
-    assert_int_equal(t.count, 7);
+    assert_int_equal(t.count, 8);
     assert_true(t.imports[0].has_addend);
     assert_int_equal(t.imports[1].use, WI_ELF_OTHER);
     assert_int_equal(t.imports[2].use, WI_ELF_OTHER);
@@ -311,6 +313,7 @@ static void what_is_no_plain_slot_is_told_apart(void **state)
     assert_true(t.imports[4].indirect);
     assert_false(t.imports[5].aligned);
     assert_false(t.imports[6].writable);
+    assert_int_equal(t.imports[7].use, WI_ELF_OTHER);
     drop(&i);
 }
 
