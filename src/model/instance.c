@@ -65,7 +65,8 @@ static void predict(wi_instance *instance, const weir_engine_load *load, bool qu
 }
 
 /* `loaded`: it has just been; else it is about to be unloaded. A peak that a failed run may have reached teaches nothing: who
- * asks for too much must not raise what the model is thought to take, in every process, for good. What cannot be written down is lost, and no more. */
+ * asks for too much must not raise what the model is thought to take, in every process, for good. What cannot be written
+ * down is lost, and no more. */
 static void learn(wi_instance *instance, bool loaded)
 {
     wi_kept_detail kept;

@@ -134,6 +134,10 @@ static void test_refused_runs_teach_nothing(void **state)
         toy.run = answered[i];
         if (answered[i])
             run(model);
+        toy.run = 1024; /* and a small one, which raises nothing */
+        toy.refuse = true;
+        assert_int_equal(weir_model_infer(model, &inference, &outputs), WEIR_ERR_INVALID);
+        toy.refuse = false;
         OK(weir_model_destroy(model));
         assert_int_equal(predict(path, NULL, 0, false).peak[WEIR_CLASS_ACTIVATIONS],
                          i == 2 ? 16 * TOY_RUN : TOY_FORESEEN);
