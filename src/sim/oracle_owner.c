@@ -382,6 +382,7 @@ void oracle_unmapping(void *user, const void *address, uint32_t handle)
 {
     oracle *o = user;
     run r = {.row = handle};
+    oracle_not_there(o, address);
     for (; r.first < o->owners.units; r.first += r.count) {
         r.count = wi_plane_run(&o->owners, handle, r.first, o->owners.units - r.first, &r.owner);
         if (r.owner != 0)
