@@ -465,8 +465,8 @@ void oracle_freed(oracle *o, oracle_block block)
         w->most[stream] = wi_sim_queued(o->device, stream);
     if (w->queued) /* weir may order its own work with whatever followed it there */
         w->most[w->stream] = wi_sim_queued(o->device, w->stream);
-    if (w->order == ORDER_PERHAPS)
-        w->past = true; /* it may be, and need not */
+    if (w->order == ORDER_PERHAPS || (w->graphs && o->slack)) /* the latter: see oracle_hold */
+        w->past = true;                                       /* it may be, and need not */
     else
         o->accounts[w->client].pending_least += w->charged;
 }
