@@ -241,6 +241,7 @@ void oracle_destroy(oracle *o)
     free(o->pending);
     free(o->ordered);
     free(o->away);
+    free(o->there);
     free(o->copies);
     free(o);
 }

@@ -147,10 +147,9 @@ uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due);
 /* The call begins, and ends, that may bring it back, behind the point where the stream is then. */
 void oracle_resuming(oracle *o, unsigned client);
 void oracle_resumed(oracle *o, unsigned client, unsigned stream, bool resumed);
-/* Bytes that are away, and have memory: a resume that failed has left it there. They count as come with the next part. */
-uint64_t oracle_had(oracle *o, unsigned client);
-/* A part may have come back. Returns its bytes. */
-uint64_t oracle_came(oracle *o, unsigned client, unsigned stream);
+/* A part has come back, so many bytes, it is said: of what has memory now the lowest addresses, as a resume that failed may have
+ * left some there. Returns how many have. */
+uint64_t oracle_came(oracle *o, unsigned client, unsigned stream, uint64_t came);
 /* It was refused so many bytes with this cause, while no other call was under way. `settled`: a point can be had on every
  * stream. */
 void oracle_refused_resume(oracle *o, unsigned client, uint64_t charged, int cause, bool settled);

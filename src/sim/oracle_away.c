@@ -8,19 +8,27 @@
 
 /* Spans ------------------------------------------------------------------------------------------------------------ */
 
+/* One more entry fits the list that is returned; NULL: there is no host memory for it, and the list is as it was. */
+static void *with_room(oracle *o, void *list, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return list;
+    size_t more = *capacity ? 2 * *capacity : 64;
+    void *longer = realloc(list, more * size);
+    if (longer)
+        *capacity = more;
+    else
+        oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
+    return longer;
+}
+
 void oracle_take_away(oracle *o, const char *address, uint32_t granule, uint32_t first, uint32_t count)
 {
     uint32_t index;
-    if (o->away_count == o->away_capacity) {
-        size_t capacity = o->away_capacity ? 2 * o->away_capacity : 64;
-        away_span *away = realloc(o->away, capacity * sizeof *away);
-        if (!away) {
-            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
-            return;
-        }
-        o->away = away;
-        o->away_capacity = capacity;
-    }
+    away_span *away = with_room(o, o->away, o->away_count, &o->away_capacity, sizeof *away);
+    if (!away)
+        return;
+    o->away = away;
     (void)wi_plane_run(&o->owners, granule, first, count, &index);
     o->away[o->away_count++] = (away_span){(char *)address + (uint64_t)first * WI_SIM_UNIT, count, index};
     (void)wi_plane_set(&o->owners, granule, first, count,
@@ -58,10 +66,36 @@ static void put_under(oracle *o, const away_span *span, uint32_t granule)
     (void)wi_plane_set(&o->owners, granule, first, span->units, span->owner);
 }
 
+/* Memory of the device has come back there for the client; whether to stay, the end of the call tells. */
+static void note_there(oracle *o, const char *address, unsigned client)
+{
+    away_there *there = with_room(o, o->there, o->there_count, &o->there_capacity, sizeof *there);
+    if (!there)
+        return;
+    o->there = there;
+    o->there[o->there_count++] = (away_there){address, client};
+}
+
+void oracle_not_there(oracle *o, const char *address)
+{
+    for (size_t i = o->there_count; i-- > 0;)
+        if (o->there[i].address == address)
+            o->there[i] = o->there[--o->there_count];
+}
+
+/* All of it is the client's, or none is any more. */
+static void forget_there(oracle *o, unsigned client)
+{
+    for (size_t i = o->there_count; i-- > 0;)
+        if (o->there[i].client == client)
+            o->there[i] = o->there[--o->there_count];
+}
+
 void oracle_mapping(void *user, const void *address, uint32_t granule)
 {
     oracle *o = user;
     const char *start = address;
+    unsigned client = ORACLE_CLIENTS;
     for (size_t i = o->away_count; i-- > 0;) {
         const away_span *span = &o->away[i];
         const owner *w = &o->table[span->owner];
@@ -74,9 +108,12 @@ void oracle_mapping(void *user, const void *address, uint32_t granule)
         if (!o->accounts[w->client].moves)
             oracle_report(o, ORACLE_OVERLAP, "memory is mapped at %p, where block %llu is away", address,
                           ULL(w->serial));
+        client = w->client;
         put_under(o, span, granule);
         o->away[i] = o->away[--o->away_count];
     }
+    if (client < ORACLE_CLIENTS && granule < wi_sim_first_of_host(o->device))
+        note_there(o, start, client);
 }
 
 void oracle_forget_away(oracle *o, uint32_t index)
@@ -102,25 +139,31 @@ void oracle_join_away(oracle *o, uint32_t pool)
     }
 }
 
-/* What is shown lies in memory of the host's. Calls fn for each run of it that is a live block's of the client; how many
- * granules have some. */
-static uint64_t each_shown(oracle *o, unsigned client,
-                           void (*fn)(oracle *o, uint32_t index, uint64_t bytes, void *user), void *user)
+typedef void each_run(oracle *o, uint32_t index, uint64_t bytes, void *user);
+
+/* Calls fn for each run of the granule that is a live block's of the client. False: there is none. */
+static bool each_live(oracle *o, uint32_t granule, unsigned client, each_run *fn, void *user)
+{
+    bool any = false;
+    uint32_t index, run;
+    for (uint32_t at = 0; at < o->owners.units; at += run) {
+        run = wi_plane_run(&o->owners, granule, at, o->owners.units - at, &index);
+        const owner *w = &o->table[index];
+        if (index == 0 || w->client != client || (w->state != OWNER_LIVE && w->state != OWNER_POOL))
+            continue;
+        any = true;
+        fn(o, index, (uint64_t)run * WI_SIM_UNIT, user);
+    }
+    return any;
+}
+
+/* The same for all that is shown, which lies in memory of the host's; how many granules have some. */
+static uint64_t each_shown(oracle *o, unsigned client, each_run *fn, void *user)
 {
     uint64_t granules = 0;
-    uint32_t index, end = wi_sim_granules(o->device), run;
-    for (uint32_t g = wi_sim_first_of_host(o->device); g < end; g++) {
-        bool any = false;
-        for (uint32_t at = 0; at < o->owners.units; at += run) {
-            run = wi_plane_run(&o->owners, g, at, o->owners.units - at, &index);
-            const owner *w = &o->table[index];
-            if (index == 0 || w->client != client || (w->state != OWNER_LIVE && w->state != OWNER_POOL))
-                continue;
-            any = true;
-            fn(o, index, (uint64_t)run * WI_SIM_UNIT, user);
-        }
-        granules += any;
-    }
+    uint32_t end = wi_sim_granules(o->device);
+    for (uint32_t g = wi_sim_first_of_host(o->device); g < end; g++)
+        granules += each_live(o, g, client, fn, user);
     return granules;
 }
 
@@ -155,16 +198,10 @@ void oracle_note_copy(oracle *o, unsigned client, unsigned stream, uint64_t sequ
 {
     if (!stream) /* it is done */
         return;
-    if (o->copy_count == o->copy_capacity) {
-        size_t capacity = o->copy_capacity ? 2 * o->copy_capacity : 64;
-        away_copy *copies = realloc(o->copies, capacity * sizeof *copies);
-        if (!copies) {
-            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
-            return;
-        }
-        o->copies = copies;
-        o->copy_capacity = capacity;
-    }
+    away_copy *copies = with_room(o, o->copies, o->copy_count, &o->copy_capacity, sizeof *copies);
+    if (!copies)
+        return;
+    o->copies = copies;
     o->accounts[client].by = stream;
     o->copies[o->copy_count++] = (away_copy){address, bytes, sequence, client};
 }
@@ -212,6 +249,7 @@ uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due)
     account *a = &o->accounts[client];
     uint64_t ignored;
     move(o, client, false);
+    forget_there(o, client);
     if (!suspended && count_of(o, client, &ignored) > 0)
         oracle_report(o, ORACLE_UNMAP_LIVE, "%llu bytes of client %u are without memory, which is not suspended",
                       ULL(count_of(o, client, &ignored)), client);
@@ -278,6 +316,7 @@ void oracle_resumed(oracle *o, unsigned client, unsigned stream, bool resumed)
     come(o, a, 0);
     if (!resumed)
         return;
+    forget_there(o, client);
     if (count_of(o, client, &granules) > 0)
         oracle_report(o, ORACLE_UNMAPPED, "client %u is said to be back, and %llu of its granules have no memory",
                       client, ULL(granules));
@@ -295,16 +334,46 @@ static void rest(oracle *o, uint32_t index, uint64_t bytes, void *user)
     left[o->table[index].pool ? o->table[index].pool : index] += bytes;
 }
 
-uint64_t oracle_had(oracle *o, unsigned client)
+/* Of blocks that are away; others may have come there since. */
+static void add_away(oracle *o, uint32_t index, uint64_t bytes, void *user)
 {
-    uint64_t granules;
-    return o->accounts[client].away - count_of(o, client, &granules);
+    const owner *w = &o->table[index];
+    if ((w->pool ? &o->table[w->pool] : w)->away > 0)
+        add_bytes(o, index, bytes, user);
 }
 
-uint64_t oracle_came(oracle *o, unsigned client, unsigned stream)
+static int compare_there(const void *a, const void *b)
+{
+    const char *left = ((const away_there *)a)->address, *right = ((const away_there *)b)->address;
+    return (left < right) - (left > right);
+}
+
+/* What comes has the lowest addresses. So many bytes of what has memory are still away, those with the highest. */
+static void rest_there(oracle *o, unsigned client, uint64_t bytes, uint64_t *left)
+{
+    size_t kept = 0;
+    qsort(o->there, o->there_count, sizeof *o->there, compare_there);
+    for (size_t i = 0; i < o->there_count; i++) {
+        away_there t = o->there[i];
+        if (t.client == client) {
+            uint32_t granule = (uint32_t)wi_sim_memory_at(o->device, t.address);
+            uint64_t some = 0;
+            (void)each_live(o, granule, client, add_away, &some);
+            bytes = some > bytes ? 0 : bytes;
+            if (some == 0 || bytes == 0)
+                continue;
+            (void)each_live(o, granule, client, rest, left);
+            bytes -= some;
+        }
+        o->there[kept++] = t;
+    }
+    o->there_count = kept;
+}
+
+uint64_t oracle_came(oracle *o, unsigned client, unsigned stream, uint64_t came)
 {
     account *a = &o->accounts[client];
-    uint64_t *left = calloc(o->count, sizeof *left), before = a->away;
+    uint64_t *left = calloc(o->count, sizeof *left), before = a->away, granules, most;
     move(o, client, false);
     come(o, a, 0);
     for (size_t i = 0; left && i < o->away_count; i++)
@@ -312,6 +381,9 @@ uint64_t oracle_came(oracle *o, unsigned client, unsigned stream)
             rest(o, o->away[i].owner, (uint64_t)o->away[i].units * WI_SIM_UNIT, left);
     if (left)
         (void)each_shown(o, client, rest, left);
+    most = before - count_of(o, client, &granules);
+    if (left)
+        rest_there(o, client, most - wi_min(most, came), left);
     for (uint32_t i = 1; left && i < o->count; i++) {
         owner *w = &o->table[i];
         if (w->client != client || w->away <= left[i])

@@ -382,6 +382,7 @@ void oracle_unmapping(void *user, const void *address, uint32_t handle)
 {
     oracle *o = user;
     run r = {.row = handle};
+    oracle_not_there(o, address);
     for (; r.first < o->owners.units; r.first += r.count) {
         r.count = wi_plane_run(&o->owners, handle, r.first, o->owners.units - r.first, &r.owner);
         if (r.owner != 0)
@@ -464,8 +465,8 @@ void oracle_freed(oracle *o, oracle_block block)
         w->most[stream] = wi_sim_queued(o->device, stream);
     if (w->queued) /* weir may order its own work with whatever followed it there */
         w->most[w->stream] = wi_sim_queued(o->device, w->stream);
-    if (w->order == ORDER_PERHAPS)
-        w->past = true; /* it may be, and need not */
+    if (w->order == ORDER_PERHAPS || (w->graphs && o->slack)) /* the latter: see oracle_hold */
+        w->past = true;                                       /* it may be, and need not */
     else
         o->accounts[w->client].pending_least += w->charged;
 }

@@ -74,6 +74,12 @@ typedef struct away_span {
     uint32_t units, owner;
 } away_span;
 
+/* A granule that a resume has put memory under, of a client that is still suspended: the resume failed, or is under way. */
+typedef struct away_there {
+    const char *address;
+    unsigned client;
+} away_there;
+
 /* What a copy of a client's that is on its way touches. */
 typedef struct away_copy {
     const char *address;
@@ -101,6 +107,8 @@ struct oracle {
     size_t ordered_count, ordered_capacity;
     away_span *away;
     size_t away_count, away_capacity;
+    away_there *there;
+    size_t there_count, there_capacity;
     away_copy *copies;
     size_t copy_count, copy_capacity;
     uint64_t heirs; /* bits of streams in the place of one that ended without a word */
@@ -136,6 +144,8 @@ uint64_t oracle_last_copy(const oracle *o, unsigned client, const char *address,
 /* Memory goes from under a block whose client may be moved, and comes somewhere. */
 void oracle_take_away(oracle *o, const char *address, uint32_t granule, uint32_t first, uint32_t count);
 void oracle_mapping(void *user, const void *address, uint32_t granule);
+/* The granule's memory goes. */
+void oracle_not_there(oracle *o, const char *address);
 /* Nobody has what is away of the block any more; what is of the pool's pieces is the pool's. */
 void oracle_forget_away(oracle *o, uint32_t index);
 void oracle_join_away(oracle *o, uint32_t pool);

@@ -325,14 +325,13 @@ static void resume_some(world *w, unsigned client, unsigned stream, uint64_t gra
     weir_status busy = while_shown(w, client, false), captured = while_shown(w, client, true);
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         before[i] = w->slots[i].block.pointer ? oracle_away(w->oracle, w->slots[i].known) : 0;
-    uint64_t had = oracle_had(w->oracle, client);
     begin_resume(w, client);
     weir_status status = weir_client_resume_some(w->clients[client], &o, w->streams[stream], &came);
     bool back = look(w, client).state == WEIR_RESIDENT;
     if (back || status != WEIR_OK) {
         end_resume(w, client, stream, back);
     } else {
-        uint64_t counted = oracle_came(w->oracle, client, world_number(w, stream));
+        uint64_t counted = oracle_came(w->oracle, client, world_number(w, stream), came);
         for (unsigned i = 0; i < WORLD_SLOTS; i++) {
             slot *b = &w->slots[i];
             if (!b->block.pointer || b->client != client || b->declared ||
@@ -341,7 +340,7 @@ static void resume_some(world *w, unsigned client, unsigned stream, uint64_t gra
             b->touched = bit(stream);
             b->writer = (uint8_t)stream;
         }
-        if (came > counted || came + had < counted)
+        if (came != counted)
             oracle_report(w->oracle, ORACLE_LEDGER, "%llu bytes have come back, it is said, and %llu have",
                           (unsigned long long)came, (unsigned long long)counted);
         look_whether_shown(w, client);

@@ -493,6 +493,31 @@ static void a_client_that_is_back_without_memory(void **state)
     tear_down(&b, ORACLE_UNMAPPED);
 }
 
+/* A resume that failed has left memory under two blocks. Bytes that come are those of the lower one; no number fits half a block. */
+static void a_part_comes_in_the_order_of_addresses(void **state)
+{
+    (void)state;
+    for (int half = 0; half < 2; half++) {
+        bench b = set_up();
+        oracle_block low = take(&b, 0, 0, WI_MIB), high = take(&b, 0, 2 * WI_MIB, WI_MIB);
+        oracle_suspending(b.o, 0);
+        assert_int_equal(sim->unmap(b.device, b.range, 2 * WI_MIB, 2, b.handles), WEIR_OK);
+        assert_int_equal(oracle_suspended(b.o, 0, true, false), 2 * WI_MIB);
+        oracle_resuming(b.o, 0);
+        assert_int_equal(sim->map(b.device, b.range, 2 * WI_MIB, 2, b.handles), WEIR_OK);
+        oracle_resumed(b.o, 0, 0, false);
+        oracle_resuming(b.o, 0);
+        assert_int_equal(oracle_came(b.o, 0, 0, half ? WI_MIB / 2 : WI_MIB), WI_MIB);
+        assert_int_equal(oracle_away(b.o, low), 0);
+        assert_int_equal(oracle_away(b.o, high), WI_MIB);
+        oracle_resuming(b.o, 0);
+        assert_int_equal(oracle_came(b.o, 0, 0, WI_MIB), WI_MIB);
+        give(&b, low, 1);
+        give(&b, high, 1);
+        tear_down(&b, ORACLE_KINDS);
+    }
+}
+
 /* What is away can be freed, and the addresses are others' from then on. */
 static void others_memory_where_a_block_is_away(void **state)
 {
@@ -588,6 +613,7 @@ int main(void)
         cmocka_unit_test(leaving_under_use),
         cmocka_unit_test(a_refused_suspend_that_took_memory),
         cmocka_unit_test(a_client_that_is_back_without_memory),
+        cmocka_unit_test(a_part_comes_in_the_order_of_addresses),
         cmocka_unit_test(others_memory_where_a_block_is_away),
         cmocka_unit_test(snapshots_agree),
         cmocka_unit_test(a_snapshot_that_forgets_pending_bytes),
