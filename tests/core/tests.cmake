@@ -147,5 +147,6 @@ set_tests_properties(core-refusals-long PROPERTIES LABELS long ENVIRONMENT WEIR_
 
 weir_test(core-ends core/ends.c INTERNAL)
 target_link_options(test-core-ends PRIVATE
-  -Wl,--wrap=wi_tcaches_end,--wrap=wi_residency_end,--wrap=wi_residency_forget)
+  -Wl,--wrap=wi_tcaches_end,--wrap=wi_residency_end,--wrap=wi_residency_forget
+  -Wl,--wrap=wi_leaks_tell,--wrap=wi_streams_any)
 weir_test(core-leaks core/leaks.c)
