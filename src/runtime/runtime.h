@@ -51,7 +51,7 @@ enum { WI_KIND_SHOWN = WEIR_KIND_COUNT, WI_KINDS };
 struct weir_runtime {
     char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
-    bool shared; /* returned by weir_runtime_get to all callers */
+    bool shared;               /* returned by weir_runtime_get to all callers */
     atomic_uint_fast64_t door; /* through which calls come that make something which hangs on it; runtime.c */
     const wi_driver *driver;
     wi_device *device;
