@@ -97,7 +97,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_elastic_info(weir_elastic *elastic, wei
 /* Looks whether somebody has written to an unused page of the block (on CUDA: of the runtime, as they share their memory):
  * WEIR_ERR_CORRUPT with what it holds instead of zeros. (Zeros may be written there: clearing the whole block is no mistake.) That no work is queued on the device, and
  * that no thread commits or releases pages, is the caller's promise. Blocks, and is for tests: on CUDA it copies 2 MiB or more to the host, and there it needs an elastic
- * block with unused pages; on the host it reads what was touched of this block. Any thread. */
+ * block with unused pages; on the host it reads what was touched of this block, and without a file descriptor to ask the
+ * kernel with it passes over what is swapped out. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_check(weir_elastic *elastic);
 
 WEIR_END

@@ -179,22 +179,39 @@ void wi_host_clear(wi_device *device, void *to, uint64_t bytes)
     }
 }
 
-/* The pages that the kernel says have been touched; a page is read through where it does not say. */
+enum { PAGES_AT_ONCE = 512 };
+
+/* Which of the pages have been touched. Without a file descriptor for the first way a page that is swapped out is not
+ * among them. False: the kernel does not say. */
+static bool pages_touched(int file, char *at, size_t count, uint64_t page, bool *touched)
+{
+    const uint64_t there = UINT64_C(3) << 62; /* in memory, or swapped out */
+    uint64_t entries[PAGES_AT_ONCE];
+    unsigned char resident[PAGES_AT_ONCE];
+    off_t from = (off_t)((uintptr_t)at / page * sizeof entries[0]);
+    bool told =
+        file >= 0 && pread(file, entries, count * sizeof entries[0], from) == (ssize_t)(count * sizeof entries[0]);
+    if (!told && mincore(at, count * page, resident) != 0)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        touched[i] = told ? (entries[i] & there) != 0 : (resident[i] & 1) != 0;
+    return true;
+}
+
+/* The pages that the kernel says have been touched are read, and no others, as that would touch them: those of a kernel
+ * that says nothing all are. */
 const void *wi_host_written(wi_device *device, const void *address, uint64_t bytes)
 {
-    enum { AT_ONCE = 512 };
-    const uint64_t there = UINT64_C(3) << 62; /* in memory, or swapped out */
     const char *end = (const char *)address + bytes, *found = NULL;
-    uint64_t entries[AT_ONCE], page = (uint64_t)sysconf(_SC_PAGESIZE);
+    bool touched[PAGES_AT_ONCE];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     (void)device;
     for (const char *at = address; at < end && !found;) {
-        size_t count = wi_min((uint64_t)(end - at) / page, AT_ONCE);
-        off_t from = (off_t)((uintptr_t)at / page * sizeof entries[0]);
-        bool told =
-            file >= 0 && pread(file, entries, count * sizeof entries[0], from) == (ssize_t)(count * sizeof entries[0]);
+        size_t count = wi_min((uint64_t)(end - at) / page, PAGES_AT_ONCE);
+        bool told = pages_touched(file, (char *)(uintptr_t)at, count, page, touched);
         for (size_t i = 0; i < count && !found; i++, at += page)
-            if (!told || entries[i] & there)
+            if (!told || touched[i])
                 found = first_written(at, at + page);
     }
     if (file >= 0)

@@ -501,6 +501,15 @@ static uint64_t driver_alloc_trim(wi_resource *resource, uint64_t keep)
     return given;
 }
 
+static uint64_t driver_alloc_idle(wi_resource *resource)
+{
+    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc_lock(s);
+    uint64_t bytes = s->kept;
+    driver_alloc_unlock(s);
+    return bytes;
+}
+
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t driver_alloc_charge(wi_resource *resource, uint64_t bytes)
@@ -668,8 +677,8 @@ static void driver_alloc_destroy(wi_resource *resource)
     .shrink = driver_alloc_shrink, .grow = driver_alloc_grow, .release_kept = driver_alloc_release_kept,               \
     .destroy = driver_alloc_destroy, .charge = driver_alloc_charge, .find = driver_alloc_find,                         \
     .each = driver_alloc_each, .walk = driver_alloc_walk, .owns = driver_alloc_owns,                                   \
-    .was_freed = driver_alloc_was_freed, .trim = driver_alloc_trim, .look = driver_alloc_look,                         \
-    .check = driver_alloc_check
+    .was_freed = driver_alloc_was_freed, .trim = driver_alloc_trim, .idle = driver_alloc_idle,                         \
+    .look = driver_alloc_look, .check = driver_alloc_check
 
 static const wi_resource_table direct = {
     .name = "direct",

@@ -3,6 +3,7 @@
  *
  * Invariants: the ledger holds, for this resource, the bytes of all pages that have a handle, and what threads have
  * claimed for those that they make. */
+#include "memory/ledger/members.h"
 #include "memory/elastic.h"
 #include "base/system.h"
 #include "memory/space/layout.h"
@@ -215,11 +216,12 @@ static void elastic_let_go(elastic *s, const wi_elastic_range *range)
 
 /* Getting a page --------------------------------------------------------------------------------------------------- */
 
-/* What could be placed if `made` bytes of those that are held had not been made for the request. The lock is held. */
+/* What could be placed if `made` bytes of those that are held were not: they have been made for the request, or are idle. The
+ * lock is held. */
 static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_shortage *shortage)
 {
     wi_standing now = wi_ledger_look(s->resource.ledger);
-    uint64_t held = now.held + now.aside - made;
+    uint64_t held = now.held + now.aside - wi_min(made, now.held);
     shortage->largest = (now.budget - held) & ~(uint64_t)(WI_UNIT - 1);
     shortage->later = UINT64_MAX; /* pages go back to the driver */
     shortage->held = held + bytes;
@@ -507,9 +509,10 @@ static void elastic_measure(wi_resource *resource, wi_placement *p)
 static void elastic_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
                          wi_shortage *shortage)
 {
+    uint64_t idle = wi_members_idle(resource->ledger); /* makes way for pages */
     (void)memory_class, (void)alignment;
     wi_resource_lock(resource);
-    elastic_look_around(elastic_of(resource), charged, 0, shortage);
+    elastic_look_around(elastic_of(resource), charged, idle, shortage);
     wi_resource_unlock(resource);
 }
 

@@ -162,7 +162,9 @@ typedef struct wi_resource_table {
     bool (*was_freed)(wi_resource *resource, const void *pointer);
     /* Gives memory back to the driver until at most `keep` cached and spare bytes are left; returns the bytes. */
     uint64_t (*trim)(wi_resource *resource, uint64_t keep);
-    /* The same for idle memory alone, down to WEIR_IDLE_KEPT bytes. `if_squeezed`: only if the device was out of
+    /* Bytes that trim could give back once the device is past all frees. NULL: none. */
+    uint64_t (*idle)(wi_resource *resource);
+    /* Trims idle memory alone, down to WEIR_IDLE_KEPT bytes. `if_squeezed`: only if the device was out of
      * memory lately although the budget had room. NULL: trim does it, and a device out of memory changes nothing. */
     uint64_t (*trim_idle)(wi_resource *resource, bool if_squeezed);
     /* What could be placed, and what a request needs; sets *shortage except its cause, but where that is that no

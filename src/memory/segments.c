@@ -201,6 +201,14 @@ static uint64_t segments_trim(wi_resource *resource, uint64_t keep)
     return given;
 }
 
+static uint64_t segments_idle(wi_resource *resource)
+{
+    wi_resource_lock(resource);
+    uint64_t bytes = wi_segments_idle(segments_of(resource), true);
+    wi_resource_unlock(resource);
+    return bytes;
+}
+
 static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
 {
     wi_segments *s = segments_of(resource);
@@ -327,6 +335,7 @@ static const wi_resource_table table = {
     .owns = segments_owns,
     .was_freed = segments_was_freed,
     .trim = segments_trim,
+    .idle = segments_idle,
     .trim_idle = segments_trim_idle,
     .look = segments_look,
     .check = segments_check,

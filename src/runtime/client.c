@@ -346,7 +346,7 @@ static weir_status reservation_claim(weir_client *client, uint64_t total, bool m
     if (!reservation)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a reservation");
     wi_request request = {.bytes = total, .charged = total, .tag = ""};
-    status = wi_budget_reserve(client->runtime->resource, &client->account, &request, may_wait);
+    status = wi_budget_reserve(client->runtime->resource, &client->account, &request, false, may_wait);
     if (status != WEIR_OK) {
         free(reservation);
         return status;

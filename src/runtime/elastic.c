@@ -176,7 +176,7 @@ static weir_status elastic_promise(weir_runtime *runtime, wi_resource *stack, wi
     if (!like->promised)
         return WEIR_OK;
     wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, 0, 0};
-    weir_status status = wi_budget_reserve(stack, like->account, &request, true);
+    weir_status status = wi_budget_reserve(stack, like->account, &request, true, true);
     if (status != WEIR_OK)
         return status;
     like->promise = (wi_reservation){.account = like->account, .total = bytes, .left = bytes};

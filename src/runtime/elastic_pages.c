@@ -75,7 +75,7 @@ static weir_status commit_claim(commit *c)
     if (c->range->promised || bytes <= there)
         return WEIR_OK;
     wi_request request = commit_request(c, bytes - there);
-    weir_status status = wi_budget_reserve(c->stack, c->range->account, &request, true);
+    weir_status status = wi_budget_reserve(c->stack, c->range->account, &request, true, true);
     if (status != WEIR_OK)
         return status;
     c->claim.total += bytes - there;

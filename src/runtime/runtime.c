@@ -273,11 +273,17 @@ weir_status weir_runtime_create(const char *device, const weir_runtime_options *
 
 static _Thread_local unsigned visiting; /* this thread's visits, in which a log's function or a sink may be called */
 
+/* The door: how many are inside, whether it is shut, and how many have ever come in, so that an end sees in one number
+ * that nobody has come since it looked. */
+#define DOOR_INSIDE UINT64_C(0xffffffff)
+#define DOOR_SHUT   (UINT64_C(1) << 32)
+#define DOOR_CAME   (UINT64_C(1) << 33)
+
 weir_status wi_runtime_visit(weir_runtime *runtime, const char *call)
 {
-    atomic_fetch_add(&runtime->visits, 1);
+    uint64_t door = atomic_fetch_add(&runtime->door, DOOR_CAME + 1);
     visiting++;
-    if (!atomic_load(&runtime->ending))
+    if (!(door & DOOR_SHUT))
         return WEIR_OK;
     wi_runtime_visit_end(runtime);
     return weir_fail(WEIR_ERR_INVALID, "%s: the runtime %s is being destroyed", call, runtime->name);
@@ -285,21 +291,11 @@ weir_status wi_runtime_visit(weir_runtime *runtime, const char *call)
 
 void wi_runtime_visit_end(weir_runtime *runtime)
 {
-    atomic_fetch_sub(&runtime->visits, 1);
+    atomic_fetch_sub(&runtime->door, 1);
     visiting--;
 }
 
-/* Closes the door, and waits for those that are inside. False: another thread has done so, or this one is inside. */
-static bool runtime_shut(weir_runtime *runtime)
-{
-    if (visiting > 0 || atomic_exchange(&runtime->ending, true))
-        return false;
-    for (unsigned turn = 0; atomic_load(&runtime->visits) > 0; turn++)
-        wi_pause(turn);
-    return true;
-}
-
-/* With the door closed: nothing hangs on it. */
+/* Nothing hangs on it. */
 static weir_status runtime_check_end(weir_runtime *runtime)
 {
     weir_status status = wi_recorder_check_end(runtime);
@@ -315,6 +311,24 @@ static weir_status runtime_check_end(weir_runtime *runtime)
         status = weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
                            hosted);
     return status;
+}
+
+/* Shuts the door when nothing hangs on the runtime and nobody is inside. A refused end has never shut it. */
+static weir_status runtime_shut(weir_runtime *runtime)
+{
+    for (unsigned turn = 0;; turn++) {
+        uint64_t door = atomic_load(&runtime->door);
+        if (visiting > 0 || door & DOOR_SHUT)
+            return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being destroyed, or this thread is in a call of it",
+                             runtime->name);
+        weir_status status = runtime_check_end(runtime);
+        if (status != WEIR_OK)
+            return status;
+        if (door & DOOR_INSIDE)
+            wi_pause(turn);
+        else if (atomic_compare_exchange_strong(&runtime->door, &door, door | DOOR_SHUT))
+            return WEIR_OK;
+    }
 }
 
 static void runtime_unlist(weir_runtime *runtime)
@@ -336,14 +350,9 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     weir_status status = wi_recorder_check_end(runtime); /* inside a sink nobody is waited for */
     if (status != WEIR_OK)
         return status;
-    if (!runtime_shut(runtime))
-        return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being destroyed, or this thread is in a call of it",
-                         runtime->name);
-    status = runtime_check_end(runtime);
-    if (status != WEIR_OK) {
-        atomic_store(&runtime->ending, false);
+    status = runtime_shut(runtime);
+    if (status != WEIR_OK)
         return status;
-    }
     runtime_unlist(runtime);
     wi_pressures_clear(&runtime->ledger.pressures);
     wi_tcaches_end(runtime);

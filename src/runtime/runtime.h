@@ -51,9 +51,8 @@ enum { WI_KIND_SHOWN = WEIR_KIND_COUNT, WI_KINDS };
 struct weir_runtime {
     char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
-    bool shared; /* returned by weir_runtime_get to all callers */
-    atomic_bool ending;
-    atomic_uint visits; /* calls that are making something which hangs on the runtime */
+    bool shared;               /* returned by weir_runtime_get to all callers */
+    atomic_uint_fast64_t door; /* through which calls come that make something which hangs on it; runtime.c */
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
@@ -86,7 +85,8 @@ weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const w
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
 
 /* A call begins and ends to make what the runtime's end asks for: a client, a trace, a callback, a runtime that has it for
- * its host. The end waits for those that have begun. WEIR_ERR_INVALID: it has begun. */
+ * its host. The end waits for those that have begun, and only an end that will not be refused shuts others out.
+ * WEIR_ERR_INVALID: it has. */
 weir_status wi_runtime_visit(weir_runtime *runtime, const char *call);
 void wi_runtime_visit_end(weir_runtime *runtime);
 

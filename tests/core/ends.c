@@ -15,6 +15,7 @@ enum { BUDGET = 64 << 20, PAGES = 4 };
 /* What happens once, where a wrapped function of the library is called: before or behind it. */
 static void (*between)(void *user);
 static void *between_user;
+static bool while_it_looks; /* it happens where an end of a runtime has looked at the clients */
 
 static void act(void)
 {
@@ -30,6 +31,25 @@ void __real_wi_residency_end(weir_client *client);
 void __wrap_wi_residency_end(weir_client *client);
 void __real_wi_residency_forget(weir_client *client, const char *low, const char *high);
 void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high);
+
+void __real_wi_leaks_tell(weir_runtime *runtime, const weir_client *client);
+void __wrap_wi_leaks_tell(weir_runtime *runtime, const weir_client *client);
+bool __real_wi_streams_any(wi_streams *streams);
+bool __wrap_wi_streams_any(wi_streams *streams);
+
+void __wrap_wi_leaks_tell(weir_runtime *runtime, const weir_client *client)
+{
+    act();
+    __real_wi_leaks_tell(runtime, client);
+}
+
+bool __wrap_wi_streams_any(wi_streams *streams)
+{
+    bool any = __real_wi_streams_any(streams);
+    if (while_it_looks)
+        act();
+    return any;
+}
 
 void __wrap_wi_tcaches_end(weir_runtime *runtime)
 {
@@ -112,6 +132,50 @@ static void a_runtime_that_cannot_end_goes_on(void **state)
     ok(weir_runtime_destroy(l.runtime));
 }
 
+static void make_some(void *user)
+{
+    late *l = user;
+    uint64_t id;
+    l->acted++;
+    l->made = open_client(l->runtime, "meanwhile", 0, 0);
+    l->pressure = weir_pressure_register(l->runtime, 0, nothing, NULL, &id);
+    ok(weir_pressure_unregister(l->runtime, id));
+}
+
+/* Nobody is turned away by an end that is refused, not even while it is. */
+static void a_refused_end_shuts_nobody_out(void **state)
+{
+    (void)state;
+    late l = {.runtime = make_runtime(BUDGET)};
+    weir_client *first = open_client(l.runtime, "first", 0, 0);
+    between = make_some;
+    between_user = &l;
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(l.runtime));
+    assert_int_equal(l.acted, 1);
+    ok(l.pressure);
+    ok(weir_client_destroy(first));
+    ok(weir_client_destroy(l.made));
+    ok(weir_runtime_destroy(l.runtime));
+}
+
+/* The end has found no client; then there is one. */
+static void a_client_that_comes_while_an_end_looks(void **state)
+{
+    (void)state;
+    late l = {.runtime = make_runtime(BUDGET)};
+    between = make_some;
+    between_user = &l;
+    while_it_looks = true;
+    fails(WEIR_ERR_BUSY, weir_runtime_destroy(l.runtime));
+    while_it_looks = false;
+    detail_names("1 open clients");
+    assert_int_equal(l.acted, 1);
+    void *p = allocate(l.made, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    ok(weir_free(l.made, p, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(l.made));
+    ok(weir_runtime_destroy(l.runtime));
+}
+
 /* A client ---------------------------------------------------------------------------------------------------------------- */
 
 static weir_status suspended;
@@ -188,6 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_made_on_a_runtime_that_ends),
         cmocka_unit_test(a_runtime_that_cannot_end_goes_on),
+        cmocka_unit_test(a_refused_end_shuts_nobody_out),
+        cmocka_unit_test(a_client_that_comes_while_an_end_looks),
         cmocka_unit_test(a_suspend_while_a_client_closes),
         cmocka_unit_test(a_suspend_while_an_elastic_block_ends),
     };

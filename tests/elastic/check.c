@@ -5,6 +5,7 @@
 #include "runtime/runtime.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { PIECE = 2 << 20 };
 
@@ -119,10 +120,55 @@ static void every_page_is_seen(void **state)
     }
 }
 
+/* Pages that have been touched in the block. */
+static size_t touched(const weir_elastic_stats *s)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = s->bytes / page, there = 0;
+    unsigned char *pages = malloc(count);
+    assert_int_equal(mincore(s->base, s->bytes, pages), 0);
+    for (size_t i = 0; i < count; i++)
+        there += pages[i] & 1;
+    free(pages);
+    return there;
+}
+
+/* A process that has no file descriptor left finds what was written, and touches nothing. */
+static void a_check_without_file_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit before, none;
+    weir_runtime *runtime = make_runtime(64 * MIB);
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    weir_elastic_options o = {.struct_size = sizeof o, .bytes = 64 * MIB};
+    weir_elastic *e;
+    ok(weir_elastic_create(client, &o, &e));
+    ok(weir_elastic_commit(e, 0, GRANULE, WEIR_STREAM_HOST));
+    weir_elastic_stats s = stats_of(e);
+    char *at = (char *)s.base + 32 * MIB + 5;
+    size_t there = touched(&s);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    weir_status clean = weir_elastic_check(e);
+    size_t after = touched(&s);
+    *at = 0x42;
+    weir_status written = weir_elastic_check(e);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ok(clean);
+    assert_int_equal(after, there);
+    assert_int_equal(written, WEIR_ERR_CORRUPT);
+    detail_names("0x42");
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_is_seen),
+        cmocka_unit_test(a_check_without_file_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

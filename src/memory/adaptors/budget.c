@@ -247,12 +247,12 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
                 resource
                     ->ledger); /* otherwise other accounts have the bytes, some of them thread-cached for a moment */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
-        if (alignment > 0)
-            base->table->look(base, request->memory_class, request->charged, alignment, &shortage);
         wi_request whole = *request; /* with what was claimed for it before */
         whole.bytes += request->claimed;
         whole.charged += request->claimed;
-        return wi_ledger_refuse(resource->ledger, l->account, &whole, &shortage);
+        if (alignment > 0)
+            base->table->look(base, request->memory_class, whole.charged, alignment, &shortage);
+        return wi_ledger_claim_or_refuse(resource->ledger, l->account, &whole, &shortage);
     }
     return WEIR_OK;
 }
@@ -401,10 +401,11 @@ bool wi_budget_attach(wi_resource *top)
     return true;
 }
 
-weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait)
+weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool placed,
+                              bool may_wait)
 {
     wi_resource *found = budget_find(top);
     wi_assert(found); /* every runtime's stack has one */
     ladder l = budget_begin((budget *)found, account, request, may_wait);
-    return budget_claim(&l, 0);
+    return budget_claim(&l, placed ? WI_UNIT : 0);
 }

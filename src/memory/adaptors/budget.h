@@ -15,7 +15,9 @@ typedef struct wi_reservation {
     atomic_uint_fast64_t left;
 } wi_reservation;
 
-/* Claims request->charged; climbs the ladder if that fails. */
-weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool may_wait);
+/* Claims request->charged; climbs the ladder if that fails. `placed`: for blocks of this stack, so that a refusal tells what
+ * has to be held for them as well. */
+weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool placed,
+                              bool may_wait);
 
 #endif

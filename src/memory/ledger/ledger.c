@@ -263,13 +263,19 @@ static uint64_t ledger_committed_without_pending(const wi_ledger *ledger)
     return committed;
 }
 
-bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could)
+bool wi_ledger_claim_locked(wi_ledger *ledger, wi_account *account, uint64_t bytes)
 {
-    ledger_enter(ledger);
     bool claimed = account->open && ledger_fits(ledger, account, ledger_used(account), ledger->committed, bytes);
     if (claimed)
         ledger_shift(ledger, account, 0, 0, bytes);
-    else {
+    return claimed;
+}
+
+bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could)
+{
+    ledger_enter(ledger);
+    bool claimed = wi_ledger_claim_locked(ledger, account, bytes);
+    if (!claimed) {
         wi_ledger_merge_all(ledger);
         *could = account->open && ledger_fits(ledger, account, ledger_used_for_long(account),
                                               ledger_committed_without_pending(ledger), bytes);

@@ -127,6 +127,8 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 /* Claims bytes for the account. False: the budget or the maximum forbids it, or the account is closed. *could: it
  * would succeed if all pending frees were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);
+/* The same with the lock held. */
+bool wi_ledger_claim_locked(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* How many more bytes the account can claim under the limits. */
 uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
 /* How many more bytes the account, or a new one (NULL), could claim if no bytes were thread-cached: the budget less what it
@@ -228,6 +230,10 @@ void wi_refusal_restore(const weir_refusal *kept);
 /* Refuses the request: counts it, traces it, and sets this thread's last refusal and detail. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage);
+/* The same for a request whose claim has failed: what it had not claimed before is claimed if that is possible by now, and
+ * else refused, in one step, so that the numbers are those of a moment at which it did not fit. WEIR_OK: it is claimed. */
+weir_status wi_ledger_claim_or_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                                      const wi_shortage *shortage);
 
 /* Totals that need no merge, so that reading them costs threads nothing. */
 typedef struct wi_standing {

@@ -98,6 +98,14 @@ uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left)
     return bytes;
 }
 
+uint64_t wi_members_idle(wi_ledger *ledger)
+{
+    uint64_t bytes = 0;
+    for (wi_member *h = members_look_at(ledger, NULL); h; h = members_look_at(ledger, h))
+        bytes += h->base->table->idle ? h->base->table->idle(h->base) : 0;
+    return bytes;
+}
+
 bool wi_members_bound(wi_ledger *ledger)
 {
     bool bound = false;

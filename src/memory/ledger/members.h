@@ -33,6 +33,8 @@ bool wi_members_wait(wi_ledger *ledger, uint64_t deadline);
 
 /* resource.h's `pass` for all members: makes free what streams are past. *left: stream-ordered bytes that remain. */
 uint64_t wi_members_pass(wi_ledger *ledger, uint64_t *left);
+/* How many held bytes the bases of all members could give back. */
+uint64_t wi_members_idle(wi_ledger *ledger);
 /* Records events behind the frees of ended streams, where that is possible. True: there were such frees. */
 bool wi_members_bound(wi_ledger *ledger);
 bool wi_members_await(wi_ledger *ledger, uint64_t deadline);

@@ -189,8 +189,9 @@ static weir_status refusal_explain(const weir_refusal *r, const wi_shortage *sho
     }
 }
 
-weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
-                             const wi_shortage *shortage)
+/* The lock is held, and is released. */
+static weir_status refusal_tell(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                                const wi_shortage *shortage)
 {
     weir_refusal refusal = {.struct_size = sizeof refusal,
                             .cause = shortage->cause,
@@ -199,7 +200,6 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
                             .number = atomic_fetch_add_explicit(&refusal_count, 1, memory_order_relaxed) + 1};
     refusal_copy_text(refusal.client, sizeof refusal.client, account->name);
     refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
-    pthread_mutex_lock(&ledger->lock);
     refusal_weigh(ledger, account, request, shortage, &refusal);
     refusal_find_top(ledger, account, request->claimed, &refusal);
     account->refusals++;
@@ -221,4 +221,21 @@ weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_re
     if (wi_own(&last, sizeof refusal))
         memcpy(last, &refusal, sizeof refusal);
     return refusal_explain(&refusal, shortage);
+}
+
+weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                             const wi_shortage *shortage)
+{
+    pthread_mutex_lock(&ledger->lock);
+    return refusal_tell(ledger, account, request, shortage);
+}
+
+weir_status wi_ledger_claim_or_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                                      const wi_shortage *shortage)
+{
+    pthread_mutex_lock(&ledger->lock);
+    if (!wi_ledger_claim_locked(ledger, account, request->charged - request->claimed))
+        return refusal_tell(ledger, account, request, shortage);
+    pthread_mutex_unlock(&ledger->lock);
+    return WEIR_OK;
 }

@@ -358,6 +358,15 @@ static uint64_t mapped_trim(wi_resource *resource, uint64_t keep)
     return released;
 }
 
+static uint64_t mapped_idle(wi_resource *resource)
+{
+    wi_mapped *mapped = mapped_of(resource);
+    mapped_lock(mapped);
+    uint64_t bytes = wi_chunks_obtainable(mapped, true) * mapped->granule;
+    mapped_unlock(mapped);
+    return bytes;
+}
+
 static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
 {
     wi_mapped *mapped = mapped_of(resource);
@@ -442,6 +451,7 @@ static const wi_resource_table table = {
     .walk = wi_mapped_walk,
     .owns = mapped_owns,
     .trim = mapped_trim,
+    .idle = mapped_idle,
     .trim_idle = mapped_trim_idle,
     .away = &wi_mapped_away,
     .look = mapped_look,
