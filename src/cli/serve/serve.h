@@ -26,8 +26,8 @@ typedef struct served_batches {
 typedef struct served_statistics {
     served_batches batches[STATISTICS_BATCHES];
     uint64_t succeeded, success, failed, failure, queue, input, infer, output;
-    uint64_t last;                                     /* began: milliseconds since 1970; 0: none did */
-    uint64_t runs, failures, cancelled, computed;      /* as soon as the engine is done; the last is its time */
+    uint64_t last;                                /* began: milliseconds since 1970; 0: none did */
+    uint64_t runs, failures, cancelled, computed; /* as soon as the engine is done; the last is its time */
 } served_statistics;
 
 /* ---- models.c: the pool's, by name ------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ typedef struct served_model {
     atomic_uint_fast64_t context;      /* tokens; 0: not looked for yet, WEIR_POOL_NONE: nobody knows */
     atomic_uint_fast64_t kept;         /* so much the pool was told last; WEIR_POOL_NONE: for ever */
     struct served_model *next_in_pool; /* of those that the pool has not said to be removed */
-    pthread_mutex_t counting; /* of what its runs count: */
+    pthread_mutex_t counting;          /* of what its runs count: */
     served_statistics statistics;
 } served_model;
 

@@ -257,14 +257,9 @@ static void add_counts(json_t *object, const weir_pool_entry *entry, served_mode
     const struct {
         const char *key;
         uint64_t value;
-    } counts[] = {{"loads", entry->loads},
-                  {"resumes", entry->resumes},
-                  {"suspends", entry->suspends},
-                  {"evictions", entry->evictions},
-                  {"failures", entry->failures},
-                  {"runs", its.runs},
-                  {"runs_failed", its.failures},
-                  {"runs_cancelled", its.cancelled}};
+    } counts[] = {{"loads", entry->loads},         {"resumes", entry->resumes},      {"suspends", entry->suspends},
+                  {"evictions", entry->evictions}, {"failures", entry->failures},    {"runs", its.runs},
+                  {"runs_failed", its.failures},   {"runs_cancelled", its.cancelled}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         json_object_set_new(object, counts[i].key, text_json_count(counts[i].value));
     json_object_set_new(object, "run_seconds", seconds_json(its.computed));
