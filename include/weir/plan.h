@@ -157,7 +157,7 @@ typedef struct weir_plan_options {
     uint64_t enough; /* ends it when no kind's arena is larger: what there is room for; 0: the optimum is looked for */
     double seconds;  /* ends the planning with the best plan so far; 0: no limit */
     /* Called on the calling thread some ten times a second while planning goes on (NULL: nobody); false ends it with
-     * the best plan so far. */
+     * the best plan so far, and it is not called again. */
     bool (*progress)(const weir_plan_progress *progress, void *user);
     void *user;
 } weir_plan_options;

@@ -78,9 +78,12 @@ static double seconds_of(const wi_work *work)
     return (double)(wi_now() - work->began) * 1e-9;
 }
 
+/* Tells nothing more once the work is to end: what is under way still looks a few times. */
 static void look_at_clock(wi_work *work)
 {
     const weir_plan_options *options = work->options;
+    if (work->stopped)
+        return;
     uint64_t time = wi_now();
     double seconds = (double)(time - work->began) * 1e-9;
     work->looked = work->spent;

@@ -1,6 +1,7 @@
 """weir serve: the protocols, by plain clients. One engine echoes, so that answers are known; two models are llama.cpp's."""
 
 import base64
+import concurrent.futures
 import http.client
 import json
 import multiprocessing.shared_memory
@@ -334,6 +335,29 @@ class Protocols(Served):
         self.assertEqual((1, stats["compute_infer"]), (one["batch_stats"][0]["batch_size"], one["batch_stats"][0]["compute_infer"]))
         self.assertLess(abs(time.time() * 1000 - one["last_inference"]), 1000 * DEADLINE)
         self.assertEqual(404, self.ask("GET", "/v2/models/none/stats")[0])
+
+    def test_statistics_are_of_one_time(self):
+        text = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]}
+        runs = 4
+
+        def run(_):
+            return [self.infer({"inputs": [text]}, "said")[0] for _ in range(20)]
+
+        with concurrent.futures.ThreadPoolExecutor(runs) as others:
+            running = [others.submit(run, i) for i in range(runs)]
+            while True:
+                over = all(r.done() for r in running)
+                one, = self.statistics()
+                stats = one["inference_stats"]
+                parts = [stats[k] for k in ("queue", "compute_input", "compute_infer", "compute_output")]
+                self.assertEqual({one["inference_count"]}, {p["count"] for p in parts})
+                self.assertEqual(stats["success"], {"count": one["inference_count"], "ns": sum(p["ns"] for p in parts)})
+                self.assertEqual(one["execution_count"], one["inference_count"])
+                for batch in one["batch_stats"]:
+                    self.assertEqual([1] + parts[1:], [batch[k] for k in ("batch_size", "compute_input", "compute_infer", "compute_output")])
+                if over:
+                    break
+        self.assertEqual({200}, {status for r in running for status in r.result()})
 
     def test_configuration(self):
         for path in ("/v2/models/all/config", "/v2/models/all/versions/1/config"):

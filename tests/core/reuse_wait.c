@@ -3,21 +3,21 @@
 
 #include "base/system.h"
 
-#include <pthread.h>
-#include <unistd.h>
-
 enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that only the soft limit speaks against more */
 
-/* What stream a freed is behind work that is not done; stream b wants as much. */
-static void start_far(fixture *f, const char *reuse_wait)
+/* What stream a freed is behind work that is not done; stream b wants as much. `over`: the device's driver, or another. */
+static void start_far_over(fixture *f, const wi_driver *over, const char *reuse_wait)
 {
+    const wi_driver *driver;
+    int ordinal;
     *f = (fixture){.sim = strncmp(device(), "sim", 3) == 0};
     weir_runtime_options options = {.struct_size = sizeof options, .budget = ROOM, .resource = "mapped"};
     ok(weir_option_set("reuse_wait", reuse_wait));
     ok(weir_option_set("thread_cache", "0")); /* thread-cached blocks count as in use */
     if (f->sim)
         wi_sim_configure(&(wi_sim_options){.seed = 1, .granule = GRANULE, .bytes = ROOM});
-    ok(weir_runtime_create(device(), &options, &f->runtime));
+    ok(wi_driver_find(device(), &driver, &ordinal));
+    ok(wi_runtime_create_over(over ? over : driver, ordinal, &options, &f->runtime));
     ok(weir_option_set("reuse_wait", NULL));
     ok(weir_option_set("thread_cache", NULL));
     begin(f);
@@ -27,41 +27,49 @@ static void start_far(fixture *f, const char *reuse_wait)
     assert_int_equal(take_snapshot(f->runtime).device.held, BYTES);
 }
 
-static void *let_go_soon(void *user)
+static void start_far(fixture *f, const char *reuse_wait)
 {
-    fixture *f = user;
-    usleep(1000);
-    let_go(f, f->a);
-    return NULL;
+    start_far_over(f, NULL, reuse_wait);
 }
 
-/* On a machine that is busy, the other thread may come too late, or before the request: then again. */
+static const wi_driver *waited_with;
+static gate *opened_by_a_wait; /* NULL: none is */
+
+/* The first wait lets a stream go, and is as long as it takes. */
+static weir_status wait_and_let_go(wi_device *on, wi_event event, uint64_t deadline)
+{
+    gate *opened = opened_by_a_wait;
+    opened_by_a_wait = NULL;
+    if (opened)
+        open_gate(opened);
+    return waited_with->wait(on, event, opened ? UINT64_MAX : deadline);
+}
+
+/* As start_far, over a driver that waits so. */
+static void start_let_go(fixture *f)
+{
+    static wi_driver driver;
+    int ordinal;
+    ok(wi_driver_find(device(), &waited_with, &ordinal));
+    driver = *waited_with;
+    driver.wait = wait_and_let_go;
+    start_far_over(f, &driver, NULL);
+}
+
 static void what_passes_soon_is_waited_for(void **state)
 {
     (void)state;
-    bool waited = false;
-    for (int attempt = 0; attempt < 10 && !waited; attempt++) {
-        fixture f;
-        start_far(&f, NULL);
-        weir_stats last = take_snapshot(f.runtime).device;
-        const bool by_another = !f.sim; /* there, work is done when somebody waits for it */
-        pthread_t other;
-        void *q;
-        if (by_another)
-            assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
-        ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
-        weir_stats now = take_snapshot(f.runtime).device;
-        waited = now.ladder[WEIR_RUNG_WAIT] > last.ladder[WEIR_RUNG_WAIT];
-        if (waited) {
-            came_by(WEIR_RUNG_WAIT);
-            assert_int_equal(now.held, BYTES);
-        }
-        if (by_another)
-            pthread_join(other, NULL);
-        ok(weir_free(f.two, q, f.b));
-        end(&f);
-    }
-    assert_true(waited);
+    fixture f;
+    void *q;
+    start_let_go(&f);
+    weir_stats last = take_snapshot(f.runtime).device;
+    opened_by_a_wait = &f.gate;
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &q));
+    assert_null(opened_by_a_wait);
+    came_by(WEIR_RUNG_WAIT);
+    assert_int_equal(last.held, BYTES);
+    ok(weir_free(f.two, q, f.b));
+    end(&f);
 }
 
 static void who_must_not_wait_gets_more(void **state)
@@ -89,22 +97,22 @@ static void a_wait_that_was_not_enough(void **state)
     if (strncmp(device(), "sim", 3) == 0)
         skip(); /* nothing is held up there while somebody waits for it */
     fixture f;
-    start_far(&f, NULL); /* what a has freed is let go soon */
+    start_let_go(&f);
     weir_stream c;
     gate shut = GATE;
-    pthread_t other;
     ok(weir_stream_acquire(f.runtime, &c));
-    void *held_up = allocate(f.one, BYTES, c, WEIR_CLASS_KV), *q;
+    void *held_up, *q;
+    ok(take_at_once(f.one, BYTES, c, &held_up));
     ok(weir_call(f.runtime, pass_gate, &shut, c));
     ok(weir_free(f.one, held_up, c));
     weir_stats last = take_snapshot(f.runtime).device;
     assert_int_equal(last.held, 2 * BYTES);
-    assert_int_equal(pthread_create(&other, NULL, let_go_soon, &f), 0);
+    opened_by_a_wait = &f.gate; /* of a alone */
     ok(weir_alloc(f.two, 2 * BYTES, f.b, WEIR_CLASS_KV, &q));
     weir_stats now = take_snapshot(f.runtime).device;
     assert_true(now.held > 2 * BYTES);
     assert_int_equal(now.ladder[WEIR_RUNG_WAIT], last.ladder[WEIR_RUNG_WAIT]);
-    pthread_join(other, NULL);
+    assert_null(opened_by_a_wait);
     open_gate(&shut);
     ok(weir_free(f.two, q, f.b));
     ok(weir_stream_release(c));

@@ -7,7 +7,9 @@ A file is named from the root, from src/, or alone; `wi_…`, `weir_…`, `WI_�
 a * for several."""
 
 import re
+import stat
 import sys
+import tempfile
 from pathlib import Path
 
 PAGES = ["README.md", "CONTRIBUTING.md", "docs/overview.md", "docs/glossary.md", "docs/allocation.md", "docs/policy.md",
@@ -21,12 +23,40 @@ ELSEWHERE = {"weir_static", "bert_serve", "gpt2_train", "llama_serve", "segment_
              "moe_train"}
 
 
-def code(source):
-    folders = [source / name for name in ("src", "include", "tests", "cmake", "scripts")]
-    paths = [p for folder in folders for p in folder.rglob("*") if p.suffix in {".c", ".h", ".cpp", ".py", ".cmake"}]
-    words = {word for p in [*paths, source / "CMakeLists.txt"] if p.is_file()
-             for word in re.findall(r"\w+", p.read_text(errors="replace"))}
-    return {str(p.relative_to(source)) for p in paths}, words
+FOLDERS = ("src", "include", "tests", "cmake", "scripts")
+ENDINGS = {".c", ".h", ".cpp", ".py", ".cmake"}
+
+
+def stamps(source):
+    """The files that are read, and what changes when they do; a file that is just being replaced is none of them."""
+    found = {}
+    for p in [*(p for name in FOLDERS for p in (source / name).rglob("*") if p.suffix in ENDINGS), source / "CMakeLists.txt",
+              *(source / page for page in PAGES), *(source / "docs").rglob("*.md")]:
+        try:
+            its = p.stat()
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(its.st_mode):
+            found[p] = its.st_ino, its.st_size, its.st_mtime_ns, its.st_ctime_ns
+    return found
+
+
+def read(source):
+    """The texts of all of them as they stand together: again, for as long as files are written while they are read."""
+    while True:
+        before = stamps(source)
+        try:
+            texts = {str(p.relative_to(source)): p.read_text(errors="replace") for p in before}
+        except FileNotFoundError:
+            continue
+        if stamps(source) == before:
+            return texts
+
+
+def code(texts):
+    """The files of the code, and the words in them."""
+    files = {name for name in texts if name.split("/")[0] in FOLDERS and Path(name).suffix in ENDINGS}
+    return files, {word for name in [*files, "CMakeLists.txt"] for word in re.findall(r"\w+", texts[name])}
 
 
 def values(text):
@@ -85,6 +115,28 @@ def rows_that_differ(header, pages):
             yield number, row[1]
 
 
+def check_reading():
+    """A file that is replaced while others are read is neither left out nor read half."""
+    with tempfile.TemporaryDirectory() as folder:
+        top, (name, text), steps = Path(folder), ("src/a.c", "int whole;"), []
+        (top / "src").mkdir()
+        (top / "src/a.c").write_text(text)
+        (top / "CMakeLists.txt").write_text("project(a)")
+        look, at = Path.read_text, [lambda p: p.unlink(), lambda p: p.write_text(""), lambda p: p.write_text("int h"),
+                                    lambda p: p.write_text(text)]
+
+        def replaced(path, **how):
+            if at:
+                steps.append(at.pop(0)(top / name))
+            return look(path, **how)
+        Path.read_text = replaced
+        try:
+            texts = read(top)
+        finally:
+            Path.read_text = look
+        assert len(steps) == 4 and code(texts) == ({name}, {"int", "whole", "project", "a"}), texts
+
+
 def main():
     assert list(missing("`memory/a.c` `wi_b` `c_d`", {"src/memory/a.c"}, {"wi_b", "c_d"})) == []
     gone = list(missing("`memory/b.c`\n`wi_b`, `c_d`", {"src/memory/a.c"}, set()))
@@ -94,20 +146,21 @@ def main():
     assert definitions_in("enum { A_B = 3, MOST = 64 << 10 };\n#define LONGEST (64 * WI_MIB)\n")["MOST"] == ["64 << 10 "]
     assert list(other_values("| `FAR` | 1/64 of |\n| `MOST` | 3 % |", {"FAR": ["64"], "MOST": ["13"]})) == [(2, "MOST", "3")]
     assert list(rows_that_differ(" * | a | b |\n * | c |\n | d |", [["| a | b |", "| d |"]])) == [(2, "| c |")]
-    source = Path(sys.argv[1])
-    files, words = code(source)
-    found = [f"{page}:{line}: there is no {name}" for page in PAGES
-             for line, name in missing((source / page).read_text(), files, words)]
-    core = [p for p in [*(source / "src").rglob("*.[ch]"), *(source / "include").rglob("*.h")]]
-    guides = [source / "docs/command.md", source / "docs/not.md", *sorted((source / "docs/guide").glob("*.md"))]
-    found += [f"{page.relative_to(source)}:{line}: there is no {name}" for page in [*guides, *(source / p for p in PAGES)]
-              for line, name in missing_public(page.read_text(), files, words)]
-    definitions = definitions_in("\n".join(p.read_text(errors="replace") for p in core))
+    check_reading()
+    texts = read(Path(sys.argv[1]))
+    files, words = code(texts)
+    found = [f"{page}:{line}: there is no {name}" for page in PAGES for line, name in missing(texts[page], files, words)]
+    guide = sorted(name for name in texts if re.fullmatch(r"docs/guide/[^/]+\.md", name))
+    found += [f"{page}:{line}: there is no {name}" for page in ["docs/command.md", "docs/not.md", *guide, *PAGES]
+              for line, name in missing_public(texts[page], files, words)]
+    headers = [name for name in files if re.fullmatch(r"include/.*\.h", name)]
+    core = headers + [name for name in files if re.fullmatch(r"src/.*\.[ch]", name)]
+    definitions = definitions_in("\n".join(texts[name] for name in core))
     found += [f"docs/policy.md:{line}: {name} is not {number} in the code"
-              for line, name, number in other_values((source / "docs/policy.md").read_text(), definitions)]
-    guide = [p.read_text().splitlines() for p in (source / "docs/guide").glob("*.md")]
-    found += [f"{header.relative_to(source)}:{line}: no page of docs/guide has this row: {row}"
-              for header in (source / "include").rglob("*.h") for line, row in rows_that_differ(header.read_text(), guide)]
+              for line, name, number in other_values(texts["docs/policy.md"], definitions)]
+    rows = [texts[name].splitlines() for name in guide]
+    found += [f"{header}:{line}: no page of docs/guide has this row: {row}"
+              for header in headers for line, row in rows_that_differ(texts[header], rows)]
     print("\n".join(dict.fromkeys(found)))
     return 1 if found or not files else 0
 

@@ -427,11 +427,27 @@ static bool note_and_stop(const weir_plan_progress *progress, void *user)
     return false;
 }
 
+/* Before that there is no plan yet, or it is still made better without looks. */
+static bool stop_in_the_search(const weir_plan_progress *progress, void *user)
+{
+    return progress->done == 0 || note_and_stop(progress, user);
+}
+
+enum { MOST_LOOKS = 10 };
+static uint64_t looks, milliseconds = 1;
+
+/* So many milliseconds go by whenever somebody looks. */
+static uint64_t ticking(void)
+{
+    return ++looks * milliseconds * 1000000;
+}
+
 /* Every step is full to the brim: a search that does not end by itself. */
 static void progress_tells_the_best_so_far_and_ends_it(void **state)
 {
     (void)state;
     uint64_t seed = 3;
+    wi_clock = ticking;
     weir_buffers *list = full_list(&seed, 60, 2000, 150);
     weir_buffer pinned = WEIR_INIT(weir_buffer);
     pinned.bytes = 77;
@@ -441,7 +457,7 @@ static void progress_tells_the_best_so_far_and_ends_it(void **state)
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     told t = {.times = 0};
     weir_plan *plan;
-    options.progress = note_and_stop;
+    options.progress = stop_in_the_search;
     options.user = &t;
     ok(weir_plan_create(list, &options, &plan));
     ok(weir_plan_check(plan, list));
@@ -451,7 +467,41 @@ static void progress_tells_the_best_so_far_and_ends_it(void **state)
     assert_int_equal(t.last.arena, summary_of(plan).arena);
     assert_int_equal(t.last.lower_bound, summary_of(plan).lower_bound);
     assert_true(t.last.done > 0 && t.last.done < 1);
+    wi_clock = NULL;
     end(plan, list);
+}
+
+/* Of two kinds, in each mode that may be told of, where so long a time goes by at each look that every look might tell. */
+static void progress_that_ended_it_is_not_called_again(void **state)
+{
+    (void)state;
+    wi_clock = ticking;
+    milliseconds = 1000;
+    for (int quick = 0; quick < 2; quick++) {
+        uint64_t seed = 3;
+        weir_buffers *list = full_list(&seed, 60, 2000, 150);
+        weir_buffer pinned = WEIR_INIT(weir_buffer);
+        weir_plan_options options = WEIR_INIT(weir_plan_options);
+        told t = {.times = 0};
+        weir_plan *plan;
+        pinned.kind = WEIR_KIND_PINNED;
+        for (uint64_t i = 0; i < 20; i++) {
+            pinned.begin = i;
+            pinned.end = i + 2;
+            pinned.bytes = 77 + i;
+            ok(weir_buffers_add(list, &pinned, NULL));
+        }
+        options.mode = quick ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
+        options.progress = note_and_stop;
+        options.user = &t;
+        ok(weir_plan_create(list, &options, &plan));
+        ok(weir_plan_check(plan, list));
+        assert_int_equal(t.times, 1);
+        assert_true(summary_of(plan).stopped);
+        end(plan, list);
+    }
+    milliseconds = 1;
+    wi_clock = NULL;
 }
 
 /* Live inside each other, as in training; with alignments of their own, or plain. */
@@ -472,15 +522,6 @@ static weir_buffers *nested_list(uint32_t count, bool plain)
         ok(weir_buffers_add(list, &b, NULL));
     }
     return list;
-}
-
-enum { MOST_LOOKS = 10 };
-static uint64_t looks;
-
-/* A millisecond goes by whenever somebody looks. */
-static uint64_t ticking(void)
-{
-    return ++looks * 1000000;
 }
 
 /* Whoever looks once more than it takes to end goes on. */
@@ -511,14 +552,15 @@ static void the_time_limit_holds_for_every_list(void **state)
 static void more_time_makes_no_worse_plans(void **state)
 {
     (void)state;
-    static const double limits[] = {1e-9, 3e-3, 0};
+    static const double limits[] = {1e-9, 3e-3, 6e-3, 0};
+    wi_clock = ticking;
     for (int plain = 0; plain < 2; plain++) {
         weir_buffers *list = nested_list(1500, plain);
         weir_plan_options options = WEIR_INIT(weir_plan_options);
         weir_plan_details s = WEIR_INIT(weir_plan_details);
         uint64_t arena = UINT64_MAX;
         options.mode = WEIR_PLAN_QUICK;
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             weir_plan *plan;
             options.seconds = limits[i];
             ok(weir_plan_create(list, &options, &plan));
@@ -532,6 +574,7 @@ static void more_time_makes_no_worse_plans(void **state)
         assert_true((double)s.arena < 1.1 * (double)s.lower_bound);
         weir_buffers_destroy(list);
     }
+    wi_clock = NULL;
 }
 
 static void nothing_to_plan_is_a_plan(void **state)
@@ -568,6 +611,7 @@ int main(void)
         cmocka_unit_test(offsets_have_64_bits),
         cmocka_unit_test(bad_buffers_are_refused_by_name),
         cmocka_unit_test(progress_tells_the_best_so_far_and_ends_it),
+        cmocka_unit_test(progress_that_ended_it_is_not_called_again),
         cmocka_unit_test(the_time_limit_holds_for_every_list),
         cmocka_unit_test(more_time_makes_no_worse_plans),
         cmocka_unit_test(nothing_to_plan_is_a_plan),

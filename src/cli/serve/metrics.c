@@ -42,35 +42,36 @@ static void label(FILE *file, const char *text)
             fprintf(file, "%s%c", *text == '\\' || *text == '"' ? "\\" : "", *text);
 }
 
-/* All models, and what the pool says of each. */
+/* All models, what their runs have counted, and what the pool says of each. */
 typedef struct listed {
     served_model **models;
+    served_statistics *statistics;
     weir_pool_entry *entries;
     size_t count;
 } listed;
 
-/* A figure of each model: its own counter, or what the pool says of it. */
+/* A figure of each model: what its runs have counted, or what the pool says of it. */
 static void say_models(FILE *file, const listed *all, const char *name, const char *type, const char *help,
-                       double (*of)(const served_model *model, const weir_pool_entry *entry))
+                       double (*of)(const served_statistics *runs, const weir_pool_entry *entry))
 {
     fprintf(file, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
     for (size_t i = 0; i < all->count; i++) {
         fprintf(file, "%s{model=\"", name);
         label(file, all->models[i]->name);
-        fprintf(file, "\"} %.17g\n", of(all->models[i], &all->entries[i]));
+        fprintf(file, "\"} %.17g\n", of(&all->statistics[i], &all->entries[i]));
     }
 }
 
 #define FIGURE(name, expression)                                                                                       \
-    static double name(const served_model *model, const weir_pool_entry *entry)                                        \
+    static double name(const served_statistics *runs, const weir_pool_entry *entry)                                    \
     {                                                                                                                  \
-        (void)model, (void)entry;                                                                                      \
+        (void)runs, (void)entry;                                                                                       \
         return (double)(expression);                                                                                   \
     }
-FIGURE(runs_of, model->runs)
-FIGURE(failures_of, model->failures)
-FIGURE(cancelled_of, model->cancelled)
-FIGURE(seconds_of, (double)model->nanoseconds * 1e-9)
+FIGURE(runs_of, runs->runs)
+FIGURE(failures_of, runs->failures)
+FIGURE(cancelled_of, runs->cancelled)
+FIGURE(seconds_of, (double)runs->computed * 1e-9)
 FIGURE(loaded_of, entry->state == WEIR_POOL_LOADED)
 FIGURE(bytes_of, entry->taken)
 FIGURE(predicted_of, entry->predicted_peak)
@@ -87,8 +88,11 @@ void metrics_page(ws_request *request, void *user)
     FILE *file = text_stream(&text, &bytes);
     listed of = {.models = served_list(all, &of.count)};
     of.entries = text_grow(NULL, of.count + 1, sizeof *of.entries);
-    for (size_t i = 0; i < of.count; i++)
+    of.statistics = text_grow(NULL, of.count + 1, sizeof *of.statistics);
+    for (size_t i = 0; i < of.count; i++) {
+        served_counted(of.models[i], &of.statistics[i]);
         (void)served_look(all, of.models[i], &of.entries[i]); /* all 0 where the pool knows nothing */
+    }
     say_server(file, ws_server_of(request));
     say_models(file, &of, "weir_model_loaded", "gauge", "Whether the model is loaded.", loaded_of);
     say_models(file, &of, "weir_model_memory_bytes", "gauge", "Bytes of the device that the model has taken.",
@@ -104,6 +108,7 @@ void metrics_page(ws_request *request, void *user)
     say_models(file, &of, "weir_model_cancelled_total", "counter", "Runs that were cancelled.", cancelled_of);
     say_models(file, &of, "weir_model_run_seconds_total", "counter", "Time in runs.", seconds_of);
     free(of.entries);
+    free(of.statistics);
     served_list_free(of.models, of.count);
     fclose(file);
     ws_answer_own(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, bytes);

@@ -28,6 +28,7 @@ void served_drop(served_model *model)
         return;
     manifest_release(model->manifest);
     json_decref(model->config);
+    pthread_mutex_destroy(&model->counting);
     free(model->stamp);
     free(model->engine);
     free(model->provider);
@@ -200,6 +201,7 @@ weir_status served_model_make(const served *all, const char *name, const char *p
                               served_model **out)
 {
     served_model *model = text_zeroed(1, sizeof *model);
+    pthread_mutex_init(&model->counting, NULL);
     atomic_init(&model->references, 1);
     model->path = text_copy(path);
     model->config = json_deep_copy(config);

@@ -77,7 +77,6 @@ void served_leave(served_run *run)
 
 weir_status served_infer(served_run *run, weir_inference *inference, weir_outputs *out)
 {
-    served_model *model = run->model;
     served_count(run);
     run->began = served_now();
     inference->id = run->id;
@@ -89,9 +88,6 @@ weir_status served_infer(served_run *run, weir_inference *inference, weir_output
     run->ended = served_now();
     run->status = status;
     run->together = status == WEIR_OK ? out->together : 0;
-    atomic_fetch_add(&model->runs, 1);
-    atomic_fetch_add(&model->cancelled, status == WEIR_ERR_CANCELLED);
-    atomic_fetch_add(&model->failures, status != WEIR_OK && status != WEIR_ERR_CANCELLED);
-    atomic_fetch_add(&model->nanoseconds, run->ended - run->began);
+    served_count_call(run);
     return status;
 }

@@ -19,14 +19,15 @@
 enum { STATISTICS_BATCHES = 128 };
 
 typedef struct served_batches {
-    atomic_uint_fast64_t runs, input, infer, output;
+    uint64_t runs, input, infer, output;
 } served_batches;
 
-/* Sums over its runs, in nanoseconds. Any thread adds to them and reads them, one by one. */
+/* Sums over its runs, in nanoseconds, under the model's `counting`. */
 typedef struct served_statistics {
     served_batches batches[STATISTICS_BATCHES];
-    atomic_uint_fast64_t succeeded, success, failed, failure, queue, input, infer, output;
-    atomic_uint_fast64_t last; /* began: milliseconds since 1970; 0: none did */
+    uint64_t succeeded, success, failed, failure, queue, input, infer, output;
+    uint64_t last;                                /* began: milliseconds since 1970; 0: none did */
+    uint64_t runs, failures, cancelled, computed; /* as soon as the engine is done; the last is its time */
 } served_statistics;
 
 /* ---- models.c: the pool's, by name ------------------------------------------------------------------------------- */
@@ -45,8 +46,7 @@ typedef struct served_model {
     atomic_uint_fast64_t context;      /* tokens; 0: not looked for yet, WEIR_POOL_NONE: nobody knows */
     atomic_uint_fast64_t kept;         /* so much the pool was told last; WEIR_POOL_NONE: for ever */
     struct served_model *next_in_pool; /* of those that the pool has not said to be removed */
-    /* Counted by its runs. */
-    atomic_uint_fast64_t runs, failures, cancelled, nanoseconds;
+    pthread_mutex_t counting;          /* of what its runs count: */
     served_statistics statistics;
 } served_model;
 
@@ -130,8 +130,11 @@ typedef struct served_run {
 
 /* Nanoseconds of the monotonic clock. */
 uint64_t served_now(void);
-/* statistics.c: adds the run that has ended, if one has, up to now. */
+/* statistics.c: adds the call of the engine that has just ended; the run that has ended, if one has, up to now; and tells
+ * all of one time. Any thread. */
+void served_count_call(served_run *run);
 void served_count(served_run *run);
+void served_counted(served_model *model, served_statistics *out);
 
 /* Has the model of that name loaded, where it stays until served_leave. False: the request is answered with the refusal. Waits
  * in the pool's queue, and no longer than the client does. */

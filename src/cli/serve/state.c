@@ -249,22 +249,20 @@ static json_t *classes_json(const uint64_t *bytes)
     return object;
 }
 
-static void add_counts(json_t *object, const weir_pool_entry *entry, const served_model *model)
+static void add_counts(json_t *object, const weir_pool_entry *entry, served_model *model)
 {
+    served_statistics its = {.runs = 0};
+    if (model)
+        served_counted(model, &its);
     const struct {
         const char *key;
         uint64_t value;
-    } counts[] = {{"loads", entry->loads},
-                  {"resumes", entry->resumes},
-                  {"suspends", entry->suspends},
-                  {"evictions", entry->evictions},
-                  {"failures", entry->failures},
-                  {"runs", model ? model->runs : 0},
-                  {"runs_failed", model ? model->failures : 0},
-                  {"runs_cancelled", model ? model->cancelled : 0}};
+    } counts[] = {{"loads", entry->loads},         {"resumes", entry->resumes},      {"suspends", entry->suspends},
+                  {"evictions", entry->evictions}, {"failures", entry->failures},    {"runs", its.runs},
+                  {"runs_failed", its.failures},   {"runs_cancelled", its.cancelled}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         json_object_set_new(object, counts[i].key, text_json_count(counts[i].value));
-    json_object_set_new(object, "run_seconds", seconds_json(model ? model->nanoseconds : 0));
+    json_object_set_new(object, "run_seconds", seconds_json(its.computed));
 }
 
 /* What it costs: bytes, and the time to have it back. */

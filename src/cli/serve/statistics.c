@@ -18,10 +18,23 @@ static uint64_t milliseconds(void)
 
 static void count_batch(served_batches *to, uint64_t input, uint64_t infer, uint64_t output)
 {
-    atomic_fetch_add(&to->input, input);
-    atomic_fetch_add(&to->infer, infer);
-    atomic_fetch_add(&to->output, output);
-    atomic_fetch_add(&to->runs, 1);
+    to->input += input;
+    to->infer += infer;
+    to->output += output;
+    to->runs++;
+}
+
+static void count_success(served_statistics *to, const served_run *run, uint64_t now)
+{
+    uint64_t input = run->began - run->had, infer = run->ended - run->began, output = now - run->ended;
+    uint64_t place = run->together ? run->together - 1 : 0;
+    to->success += now - run->asked;
+    to->queue += run->had - run->asked;
+    to->input += input;
+    to->infer += infer;
+    to->output += output;
+    to->succeeded++;
+    count_batch(&to->batches[place < STATISTICS_BATCHES ? place : STATISTICS_BATCHES - 1], input, infer, output);
 }
 
 /* A second run with the same lease has not waited for the model. */
@@ -30,24 +43,36 @@ void served_count(served_run *run)
     if (!run->ended)
         return;
     served_statistics *to = &run->model->statistics;
-    uint64_t now = served_now();
+    uint64_t now = served_now(), began = milliseconds() - (now - run->began) / 1000000;
+    pthread_mutex_lock(&run->model->counting);
     if (run->status == WEIR_OK) {
-        atomic_fetch_add(&to->success, now - run->asked);
-        atomic_fetch_add(&to->queue, run->had - run->asked);
-        atomic_fetch_add(&to->input, run->began - run->had);
-        atomic_fetch_add(&to->infer, run->ended - run->began);
-        atomic_fetch_add(&to->output, now - run->ended);
-        atomic_fetch_add(&to->succeeded, 1);
-        uint64_t place = run->together ? run->together - 1 : 0;
-        count_batch(&to->batches[place < STATISTICS_BATCHES ? place : STATISTICS_BATCHES - 1], run->began - run->had,
-                    run->ended - run->began, now - run->ended);
+        count_success(to, run, now);
     } else {
-        atomic_fetch_add(&to->failure, now - run->asked);
-        atomic_fetch_add(&to->failed, 1);
+        to->failure += now - run->asked;
+        to->failed++;
     }
-    atomic_store(&to->last, milliseconds() - (now - run->began) / 1000000);
+    to->last = began;
+    pthread_mutex_unlock(&run->model->counting);
     run->asked = run->had = now;
     run->ended = 0;
+}
+
+void served_count_call(served_run *run)
+{
+    served_statistics *to = &run->model->statistics;
+    pthread_mutex_lock(&run->model->counting);
+    to->runs++;
+    to->cancelled += run->status == WEIR_ERR_CANCELLED;
+    to->failures += run->status != WEIR_OK && run->status != WEIR_ERR_CANCELLED;
+    to->computed += run->ended - run->began;
+    pthread_mutex_unlock(&run->model->counting);
+}
+
+void served_counted(served_model *model, served_statistics *out)
+{
+    pthread_mutex_lock(&model->counting);
+    *out = model->statistics;
+    pthread_mutex_unlock(&model->counting);
 }
 
 /* ---- telling ------------------------------------------------------------------------------------------------------- */
@@ -57,7 +82,7 @@ static json_t *duration(uint64_t count, uint64_t nanoseconds)
     return json_pack("{s:o, s:o}", "count", text_json_count(count), "ns", text_json_count(nanoseconds));
 }
 
-static json_t *sums_json(served_statistics *from)
+static json_t *sums_json(const served_statistics *from)
 {
     uint64_t good = from->succeeded;
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "success", duration(good, from->success), "fail",
@@ -67,16 +92,16 @@ static json_t *sums_json(served_statistics *from)
 }
 
 /* Calls of an engine's library: each counts for all runs that it has computed together, which end one after the other. */
-static uint64_t calls_of(served_batches *batches, size_t size)
+static uint64_t calls_of(const served_batches *batches, size_t size)
 {
     return (batches[size - 1].runs + size - 1) / size;
 }
 
-static json_t *batches_json(served_batches *batches)
+static json_t *batches_json(const served_batches *batches)
 {
     json_t *list = json_array();
     for (size_t size = 1; size <= STATISTICS_BATCHES; size++) {
-        served_batches *of = &batches[size - 1];
+        const served_batches *of = &batches[size - 1];
         uint64_t calls = calls_of(batches, size);
         if (calls)
             json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "batch_size", (json_int_t)size,
@@ -87,7 +112,7 @@ static json_t *batches_json(served_batches *batches)
     return list;
 }
 
-static uint64_t all_calls(served_batches *batches)
+static uint64_t all_calls(const served_batches *batches)
 {
     uint64_t calls = 0;
     for (size_t size = 1; size <= STATISTICS_BATCHES; size++)
@@ -112,12 +137,13 @@ static json_t *memory_json(const weir_pool_entry *entry)
 static json_t *model_json(served *all, served_model *model)
 {
     weir_pool_entry entry;
-    served_statistics *from = &model->statistics;
+    served_statistics from;
+    served_counted(model, &from);
     (void)served_look(all, model, &entry); /* all 0 where the pool knows nothing */
     return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_json(model->name), "version", "1",
-                     "last_inference", text_json_count(from->last), "inference_count", text_json_count(from->succeeded),
-                     "execution_count", text_json_count(all_calls(from->batches)), "inference_stats", sums_json(from),
-                     "batch_stats", batches_json(from->batches), "memory_usage", memory_json(&entry));
+                     "last_inference", text_json_count(from.last), "inference_count", text_json_count(from.succeeded),
+                     "execution_count", text_json_count(all_calls(from.batches)), "inference_stats", sums_json(&from),
+                     "batch_stats", batches_json(from.batches), "memory_usage", memory_json(&entry));
 }
 
 /* Of the model that the path names, or of all. */
