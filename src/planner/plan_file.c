@@ -135,7 +135,7 @@ static weir_status read_buffer(reader *r)
 
 static weir_status read_gap(reader *r)
 {
-    uint64_t n[3];
+    uint64_t n[3] = {0};
     weir_status status = read_numbers(r, n, 3);
     if (status != WEIR_OK)
         return status;

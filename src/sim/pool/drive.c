@@ -151,7 +151,7 @@ static flight *flight_of(world *w, wp_ticket ticket)
 
 static flight *new_flight(world *w, wp_ticket ticket, const traffic_request *q)
 {
-    if (w->flight_free == w->flight_room) {
+    if (!w->flights || w->flight_free == w->flight_room) {
         uint32_t room = w->flight_room ? 2 * w->flight_room : 64;
         flight *grown = realloc(w->flights, room * sizeof *grown);
         if (!grown) {
