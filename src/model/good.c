@@ -195,6 +195,7 @@ static wi_fault good_judge(weir_model *model, wi_run *run, weir_status *found)
     wi_instance *at = run->instance;
     pthread_mutex_lock(&model->lock);
     run->failures = ++at->failures;
+    atomic_fetch_add(&at->judged, 1);
     uint64_t before = at->checks;
     bool mine = !at->checking && !run->warms && wi_fault_looks_again(run->failures);
     at->checking |= mine;

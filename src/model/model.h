@@ -44,6 +44,7 @@ typedef struct wi_instance {
     bool present, lost; /* takes new runs; its device is gone */
     bool ended;         /* unloaded by its last user */
     /* Failures since it last worked, and what good input said of them; good.c. */
+    _Atomic uint64_t judged;     /* failures in all */
     uint64_t failures, checks;   /* of good input, which have ended */
     bool checking;               /* good input is under way */
     wi_fault fault;              /* whose the failures were by the last check */
@@ -66,6 +67,7 @@ typedef struct wi_run {
     bool entered;      /* it has passed the gate; residency.c */
     double ms;         /* that the engine took last */
     uint64_t failures; /* of the instance since it last worked, up to this run's */
+    uint64_t judged;   /* the instance's, when the engine was asked last */
     /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
      * wherever it is. */
     atomic_bool cancelled;

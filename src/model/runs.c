@@ -94,7 +94,8 @@ static uint64_t count_answer(weir_model *model, const wi_run *run)
     model->outputs += !run->warms;
     at->outputs += !run->warms;
     at->answered += !run->warms;
-    wi_fault_forget_locked(at);
+    if (run->judged == atomic_load(&at->judged)) /* what began before a failure says nothing of what came after it */
+        wi_fault_forget_locked(at);
     uint64_t answered = at->answered;
     if (model->failover && !run->warms)
         run->out->instance = at;
@@ -163,6 +164,7 @@ weir_status wi_run_make(wi_run *run)
 {
     double start = clock_ms();
     uint64_t peak = wi_instance_peak(run->instance);
+    run->judged = atomic_load(&run->instance->judged);
     weir_status status = atomic_load(&run->cancelled)
                              ? weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made")
                              : ask_engine(run);

@@ -5,6 +5,7 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
+#include <limits.h>
 #include <sched.h>
 
 static const weir_status statuses[] = {WEIR_ERR_ENGINE, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_UNSUPPORTED, WEIR_ERR_DRIVER};
@@ -320,6 +321,42 @@ static void a_good_answer_before_the_verdict_is_read(void **state)
     check_books(&before);
 }
 
+/* An answer that was on its way when the instance failed does not show that it is well since; the next one does. */
+static void an_answer_from_before_the_failure(void **state)
+{
+    (void)state;
+    wanted w;
+    request early;
+    pthread_t thread;
+    gate running = GATE;
+    weir_outputs out;
+    weir_model_options options = WEIR_INIT(weir_model_options);
+    books before = take_books();
+    options.engine = "onnx";
+    options.runtime = b.device;
+    ok(weir_model_create(wants(&w, "")->model_file, &options, &early.model));
+    weir_model *model = early.model;
+    infer_and_release(model);
+    b.inside_run = &running;
+    b.hold_from = b.runs + 1;
+    assert_int_equal(pthread_create(&thread, NULL, make_request, &early), 0);
+    wait_for(&running);
+    b.hold_from = INT_MAX;
+    b.faults[0] = (fault_plan){"", WEIR_STAGE_LATER_RUN, WEIR_ERR_ENGINE, .times = 1};
+    fails(WEIR_ERR_ENGINE, infer_once(model, &out));
+    fails(WEIR_ERR_ENGINE, weir_model_health(model));
+    open_gate(&running);
+    pthread_join(thread, NULL);
+    ok(early.status);
+    weir_model_release_outputs(model, &early.out);
+    fails(WEIR_ERR_ENGINE, weir_model_health(model));
+    b.inside_run = NULL;
+    infer_and_release(model);
+    ok(weir_model_health(model));
+    ok(weir_model_destroy(model));
+    check_books(&before);
+}
+
 /* A cancelled request is judged by nobody. */
 static void a_cancelled_request_is_not_judged(void **state)
 {
@@ -355,6 +392,7 @@ int main(void)
         test(what_is_done_in_vain_becomes_rare),
         test(failing_at_once),
         test(a_good_answer_before_the_verdict_is_read),
+        test(an_answer_from_before_the_failure),
         test(a_cancelled_request_is_not_judged),
     };
     return cmocka_run_group_tests_name("fault", tests, bed_begin, bed_end);
