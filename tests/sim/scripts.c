@@ -142,9 +142,26 @@ static void what_has_left_is_away_before_the_suspend_returns(void **state)
                         "snapshot\n");
 }
 
+/* Wrong was the simulator. Before a resume its user waits for undeclared work on what is shown, which weir knows nothing of; and others
+ * put more there meanwhile. Found at step 37,706 of seed 20419508, with "mapped" alone. */
+static void nobody_uses_what_is_shown_and_about_to_come(void **state)
+{
+    (void)state;
+    finds_nothing(WORLD "client\n"
+                        "stream stream=1\n"
+                        "stream stream=2\n"
+                        "allocate stream=1 bytes=2097152\n"
+                        "suspend count=16\n"
+                        "touch stream=2 bytes=2097152 flags=1\n"
+                        "resume\n"
+                        "  touch stream=2 bytes=2097152 flags=1 at=1\n"
+                        "snapshot\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_uses_what_is_shown_and_about_to_come),
         cmocka_unit_test(what_has_left_is_away_before_the_suspend_returns),
         cmocka_unit_test(a_copy_of_what_came_back_before_the_rest_is_not_trusted),
         cmocka_unit_test(slack_of_a_graph_is_not_pending),
