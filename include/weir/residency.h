@@ -38,7 +38,8 @@ typedef struct weir_suspend_options {
     uint32_t stay; /* classes that stay */
     uint32_t drop; /* classes whose contents are not kept: zeros come back */
     /* Classes that nobody has written since the client was resumed last. What was copied then is still good, and such
-     * blocks are not copied again. That it is true is the caller's promise; `verify` looks. */
+     * blocks are not copied again, but for those that a weir_client_resume_some brought back before that. That it is true
+     * is the caller's promise; `verify` looks. */
     uint32_t unwritten;
     bool verify;          /* compares what `unwritten` promises with the copy, and copies again what differs */
     bool keep_guarantee;  /* else what the client is guaranteed is given up until it is resumed */

@@ -174,7 +174,9 @@ bool wi_copies_spoil(wi_copies *copies, const wi_piece *piece)
 
 void wi_copies_narrow(wi_copies *copies, const wi_away *away)
 {
+    wi_resource *base = copies->client->runtime->resource->base;
     const wi_piece *last = NULL; /* the one before, if it has the same copy */
+    wi_resource_lock(base);      /* frees on other threads take pieces from the list */
     for (size_t i = 0; i < copies->count; i++)
         copies->of[i]->whole = false;
     for (size_t i = 0; i < away->piece_count; i++) {
@@ -188,6 +190,7 @@ void wi_copies_narrow(wi_copies *copies, const wi_away *away)
         }
         last = piece;
     }
+    wi_resource_unlock(base);
     for (size_t i = 0; i < copies->count; i++)
         copies->of[i]->good &= copies->of[i]->whole;
 }

@@ -56,8 +56,8 @@ weir_status wi_copies_open(wi_copies *copies, const char *folder, bool shown);
 wi_copy *wi_copies_find(const wi_copies *copies, const wi_away *away, const wi_piece *piece);
 /* What is kept of the piece will be copied again: no copy that has some of it is good any more. True: one was. */
 bool wi_copies_spoil(wi_copies *copies, const wi_piece *piece);
-/* The client is suspended: what is not away may be written from here on, so that only copies of which all is away stay
- * good. */
+/* The client is suspended, or is to be resumed: what is not away may be written from here on, or was written already, so that
+ * only copies of which all is away stay good. */
 void wi_copies_narrow(wi_copies *copies, const wi_away *away);
 /* A new copy of the piece will be made soon. */
 void wi_copies_expect(wi_copies *copies, const wi_piece *piece);

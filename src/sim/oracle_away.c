@@ -244,10 +244,30 @@ static void leave(oracle *o, uint32_t index, uint64_t bytes, void *user)
     oracle_live(o, w->client, w->memory_class, 0, bytes);
 }
 
+static void add_to_class(oracle *o, uint32_t index, uint64_t bytes, void *user)
+{
+    const owner *w = &o->table[index];
+    uint64_t *of_class = user;
+    of_class[(w->pool ? &o->table[w->pool] : w)->memory_class] += bytes;
+}
+
+uint64_t oracle_left(oracle *o, unsigned client, uint64_t of_class[WEIR_CLASS_COUNT])
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < o->away_count; i++)
+        if (o->table[o->away[i].owner].client == client)
+            add_to_class(o, o->away[i].owner, (uint64_t)o->away[i].units * WI_SIM_UNIT, of_class);
+    (void)each_shown(o, client, add_to_class, of_class);
+    for (int k = 0; k < WEIR_CLASS_COUNT; k++)
+        bytes += of_class[k];
+    return bytes;
+}
+
 uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due)
 {
     account *a = &o->accounts[client];
     uint64_t ignored;
+    a->left = 0;
     move(o, client, false);
     forget_there(o, client);
     if (!suspended && count_of(o, client, &ignored) > 0)

@@ -140,7 +140,7 @@ static uint64_t committed(const oracle *o, unsigned except, bool most)
     for (unsigned c = 0; c < ORACLE_CLIENTS; c++) {
         const account *a = &o->accounts[c];
         if (c != except)
-            sum += wi_max(a->live + a->reserved + (most ? a->pending_most : a->pending_least), a->guaranteed);
+            sum += wi_max(a->live + a->reserved + (most ? a->pending_most : a->pending_least - a->left), a->guaranteed);
     }
     return sum;
 }
@@ -185,20 +185,23 @@ static void check_thread_cached(oracle *o, const weir_client_stats *line, unsign
                       ULL(line->live + line->pending + line->promised + line->thread_cached), ULL(line->maximum));
 }
 
+/* A suspend has all leave in one step, and is under way until it has tidied up, if it failed. */
 static void check_line(oracle *o, const weir_client_stats *line, unsigned number, bool settled)
 {
-    const account *a = &o->accounts[number];
-    check_bytes(o, "live", number, line->live, a->live, a->moving);
+    account *a = &o->accounts[number];
+    uint64_t left[WEIR_CLASS_COUNT] = {0}, coming = a->coming ? a->away : 0;
+    a->left = a->moves && !a->coming && line->away > 0 ? oracle_left(o, number, left) : 0;
+    check_bytes(o, "live", number, line->live, a->live - a->left, a->moving);
     check_bytes(o, "pending", number, line->pending, a->pending_least,
                 settled ? a->pending_most - a->pending_least : UINT64_MAX - a->pending_least);
     check_bytes(o, "promised", number, line->promised, a->reserved, a->asked);
     for (int k = 0; k < WEIR_CLASS_COUNT; k++)
-        check_bytes(o, weir_name_of(WEIR_NAMES_CLASS, k), number, line->live_class[k], a->live_class[k],
+        check_bytes(o, weir_name_of(WEIR_NAMES_CLASS, k), number, line->live_class[k], a->live_class[k] - left[k],
                     a->moving_class[k]);
-    check_bytes(o, "away", number, line->away, a->coming ? 0 : a->away, (a->coming ? a->away : 0) + a->away_moving);
-    if (a->maximum && a->live + a->reserved + a->pending_least > a->maximum)
+    check_bytes(o, "away", number, line->away, a->away - coming + a->left, coming + a->away_moving);
+    if (a->maximum && a->live - a->left + a->reserved + a->pending_least > a->maximum)
         oracle_report(o, ORACLE_BUDGET, "client %u has %llu bytes and a maximum of %llu", number,
-                      ULL(a->live + a->reserved + a->pending_least), ULL(a->maximum));
+                      ULL(a->live - a->left + a->reserved + a->pending_least), ULL(a->maximum));
 }
 
 /* A call under way may have noted what it is about to take from the device, or still note what it gave back. */
@@ -215,17 +218,18 @@ static void check_held(oracle *o, const weir_stats *stats, bool settled)
 void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *lines, const unsigned *numbers,
                   size_t count, bool settled)
 {
-    uint64_t live = 0, pending = 0, thread_cached = 0, away = 0;
+    uint64_t live = 0, pending = 0, thread_cached = 0, away = 0, left = 0;
     oracle_sweep_pending(o);
     for (size_t i = 0; i < count; i++) {
         check_line(o, &lines[i], numbers[i], settled);
         check_thread_cached(o, &lines[i], numbers[i]);
+        left += o->accounts[numbers[i]].left;
         live += lines[i].live;
         thread_cached += lines[i].thread_cached;
         away += lines[i].away;
         pending += lines[i].pending;
     }
-    if (live != stats->live || pending != stats->pending || live < o->live || live - o->live > o->moving)
+    if (live != stats->live || pending != stats->pending || live + left < o->live || live + left - o->live > o->moving)
         oracle_report(o, ORACLE_LEDGER,
                       "the clients' %llu live and %llu pending bytes are not the device's %llu and %llu", ULL(live),
                       ULL(pending), ULL(stats->live), ULL(stats->pending));

@@ -62,6 +62,7 @@ typedef struct account {
     uint64_t away, away_moving; /* of live blocks; of those whose free has not ended */
     uint64_t coming;            /* of them, while a call may bring it back */
     uint64_t due;               /* what is guaranteed again when it is back */
+    uint64_t left;              /* of the live bytes: were away at the last look, in the middle of a suspend */
     bool moves;                 /* its memory may be taken from under its blocks, or put there */
     unsigned by;                /* the stream of the copies, then; 0: there were none */
     uint64_t moving, moving_class[WEIR_CLASS_COUNT],
@@ -146,6 +147,8 @@ void oracle_take_away(oracle *o, const char *address, uint32_t granule, uint32_t
 void oracle_mapping(void *user, const void *address, uint32_t granule);
 /* The granule's memory goes. */
 void oracle_not_there(oracle *o, const char *address);
+/* How many bytes of the client's blocks, and of each class of them, have no memory, or are shown. */
+uint64_t oracle_left(oracle *o, unsigned client, uint64_t of_class[WEIR_CLASS_COUNT]);
 /* Nobody has what is away of the block any more; what is of the pool's pieces is the pool's. */
 void oracle_forget_away(oracle *o, uint32_t index);
 void oracle_join_away(oracle *o, uint32_t pool);

@@ -368,10 +368,15 @@ static void resume(world *w, unsigned client, unsigned stream)
     (void)ANSWER(w, "weir_client_resume", status, WEIR_ERR_OUT_OF_MEMORY, in_between(w), busy, captured);
 }
 
-/* What weir does not wait for is brought to its end, within which others may resume the client. False: not now. */
+/* What weir does not wait for is brought to its end, and nobody puts more there meanwhile. False: not now. */
 static bool ready_to_resume(world *w, unsigned client)
 {
-    return !w->asked_to_show[client] || (wait_for_users(w, client) && world_can_move(w, client));
+    if (!w->asked_to_show[client])
+        return true;
+    take_client(w, client, true);
+    bool ready = wait_for_users(w, client);
+    take_client(w, client, false);
+    return ready;
 }
 
 /* The order of a pool's blocks is their users' affair, who wait. */
@@ -387,7 +392,7 @@ void run_resume(world *w, const step *s)
     }
     if (away_pool_of(w, client, true))
         stream = 0;
-    if (!ready_to_resume(w, client) || !w->suspended[client] || !world_has_stream(w, stream))
+    if (!ready_to_resume(w, client) || !world_has_stream(w, stream))
         return;
     world_take_stream(w, stream, 1);
     if (s->field[F_COUNT])
@@ -405,8 +410,6 @@ bool world_asks(world *w, unsigned client)
         return true;
     if (!world_can_move(w, client) || !ready_to_resume(w, client))
         return false;
-    if (w->suspended[client] != SUSPENDED_UNTIL_ALLOC)
-        return w->suspended[client] == RESIDENT;
     begin_resume(w, client);
     return true;
 }

@@ -272,6 +272,32 @@ static void what_is_dropped_is_zeros_and_can_be_used(void **state)
     free_blocks(f, blocks);
 }
 
+/* Between the calls that bring a client back, what is back may be written. A promise of what was unwritten since the last of them
+ * does not hold of it, and its copy is the one of then. */
+static void what_came_back_before_the_rest_is_copied_again(void **state)
+{
+    const fixture *f = *state;
+    for (int shown = 0; shown < 2; shown++) {
+        char *blocks[BLOCKS];
+        uint64_t came;
+        fill_blocks(f, blocks);
+        (void)suspend_with(f->model, (weir_suspend_options){.show = shown});
+        ok(resume_some(f->model, (weir_resume_options){.block = blocks[0]}, &came));
+        write_block(f->runtime, blocks[0], sizes[0], 10);
+        ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+        weir_suspend_options o = {.show = shown, .unwritten = WEIR_CLASS_BIT(WEIR_CLASS_COUNT) - 1};
+        weir_residency r = suspend_with(f->model, o);
+        assert_int_equal(r.copied, came);
+        assert_int_equal(r.trusted, r.away - came);
+        ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+        block_holds(f->runtime, blocks[0], sizes[0], 10);
+        block_holds(f->runtime, blocks[1], sizes[1], 2);
+        block_holds(f->runtime, blocks[2], sizes[2], 3);
+        assert_true(weir_client_forget_copies(f->model) > 0);
+        free_blocks(f, blocks);
+    }
+}
+
 static void what_is_unwritten_is_not_copied_again(void **state)
 {
     const fixture *f = *state;
@@ -387,6 +413,7 @@ int main(void)
                                        SHOWN(an_allocation_resumes_if_that_is_wanted),
                                        SHOWN(what_is_dropped_is_zeros_and_can_be_used),
                                        SHOWN(what_is_unwritten_is_not_copied_again),
+                                       SHOWN(what_came_back_before_the_rest_is_copied_again),
                                        SHOWN(without_room_it_stays_shown),
                                        cmocka_unit_test(where_it_cannot_be_shown)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,9 +109,61 @@ static void slack_of_a_graph_is_not_pending(void **state)
         "snapshot\n");
 }
 
+/* Wrong was weir. What came back by piece, and was written while the client was still suspended, had its copy trusted once all was
+ * back: the next suspend did not copy it, and what was written was lost. Found at step 127,254 of seed 1799938381869304. */
+static void a_copy_of_what_came_back_before_the_rest_is_not_trusted(void **state)
+{
+    (void)state;
+    finds_nothing(WORLD "client\n"
+                        "allocate bytes=2097152\n"
+                        "allocate slot=1 bytes=2097152\n"
+                        "suspend\n"
+                        "resume count=1\n"
+                        "touch bytes=2097152 flags=1\n"
+                        "resume\n"
+                        "suspend flags=1024\n"
+                        "resume\n"
+                        "touch bytes=2097152\n"
+                        "snapshot\n");
+}
+
+/* Wrong was the oracle. A suspend fails at the second block, and the driver does not put the first one back, which is away, and counts
+ * as away, before the call has tidied up and returned. Found at step 16,138 of seed 265515245865644, with "mapped" alone. */
+static void what_has_left_is_away_before_the_suspend_returns(void **state)
+{
+    (void)state;
+    finds_nothing(WORLD "client\n"
+                        "allocate bytes=2097152\n"
+                        "allocate slot=1 bytes=2097152\n"
+                        "fault class=5 count=1\n"
+                        "suspend\n"
+                        "  fault class=4 at=19\n"
+                        "  snapshot at=22\n"
+                        "snapshot\n");
+}
+
+/* Wrong was the simulator. Before a resume its user waits for undeclared work on what is shown, which weir knows nothing of; and others
+ * put more there meanwhile. Found at step 37,706 of seed 20419508, with "mapped" alone. */
+static void nobody_uses_what_is_shown_and_about_to_come(void **state)
+{
+    (void)state;
+    finds_nothing(WORLD "client\n"
+                        "stream stream=1\n"
+                        "stream stream=2\n"
+                        "allocate stream=1 bytes=2097152\n"
+                        "suspend count=16\n"
+                        "touch stream=2 bytes=2097152 flags=1\n"
+                        "resume\n"
+                        "  touch stream=2 bytes=2097152 flags=1 at=1\n"
+                        "snapshot\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_uses_what_is_shown_and_about_to_come),
+        cmocka_unit_test(what_has_left_is_away_before_the_suspend_returns),
+        cmocka_unit_test(a_copy_of_what_came_back_before_the_rest_is_not_trusted),
         cmocka_unit_test(slack_of_a_graph_is_not_pending),
         cmocka_unit_test(memory_of_a_failed_resume_comes_in_its_turn),
         cmocka_unit_test(a_stream_with_the_number_of_an_earlier_one_is_another),
