@@ -141,7 +141,7 @@ static void leave_out_all(attempt *a, step *steps, size_t *count, step *spare)
 
 void shrink(const world_options *options, oracle_kind kind, uint64_t most, step *steps, size_t *count)
 {
-    enum { TIMES = 8 }; /* of a long script, which many attempts cannot be made with */
+    enum { TIMES = 32 }; /* of a long script, which many attempts cannot be made with */
     attempt a = {options, kind, most ? wi_max(most, TIMES * (uint64_t)*count) : 0};
     step *spare = malloc((*count + 1) * sizeof *spare);
     if (!spare || !happens(&a, steps, count)) {
