@@ -3,9 +3,9 @@
  *
  * Invariants: the ledger holds, for this resource, the bytes of all pages that have a handle, and what threads have
  * claimed for those that they make. */
-#include "memory/ledger/members.h"
 #include "memory/elastic.h"
 #include "base/system.h"
+#include "memory/ledger/members.h"
 #include "memory/space/layout.h"
 #include "memory/space/stream_uses.h"
 

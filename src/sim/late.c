@@ -1,5 +1,5 @@
-/* What another thread does on a stream while one ends it: it comes before the door is closed, and is waited for, or is refused,
- * and then nothing has changed. */
+/* Steps of another thread on a stream while a thread ends it. Each comes before the door is closed, and is waited for, or it is
+ * refused and changes nothing. */
 #include "sim/world.h"
 
 enum { LATE_FREE, LATE_READ, LATE_FILL, LATE_ALLOCATE, LATE_CALL, LATE_END, LATE_KINDS };
@@ -67,7 +67,8 @@ static void late_run(world *w, const step *s, unsigned kind)
     }
 }
 
-/* Does so. What the user has put on the stream, and weir does not know of, another one of his comes behind. */
+/* Makes a step of the kind in F_COUNT on the stream that is being ended. Work that its user has put there and weir does not know of is
+ * passed on to his stream `other`, which comes behind it. */
 void run_late(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM], other = (unsigned)s->field[F_CLASS];

@@ -113,6 +113,22 @@ class Case(unittest.TestCase):
         return client
 
 
+class StoreCase(Case):
+    """With the real engines and models of the store."""
+    MODELS = ("minilm.onnx", "minilm.gguf", "tiny-llm")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engines = BUILD / "lib/weir"
+        needed = ["engines/onnxruntime/current", "engines/llama", "engines/onnxruntime-genai/current", *(f"models/{name}" for name in cls.MODELS)]
+        lacking = [str(STORE / name) for name in needed if not (STORE / name).exists()]
+        if lacking:
+            raise unittest.SkipTest("not here: " + ", ".join(lacking))
+
+    def environment(self, more):
+        return super().environment({"WEIR_HOME": str(STORE), **more})
+
+
 CLASSES = ("weights", "activations", "kv", "scratch", "other")
 
 

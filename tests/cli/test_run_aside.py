@@ -3,25 +3,13 @@
 import unittest
 
 import harness
-from harness import MIB, STORE
+from harness import MIB
 
 IDLE = ("--serial", "--suspend-idle")
-MODELS = ("minilm.onnx", "minilm.gguf", "tiny-llm")
+MODELS = harness.StoreCase.MODELS
 
 
-class Aside(harness.Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.engines = harness.BUILD / "lib/weir"
-        lacking = [str(path) for path in (STORE / "engines/onnxruntime/current", STORE / "engines/llama",
-                                          STORE / "engines/onnxruntime-genai/current", *(STORE / "models" / name for name in MODELS))
-                   if not path.exists()]
-        if lacking:
-            raise unittest.SkipTest("not here: " + ", ".join(lacking))
-
-    def environment(self, more):
-        return super().environment({"WEIR_HOME": str(STORE), **more})
-
+class Aside(harness.StoreCase):
     def outputs(self, answer):
         return {client["name"]: [path.read_bytes() for path in sorted((self.folder / "out" / client["name"]).iterdir())]
                 for client in answer["clients"]}

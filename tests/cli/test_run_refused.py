@@ -1,30 +1,17 @@
 """weir run: what a model that is refused leaves to the others, and the numbers that its refusal gives."""
 
 import re
-import unittest
 
 import harness
-from harness import MIB, STORE
+from harness import MIB
 
 CHUNK = 64 << 10
 WAYS = ((), ("--serial",), ("--serial", "--suspend-idle"))
-MODELS = ("minilm.onnx", "minilm.gguf", "tiny-llm")
+MODELS = harness.StoreCase.MODELS
 
 
-class GivesBack(harness.Case):
+class GivesBack(harness.StoreCase):
     """Each model is refused in its first run by a maximum of its own. The budget is what the others need without it."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.engines = harness.BUILD / "lib/weir"
-        lacking = [str(path) for path in (STORE / "engines/onnxruntime/current", STORE / "engines/llama",
-                                          STORE / "engines/onnxruntime-genai/current", *(STORE / "models" / name for name in MODELS))
-                   if not path.exists()]
-        if lacking:
-            raise unittest.SkipTest("not here: " + ", ".join(lacking))
-
-    def environment(self, more):
-        return super().environment({"WEIR_HOME": str(STORE), **more})
 
     def run_models(self, names, *words, status=None):
         threads = [word for name in names for word in ("--set", f"{name}:threads=1")]
