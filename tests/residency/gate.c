@@ -1,6 +1,8 @@
 /* The gate of a model that steps aside: who passes, who waits, who is refused, over an engine that the test makes up. */
 #include "residency/models.h"
 
+#include "test_places.h"
+
 #include <stdatomic.h>
 
 enum { WEIGHTS = 1 << 20, TIMES = 50 };
