@@ -158,7 +158,7 @@ static weir_status elastic_set_aside(weir_runtime *runtime, wi_resource *stack, 
     wi_ledger *ledger = &runtime->ledger;
     uint64_t bytes = like->promise.total, deadline = wi_now() + wi_option_wait();
     wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, bytes, 0};
-    wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION};
+    wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION, .asker = like->account, .claimed = bytes};
     unsigned tries = 0;
     do {
         wi_host_trim_make_room(runtime, bytes);

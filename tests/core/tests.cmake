@@ -146,7 +146,7 @@ add_test(NAME core-refusals-long COMMAND test-core-refusals)
 set_tests_properties(core-refusals-long PROPERTIES LABELS long ENVIRONMENT WEIR_TRACES=100000)
 
 weir_test(core-refused core/refused.c INTERNAL)
-target_link_options(test-core-refused PRIVATE -Wl,--wrap=wi_ledger_claim_or_refuse)
+target_link_options(test-core-refused PRIVATE -Wl,--wrap=wi_ledger_claim_or_refuse,--wrap=wi_ledger_refuse)
 weir_test(core-ends core/ends.c INTERNAL)
 target_link_options(test-core-ends PRIVATE
   -Wl,--wrap=wi_tcaches_end,--wrap=wi_residency_end,--wrap=wi_residency_forget
