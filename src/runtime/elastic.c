@@ -286,6 +286,7 @@ weir_status weir_elastic_destroy(weir_elastic *elastic, weir_stream stream)
     if (!elastic)
         return WEIR_OK;
     wi_elastic_range *range = elastic->range;
+    WI_VISIT(elastic->client->runtime);
     elastic_turn(elastic, true); /* the release waits for a suspend that has begun before */
     weir_status status = weir_elastic_release(elastic, 0, range->page * range->count, stream);
     if (status != WEIR_OK) {

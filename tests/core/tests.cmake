@@ -151,4 +151,8 @@ weir_test(core-ends core/ends.c INTERNAL)
 target_link_options(test-core-ends PRIVATE
   -Wl,--wrap=wi_tcaches_end,--wrap=wi_residency_end,--wrap=wi_residency_forget
   -Wl,--wrap=wi_leaks_tell,--wrap=wi_streams_any)
+weir_test(core-doors core/doors.c INTERNAL)
+target_link_options(test-core-doors PRIVATE
+  -Wl,--wrap=wi_tcaches_end,--wrap=wi_runtime_reap,--wrap=wi_ledger_close,--wrap=wi_pending_free
+  -Wl,--wrap=wi_elastic_range_end,--wrap=wi_client_let_go)
 weir_test(core-leaks core/leaks.c)
