@@ -266,26 +266,45 @@ weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const ch
     return status;
 }
 
-static bool streams_come_in(wi_streams *streams, weir_stream stream, void **out)
+static bool streams_come_in(wi_streams *streams, weir_stream stream, wi_stream_facts *out)
 {
     pthread_mutex_lock(&streams->lock);
     wi_stream_place *place = wi_streams_place(streams, stream);
     bool open = place && !place->closed && streams_is_mine(place->thread);
     if (open) {
         place->inside++;
-        *out = place->stream;
+        *out = (wi_stream_facts){place->stream, place->captured, place->thread != 0};
     }
     pthread_mutex_unlock(&streams->lock);
     return open;
 }
 
-weir_status wi_streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
+static weir_status streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
 {
     weir_status status = WEIR_OK;
-    *out = NULL;
+    *out = (wi_stream_facts){0};
     while (stream.id != 0 && status == WEIR_OK && !streams_come_in(streams, stream, out))
-        status = wi_streams_resolve(streams, stream, runtime, out); /* says why; or its door has been opened again */
+        status = wi_streams_look(streams, stream, runtime, out); /* says why; or its door has been opened again */
     return status;
+}
+
+weir_status wi_streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
+{
+    wi_stream_facts at;
+    weir_status status = streams_begin(streams, stream, runtime, &at);
+    *out = status == WEIR_OK ? at.native : NULL;
+    return status;
+}
+
+weir_status wi_streams_begin_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out)
+{
+    wi_stream_facts at;
+    weir_status status = streams_begin(&runtime->streams, stream, runtime->name, &at);
+    *out = status == WEIR_OK ? at.native : NULL;
+    if (status != WEIR_OK || !at.captured)
+        return status;
+    wi_streams_done(&runtime->streams, stream);
+    return wi_streams_captured(runtime, stream, call);
 }
 
 void wi_streams_done(wi_streams *streams, weir_stream stream)

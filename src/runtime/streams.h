@@ -94,6 +94,8 @@ weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const ch
  * nothing of the program's meanwhile. Nothing is to be done after a failure, or for WEIR_STREAM_HOST. */
 weir_status wi_streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 void wi_streams_done(wi_streams *streams, weir_stream stream);
+/* The same for a call that records an event: WEIR_ERR_STREAM_MISUSE as of wi_streams_resolve_recorded. */
+weir_status wi_streams_begin_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 bool wi_streams_any(wi_streams *streams);
 bool wi_streams_knows(wi_streams *streams, weir_stream stream);
 /* Whether this stream, or a later one in its place, ended without being unregistered, so that its work may go on. */

@@ -233,6 +233,8 @@ static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w
 static weir_status uses_queue_waits(weir_runtime *runtime, weir_stream stream, const waits *w)
 {
     void *native;
+    if (w->count == 0)
+        return WEIR_OK;
     weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
     if (status != WEIR_OK)
         return status;
@@ -286,11 +288,10 @@ static weir_status uses_record(weir_runtime *runtime, weir_stream stream, const 
 {
     void *native;
     *event = (wi_event){0};
-    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    weir_status status = wi_streams_begin_recorded(runtime, stream, call, &native);
     if (status != WEIR_OK || !native)
         return status;
-    status = wi_streams_declared(&runtime->streams, stream) ? wi_streams_captured(runtime, stream, call)
-                                                            : runtime->driver->record(runtime->device, native, event);
+    status = runtime->driver->record(runtime->device, native, event);
     wi_streams_done(&runtime->streams, stream);
     return status;
 }
