@@ -72,7 +72,8 @@ typedef struct wi_run {
      * wherever it is. */
     atomic_bool cancelled;
     uint64_t cancel_marked,
-        cancel_sent; /* the last cancel that called it, and the last that its engine knows of; under the lock */
+        cancel_sent;  /* the last cancel that called it, and the last that its engine knows of; under the lock */
+    pthread_t thread; /* that has called */
     struct wi_run *next, **link;
 } wi_run;
 

@@ -56,6 +56,7 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
     if (!gone) {
         model->runs++;
         run->id = run->inference->id;
+        run->thread = pthread_self();
         run->next = model->under_way;
         run->link = &model->under_way;
         if (run->next)

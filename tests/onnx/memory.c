@@ -65,12 +65,12 @@ static void packed_weights_are_held_once(void **state)
     (void)state;
     loaded l = load_model("mlp", NULL);
     assert_int_equal(l.model->weight_count, 0);
-    assert_true(onnx_session_stats(&l.model->lanes[0]).reserved >= 16 * 17 * 4);
+    assert_true(onnx_session_stats(&l.model->slots[0]).reserved >= 16 * 17 * 4);
     unload_model(&l);
     close_client(&l);
     l = load_model("folded", NULL);
     assert_int_equal(l.model->weight_count, 1);
-    assert_true(onnx_session_stats(&l.model->lanes[0]).reserved < 16 * 17 * 4);
+    assert_true(onnx_session_stats(&l.model->slots[0]).reserved < 16 * 17 * 4);
     unload_model(&l);
     close_client(&l);
 }

@@ -332,7 +332,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
-    uint64_t before = onnx_session_stats(turn->lane).refused;
+    uint64_t before = onnx_session_stats(turn->slot).refused;
     hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
     bool failed = status == WEIR_OK &&
@@ -340,7 +340,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
                    !(r->on_device ? run_to_device : run_to_host)(model, turn->session, options, inputs, r, &a));
     hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
-    return failed ? onnx_session_failed(model, turn->lane, before, a.code, a.text, "running") : status;
+    return failed ? onnx_session_failed(model, turn->slot, before, a.code, a.text, "running") : status;
 }
 
 /* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
@@ -380,7 +380,7 @@ void onnx_count_runs(weir_engine_model *model, weir_status status, uint64_t runs
 typedef struct run_request {
     const weir_inference *inference;
     onnx_run_settings settings;
-    onnx_lane *wanted; /* NULL: any */
+    onnx_slot *wanted; /* NULL: any */
     onnx_run *its;
 } run_request;
 
@@ -447,8 +447,8 @@ weir_status onnx_check_run(weir_engine_model *model, const weir_inference *infer
     return status;
 }
 
-/* `wanted`: the lane; NULL: any. */
-static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_run *its, onnx_lane *wanted,
+/* `wanted`: the slot; NULL: any. */
+static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_run *its, onnx_slot *wanted,
                             weir_outputs *out)
 {
     bound inputs = {0};
@@ -505,7 +505,7 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
     return status;
 }
 
-/* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs
+/* A run on zeros in each slot, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs
  * that the model does not take are no mistake then. */
 weir_status onnx_warm_up(weir_engine_model *model)
 {
@@ -519,8 +519,8 @@ weir_status onnx_warm_up(weir_engine_model *model)
             status = warm_input(model, &model->inputs.list[i], &inputs[count++]);
     weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
-    for (size_t i = 0; status == WEIR_OK && i < model->lane_count; i++) {
-        status = infer_in(model, &inference, NULL, &model->lanes[i], &outputs);
+    for (size_t i = 0; status == WEIR_OK && i < model->slot_count; i++) {
+        status = infer_in(model, &inference, NULL, &model->slots[i], &outputs);
         if (status == WEIR_OK)
             onnx_release_outputs(model, &outputs);
     }
