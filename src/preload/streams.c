@@ -201,7 +201,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 /* Destroying ------------------------------------------------------------------------------------------------------- */
 
 /* weir waits for the work of one that it knows, so that what was freed there is final; CUDA may give its address to the
- * next one at once. */
+ * next one at once. A capture is over when CUDA has ended it with its stream: before, no point behind all work can be had. */
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     WP_ENTER(cuStreamDestroy_v2);
@@ -212,7 +212,8 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     if (gone && !wp_is_exiting() && weir_stream_unregister(gone->id) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "a stream stays known to weir: %s", weir_detail());
     free(gone);
-    if (wp_capturing())
+    CUresult result = wp_real.cuStreamDestroy_v2(stream);
+    if (result == CUDA_SUCCESS && wp_capturing())
         ended(stream);
-    return wp_real.cuStreamDestroy_v2(stream);
+    return result;
 }
