@@ -254,6 +254,9 @@ static weir_status find_real(wi_cuda_redirect *r)
     function = wi_interpose_symbol(r->interpose, "cudaGetDevice");
     memcpy(&real.cudaGetDevice, &function, sizeof function);
     __atomic_store_n(&r->real.cudaGetDevice, real.cudaGetDevice, __ATOMIC_RELAXED);
+    function = wi_interpose_symbol(r->interpose, "cudaGraphDestroy");
+    memcpy(&real.cudaGraphDestroy, &function, sizeof function);
+    __atomic_store_n(&r->real.cudaGraphDestroy, real.cudaGraphDestroy, __ATOMIC_RELAXED);
     const char *missing = !real.cudaGetDevice        ? "cudaGetDevice"
                           : !real.cudaGetLastError   ? "cudaGetLastError"
                           : !real.cudaMemGetInfo     ? "cudaMemGetInfo"

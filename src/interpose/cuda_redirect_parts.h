@@ -56,6 +56,7 @@ typedef struct wi_cuda_real {
     WI_CUDA_CALLS(X)
 #undef X
     int (*cudaGetDevice)(int *device);
+    int (*cudaGraphDestroy)(void *graph);
 } wi_cuda_real;
 
 /* A call may come late, when the redirect begins for another module. */

@@ -424,6 +424,24 @@ static void captures_end_one_by_one(void **state)
     end(&f);
 }
 
+/* The capture goes with the stream, and what waited for it is freed. */
+static void a_stream_may_be_destroyed_while_it_is_captured(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *streams[] = {make_stream(&f), make_stream(&f)}, *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaStreamBeginCapture(streams[0], RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(f.m.cudaStreamDestroy(streams[0]), 0);
+    assert_int_equal(stats(&f).captured + stats(&f).waiting, 0);
+    assert_int_equal(stats(&f).streams, 1);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(warnings, 0);
+    assert_int_equal(f.m.cudaStreamDestroy(streams[1]), 0);
+    end(&f);
+}
+
 typedef struct capturer {
     const fixture *f;
     void *stream;
@@ -534,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_capture_between_two_streams_holds_up_what_is_freed),
         cmocka_unit_test(what_waits_is_not_put_behind_streams_that_began_later),
         cmocka_unit_test(captures_end_one_by_one),
+        cmocka_unit_test(a_stream_may_be_destroyed_while_it_is_captured),
         cmocka_unit_test(of_two_threads_that_capture_neither_waits),
         cmocka_unit_test(a_thread_does_not_wait_for_what_waits_for_its_own_capture),
         cmocka_unit_test(a_capture_that_has_failed_is_over),

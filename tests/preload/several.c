@@ -107,6 +107,11 @@ void captures(void)
     EXPECT(cu.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
     give(take(MIB(2)));
     EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[0]) == CUDA_SUCCESS && left() == MIB(64));
+    EXPECT(cu.cuMemAllocAsync(&blocks[0], MIB(2), streams[1]) == CUDA_SUCCESS); /* from now on weir knows that one */
+    EXPECT(cu.cuMemFreeAsync(blocks[0], streams[1]) == CUDA_SUCCESS);
+    EXPECT(cu.cuStreamBeginCapture_v2(streams[1], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[1]) == CUDA_SUCCESS && left() == MIB(64));
     EXPECT(try(MIB(64)) == CUDA_SUCCESS && stub.stub_count("captures broken") == 0);
 }
 
