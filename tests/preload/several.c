@@ -2,7 +2,7 @@
  * them already. */
 #include "preload/program.h"
 
-#include <string.h>
+#include <unistd.h>
 
 /* CUDA's own ------------------------------------------------------------------------------------------------------- */
 
