@@ -31,6 +31,7 @@ weir_interpose_module(module-text COMPILE -DMODULE_TEXT_RELOCATION LINK -Wl,-z,n
 weir_interpose_module(module-defines COMPILE -DMODULE_DEFINES)
 weir_interpose_module(module-ifunc COMPILE -DMODULE_IFUNC)
 weir_interpose_module(module-addend COMPILE -DMODULE_ADDEND)
+weir_interpose_module(module-many COMPILE -DMODULE_MANY)
 
 # One for another machine, which is only read.
 find_program(WEIR_ARM64_COMPILER aarch64-linux-gnu-gcc)
