@@ -595,7 +595,7 @@ static void elastic_check_range(wi_range *found, void *user)
 {
     const wi_elastic_range *range = range_with(found);
     enum { MOST = 4096 };
-    uint64_t used = 0, live = 0, pending = 0;
+    uint64_t used = 0, live = 0, pending = 0, unwanted = 0;
     (void)user;
     if (range->count > MOST)
         return;
@@ -604,9 +604,11 @@ static void elastic_check_range(wi_range *found, void *user)
         used += page != NULL;
         live += page && wi_block_is_live(&page->block);
         pending += page && wi_block_phase_of(&page->block) == WI_PENDING;
+        unwanted += page && !page->maker && !wi_block_is_charged(&page->block);
     }
     wi_assert(used == range->used && live == range->live && pending == range->pending);
-    wi_assert(atomic_load(&range->promise.left) <= range->promise.total);
+    wi_assert(atomic_load(&range->promise.left) <=
+              (range->promised ? (range->count - used + unwanted) * range->page : 0));
 }
 #endif
 

@@ -50,6 +50,8 @@ void wi_blocks_check(weir_block_pool *pool)
     wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* other blocks are being cleared */
     wi_assert(pending == pool->pending && waiting == (pool->shares ? leaving : pending));
     wi_assert(!pool->shares || unreferenced == pending);
+    if (pool->shares)
+        wi_prefix_check_counts(pool);
 #else
     (void)pool;
 #endif
