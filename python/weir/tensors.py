@@ -263,7 +263,7 @@ def _array(value: Any, wanted: Type) -> Any:
 
 # ---- results -----------------------------------------------------------------
 
-def array_of(data: bytearray, kind: Type, shape: tuple[int, ...]) -> Any:
+def array_of(data: bytearray | memoryview, kind: Type, shape: tuple[int, ...]) -> Any:
     """A NumPy array over the bytes, or without NumPy a memoryview."""
     np = numpy()
     if np is not None:

@@ -70,7 +70,7 @@ static weir_status onnx_source_open(const char *path, const onnx_settings *setti
         return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no file");
     weir_status status = onnx_file_open(path, &source->file);
     if (status == WEIR_OK)
-        status = onnx_check(&source->file);
+        status = onnx_check_once(&source->file);
     if (status == WEIR_OK)
         status = onnx_graph_read(&source->file, &source->graph);
     if (status == WEIR_OK)

@@ -60,35 +60,47 @@ static bool extents_fit(const weir_port *port, const weir_tensor *tensor)
     return true;
 }
 
+static weir_status bad_shape(const weir_engine_model *model, size_t index, const weir_tensor *tensor)
+{
+    const weir_port *port = &model->inputs.list[index];
+    char expected[256] = "[...]", given[256];
+    if (!model->inputs.any_rank[index])
+        onnx_shape_text(port->rank, port->shape, expected, sizeof expected);
+    return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", model->name, port->name,
+                     weir_name_of(WEIR_NAMES_TYPE, port->type), expected, weir_name_of(WEIR_NAMES_TYPE, tensor->type),
+                     onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given));
+}
+
+static weir_status bad_bytes(const weir_engine_model *model, const weir_port *port, const weir_tensor *tensor,
+                             size_t bytes)
+{
+    char given[256];
+    return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", model->name, port->name,
+                     weir_name_of(WEIR_NAMES_TYPE, port->type),
+                     onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given), bytes, tensor->bytes,
+                     tensor->data ? "" : " at a NULL pointer");
+}
+
 static weir_status check_input(const weir_engine_model *model, size_t index, const weir_tensor *tensor)
 {
     const weir_port *port = &model->inputs.list[index];
     const char *name = model->name;
-    char expected[256], given[256];
+    char given[256];
+    size_t bytes;
     bool any = model->inputs.any_rank[index];
     if (is_on_device(tensor) && !model->device.cuda)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name,
                          port->name, model->device.name);
-    if (any)
-        snprintf(expected, sizeof expected, "[...]");
-    else
-        onnx_shape_text(port->rank, port->shape, expected, sizeof expected);
     if (tensor->rank > WEIR_MAX_RANK)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": rank %u is more than %d", name, port->name, tensor->rank,
                          WEIR_MAX_RANK);
-    onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given);
     if (tensor->type != port->type || (!any && (tensor->rank != port->rank || !extents_fit(port, tensor))))
-        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", name, port->name,
-                         weir_name_of(WEIR_NAMES_TYPE, port->type), expected,
-                         weir_name_of(WEIR_NAMES_TYPE, tensor->type), given);
-    size_t bytes;
-    weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes);
-    if (status != WEIR_OK)
-        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name, given);
+        return bad_shape(model, index, tensor);
+    if (weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes) != WEIR_OK)
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name,
+                         onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given));
     if (bytes != tensor->bytes || (bytes && !tensor->data))
-        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", name, port->name,
-                         weir_name_of(WEIR_NAMES_TYPE, tensor->type), given, bytes, tensor->bytes,
-                         tensor->data ? "" : " at a NULL pointer");
+        return bad_bytes(model, port, tensor, bytes);
     return WEIR_OK;
 }
 

@@ -299,6 +299,17 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
     return status == WEIR_OK ? make_session(model, &model->slots[0], file, stripped, load) : status;
 }
 
+/* A model without weights to move, as trees are, is handed over as it is mapped, which may be the bulk of it. */
+static weir_status strip(const weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                         onnx_buffer *out)
+{
+    bool kept = model->settings.buckets > 1; /* longer than the file is */
+    if (kept || onnx_strips(graph))
+        return onnx_strip(file, graph, out);
+    *out = (onnx_buffer){.data = (uint8_t *)(uintptr_t)file->data, .size = file->size};
+    return WEIR_OK;
+}
+
 /* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is
  * wanted: nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to
  * the client's memory first: the packed form is there. If less was packed than expected, some are still read from the
@@ -308,7 +319,7 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
 {
     onnx_buffer stripped = {0};
     uint64_t expected = 0, before = onnx_session_stats(&model->slots[0]).reserved;
-    weir_status status = onnx_strip(file, graph, &stripped);
+    weir_status status = strip(model, file, graph, &stripped);
     if (model->device.cuda)
         memset(packed, true, graph->weight_count * sizeof *packed);
     else if (status == WEIR_OK && model->settings.prepack)

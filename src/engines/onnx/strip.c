@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { INLINE_BELOW = 1024 };
@@ -61,27 +62,63 @@ static void put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_bu
     onnx_buffer_free(&body);
 }
 
-weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
+bool onnx_strips(const onnx_graph *graph)
 {
-    onnx_buffer body = {0};
-    const uint8_t *from = graph->data;
+    bool any = false;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        any |= rewritten(&graph->weights[i]);
+    return any;
+}
+
+/* What takes the tensors' places, one behind the other, and how long each is. Answers what the graph is then. */
+static size_t put_tensors(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out, size_t *lengths)
+{
+    size_t size = graph->size;
+    for (size_t i = 0; i < graph->weight_count; i++) {
+        const onnx_tensor *tensor = &graph->weights[i];
+        size_t before = out->size;
+        if (!rewritten(tensor))
+            continue;
+        put_tensor(file, tensor, out);
+        lengths[i] = out->size - before;
+        size += lengths[i];
+        size -= (size_t)(tensor->end - tensor->begin);
+    }
+    return size;
+}
+
+/* Each byte is copied once, to where it stays. */
+static void put_graph(const onnx_graph *graph, const onnx_buffer *tensors, const size_t *lengths, onnx_buffer *out)
+{
+    const uint8_t *from = graph->data, *note = tensors->data;
     for (size_t i = 0; i < graph->weight_count; i++) {
         const onnx_tensor *tensor = &graph->weights[i];
         if (!rewritten(tensor))
             continue;
-        onnx_put_bytes(&body, from, (size_t)(tensor->begin - from));
-        put_tensor(file, tensor, &body);
+        onnx_put_bytes(out, from, (size_t)(tensor->begin - from));
+        onnx_put_bytes(out, note, lengths[i]);
+        note += lengths[i];
         from = tensor->end;
     }
-    onnx_put_bytes(&body, from, (size_t)(graph->data + graph->size - from));
+    onnx_put_bytes(out, from, (size_t)(graph->data + graph->size - from));
+}
 
-    const uint8_t *end = file->data + file->size;
-    onnx_put_bytes(out, file->data, (size_t)(graph->begin - file->data));
-    onnx_put_data(out, MODEL_GRAPH, body.data, body.size);
-    onnx_put_bytes(out, graph->end, (size_t)(end - graph->end));
-    bool failed = body.failed || out->failed;
-    onnx_buffer_free(&body);
-    if (failed) {
+weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
+{
+    enum { HEAD = 16 }; /* of the graph */
+    onnx_buffer tensors = {0};
+    size_t *lengths = calloc(graph->weight_count + 1, sizeof *lengths);
+    size_t size = lengths ? put_tensors(file, graph, &tensors, lengths) : 0;
+    out->failed |= !lengths || tensors.failed;
+    if (onnx_buffer_reserve(out, file->size - graph->size + size + HEAD)) {
+        onnx_put_bytes(out, file->data, (size_t)(graph->begin - file->data));
+        onnx_put_head(out, MODEL_GRAPH, size);
+        put_graph(graph, &tensors, lengths, out);
+        onnx_put_bytes(out, graph->end, (size_t)(file->data + file->size - graph->end));
+    }
+    free(lengths);
+    onnx_buffer_free(&tensors);
+    if (out->failed) {
         onnx_buffer_free(out);
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for the model without its weights", file->name);
     }

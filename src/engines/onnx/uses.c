@@ -31,6 +31,7 @@ typedef struct reading {
     named *list; /* by name */
     size_t count;
     bool functions, transposes, constants;
+    bool plain; /* no attribute is looked into */
 } reading;
 
 static int by_name(const void *a, const void *b)
@@ -116,7 +117,7 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
     onnx_wire wire;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == NODE_ATTRIBUTE)
+        if (field.number == NODE_ATTRIBUTE && !r->plain)
             read_attribute(r, &field);
         if (field.number != NODE_INPUT)
             continue;
@@ -158,6 +159,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
                  .count = graph->weight_count,
                  .functions = graph->functions,
+                 .plain = graph->plain,
                  .transposes = graph->functions,
                  .constants = graph->functions};
     *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
