@@ -42,7 +42,7 @@ class Models(harness.Case):
         return expected, answer, found
 
     def test_single_operators(self):
-        for name in ("each", "windows", "matrices", "shapes", "indices", "older", "newer", "onnxruntime"):
+        for name in ("each", "windows", "matrices", "shapes", "indices", "older", "newer", "onnxruntime", "signals", "learning", "quantized"):
             with self.subTest(name=name):
                 expected, _, found = self.compare(name)
                 self.assertEqual(set(expected["tensors"]) - set(found), set())
@@ -105,6 +105,21 @@ class Models(harness.Case):
         self.assertIn("1 node has branches", self.plan("unlike", "--shape", "If0=4x8")["source"]["remark"])
         self.assertEqual(self.plan("strange", "--shape", "If0=4x8:float")["source"]["remark"],
                          "1 node has a graph inside; the 2 tensors made there are not in the plan")
+
+    def test_a_condition_that_follows_from_shapes(self):
+        """The branch that runs is alone, so that the other one may make another shape."""
+        path = self.models / "measured.onnx"
+        for rows, looks in ((4, "4x8 float"), (5, "1x1 float")):
+            answer = self.weir_json("plan", path, "--dim", f"rows={rows}", "--places")
+            place = {each["name"]: each["looks"] for each in answer["places"]}
+            self.assertEqual(place[self.expected["measured"]["names"]["chosen"]], looks)
+
+    def test_weights_are_unpacked_where_they_are_read(self):
+        answer, names = self.plan("unpacked"), self.expected["unpacked"]["names"]
+        place = {each["name"]: each for each in answer["places"]}
+        self.assertEqual([(place[names[i]]["begin"], place[names[i]]["end"]) for i in sorted(names)],
+                         [(2 * i, 2 * i + 2) for i in range(4)])
+        self.assertEqual(answer["arena"], self.expected["unpacked"]["live"])
 
     def test_outputs_are_kept(self):
         """What the last node makes has a place of its own, though the outputs that it reads end with it."""
