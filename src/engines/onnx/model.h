@@ -12,6 +12,7 @@
 #include "device.h"
 #include "onnx_file/main_graph.h"
 #include "strip.h"
+#include "weights.h"
 
 /* A run under way, so that it can be cancelled. */
 typedef struct onnx_run {
@@ -32,13 +33,6 @@ typedef struct onnx_ports {
     bool *any_rank;     /* the model leaves even the rank open */
     size_t count;
 } onnx_ports;
-
-/* One initializer in the client's memory, and what ONNX Runtime knows it by. */
-typedef struct onnx_weight {
-    char *name;
-    void *data; /* NULL: it lies in a block of the first session's (shared.h) */
-    ort_value *value;
-} onnx_weight;
 
 /* What a request of ONNX Runtime is charged; saturates. */
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
@@ -64,8 +58,10 @@ struct weir_engine_model {
     weir_client *client;
     char name[64]; /* the client's */
     weir_runtime *runtime;
+    bool maps; /* weights are those that ONNX Runtime maps (weights.h); else they are handed over by name */
     onnx_weight *weights;
     size_t weight_count;
+    uint64_t turned;                  /* bytes of weights of which its optimizer has made others; at least */
     onnx_lane lanes[ONNX_LANES_MOST]; /* the first is always there, and its session has what the others share */
     size_t lane_count;
     size_t lanes_failed;   /* that the setting wanted and that could not be made */
