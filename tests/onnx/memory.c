@@ -172,6 +172,39 @@ static void weights_of_bytes_are_charged(void **state)
     close_client(&l);
 }
 
+/* What the load takes of the heap is told with its size, and counts where that is asked for. */
+static void what_lies_outside_is_told_or_counted(void **state)
+{
+    (void)state;
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    if (SANITIZED) /* there the heap is another one, which does not tell */
+        skip();
+    loaded l = load_model("mlp", NULL);
+    assert_ok(weir_client_info(l.client, &stats));
+    uint64_t outside = stats.outside;
+    assert_true(outside > 4096);
+    assert_int_equal(stats.promised, 0);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_null(strstr(info.remarks, "counted"));
+    unload_model(&l);
+    assert_ok(load_into(&l, "mlp", (const char *const[]){"outside=counted", NULL}));
+    assert_ok(weir_client_info(l.client, &stats));
+    assert_int_equal(stats.promised, (stats.outside + 255) / 256 * 256);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_non_null(strstr(info.remarks, ", counted: "));
+    unload_model(&l);
+    assert_ok(weir_client_info(l.client, &stats));
+    assert_int_equal(stats.promised, 0);
+    assert_ok(weir_client_set_limits(l.client, 0, 16384)); /* enough for the weights */
+    assert_ok(load_into(&l, "mlp", NULL));
+    unload_model(&l);
+    assert_status(load_into(&l, "mlp", (const char *const[]){"outside=counted", NULL}), WEIR_ERR_OUT_OF_MEMORY);
+    assert_detail("takes of the heap");
+    assert_int_equal(live(&l), 0);
+    close_client(&l);
+}
+
 /* It moves transpositions into constants and lets them keep their names: it makes others of them, and says how many bytes. */
 static void what_the_optimizer_turns_is_left_to_it(void **state)
 {
@@ -404,6 +437,7 @@ int main(void)
         cmocka_unit_test(what_any_kernel_packs_is_held_once),
         cmocka_unit_test(constants_of_nodes_are_weights),
         cmocka_unit_test(weights_of_bytes_are_charged),
+        cmocka_unit_test(what_lies_outside_is_told_or_counted),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
         cmocka_unit_test(every_allocation_can_fail),

@@ -198,6 +198,7 @@ static void onnx_unload(weir_engine_model *model)
     onnx_join_end(model);
     onnx_buckets_end(model);
     onnx_session_end(model);
+    onnx_outside_end(model);
     if (entered)
         weir_runtime_leave(model->runtime);
     onnx_ports_free(&model->inputs);
@@ -229,15 +230,18 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
     for (size_t i = 0; i < graph->weight_count; i++)
         if (!model->settings.ours || !onnx_moved(&graph->weights[i]))
             left += graph->weights[i].bytes;
-    char size[24], what[64] = "", turned[64] = "what its optimizer computes of weights";
+    char size[24], what[64] = "", all[64] = "", turned[64] = "what its optimizer computes of weights";
     if (left)
         snprintf(what, sizeof what, "%s of %s, ", weir_size_format(left, size, sizeof size),
                  model->settings.ours ? "constants" : "weights");
     if (model->maps && model->turned)
         snprintf(turned, sizeof turned, "what its optimizer has made of %s of weights",
                  weir_size_format(model->turned, size, sizeof size));
+    if (model->outside)
+        snprintf(all, sizeof all, "%s%s: ", weir_size_format(model->outside, size, sizeof size),
+                 model->counted ? ", counted" : "");
     snprintf(model->remarks, sizeof model->remarks,
-             "outside: %sONNX Runtime's graph and kernels, %s, buffers inside some kernels", what, turned);
+             "outside: %s%sONNX Runtime's graph and kernels, %s, buffers inside some kernels", all, what, turned);
 }
 
 static weir_status check_place(const weir_engine_load *load)
@@ -302,12 +306,15 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     report(load, 0.1);
     status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
     bool entered = status == WEIR_OK;
+    uint64_t heap = onnx_heap_used();
     if (status == WEIR_OK)
         status = begin_memory(model);
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
+    if (status == WEIR_OK)
+        status = onnx_outside_note(model, heap);
     if (status == WEIR_OK)
         status = onnx_buckets_begin(model);
     if (status == WEIR_OK)

@@ -61,6 +61,8 @@ struct weir_engine_model {
     bool maps; /* weights are those that ONNX Runtime maps (weights.h); else they are handed over by name */
     onnx_weight *weights;
     size_t weight_count;
+    uint64_t outside;                 /* of the process's heap that the load has taken; 0: not known */
+    weir_reservation *counted;        /* as much of the client's, with the setting `outside`; else NULL */
     uint64_t turned;                  /* bytes of weights of which its optimizer has made others; at least */
     onnx_lane lanes[ONNX_LANES_MOST]; /* the first is always there, and its session has what the others share */
     size_t lane_count;
@@ -100,6 +102,13 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
 weir_status onnx_lane_begin(weir_engine_model *model, onnx_lane *lane);
 /* After its sessions and their values: its options, bridge and stream, as far as they are there. */
 void onnx_lane_end(weir_engine_model *model, onnx_lane *lane);
+
+/* outside.c: bytes of the process's heap that are in use; 0: nobody knows. */
+uint64_t onnx_heap_used(void);
+/* What the heap has grown by since `before` is told of the client, and with the setting claimed of its memory.
+ * WEIR_ERR_OUT_OF_MEMORY as from weir_reservation_create, with what it is for. */
+weir_status onnx_outside_note(weir_engine_model *model, uint64_t before);
+void onnx_outside_end(weir_engine_model *model);
 
 /* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
 void onnx_shares_read(weir_engine_model *model);
