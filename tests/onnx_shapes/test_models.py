@@ -2,6 +2,7 @@
 is live at once, beside a count of its own. The models are made here, by models.py in the store's environment."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import harness  # noqa: E402  pylint: disable=wrong-import-position
 PYTHON = harness.STORE / "venv/bin/python"
 MINILM = harness.STORE / "models/minilm.onnx"
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 
 class Models(harness.Case):
@@ -46,6 +48,18 @@ class Models(harness.Case):
             with self.subTest(name=name):
                 expected, _, found = self.compare(name)
                 self.assertEqual(set(expected["tensors"]) - set(found), set())
+
+    def test_operators_without_a_rule_are_named(self):
+        """Of those that ONNX Runtime has (operators.txt), the guide names each that has no rule, and no other."""
+        rules = set(re.findall(r'{"(\w+)", rule_', (ROOT / "src/onnx_shapes/rules.c").read_text(encoding="utf-8")))
+        left = {}
+        for line in (HERE / "operators.txt").read_text(encoding="utf-8").splitlines():
+            domain, name = line.split()
+            if name not in rules:
+                left.setdefault(domain, set()).add(name)
+        guide = (ROOT / "docs/guide/plan.md").read_text(encoding="utf-8")
+        named = {domain: set(re.findall(r"\w+", names)) for domain, names in re.findall(r"^- `([a-z.]+)`: ((?:\w+,?\s+)*\w+)$", guide, re.M)}
+        self.assertEqual(named, left)
 
     def test_networks(self):
         """Tensors that are not in the plan follow from dimensions or weights."""
