@@ -371,13 +371,20 @@ def unpacked():
          [nh.from_array(np.array(0.01, np.float32), "s"), nh.from_array(np.array(0, np.int8), "z")])
 
 
+def picky():
+    """Models that take one extent alone: 32, which is tried when it is not given, and 33, which is not."""
+    for name, extent in (("picky", 32), ("pickier", 33)):
+        save(name, [h.make_node("Reshape", ["x", "shape"], ["y"])], [value("x", T.FLOAT, ["n", "m"])], [value("y", T.FLOAT, [1, extent])],
+             [nh.from_array(np.array([1, extent], np.int64), "shape")])
+
+
 def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, doubled, recurrent, inner,
-                 bytes_of, unpacked):
+                 bytes_of, unpacked, picky):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0
