@@ -12,6 +12,7 @@
 #include "device.h"
 #include "onnx_file/main_graph.h"
 #include "strip.h"
+#include "weights.h"
 
 /* A run under way, so that it can be cancelled. */
 typedef struct onnx_run {
@@ -32,13 +33,6 @@ typedef struct onnx_ports {
     bool *any_rank;     /* the model leaves even the rank open */
     size_t count;
 } onnx_ports;
-
-/* One initializer in the client's memory, and what ONNX Runtime knows it by. */
-typedef struct onnx_weight {
-    char *name;
-    void *data; /* NULL: it lies in a block of the first session's (shared.h) */
-    ort_value *value;
-} onnx_weight;
 
 /* What a request of ONNX Runtime is charged; saturates. */
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
@@ -64,8 +58,12 @@ struct weir_engine_model {
     weir_client *client;
     char name[64]; /* the client's */
     weir_runtime *runtime;
+    bool maps; /* weights are those that ONNX Runtime maps (weights.h); else they are handed over by name */
     onnx_weight *weights;
     size_t weight_count;
+    uint64_t outside;                 /* of the process's heap that the load has taken; 0: not known */
+    weir_reservation *counted;        /* as much of the client's, with the setting `outside`; else NULL */
+    uint64_t turned;                  /* bytes of weights of which its optimizer has made others; at least */
     onnx_slot slots[ONNX_SLOTS_MOST]; /* the first is always there, and its session has what the others share */
     size_t slot_count;
     size_t slots_failed;   /* that the setting wanted and that could not be made */
@@ -104,6 +102,13 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_slot *slot,
 weir_status onnx_slot_begin(weir_engine_model *model, onnx_slot *slot);
 /* After its sessions and their values: its options, bridge and stream, as far as they are there. */
 void onnx_slot_end(weir_engine_model *model, onnx_slot *slot);
+
+/* outside.c: bytes of the process's heap that are in use; 0: nobody knows. */
+uint64_t onnx_heap_used(void);
+/* What the heap has grown by since `before` is told of the client, and with the setting claimed of its memory.
+ * WEIR_ERR_OUT_OF_MEMORY as from weir_reservation_create, with what it is for. */
+weir_status onnx_outside_note(weir_engine_model *model, uint64_t before);
+void onnx_outside_end(weir_engine_model *model);
 
 /* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
 void onnx_shares_read(weir_engine_model *model);

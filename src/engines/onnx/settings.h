@@ -13,6 +13,7 @@ enum { ONNX_BATCH_MOST = 1024 };
 typedef struct onnx_settings {
     bool prepack;        /* kernels keep their weights in a second, faster layout; that copy is charged as well */
     bool ours;           /* weights in the client's memory; otherwise ONNX Runtime reads them onto the heap */
+    bool outside_counts; /* what a load takes of the heap is claimed of the client's memory */
     bool memory_pattern; /* one block for all activations of a run whose shapes were seen before */
     bool pattern_open;   /* nobody chose: as suits the model */
     int optimization;    /* ONNX Runtime's number for the level */
