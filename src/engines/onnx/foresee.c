@@ -378,9 +378,8 @@ static bool is_byte(int32_t type)
 }
 
 /* What the kernel of the node makes of its input; 0: it reads it as it is. */
-static uint64_t packed_by(const graph *g, const graph_node *node, uint32_t input)
+static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_value *value)
 {
-    const graph_value *value = &g->values[node->inputs[input]];
     const int64_t *dims = value->shape.dims;
     uint32_t rank = value->shape.rank;
     bool floats = value->type == ONNX_FLOAT,
@@ -401,31 +400,74 @@ static uint64_t packed_by(const graph *g, const graph_node *node, uint32_t input
     return 0;
 }
 
+/* What the value is a copy of under another name: ONNX Runtime takes that out. */
+static uint32_t original(const graph *g, uint32_t id)
+{
+    for (size_t i = 0; i < g->node_count && id != GRAPH_NONE && g->values[id].maker != GRAPH_NONE;
+         i++) { /* never in a circle */
+        const graph_node *node = &g->nodes[g->values[id].maker];
+        if (!onnx_text_is(node->op, "Identity") || node->input_count != 1)
+            break;
+        id = node->inputs[0];
+    }
+    return id;
+}
+
 static bool is_weight(const graph *g, uint32_t id)
 {
     const graph_value *value = &g->values[id];
     return value->weight || (value->maker != GRAPH_NONE && onnx_text_is(g->nodes[value->maker].op, "Constant"));
 }
 
-/* A weight that every reader lays out anew is not kept as it is. */
-static void weigh(const graph *g, onnx_foreseen *out)
+typedef struct weighing {
+    uint64_t packed; /* by the first kernel that lays it out anew: others have the same */
+    bool read;       /* as it is, by some node */
+    bool gone;       /* the optimizer has made another of it, on the heap */
+} weighing;
+
+/* A normalisation is computed into the convolution before it, which then has other filters. */
+static void fuse(const graph *g, weighing *list)
 {
-    bool *read = calloc(g->value_count + 1, sizeof *read), *packed = calloc(g->value_count + 1, sizeof *packed);
-    for (size_t i = 0; read && packed && i < g->node_count; i++)
-        for (uint32_t k = 0; k < g->nodes[i].input_count; k++) {
-            uint32_t id = g->nodes[i].inputs[k];
-            uint64_t bytes = id != GRAPH_NONE && is_weight(g, id) ? packed_by(g, &g->nodes[i], k) : 0;
-            if (id == GRAPH_NONE)
-                continue;
-            packed[id] |= bytes > 0;
-            read[id] |= bytes == 0;
-            out->packed = add(out->packed, bytes);
+    for (size_t i = 0; i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[i], *before = NULL;
+        if (!onnx_text_is(node->op, "BatchNormalization") || node->input_count < 5 || node->inputs[0] == GRAPH_NONE)
+            continue;
+        const graph_value *x = &g->values[node->inputs[0]];
+        before = x->maker == GRAPH_NONE || x->output ? NULL : &g->nodes[x->maker];
+        if (!before || !onnx_text_is(before->op, "Conv") || before->input_count < 2)
+            continue;
+        for (uint32_t k = 1; k < node->input_count + before->input_count; k++) {
+            uint32_t id = k < node->input_count ? node->inputs[k] : before->inputs[k - node->input_count];
+            id = id == node->inputs[0] ? GRAPH_NONE : original(g, id);
+            if (id != GRAPH_NONE && is_weight(g, id) && k != node->input_count) /* not the convolution's own input */
+                list[id].gone = true;
         }
-    for (size_t i = 0; read && packed && i < g->value_count; i++)
-        if (packed[i] && !read[i] && !g->values[i].output && g->values[i].bytes >= ONNX_INLINE_BELOW)
-            out->replaced = add(out->replaced, onnx_charge(g->values[i].bytes, false));
-    free(read);
-    free(packed);
+    }
+}
+
+/* A weight that every reader lays out anew is not kept as it is. */
+static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *out)
+{
+    weighing *list = calloc(g->value_count + 1, sizeof *list);
+    for (size_t i = 0; list && i < g->node_count; i++)
+        for (uint32_t k = 0; k < g->nodes[i].input_count; k++) {
+            uint32_t id = original(g, g->nodes[i].inputs[k]);
+            if (id == GRAPH_NONE || !is_weight(g, id) || onnx_text_is(g->nodes[i].op, "Identity"))
+                continue;
+            uint64_t bytes = settings->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
+            list[id].read |= bytes == 0;
+            list[id].packed = bytes ? bytes : list[id].packed;
+        }
+    if (list && settings->optimization > 0)
+        fuse(g, list);
+    for (size_t i = 0; list && i < g->value_count; i++) {
+        const graph_value *value = &g->values[i];
+        bool kept = list[i].read || list[i].packed == 0 || value->output;
+        out->packed = add(out->packed, list[i].packed);
+        if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
+            out->replaced = add(out->replaced, onnx_charge(value->bytes, false));
+    }
+    free(list);
 }
 
 /* In the order in which the command tries them for inputs that are not given. */
@@ -444,7 +486,7 @@ static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda
     if (good) {
         g.effort = 0; /* branches by heuristics alone */
         out->runs = graph_infer(&g) == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
-        weigh(&g, out);
+        weigh(&g, settings, out);
     }
     graph_clear(&g);
     drop(&givens);

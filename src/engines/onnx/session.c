@@ -90,7 +90,7 @@ static weir_status list_weights(weir_engine_model *model, const onnx_file *file,
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
         status = list_weight(model, file, &graph->weights[i], &packed[i]);
     for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
-        status = list_weight(model, file, &graph->inner[i], NULL);
+        status = list_weight(model, file, &graph->inner[i], &packed[graph->weight_count + i]);
     return status;
 }
 
@@ -367,7 +367,7 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
         return on;
     if (!model->settings.ours)
         return try_session(model, file, graph, NULL, &whole, load);
-    bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
+    bool *packed = calloc(graph->weight_count + graph->inner_count + 1, sizeof *packed);
     if (!packed)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     weir_status status = begin_ours(model, file, graph, packed, load);
