@@ -188,17 +188,45 @@ static bool is_made_by(const sharing *it, const graph_value *value, const char *
     return value->maker != GRAPH_NONE && onnx_text_is(it->g->nodes[value->maker].op, op);
 }
 
-/* A sum behind the product of two matrices is fused with it as well, but not of three dimensions. */
+/* A sum behind the product of two matrices is fused with it as well, but not of three dimensions. A product of whole numbers is,
+ * with what makes floats of it. */
 static bool fuses(const sharing *it, const graph_value *value)
 {
-    return is_made_by(it, value, "Conv") || is_made_by(it, value, "Gemm") ||
+    return is_made_by(it, value, "Conv") || is_made_by(it, value, "Gemm") || is_made_by(it, value, "MatMulInteger") ||
            (is_made_by(it, value, "MatMul") && value->shape.rank == 2);
 }
 
-static bool is_fused(const sharing *it, const weir_buffer *buffer)
+static bool is_fused(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     const place *over = buffer->sharing == WEIR_SHARING_IN_PLACE ? &it->places[it->of[buffer->of]] : NULL;
+    if (is_made_by(it, value, "HardSwish")) /* no kernel has it: it is two others */
+        return false;
     return over && over->fuses && !over->output && over->end <= buffer->begin + 1 && !it->cuda;
+}
+
+static bool is_unpacked(const sharing *it, uint32_t id)
+{
+    return id != GRAPH_NONE && is_made_by(it, &it->g->values[id], "DequantizeLinear");
+}
+
+/* Weights that are unpacked for products with what was unpacked as well: the kernel multiplies whole numbers instead. */
+static bool vanishes(const sharing *it, const graph_value *value)
+{
+    static const char *const products[] = {"MatMul", "Gemm", "Conv"};
+    const graph *g = it->g;
+    uint32_t id = (uint32_t)(value - g->values);
+    if (!is_unpacked(it, id) || value->output || !g->values[g->nodes[value->maker].inputs[0]].weight)
+        return false;
+    for (size_t i = 0; i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[i];
+        bool product = false;
+        for (size_t k = 0; k < sizeof products / sizeof *products; k++)
+            product |= onnx_text_is(node->op, products[k]);
+        for (uint32_t k = 0; k < node->input_count; k++)
+            if (node->inputs[k] == id && !(product && k > 0 && is_unpacked(it, node->inputs[0])))
+                return false;
+    }
+    return true;
 }
 
 /* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. */
@@ -206,13 +234,15 @@ static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
     const graph_value *value = value_of(it, at);
     uint32_t home = it->count;
-    if (buffer->sharing == WEIR_SHARING_VIEW || is_fused(it, buffer))
+    if (buffer->sharing == WEIR_SHARING_VIEW || is_fused(it, value, buffer))
         home = it->of[buffer->of];
     else if (!value->input && !value->output)
         home = free_place(it, value, buffer);
     if (home == it->count)
-        it->places[it->count++] = (place){
-            .bytes = value->input ? 0 : onnx_charge(buffer->bytes, it->cuda), .begin = buffer->begin, .of = value};
+        it->places[it->count++] =
+            (place){.bytes = value->input || vanishes(it, value) ? 0 : onnx_charge(buffer->bytes, it->cuda),
+                    .begin = buffer->begin,
+                    .of = value};
     place *at_home = &it->places[home];
     it->of[at] = home;
     at_home->output |= value->output;
@@ -257,13 +287,15 @@ static uint64_t convolution(const graph_value *filters, const graph_value *out, 
     return numbers * sizeof(float);
 }
 
-/* All gates of all steps at once. */
+/* All gates of all steps at once. There are more gates than outputs, on whichever side they stand. */
 static uint64_t recurrence(const graph_value *sequence, const graph_value *recurrent)
 {
     if (sequence->shape.rank != 3 || recurrent->shape.rank != 3)
         return 0;
     uint64_t steps = (uint64_t)sequence->shape.dims[0] * (uint64_t)sequence->shape.dims[1], numbers;
-    if (__builtin_mul_overflow(steps, (uint64_t)recurrent->shape.dims[1], &numbers) || numbers > UINT64_MAX / 64)
+    uint64_t gates = (uint64_t)(recurrent->shape.dims[1] > recurrent->shape.dims[2] ? recurrent->shape.dims[1]
+                                                                                    : recurrent->shape.dims[2]);
+    if (__builtin_mul_overflow(steps, gates, &numbers) || numbers > UINT64_MAX / 64)
         return UINT64_MAX / 8;
     return numbers * sizeof(float);
 }
@@ -276,12 +308,15 @@ static bool is_recurrent(const graph_node *node)
 
 static uint64_t workspace(const graph *g, const graph_node *node, int threads)
 {
+    if (onnx_text_is(node->op, "HardSwish") && node->output_count && node->outputs[0] != GRAPH_NONE)
+        return g->values[node->outputs[0]].bytes;
     if (node->input_count < 2 || node->output_count < 1 || node->inputs[0] == GRAPH_NONE ||
         node->inputs[1] == GRAPH_NONE || node->outputs[0] == GRAPH_NONE)
         return 0;
     if (onnx_text_is(node->op, "Conv"))
         return convolution(&g->values[node->inputs[1]], &g->values[node->outputs[0]], threads);
-    if (is_recurrent(node) && node->input_count > 2 && node->inputs[2] != GRAPH_NONE)
+    if ((is_recurrent(node) || onnx_text_is(node->op, "DynamicQuantizeLSTM")) && node->input_count > 2 &&
+        node->inputs[2] != GRAPH_NONE)
         return recurrence(&g->values[node->inputs[0]], &g->values[node->inputs[2]]);
     return 0;
 }
