@@ -244,6 +244,26 @@ static void plan_agrees_with_load(void **state)
     }
 }
 
+/* As kernels pack them, in branches and nodes too; but for what is too small to count. */
+static void weights_are_foreseen(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp", "conv", "recurrent", "bytes", "unpacked", "chain"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        loaded l = load_model(models[i], NULL);
+        weir_engine_load load = {.struct_size = sizeof load, .path = model_path(models[i])};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(l.engine->plan(&load, &plan));
+        uint64_t said = plan.bytes[WEIR_CLASS_WEIGHTS], has = live_class(&l, WEIR_CLASS_WEIGHTS);
+        uint64_t off = said > has ? said - has : has - said;
+        if (off > has * 3 / 100 + 1024)
+            fail_msg("%s: %llu bytes are said, and it has %llu", models[i], (unsigned long long)said,
+                     (unsigned long long)has);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
 /* The maximum of the client, from nothing up to enough: every allocation of load and run is refused once, each time with a
  * clean status and a ledger as before. */
 static void every_allocation_can_fail(void **state)
@@ -440,6 +460,7 @@ int main(void)
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(weights_are_foreseen),
         cmocka_unit_test(every_allocation_can_fail),
         cmocka_unit_test(one_is_refused_the_other_answers),
         cmocka_unit_test(a_small_file_takes_little),
