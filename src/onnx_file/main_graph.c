@@ -143,6 +143,7 @@ static weir_status read_fields(onnx_file *file, onnx_graph *graph)
 weir_status onnx_graph_read(onnx_file *file, onnx_graph *out)
 {
     memset(out, 0, sizeof *out);
+    out->plain = file->plain;
     if (!find_graph(file, out))
         return weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
     count_fields(out);

@@ -21,6 +21,7 @@ typedef struct onnx_graph {
     const uint8_t *begin, *end; /* the whole field in the model */
     size_t nodes;
     bool functions; /* the model has some of its own */
+    bool plain;     /* as of the file */
     onnx_value *inputs, *outputs;
     size_t input_count, output_count;
     onnx_tensor *weights; /* the initializers, in order */

@@ -27,9 +27,11 @@ static bool find(const graph_node *node, const char *name, onnx_wire *out)
             continue;
         onnx_wire_open(out, field.data, field.size);
         while (onnx_wire_next(out, &part) == 1)
-            if (part.number == NAME && onnx_text_is((onnx_text){(const char *)part.data, part.size}, name)) {
+            if (part.number == NAME) { /* it has one; what follows may be a long list */
                 onnx_wire_open(out, field.data, field.size);
-                return true;
+                if (onnx_text_is((onnx_text){(const char *)part.data, part.size}, name))
+                    return true;
+                break;
             }
     }
     return false;

@@ -81,12 +81,12 @@ static void packed_weights_are_held_once(void **state)
     (void)state;
     loaded l = load_model("mlp", NULL);
     assert_int_equal(blocks(&l), 0);
-    assert_true(onnx_session_stats(&l.model->lanes[0]).reserved >= 16 * 17 * 4);
+    assert_true(onnx_session_stats(&l.model->slots[0]).reserved >= 16 * 17 * 4);
     unload_model(&l);
     close_client(&l);
     l = load_model("folded", NULL);
     assert_int_equal(blocks(&l), 0);
-    assert_true(onnx_session_stats(&l.model->lanes[0]).reserved < 16 * 17 * 4);
+    assert_true(onnx_session_stats(&l.model->slots[0]).reserved < 16 * 17 * 4);
     unload_model(&l);
     close_client(&l);
 }
@@ -123,7 +123,7 @@ static void what_any_kernel_packs_is_held_once(void **state)
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 3, 32), x);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_null(block_of(&l, names[i]));
-    assert_true(onnx_session_stats(&l.model->lanes[0]).reserved >= (64 * 32 + 64 * 16) * 4);
+    assert_true(onnx_session_stats(&l.model->slots[0]).reserved >= (64 * 32 + 64 * 16) * 4);
     assert_as_plain(&l, "recurrent", &in, 1);
     unload_model(&l);
     assert_ok(load_into(&l, "recurrent", (const char *const[]){"prepack=off", NULL}));

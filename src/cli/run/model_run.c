@@ -199,13 +199,18 @@ static weir_status first_run(model_run *m)
     return status;
 }
 
+static measure sum_of(const measure *a, const measure *b)
+{
+    return (measure){.anonymous = a->anonymous + b->anonymous,
+                     .own = a->own + b->own,
+                     .device = a->device + b->device,
+                     .held = a->held + b->held};
+}
+
 /* The growth over the load and over the first run. What the command itself reads in between is not counted. */
 static void note_outside(model_run *m, const measure span[4])
 {
-    measure before = {span[0].anonymous + span[2].anonymous, span[0].own + span[2].own, span[0].device + span[2].device,
-                      span[0].held + span[2].held};
-    measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own, span[1].device + span[3].device,
-                     span[1].held + span[3].held};
+    measure before = sum_of(&span[0], &span[2]), after = sum_of(&span[1], &span[3]);
     selected_model_follow(m);
     m->measured = m->measured && !m->moved; /* growth on two devices says nothing */
     if (!m->measured)
@@ -242,7 +247,7 @@ static void open_engine(model_run *m)
     measure before, after;
     bool measured = measure_now(m->runtime, &before);
     engine_open_library(m->path);
-    m->outside_once = measured && measure_now(m->runtime, &after) ? measure_outside(&before, &after) : 0;
+    m->outside_once = measured && measure_now(m->runtime, &after) ? measure_opened(&before, &after) : 0;
 }
 
 /* The inputs may be to blame: none of theirs was refused for want of memory, or stopped. */

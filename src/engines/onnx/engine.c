@@ -70,7 +70,7 @@ static weir_status onnx_source_open(const char *path, onnx_source *source)
         return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no file");
     weir_status status = onnx_file_open(path, &source->file);
     if (status == WEIR_OK)
-        status = onnx_check(&source->file);
+        status = onnx_check_once(&source->file);
     if (status == WEIR_OK)
         status = onnx_graph_read(&source->file, &source->graph);
     return status == WEIR_OK ? onnx_graph_supported(&source->file, &source->graph) : status;
@@ -203,7 +203,7 @@ static void onnx_unload(weir_engine_model *model)
         weir_runtime_leave(model->runtime);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
-    onnx_lane_end(model, &model->lanes[0]);
+    onnx_slot_end(model, &model->slots[0]);
     onnx_device_end(model->library, &model->device);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -269,8 +269,8 @@ static weir_status refused(const onnx_graph *graph, bool cuda)
 static weir_status begin_memory(weir_engine_model *model)
 {
     weir_status status = onnx_device_begin(model->library, model->runtime, &model->device);
-    model->lane_count = 1;
-    return status == WEIR_OK ? onnx_lane_begin(model, &model->lanes[0]) : status;
+    model->slot_count = 1;
+    return status == WEIR_OK ? onnx_slot_begin(model, &model->slots[0]) : status;
 }
 
 /* On cuda. Convolutions are few and long, and their values differ in size: one block for all takes a sixth more than
@@ -397,8 +397,8 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     weir_engine_metrics metrics = model->metrics;
     pthread_mutex_unlock(&model->lock);
     onnx_bucket_stats sessions = onnx_buckets_look(model);
-    metrics.sessions = sessions.now + model->lane_count - 1;
-    metrics.sessions_failed = sessions.failed + model->lanes_failed;
+    metrics.sessions = sessions.now + model->slot_count - 1;
+    metrics.sessions_failed = sessions.failed + model->slots_failed;
     copy_out(out, out->struct_size, &metrics, sizeof metrics);
     return WEIR_OK;
 }

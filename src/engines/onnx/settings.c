@@ -279,12 +279,12 @@ static weir_status nothing(int key, const char *why)
 }
 
 /* On cuda each run at a time takes a session of its own. */
-static weir_status check_lanes(const int *values, onnx_provider runs)
+static weir_status check_slots(const int *values, onnx_provider runs)
 {
-    if (values[CONCURRENCY] > ONNX_LANES_MOST)
+    if (values[CONCURRENCY] > ONNX_SLOTS_MOST)
         return weir_fail(WEIR_ERR_INVALID,
                          "setting %s: on cuda each run at a time has a session of its own, and %d are the most",
-                         keys[CONCURRENCY].name, ONNX_LANES_MOST);
+                         keys[CONCURRENCY].name, ONNX_SLOTS_MOST);
     if (runs != ONNX_CUDA)
         return nothing(CONCURRENCY, "the provider compiles the weights into each session, so that they cannot be "
                                     "shared; on its device runs are served one after another");
@@ -310,7 +310,7 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
     if (runs != ONNX_CPU && !cuda && values[OURS] == 1)
         return nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
     if (cuda && values[CONCURRENCY] > 1)
-        status = check_lanes(values, runs);
+        status = check_slots(values, runs);
     if (status != WEIR_OK)
         return status;
     if (several && runs != ONNX_CPU && runs != ONNX_CUDA)

@@ -104,6 +104,16 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
     onnx_put_bytes(out, from, (size_t)(data + size - from));
 }
 
+bool onnx_strips(const onnx_graph *graph)
+{
+    bool any = false;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        any |= rewritten(&graph->weights[i]);
+    for (size_t i = 0; i < graph->inner_count; i++)
+        any |= rewritten(&graph->inner[i]);
+    return any;
+}
+
 weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
 {
     rewriting r = {.file = file};

@@ -11,6 +11,9 @@ enum { ONNX_INLINE_BELOW = 1024 };
 /* Is this one taken out and kept in weir's memory? */
 bool onnx_moved(const onnx_tensor *tensor);
 
+/* Whether the stripped model would be any different from the file. */
+bool onnx_strips(const onnx_graph *graph);
+
 /* Writes the stripped model. The notes are true: offset and length of the bytes in the model's own file, or in the file
  * beside it, so that whatever part of ONNX Runtime follows one reads the right bytes. Small tensors that lie beside are
  * put inline. WEIR_ERR_SYSTEM without host memory. */

@@ -34,6 +34,7 @@ typedef struct reading {
     named *copies; /* what Identity nodes of the main graph call them; by name, once all are known */
     size_t copy_count, copy_room;
     bool functions, transposes, constants;
+    bool plain; /* no attribute is looked into */
 } reading;
 
 static int by_name(const void *a, const void *b)
@@ -186,7 +187,7 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
         return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == NODE_ATTRIBUTE)
+        if (field.number == NODE_ATTRIBUTE && !r->plain)
             read_attribute(r, &field);
         if (field.number != NODE_INPUT)
             continue;
@@ -227,6 +228,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     size_t all = graph->weight_count + graph->inner_count;
     reading r = {.list = calloc(all + 1, sizeof *r.list),
                  .functions = graph->functions,
+                 .plain = graph->plain,
                  .transposes = graph->functions,
                  .constants = graph->functions};
     *out = (onnx_uses){.of = calloc(all + 1, sizeof *out->of)};
