@@ -247,10 +247,13 @@ static void read_node(inner_reading *r, const onnx_field *node, bool deep)
             output = text;
     }
     bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
+    bool constant = standard && onnx_text_is(kind, "Constant");
+    if (!constant && r->graph->plain) /* trees have a hundred million numbers there */
+        return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_ATTRIBUTE)
-            read_attribute(r, &field, standard && onnx_text_is(kind, "Constant"), output, deep);
+            read_attribute(r, &field, constant, output, deep);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)

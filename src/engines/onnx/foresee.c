@@ -155,8 +155,9 @@ typedef struct place {
 typedef struct sharing {
     const graph *g;
     const graph_memory *memory;
-    place *places; /* one after the other; those of the caller's inputs have no bytes */
-    uint32_t *of;  /* by buffer: its place */
+    place *places;  /* one after the other; those of the caller's inputs have no bytes */
+    uint32_t *of;   /* by buffer: its place */
+    bool *vanishes; /* by value of the graph */
     uint32_t count;
     bool cuda;
 } sharing;
@@ -209,24 +210,31 @@ static bool is_unpacked(const sharing *it, uint32_t id)
     return id != GRAPH_NONE && is_made_by(it, &it->g->values[id], "DequantizeLinear");
 }
 
-/* Weights that are unpacked for products with what was unpacked as well: the kernel multiplies whole numbers instead. */
-static bool vanishes(const sharing *it, const graph_value *value)
+static bool is_product_of_unpacked(const sharing *it, const graph_node *node)
 {
     static const char *const products[] = {"MatMul", "Gemm", "Conv"};
+    bool product = false;
+    for (size_t k = 0; k < sizeof products / sizeof *products; k++)
+        product |= onnx_text_is(node->op, products[k]);
+    return product && node->input_count > 1 && is_unpacked(it, node->inputs[0]) && is_unpacked(it, node->inputs[1]);
+}
+
+/* What is unpacked for products with what was unpacked as well: the kernel multiplies whole numbers instead, and there is no
+ * such value. */
+static void find_vanishing(sharing *it)
+{
     const graph *g = it->g;
-    uint32_t id = (uint32_t)(value - g->values);
-    if (!is_unpacked(it, id) || value->output || !g->values[g->nodes[value->maker].inputs[0]].weight)
-        return false;
+    for (uint32_t id = 0; id < g->value_count; id++)
+        it->vanishes[id] = is_unpacked(it, id) && !g->values[id].output;
     for (size_t i = 0; i < g->node_count; i++) {
         const graph_node *node = &g->nodes[i];
-        bool product = false;
-        for (size_t k = 0; k < sizeof products / sizeof *products; k++)
-            product |= onnx_text_is(node->op, products[k]);
+        bool product = is_product_of_unpacked(it, node);
         for (uint32_t k = 0; k < node->input_count; k++)
-            if (node->inputs[k] == id && !(product && k > 0 && is_unpacked(it, node->inputs[0])))
-                return false;
+            if (node->inputs[k] != GRAPH_NONE && !product)
+                it->vanishes[node->inputs[k]] = false;
+        for (uint32_t k = 0; k < node->captured_count; k++)
+            it->vanishes[node->captured[k]] = false;
     }
-    return true;
 }
 
 /* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. */
@@ -239,10 +247,10 @@ static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
     else if (!value->input && !value->output)
         home = free_place(it, value, buffer);
     if (home == it->count)
-        it->places[it->count++] =
-            (place){.bytes = value->input || vanishes(it, value) ? 0 : onnx_charge(buffer->bytes, it->cuda),
-                    .begin = buffer->begin,
-                    .of = value};
+        it->places[it->count++] = (place){
+            .bytes = value->input || it->vanishes[it->memory->values[at]] ? 0 : onnx_charge(buffer->bytes, it->cuda),
+            .begin = buffer->begin,
+            .of = value};
     place *at_home = &it->places[home];
     it->of[at] = home;
     at_home->output |= value->output;
@@ -380,12 +388,17 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     bool good = graph_memory_make(g, true, &memory) == WEIR_OK;
     it.places = good ? calloc((size_t)memory.count + 1, sizeof *it.places) : NULL;
     it.of = good ? calloc((size_t)memory.count + 1, sizeof *it.of) : NULL;
-    good = it.places && it.of && share(&it);
+    it.vanishes = good ? calloc(g->value_count + 1, sizeof *it.vanishes) : NULL;
+    good = it.places && it.of && it.vanishes;
+    if (good)
+        find_vanishing(&it);
+    good = good && share(&it);
     if (good)
         *bytes = settings->memory_pattern ? with_pattern(&it, threads_of(settings))
                                           : without_pattern(&it, threads_of(settings));
     free(it.places);
     free(it.of);
+    free(it.vanishes);
     graph_memory_clear(&memory);
     return good;
 }
@@ -509,37 +522,43 @@ static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *
 static const int64_t extents[] = {16,  1,   2,   4,   8,   32,  64,  96,  128, 160,
                                   224, 256, 288, 320, 384, 416, 512, 576, 640, 1024};
 
-/* Answers whether the shapes follow from these sizes. */
+/* So many nodes are looked at again with other sizes for whatever reason; of more, where the graph contradicts itself. */
+enum { FEW_NODES = 4096 };
+
+/* Answers whether other sizes may do better. */
 static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda, const onnx_settings *settings,
-                    onnx_foreseen *out, bool *open)
+                    onnx_foreseen *out)
 {
     graph g = {.file = NULL};
     graph_givens givens = {.dims = NULL};
     *out = (onnx_foreseen){.runs = false};
     bool good = give(file, dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
-    *open = givens.shape_count > 0;
+    bool again = givens.shape_count > 0;
     if (good) {
         g.effort = 0; /* branches by heuristics alone */
-        out->runs = graph_infer(&g) == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
+        weir_status status = graph_infer(&g);
+        out->runs = status == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
+        again &= !out->runs && (status == WEIR_ERR_CORRUPT || g.node_count <= FEW_NODES);
         weigh(&g, settings, out);
     }
     graph_clear(&g);
     drop(&givens);
-    return out->runs;
+    return good && again;
 }
 
 void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
                   onnx_foreseen *out)
 {
-    bool open = true;
     onnx_foreseen first = {.runs = false};
-    for (size_t i = 0; open && i < sizeof extents / sizeof *extents; i++) {
-        if (foresee(file, dims_of(load), extents[i], cuda, settings, out, &open))
-            return;
+    bool again = true;
+    for (size_t i = 0; again && i < sizeof extents / sizeof *extents; i++) {
+        again = foresee(file, dims_of(load), extents[i], cuda, settings, out);
         if (i == 0) {
             first = *out;
-            weir_log(WEIR_LOG_DEBUG, "%s: what a run takes is not foreseen: %s", file->name, weir_detail());
+            if (!out->runs)
+                weir_log(WEIR_LOG_DEBUG, "%s: what a run takes is not foreseen: %s", file->name, weir_detail());
         }
     }
-    *out = first;
+    if (!out->runs)
+        *out = first;
 }
