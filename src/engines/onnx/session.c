@@ -328,6 +328,16 @@ static weir_status strip(const weir_engine_model *model, const onnx_file *file, 
     return WEIR_OK;
 }
 
+/* ONNX Runtime opens the files by their paths: of another one in their place, weights would be mixed with these. */
+static weir_status check_read(const weir_engine_model *model, const onnx_file *file)
+{
+    onnx_origins *origins = onnx_origins_of(file);
+    weir_status status =
+        origins ? onnx_origins_check(origins) : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
+    onnx_origins_free(origins);
+    return status;
+}
+
 /* Weights that kernels are expected to pack are not copied to the client's memory first: the packed form is there. What of
  * them is still read from the mapped file is placed, and the session made once more. */
 static weir_status begin_mapped(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
@@ -339,6 +349,8 @@ static weir_status begin_mapped(weir_engine_model *model, const onnx_file *file,
         status = list_weights(model, file, graph, packed);
         if (status == WEIR_OK)
             status = make_session(model, &model->slots[0], file, stripped, load);
+        if (status == WEIR_OK)
+            status = check_read(model, file);
         left = status == WEIR_OK ? onnx_weights_settle(model, &gone) : 0;
         uint64_t packed_bytes = onnx_session_stats(&model->slots[0]).reserved - before;
         model->turned = gone > packed_bytes ? gone - packed_bytes : 0;
