@@ -162,7 +162,7 @@ static void plan_source(const weir_engine_load *load, const onnx_settings *setti
     }
     bool ours = settings->ours || cuda;
     uint64_t weights = ours ? weights_charge(&source->graph, cuda) : 0;
-    if (settings->prepack && !cuda && ours)
+    if (!cuda && ours)
         weights = weights + foreseen.packed - (foreseen.replaced < weights ? foreseen.replaced : weights);
     made.bytes[WEIR_CLASS_WEIGHTS] = weights;
     made.exact[WEIR_CLASS_WEIGHTS] =
