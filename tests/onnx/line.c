@@ -1,5 +1,5 @@
 /* Runs of a model that are computed together: who stands in the line is woken when its turn has come, and whoever is cancelled
- * while a group is made leaves as soon as its inputs are copied. */
+ * leaves: while a group is made, and when its runs are tried one by one. */
 #include "watch.h"
 #include <weir/engine.h>
 
@@ -17,6 +17,8 @@ static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 /* With the lock. */
 static int inside, copying; /* calls of ONNX Runtime, and copies of a group's inputs, that have begun */
 static bool run_open, copy_open;
+static int calls, fails_at, holds_from; /* calls of ONNX Runtime, by number from 1; fails_at 0: none */
+static atomic_int stopped;
 
 static void pass(int *count, const bool *open)
 {
@@ -32,8 +34,20 @@ static ort_status *held_run(ort_session *session, const ort_run_options *options
                             const ort_value *const *inputs, size_t input_count, const char *const *output_names,
                             size_t output_count, ort_value **outputs)
 {
-    pass(&inside, &run_open);
+    pthread_mutex_lock(&lock);
+    int number = ++calls;
+    pthread_mutex_unlock(&lock);
+    if (number == fails_at)
+        return real->CreateStatus(ORT_FAIL_CODE, "failed on purpose");
+    if (number >= holds_from)
+        pass(&inside, &run_open);
     return real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
+}
+
+static ort_status *counted_stop(ort_run_options *options)
+{
+    atomic_fetch_add(&stopped, 1);
+    return real->RunOptionsSetTerminate(options);
 }
 
 weir_status __real_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
@@ -49,7 +63,7 @@ weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *requ
 static int hold(void **state)
 {
     (void)watch(state);
-    inside = copying = 0;
+    inside = copying = calls = fails_at = holds_from = 0;
     run_open = copy_open = false;
     watched.Run = held_run;
     return 0;
@@ -206,6 +220,41 @@ static void a_run_that_is_cancelled_while_its_group_is_made_leaves(void **state)
     close_client(&l);
 }
 
+/* Three failed together and are computed one by one: each can be stopped in its own call. */
+static void a_run_that_is_tried_alone_is_stopped_alone(void **state)
+{
+    (void)state;
+    enum { TOGETHER = 3 };
+    loaded l = load_model("joined", (const char *const[]){"max_batch_size=3", "max_queue_delay_microseconds=60000000",
+                                                          "concurrency=1", NULL});
+    watched.RunOptionsSetTerminate = counted_stop;
+    open_gate(&copy_open);
+    for (int victim = 0; victim < TOGETHER; victim++) {
+        asker all[TOGETHER];
+        inside = calls = 0;
+        run_open = false;
+        fails_at = 1;
+        holds_from = 2 + victim;
+        atomic_store(&stopped, 0);
+        for (int i = 0; i < TOGETHER; i++) {
+            start(&all[i], &l, (uint64_t)i + 1, WIDTH);
+            if (i + 1 < TOGETHER)
+                until_there(&l, i + 1);
+        }
+        bool alone = come(&inside, 1);
+        weir_status found = l.engine->cancel(l.model, (uint64_t)victim + 1);
+        open_gate(&run_open);
+        join_all(all, TOGETHER);
+        assert_true(alone);
+        assert_ok(found);
+        assert_int_equal(atomic_load(&stopped), 1);
+        for (int i = 0; i < TOGETHER; i++)
+            assert_int_equal(all[i].status, i == victim ? WEIR_ERR_CANCELLED : WEIR_OK);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -214,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
