@@ -225,6 +225,7 @@ static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_sh
     shortage->largest = (now.budget - held) & ~(uint64_t)(WI_UNIT - 1);
     shortage->later = UINT64_MAX; /* pages go back to the driver */
     shortage->held = held + bytes;
+    wi_ledger_see(s->resource.ledger, shortage);
 }
 
 /* The same for a page of a commit, which has made others before; `here`: what is held for this one. */

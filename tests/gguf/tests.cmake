@@ -5,6 +5,12 @@ weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_s
   LIBS weir_gguf_file m LABELS gguf)
 target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
+weir_test(gguf-checked gguf/checked.c gguf/writer.c ${gguf_sources}/check.c ${gguf_sources}/check_tensors.c
+  ${gguf_sources}/check_vocabulary.c ${gguf_sources}/checked.c
+  LIBS weir_gguf_file m LABELS gguf)
+target_include_directories(test-gguf-checked PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wrap=clock_gettime)
+
 # Neither does what a model will take.
 weir_test(gguf-layout gguf/layout.c gguf/shapes.c gguf/writer.c LIBS weir_gguf_file LABELS gguf)
 
@@ -21,6 +27,10 @@ if(TARGET weir-engine-gguf)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
+  weir_test(gguf-scratch gguf/scratch.c ${gguf_sources}/scratch.c ${gguf_sources}/scratch_known.c ${gguf_sources}/sum.c
+    LIBS weir_text LABELS gguf)
+  target_include_directories(test-gguf-scratch SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  target_include_directories(test-gguf-scratch PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-layout-dry gguf/layout_dry.c gguf/shapes.c gguf/writer.c $<TARGET_OBJECTS:weir-engine-gguf-border>
     LIBS weir_gguf_file stdc++ ${CMAKE_DL_LIBS} LABELS gguf ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   target_include_directories(test-gguf-layout-dry SYSTEM PRIVATE ${WEIR_LLAMA}/include)

@@ -11,9 +11,10 @@ endfunction()
 if(TARGET weir_onnx_objects)
   find_path(ORT_HEADERS onnxruntime_c_api.h HINTS ${WEIR_ORT_HEADERS} PATH_SUFFIXES onnxruntime onnxruntime/core/session)
   set(common ${CMAKE_CURRENT_LIST_DIR}/common.c ${CMAKE_CURRENT_LIST_DIR}/plain.c)
-  foreach(name format run memory hostile)
+  foreach(name format checked run memory hostile)
     weir_onnx_test(${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c ${common})
   endforeach()
+  target_link_options(test-onnx-checked PRIVATE -Wl,--wrap=onnx_check,--wrap=clock_gettime)
   weir_onnx_test(library ${CMAKE_CURRENT_LIST_DIR}/library.c ${common})
   add_library(onnx-old-library MODULE ${CMAKE_CURRENT_LIST_DIR}/old_library.c)
   target_include_directories(onnx-old-library PRIVATE ${PROJECT_SOURCE_DIR}/src)
@@ -32,9 +33,9 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(device ${CMAKE_CURRENT_LIST_DIR}/device.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
   add_dependencies(test-onnx-device stub-provider)
-  weir_onnx_test(lanes ${CMAKE_CURRENT_LIST_DIR}/lanes.c ${CMAKE_CURRENT_LIST_DIR}/watch.c ${common}
+  weir_onnx_test(concurrency ${CMAKE_CURRENT_LIST_DIR}/concurrency.c ${CMAKE_CURRENT_LIST_DIR}/watch.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
-  add_dependencies(test-onnx-lanes stub-provider)
+  add_dependencies(test-onnx-concurrency stub-provider)
   weir_onnx_test(two ${CMAKE_CURRENT_LIST_DIR}/two.c ${CMAKE_CURRENT_LIST_DIR}/watch.c ${PROJECT_SOURCE_DIR}/tests/devices/two.c ${common}
                  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_DEVICES=2")
   add_dependencies(test-onnx-two stub-provider)
@@ -86,7 +87,7 @@ if(TARGET weir_onnx_objects)
   add_dependencies(test-onnx-alien stub-provider)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
-  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/lanes.c ${gpu}/where.c ${gpu}/left.c
+  add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/concurrency.c ${gpu}/where.c ${gpu}/left.c
                  ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/run/measure.c
                  ${PROJECT_SOURCE_DIR}/src/cli/cuda_find.c)
   target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)
@@ -94,7 +95,7 @@ if(TARGET weir_onnx_objects)
   set_target_properties(test-onnx-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(test-onnx-gpu PRIVATE weir weir_onnx_objects Threads::Threads ${CMAKE_DL_LIBS} m)
   set(minilm ${WEIR_STORE_PATH}/models/minilm.onnx)
-  foreach(part "hold 4 32 4" "cycles 1 16 20" "refusals 1 16 12" "threads 1 16 10" "graph ${minilm} 6" "delayed ${minilm} 3" "cancel 5" "buckets 32 4 2" "lanes 1 16 0.4" "witness ${minilm} 6")
+  foreach(part "hold 4 32 4" "cycles 1 16 20" "refusals 1 16 12" "threads 1 16 10" "graph ${minilm} 6" "delayed ${minilm} 3" "cancel 5" "buckets 32 4 2" "concurrency 1 16 0.4" "witness ${minilm} 6")
     separate_arguments(words UNIX_COMMAND ${part})
     list(POP_FRONT words name)
     add_test(NAME onnx-gpu-${name} COMMAND test-onnx-gpu cuda weir ${name} ${minilm} ${words})
