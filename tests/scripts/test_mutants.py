@@ -387,11 +387,13 @@ class Command(Case):
         self.assertRegex(self.run_with("--check")[1], "1 stale of 2$")
 
     def test_what_is_known_to_find_one_is_tried(self):
-        known = [mi.Mistake(f"m-{i}", "", None, 0, "", test) for i, test in enumerate(["predict-fit", "", "a-b", "a-b"])]
-        with mock.patch.object(mutants, "TESTS", "^core"):
-            mutants.take_the_hints(known)
-            tried = [name for name in ("core-ladder", "predict-fit", "predict-fits", "a-b", "xa-b", "other")
-                     if re.search(mutants.TESTS, name)]
+        known = [mi.Mistake(f"m-{i}", "", None, 0, "src/a.c", test) for i, test in enumerate(["predict-fit", "", "a-b", "a-b"])]
+        with mock.patch.multiple(mutants, TESTS="^core", run=mock.DEFAULT) as patched:
+            patched["run"].return_value = 0, '{"tests": []}'
+            mutants.find_tests(mutants.CLEAN, known)
+        words = patched["run"].call_args.args
+        wanted = words[words.index("-R") + 1]
+        tried = [name for name in ("core-ladder", "predict-fit", "predict-fits", "a-b", "xa-b", "other") if re.search(wanted, name)]
         self.assertEqual(tried, ["core-ladder", "predict-fit", "a-b"])
 
     def test_a_list_that_cannot_be_read_is_told(self):
