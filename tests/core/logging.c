@@ -1,6 +1,8 @@
 /* The adaptor "log": what reaches it, in which order, and what does not. */
 #include "info.h"
 #include "core/core.h"
+
+#include "test_places.h"
 #include <weir/trace.h>
 
 enum { MOST = 64 };

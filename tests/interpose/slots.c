@@ -3,6 +3,8 @@
 #include "core/core.h"
 #include "interpose/interpose.h"
 
+#include "test_places.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>

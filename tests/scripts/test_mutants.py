@@ -386,6 +386,14 @@ class Command(Case):
         self.assertEqual(self.run_with("--check", "good"), (0, "0 stale of 1\n"))
         self.assertRegex(self.run_with("--check")[1], "1 stale of 2$")
 
+    def test_what_is_known_to_find_one_is_tried(self):
+        known = [mi.Mistake(f"m-{i}", "", None, 0, "", test) for i, test in enumerate(["predict-fit", "", "a-b", "a-b"])]
+        with mock.patch.object(mutants, "TESTS", "^core"):
+            mutants.take_the_hints(known)
+            tried = [name for name in ("core-ladder", "predict-fit", "predict-fits", "a-b", "xa-b", "other")
+                     if re.search(mutants.TESTS, name)]
+        self.assertEqual(tried, ["core-ladder", "predict-fit", "a-b"])
+
     def test_a_list_that_cannot_be_read_is_told(self):
         self.write("lists/a.mut", "source: src/a.c\nnonsense\n")
         self.assertIn("a.mut:2: 'nonsense' is neither", self.run_with("--check")[0])

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "model.h"
+#include "onnx_shapes/attributes.h"
 #include "onnx_shapes/memory.h"
 
 /* The setting "dims" ------------------------------------------------------------------------------------------------- */
@@ -41,6 +42,7 @@ bool onnx_dims_good(const char *value)
     return !bad;
 }
 
+/* 0: it is not in the list. */
 static int64_t size_of(const char *list, onnx_text wanted)
 {
     const char *name;
@@ -50,7 +52,7 @@ static int64_t size_of(const char *list, onnx_text wanted)
     while (next_dim(&list, &name, &length, &size, &bad))
         if (length == wanted.size && memcmp(name, wanted.text, length) == 0)
             return size;
-    return 1;
+    return 0;
 }
 
 static const char *dims_of(const weir_engine_load *load)
@@ -92,7 +94,10 @@ static bool add_dims(const graph_value *value, const char *dims, graph_givens *g
                     memcmp(givens->dims[k].name, names[i].text, names[i].size) == 0;
         if (known || names[i].size == 0)
             continue;
-        graph_given given = {.name = copy(names[i]), .size = size_of(dims, names[i])};
+        int64_t size = size_of(dims, names[i]);
+        if (size == 0)
+            continue;
+        graph_given given = {.name = copy(names[i]), .size = size};
         if (!given.name)
             return false;
         givens->dims[givens->dim_count++] = given;
@@ -100,19 +105,21 @@ static bool add_dims(const graph_value *value, const char *dims, graph_givens *g
     return true;
 }
 
-/* Those without a name are 1. */
-static bool add_shape(const graph_value *value, const char *dims, graph_givens *givens)
+/* Those of which nothing is said are 1 where they are the first of their input, else `extent`: so the command fills inputs. */
+static bool add_shape(const graph_value *value, const char *dims, int64_t extent, graph_givens *givens)
 {
     onnx_text names[GRAPH_MAX_RANK] = {{0}};
-    uint32_t count = graph_open_names(value, names), at = 0, nameless = 0;
+    uint32_t count = graph_open_names(value, names), at = 0, unsaid = 0;
     graph_given given = {.shape = value->said};
+    for (uint32_t i = 0; i < count; i++)
+        unsaid += names[i].size == 0 || size_of(dims, names[i]) == 0;
     for (uint32_t i = 0; i < given.shape.rank; i++)
         if (given.shape.dims[i] < 0) {
-            onnx_text name = at < count ? names[at++] : (onnx_text){0};
-            nameless += name.size == 0;
-            given.shape.dims[i] = name.size ? size_of(dims, name) : 1;
+            int64_t size = at < count ? size_of(dims, names[at]) : 0;
+            given.shape.dims[i] = size ? size : at == 0 ? 1 : extent;
+            at++;
         }
-    if (nameless == 0 || !value->declared || givens->shape_count == MOST_OPEN)
+    if (unsaid == 0 || !value->declared || givens->shape_count == MOST_OPEN)
         return true;
     given.name = copy(value->name);
     if (!given.name)
@@ -122,7 +129,7 @@ static bool add_shape(const graph_value *value, const char *dims, graph_givens *
 }
 
 /* Reads the names of the open dimensions, and gives them sizes. */
-static bool give(onnx_file *file, const char *dims, graph_givens *givens)
+static bool give(onnx_file *file, const char *dims, int64_t extent, graph_givens *givens)
 {
     graph g = {.file = NULL};
     graph_givens none = {.dims = NULL};
@@ -131,7 +138,7 @@ static bool give(onnx_file *file, const char *dims, graph_givens *givens)
     bool good = givens->dims && givens->shapes && graph_read(file, &none, &g) == WEIR_OK;
     for (size_t i = 0; good && i < g.value_count; i++)
         if (g.values[i].input && !g.values[i].weight)
-            good = add_dims(&g.values[i], dims, givens) && add_shape(&g.values[i], dims, givens);
+            good = add_dims(&g.values[i], dims, givens) && add_shape(&g.values[i], dims, extent, givens);
     graph_clear(&g);
     return good;
 }
@@ -348,32 +355,114 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     return good;
 }
 
-static uint64_t recurrent_weights(const graph *g)
+/* Weights that kernels lay out anew -------------------------------------------------------------------------------------- */
+
+static uint64_t aligned(int64_t number, uint64_t to)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < g->node_count; i++)
-        for (uint32_t k = 1; is_recurrent(&g->nodes[i]) && k < 3 && k < g->nodes[i].input_count; k++) {
+    return number < 0 ? 0 : ((uint64_t)number + to - 1) / to * to;
+}
+
+/* A matrix of `depth` by `width`, whose columns come in sixteens; of bytes with a sum for each column. */
+static uint64_t packed_bytes(int32_t type, int64_t depth, int64_t width)
+{
+    uint64_t columns = aligned(width, 16);
+    if (columns > UINT32_MAX || (uint64_t)depth > UINT32_MAX)
+        return UINT64_MAX / 64;
+    return type == ONNX_FLOAT ? columns * (uint64_t)depth * sizeof(float)
+                              : columns * sizeof(int32_t) + columns * aligned(depth, 4);
+}
+
+static bool is_byte(int32_t type)
+{
+    return type == ONNX_UINT8 || type == ONNX_INT8;
+}
+
+/* What the kernel of the node makes of its input; 0: it reads it as it is. */
+static uint64_t packed_by(const graph *g, const graph_node *node, uint32_t input)
+{
+    const graph_value *value = &g->values[node->inputs[input]];
+    const int64_t *dims = value->shape.dims;
+    uint32_t rank = value->shape.rank;
+    bool floats = value->type == ONNX_FLOAT,
+         product = onnx_text_is(node->op, "MatMul") || onnx_text_is(node->op, "FusedMatMul");
+    if (input == 1 && rank == 2 && floats && product)
+        return onnx_charge(packed_bytes(value->type, dims[0], dims[1]), false);
+    if (input == 1 && rank == 2 && floats && onnx_text_is(node->op, "Gemm")) {
+        bool turned = graph_int(node, "transB", 0);
+        return onnx_charge(packed_bytes(value->type, dims[turned], dims[!turned]), false);
+    }
+    if (input == 1 && rank == 2 && is_byte(value->type) && onnx_text_is(node->op, "MatMulInteger"))
+        return onnx_charge(packed_bytes(value->type, dims[0], dims[1]), false);
+    bool gates = (input == 1 || input == 2) && rank == 3;
+    if (gates && floats && is_recurrent(node))
+        return onnx_charge((uint64_t)dims[0] * packed_bytes(value->type, dims[2], dims[1]), false);
+    if (gates && is_byte(value->type) && onnx_text_is(node->op, "DynamicQuantizeLSTM"))
+        return onnx_charge((uint64_t)dims[0] * packed_bytes(value->type, dims[1], dims[2]), false);
+    return 0;
+}
+
+static bool is_weight(const graph *g, uint32_t id)
+{
+    const graph_value *value = &g->values[id];
+    return value->weight || (value->maker != GRAPH_NONE && onnx_text_is(g->nodes[value->maker].op, "Constant"));
+}
+
+/* A weight that every reader lays out anew is not kept as it is. */
+static void weigh(const graph *g, onnx_foreseen *out)
+{
+    bool *read = calloc(g->value_count + 1, sizeof *read), *packed = calloc(g->value_count + 1, sizeof *packed);
+    for (size_t i = 0; read && packed && i < g->node_count; i++)
+        for (uint32_t k = 0; k < g->nodes[i].input_count; k++) {
             uint32_t id = g->nodes[i].inputs[k];
-            if (id != GRAPH_NONE && g->values[id].weight)
-                bytes = add(bytes, onnx_charge(g->values[id].bytes, false));
+            uint64_t bytes = id != GRAPH_NONE && is_weight(g, id) ? packed_by(g, &g->nodes[i], k) : 0;
+            if (id == GRAPH_NONE)
+                continue;
+            packed[id] |= bytes > 0;
+            read[id] |= bytes == 0;
+            out->packed = add(out->packed, bytes);
         }
-    return bytes;
+    for (size_t i = 0; read && packed && i < g->value_count; i++)
+        if (packed[i] && !read[i] && !g->values[i].output && g->values[i].bytes >= ONNX_INLINE_BELOW)
+            out->replaced = add(out->replaced, onnx_charge(g->values[i].bytes, false));
+    free(read);
+    free(packed);
+}
+
+/* In the order in which the command tries them for inputs that are not given. */
+static const int64_t extents[] = {16,  1,   2,   4,   8,   32,  64,  96,  128, 160,
+                                  224, 256, 288, 320, 384, 416, 512, 576, 640, 1024};
+
+/* Answers whether the shapes follow from these sizes. */
+static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda, const onnx_settings *settings,
+                    onnx_foreseen *out, bool *open)
+{
+    graph g = {.file = NULL};
+    graph_givens givens = {.dims = NULL};
+    *out = (onnx_foreseen){.runs = false};
+    bool good = give(file, dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
+    *open = givens.shape_count > 0;
+    if (good) {
+        g.effort = 0; /* branches by heuristics alone */
+        out->runs = graph_infer(&g) == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
+        weigh(&g, out);
+    }
+    graph_clear(&g);
+    drop(&givens);
+    return out->runs;
 }
 
 void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
                   onnx_foreseen *out)
 {
-    graph g = {.file = NULL};
-    graph_givens givens = {.dims = NULL};
-    *out = (onnx_foreseen){.runs = false};
-    bool good = give(file, dims_of(load), &givens) && graph_read(file, &givens, &g) == WEIR_OK;
-    if (good) {
-        g.effort = 0; /* branches by heuristics alone */
-        out->runs = graph_infer(&g) == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
-        out->recurrent = recurrent_weights(&g);
+    bool open = true;
+    onnx_foreseen first = {.runs = false};
+    for (size_t i = 0; open && i < sizeof extents / sizeof *extents; i++) {
+        if (foresee(file, dims_of(load), extents[i], cuda, settings, out, &open))
+            return;
+        if (i == 0) {
+            first = *out;
+            weir_log(WEIR_LOG_DEBUG, "%s: what a run takes is not foreseen: %s", file->name, weir_detail());
+        }
     }
-    if (!out->runs)
-        weir_log(WEIR_LOG_DEBUG, "%s: what a run takes is not foreseen: %s", file->name, weir_detail());
-    graph_clear(&g);
-    drop(&givens);
+    *out = first;
 }

@@ -31,6 +31,7 @@ typedef struct reading {
     named *list; /* by name */
     size_t count;
     bool functions, transposes, constants;
+    bool plain; /* no attribute is looked into */
 } reading;
 
 static int by_name(const void *a, const void *b)
@@ -62,27 +63,38 @@ static void read_attribute(reading *r, const onnx_field *attribute)
             read_graph(r, field.data, field.size, false);
 }
 
-/* What a node does: the kind of its second input, of its first, and of the others. */
+/* What a node does: the kinds of its inputs, in their order, the last one of all that follow. */
 typedef struct operation {
     const char *name;
-    unsigned first, second, others;
+    unsigned kinds[4];
 } operation;
 
+#define OTHERS                                                                                                         \
+    {                                                                                                                  \
+        ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER                                                 \
+    }
+#define GATES                                                                                                          \
+    {                                                                                                                  \
+        ONNX_USE_OTHER, ONNX_USE_GATES, ONNX_USE_GATES, ONNX_USE_OPERAND                                               \
+    }
+
 static const operation operations[] = {
-    {"MatMul", ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER},
-    {"Gemm", ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OPERAND},
-    {"Conv", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"ConvTranspose", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"LSTM", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"GRU", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"RNN", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"Gather", ONNX_USE_TABLE, ONNX_USE_OTHER, ONNX_USE_OTHER},
-    {NULL, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER},
+    {"MatMul", {ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER, ONNX_USE_OTHER}},
+    {"MatMulInteger", {ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER, ONNX_USE_OTHER}},
+    {"Gemm", {ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"Conv", {ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"ConvTranspose", {ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"LSTM", GATES},
+    {"GRU", GATES},
+    {"RNN", {ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"Gather", {ONNX_USE_TABLE, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER}},
+    {NULL, OTHERS},
 };
 
 /* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. A model's functions
  * may be in that domain, too. */
-static const operation fused = {"", ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND};
+static const operation fused = {"", {ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}};
+static const operation quantized_lstm = {"DynamicQuantizeLSTM", GATES};
 
 static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
 {
@@ -106,6 +118,8 @@ static const operation *operation_of(reading *r, const onnx_field *node)
     r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
     while (it->name && !(standard && onnx_text_is(name, it->name)))
         it++;
+    if (!r->functions && onnx_text_is(domain, "com.microsoft") && onnx_text_is(name, quantized_lstm.name))
+        return &quantized_lstm;
     return is_fused(r, domain, name) ? &fused : it;
 }
 
@@ -116,13 +130,12 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
     onnx_wire wire;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == NODE_ATTRIBUTE)
+        if (field.number == NODE_ATTRIBUTE && !r->plain)
             read_attribute(r, &field);
         if (field.number != NODE_INPUT)
             continue;
-        unsigned kind = input == 0 ? its->first : input == 1 ? its->second : its->others;
-        use(r, &field, main_graph ? kind : ONNX_USE_OTHER);
-        input++;
+        use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER);
+        input += input < 3;
     }
 }
 
@@ -158,6 +171,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
                  .count = graph->weight_count,
                  .functions = graph->functions,
+                 .plain = graph->plain,
                  .transposes = graph->functions,
                  .constants = graph->functions};
     *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};

@@ -6,10 +6,11 @@
 
 /* By whom a weight is read, as bits. */
 enum {
-    ONNX_USE_RIGHT = 1,   /* the right-hand side of a MatMul or Gemm of the main graph */
+    ONNX_USE_RIGHT = 1,   /* the right-hand side of a MatMul, Gemm or MatMulInteger of the main graph */
     ONNX_USE_OPERAND = 2, /* any other input of one, of a convolution or of a recurrent layer there */
     ONNX_USE_TABLE = 4,   /* what a Gather of the main graph reads from */
     ONNX_USE_OTHER = 8,   /* any other node, a subgraph, the graph's inputs and outputs */
+    ONNX_USE_GATES = 32,  /* what a recurrent layer there multiplies its input or its last step by */
     ONNX_USE_HIDDEN = 16  /* a subgraph has an initializer of the same name; OTHER as well */
 };
 
