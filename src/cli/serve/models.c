@@ -101,6 +101,18 @@ void served_list_free(served_model **list, size_t count)
     free(list);
 }
 
+json_t *served_list_json(served *all, json_t *(*make)(served *all, served_model *model))
+{
+    size_t count;
+    served_model **models = served_list(all, &count);
+    json_t *list = json_array(), *one;
+    for (size_t i = 0; i < count; i++)
+        if ((one = make(all, models[i])))
+            json_array_append_new(list, one);
+    served_list_free(models, count);
+    return list;
+}
+
 static size_t place_of(const served *all, const char *name)
 {
     size_t i = 0;

@@ -83,15 +83,15 @@ static json_t *model_json(const served_model *model, const weir_pool_entry *load
     return one;
 }
 
-void ollama_tags(ws_request *request, void *user)
+static json_t *tag_json(served *all, served_model *model)
 {
-    size_t count;
-    served_model **models = served_list(user, &count);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, model_json(models[i], NULL));
-    served_list_free(models, count);
-    answer_json(request, 200, json_pack("{s:o}", "models", list));
+    (void)all;
+    return model_json(model, NULL);
+}
+
+void ollama_tags(ws_request *request, void *all)
+{
+    answer_json(request, 200, json_pack("{s:o}", "models", served_list_json(all, tag_json)));
 }
 
 /* What stays for ever has a time that none will see; of one that runs, its time as if it ended now. */
@@ -104,26 +104,23 @@ static void add_end(json_t *to, const weir_pool_entry *entry, uint64_t kept)
     json_object_set_new(to, "expires_at", json_string(when));
 }
 
-void ollama_ps(ws_request *request, void *user)
+/* NULL: it is not loaded. */
+static json_t *loaded_json(served *all, served_model *model)
 {
-    served *all = user;
-    size_t count;
-    served_model **models = served_list(all, &count);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        weir_pool_entry entry;
-        served_model *model = models[i];
-        if (!served_look(all, model, &entry) || entry.state != WEIR_POOL_LOADED)
-            continue;
-        bool device = strncmp(entry.device, "host", 4) != 0;
-        json_t *one = model_json(model, &entry);
-        json_object_set_new(one, "size_vram", text_json_count(device ? entry.taken : 0));
-        json_object_set_new(one, "context_length", text_json_count(ollama_context(all, model)));
-        add_end(one, &entry, atomic_load(&model->kept));
-        json_array_append_new(list, one);
-    }
-    served_list_free(models, count);
-    answer_json(request, 200, json_pack("{s:o}", "models", list));
+    weir_pool_entry entry;
+    if (!served_look(all, model, &entry) || entry.state != WEIR_POOL_LOADED)
+        return NULL;
+    bool device = strncmp(entry.device, "host", 4) != 0;
+    json_t *one = model_json(model, &entry);
+    json_object_set_new(one, "size_vram", text_json_count(device ? entry.taken : 0));
+    json_object_set_new(one, "context_length", text_json_count(ollama_context(all, model)));
+    add_end(one, &entry, atomic_load(&model->kept));
+    return one;
+}
+
+void ollama_ps(ws_request *request, void *all)
+{
+    answer_json(request, 200, json_pack("{s:o}", "models", served_list_json(all, loaded_json)));
 }
 
 /* Told by the loaded model; of one that is not, what its engine does as a rule. */

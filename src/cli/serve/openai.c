@@ -11,7 +11,7 @@
 
 /* ---- models -------------------------------------------------------------------------------------------------------- */
 
-static json_t *model_json(const served *all, const served_model *model)
+static json_t *model_json(served *all, served_model *model)
 {
     return json_pack("{s:o, s:s, s:I, s:s}", "id", text_json(model->name), "object", "model", "created",
                      (json_int_t)all->began, "owned_by", "weir");
@@ -19,14 +19,7 @@ static json_t *model_json(const served *all, const served_model *model)
 
 void openai_models(ws_request *request, void *user)
 {
-    served *all = user;
-    size_t count;
-    served_model **models = served_list(all, &count);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, model_json(all, models[i]));
-    served_list_free(models, count);
-    answer_json(request, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    answer_json(request, 200, json_pack("{s:s, s:o}", "object", "list", "data", served_list_json(user, model_json)));
 }
 
 void openai_model(ws_request *request, void *user)

@@ -100,6 +100,8 @@ served_model *served_version(served *all, const char *name, const char *version)
 /* All, by name: a list for served_list_free. */
 served_model **served_list(served *all, size_t *count);
 void served_list_free(served_model **list, size_t count);
+/* An array of what `make` tells of each of them; NULL from it leaves that one out. */
+json_t *served_list_json(served *all, json_t *(*make)(served *all, served_model *model));
 /* Gives a reference back; NULL is nothing. */
 void served_drop(served_model *model);
 /* Why a request for it would be refused now, for the caller to free; NULL: it would be met. */

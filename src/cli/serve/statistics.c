@@ -150,21 +150,11 @@ static json_t *model_json(served *all, served_model *model)
 void v2_statistics(ws_request *request, void *user)
 {
     served *all = user;
-    json_t *list = json_array();
-    if (ws_segment(request, 0)[0]) {
-        served_model *model = v2_find(all, request);
-        if (!model) {
-            json_decref(list);
-            return;
-        }
-        json_array_append_new(list, model_json(all, model));
-        served_drop(model);
-    } else {
-        size_t count;
-        served_model **models = served_list(all, &count);
-        for (size_t i = 0; i < count; i++)
-            json_array_append_new(list, model_json(all, models[i]));
-        served_list_free(models, count);
-    }
-    answer_json(request, 200, json_pack("{s:o}", "model_stats", list));
+    bool named = ws_segment(request, 0)[0];
+    served_model *model = named ? v2_find(all, request) : NULL;
+    if (model || !named)
+        answer_json(request, 200,
+                    json_pack("{s:o}", "model_stats",
+                              model ? json_pack("[o]", model_json(all, model)) : served_list_json(all, model_json)));
+    served_drop(model);
 }

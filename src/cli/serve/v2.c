@@ -147,24 +147,21 @@ void v2_infer(ws_request *request, void *all)
 
 /* ---- the repository ------------------------------------------------------------------------------------------------ */
 
-void v2_index(ws_request *request, void *user)
+static json_t *index_json(served *all, served_model *model)
 {
-    served *all = user;
-    size_t count;
-    served_model **models = served_list(all, &count);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        weir_pool_entry entry;
-        bool known = served_look(all, models[i], &entry), loaded = known && entry.state == WEIR_POOL_LOADED;
-        char *obstacle = known ? served_obstacle(all, &entry) : NULL;
-        const char *reason = loaded ? "" : obstacle ? obstacle : weir_pool_state_name(entry.state);
-        json_array_append_new(list,
-                              json_pack("{s:o, s:s, s:s, s:o}", "name", text_json(models[i]->name), "version", "1",
-                                        "state", loaded ? "READY" : "UNAVAILABLE", "reason", text_json(reason)));
-        free(obstacle);
-    }
-    served_list_free(models, count);
-    answer_json(request, 200, list);
+    weir_pool_entry entry;
+    bool known = served_look(all, model, &entry), loaded = known && entry.state == WEIR_POOL_LOADED;
+    char *obstacle = known ? served_obstacle(all, &entry) : NULL;
+    const char *reason = loaded ? "" : obstacle ? obstacle : weir_pool_state_name(entry.state);
+    json_t *one = json_pack("{s:o, s:s, s:s, s:o}", "name", text_json(model->name), "version", "1", "state",
+                            loaded ? "READY" : "UNAVAILABLE", "reason", text_json(reason));
+    free(obstacle);
+    return one;
+}
+
+void v2_index(ws_request *request, void *all)
+{
+    answer_json(request, 200, served_list_json(all, index_json));
 }
 
 /* By hand: beside what is in use, and what is idle makes room. */
