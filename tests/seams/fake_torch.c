@@ -57,7 +57,7 @@ void *OF_ALLOCATOR(6mallocEmaP11CUstream_st)(void *self, size_t bytes, int8_t de
 {
     int i = 0;
     (void)self;
-    while (i < MOST && blocks[i].pointer)
+    while (i < MOST - 1 && blocks[i].pointer)
         i++;
     blocks[i] = (noted){fake_alloc(bytes, device, stream), stream, bytes, device};
     return blocks[i].pointer;
@@ -68,7 +68,7 @@ void OF_ALLOCATOR(10raw_deleteEPv)(void *self, void *pointer)
 {
     int i = 0;
     (void)self;
-    while (i < MOST && blocks[i].pointer != pointer)
+    while (i < MOST - 1 && blocks[i].pointer != pointer)
         i++;
     blocks[i].pointer = NULL;
     fake_free(pointer, blocks[i].bytes, blocks[i].device, blocks[i].stream);

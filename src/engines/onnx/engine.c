@@ -339,7 +339,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
 
 static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **out)
 {
-    const onnx_library *library;
+    const onnx_library *library = NULL;
     onnx_settings settings;
     onnx_source source;
     *out = NULL;
