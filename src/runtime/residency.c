@@ -482,32 +482,6 @@ static void residency_count_dropped(wi_residence *r)
             r->receipt.dropped += of[k]->runs[i].kept ? 0 : of[k]->runs[i].bytes;
 }
 
-weir_status wi_residence_bring_pages(weir_client *client, wi_residence *r)
-{
-    weir_status status = wi_elastic_away_commit(client, &r->pages);
-    for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++)
-        if (r->pages.runs[i].kept)
-            status = wi_copies_load(&r->copies, &r->pages, &r->pages.pieces[i], r->stream);
-    return status;
-}
-
-/* Gives the pages back when all is copied. If that fails half-way they are committed again; *gone: in vain. */
-static weir_status residency_give_pages(weir_client *client, wi_residence *r, bool *gone)
-{
-    const weir_runtime *runtime = client->runtime;
-    weir_status status = wi_elastic_away_release(client, &r->pages);
-    *gone = status == WEIR_OK;
-    if (status == WEIR_OK)
-        return WEIR_OK;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    *gone = wi_residence_bring_pages(client, r) != WEIR_OK;
-    r->pages.bytes = wi_elastic_away_missing(client, &r->pages);
-    (void)runtime->driver->stream_synchronize(runtime->device, r->stream);
-    wi_detail_restore(&kept);
-    return status;
-}
-
 /* The pages of elastic blocks stay after all. */
 static void residency_keep_pages(wi_residence *r)
 {
@@ -520,7 +494,6 @@ static weir_status residency_move_out(weir_client *client, wi_residence *r)
     const weir_runtime *runtime = client->runtime;
     wi_event *events = calloc(r->away.piece_count + 1, sizeof *events);
     weir_status status = events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the events of copies");
-    bool gone = false;
     residency_count_dropped(r);
     if (status == WEIR_OK)
         status = residency_copy_out(client, r, events);
@@ -530,11 +503,11 @@ static weir_status residency_move_out(weir_client *client, wi_residence *r)
         status = residency_take_all(client, r, events);
     if (status == WEIR_OK)
         status = runtime->driver->stream_synchronize(runtime->device, r->stream);
-    if (status == WEIR_OK)
-        status = residency_give_pages(client, r, &gone);
+    if (status == WEIR_OK) /* last, as it is all or nothing */
+        status = wi_elastic_away_release(client, &r->pages);
     if (status != WEIR_OK && !wi_residence_copies_rest(client, r))
         wi_residence_copies_are_uses(client, r, true);
-    if (gone)
+    if (status == WEIR_OK)
         wi_ledger_elsewhere(&client->runtime->ledger, &client->account, r->pages.bytes);
     else
         residency_keep_pages(r);
@@ -595,7 +568,7 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
     wi_detail_keep(&kept);
     if (status != WEIR_OK && r->away.show)
         residency_hide_all(r);
-    *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away) || r->pages.bytes > 0;
+    *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away);
     if (status == WEIR_OK)
         base->table->away->leave(base, &r->away);
     wi_detail_restore(&kept);
