@@ -432,13 +432,7 @@ static weir_status residency_take_all(const weir_client *client, wi_residence *r
 
 bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r)
 {
-    const weir_runtime *runtime = client->runtime;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    bool rest = !r->stream || runtime->driver->stream_synchronize(runtime->device, r->stream) == WEIR_OK ||
-                (runtime->driver->synchronize && runtime->driver->synchronize(runtime->device) == WEIR_OK);
-    wi_detail_restore(&kept);
-    return rest;
+    return !r->stream || wi_stream_rests(client->runtime, r->stream);
 }
 
 void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks)
@@ -724,17 +718,24 @@ static void residency_leave_homes(const weir_client *client, wi_residence *r)
     wi_detail_restore(&kept);
 }
 
-void wi_residency_end(weir_client *client)
+static weir_status residency_refuse_end(const weir_client *client, const wi_residence *r)
+{
+    char text[24];
+    return weir_fail(WEIR_ERR_DRIVER,
+                     "%s is not closed: %s does not say whether the copies of what it had there are done, and they may "
+                     "be using the %s that are stored of it; close it when the device answers again",
+                     client->account.name, client->runtime->name,
+                     weir_size_format(wi_copies_stored(&r->copies), text, sizeof text));
+}
+
+static weir_status residency_end(weir_client *client, wi_residence *r)
 {
     weir_runtime *runtime = client->runtime;
-    weir_residency_state found;
-    wi_residence *r = residence_of(client);
-    if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
-        return;
+    if (!wi_residence_copies_rest(client, r))
+        return residency_refuse_end(client, r);
     if (r->pressure) /* also inside a callback of the program's: this one waits for no other */
         (void)!wi_pressures_remove(&wi_kinds_host(runtime)->ledger.pressures, r->pressure, true);
     r->pressure = 0;
-    (void)wi_residence_copies_rest(client, r);
     if (r->away.piece_count > 0) /* shown, and without blocks */
         residency_leave_homes(client, r);
     wi_copies_end(&r->copies);
@@ -743,7 +744,18 @@ void wi_residency_end(weir_client *client)
     if (r->stream)
         runtime->driver->stream_destroy(runtime->device, r->stream);
     r->stream = NULL;
+    return WEIR_OK;
+}
+
+weir_status wi_residency_end(weir_client *client)
+{
+    weir_residency_state found;
+    wi_residence *r = residence_of(client);
+    if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
+        return WEIR_OK;
+    weir_status status = residency_end(client, r);
     wi_residence_set(r, found); /* the client may stay open; what it is guaranteed comes back with a resume */
+    return status;
 }
 
 void wi_residency_free(weir_client *client)
