@@ -4,7 +4,8 @@
  * that the system does not run, and models that take milliseconds one after the other take seconds at once. So a model
  * leases cores before it computes, starts no more threads than it has leased, and gives them back. Never are more leased
  * than the process has. A model alone gets all of them; several share them, or take turns where they are fewer than the
- * models or where a model needs all; who gets none yet sleeps.
+ * models or where a model needs all; who gets none yet sleeps. A model has one lease: several threads that run it at once
+ * are within the same.
  *
  *     weir_cores *cores;                                      once for a model: weir_cores_open("bert", 1, 0, &cores)
  *     weir_cores_take(cores, stops, user, &n);                before it computes; waits
@@ -37,10 +38,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_cores_open(const char *name, uint32_t l
 /* Ends a line that nobody holds a lease of or waits for. NULL is nothing. */
 WEIR_API void weir_cores_close(weir_cores *of);
 
-/* Leases cores for the calling thread, which may start *cores threads, itself counted, until it gives them back. Waits in
- * turn: first come first served, but of several lines the one that was served longest ago. `stops`, which may be NULL, is
- * asked on this thread before each sleep and after weir_cores_wake, with no lock held; once it answers true nothing is
- * leased, and the call answers WEIR_ERR_CANCELLED. A thread that holds a lease, of whichever line, computes within that one:
+/* Leases cores for the line, whose model may compute with *cores threads until the calling thread gives them back; a lease
+ * that there is already is joined, unless it would have to end (weir_cores_renew). Waits in turn: the line that was served
+ * longest ago first, and of several such the one that came first. `stops`, which may be NULL, is asked on this thread before
+ * each sleep and after weir_cores_wake, with no lock held; once it answers true nothing is leased, and the call answers
+ * WEIR_ERR_CANCELLED. A thread that holds a lease, of whichever line, computes within that one:
  * it never waits, and gives back as often as it took. Errors also: WEIR_ERR_INVALID, WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *user,
                                                     uint32_t *cores);

@@ -1,9 +1,10 @@
 /* The ledger of cores: what is leased, who waits, and who comes next.
  *
  * Invariant: what is leased never exceeds what there is, but for leases that are older than a smaller number of cores.
- * A lease is of a thread, in whose own record it stands (`mine`); the records of all leases are in a list. A thread that
- * finds no cores stands in the queue, and whoever gives some back, or comes, serves the queue: the waiting thread has its
- * cores when it is woken. Nobody passes by the first of the queue, so that a line that needs many cores gets them. */
+ * A line has one lease, which all of its threads that compute are within: those of a session of ONNX Runtime's share the
+ * session's threads. A thread that finds no cores stands in the queue, and whoever gives some back, or comes, serves the
+ * queue: the waiting thread is within its line's lease when it is woken. Nobody passes by the first of the queue, so that a
+ * line that needs many cores gets them, and a thread joins its line's lease only while that would go on anyway. */
 #include <weir/cores.h>
 
 #include "base/options.h"
@@ -17,37 +18,40 @@
 struct weir_cores {
     weir_cores *next;
     weir_cores_stats told;
-    uint64_t served; /* the number of its newest lease among all of them */
-    uint32_t users;  /* threads that hold leases or wait */
+    uint64_t served;   /* the number of its newest lease among all of them */
+    uint32_t users;    /* threads within its lease, and those that wait */
+    uint32_t within;   /* 0: it has none, else */
+    uint64_t since;    /* when it began */
+    uint64_t left;     /* when the one before ended; 0: there was none */
+    weir_cores *other; /* the next line with a lease */
+    weir_cores **link;
 };
 
-/* A thread's lease. Others read `of` and `cores` with the lock; all else is the thread's own. */
-typedef struct lease {
-    weir_cores *of; /* NULL: none */
-    struct lease *next, **link;
-    uint32_t cores;
+/* What a thread is within. */
+typedef struct holder {
+    weir_cores *of; /* NULL: nothing */
+    uint32_t cores; /* of the lease, when it was looked at last, */
+    uint64_t epoch; /* and the ledger's then */
+    uint64_t since; /* when the lease began */
     uint32_t depth; /* takes less gives */
-    uint64_t since; /* its turn began */
-    uint64_t epoch; /* of the ledger when it was looked at last */
     uint64_t seen;  /* where the sample for the crowd begins, by the clock */
     uint64_t ran, put_off;
-} lease;
+} holder;
 
 typedef struct waiter {
     struct waiter *next;
     weir_cores *of;
-    lease *gets;
     bool granted, asks; /* asks `stops` again */
     pthread_cond_t wake;
 } waiter;
 
-static _Thread_local lease mine;
+static _Thread_local holder mine;
 
 static struct {
     uint32_t total, leased, peak, lines, waiting;
     uint64_t served;
     weir_cores *first, **last;
-    lease *leases;
+    weir_cores *leases; /* lines that have one */
     waiter *queue, **end;
     wi_crowd crowd;
     atomic_uint_fast64_t epoch; /* counts whatever changes a share; odd: somebody waits */
@@ -92,37 +96,91 @@ static bool shares(const weir_cores *of)
     return least_of(of) < ledger.total;
 }
 
+static bool has_lease(const weir_cores *of)
+{
+    return of->within > 0;
+}
+
+/* Lines that compute, or would: each of them once. */
 static uint32_t sharers(void)
 {
     uint32_t count = 0;
-    for (const lease *it = ledger.leases; it; it = it->next)
-        count += shares(it->of);
-    for (const waiter *it = ledger.queue; it; it = it->next)
-        count += shares(it->of);
+    for (const weir_cores *of = ledger.first; of; of = of->next)
+        count += of->users > 0 && shares(of);
     return count > 0 ? count : 1;
 }
 
-/* The cores that a lease of the line should have now: an equal part, and of what is left over when parts are equal one
- * more for those that come first. `own`: the lease that is looked at. */
-static uint32_t share_of(const weir_cores *of, const lease *own)
+/* The cores that a line's lease should have now: an equal part, and of what is left over when parts are equal one more for
+ * those that come first. */
+static uint32_t share_of(const weir_cores *of)
 {
     uint32_t count = sharers(), part = ledger.total / count, larger = 0;
-    for (const lease *it = ledger.leases; it; it = it->next)
-        larger += it != own && shares(it->of) && it->cores > part;
+    for (const weir_cores *it = ledger.leases; it; it = it->other)
+        larger += it != of && shares(it) && it->told.now > part;
     uint32_t share = part + (larger < ledger.total % count);
     share = (uint32_t)wi_min(share, wi_min(most_of(of), ledger.crowd.limit));
     return (uint32_t)wi_max(share, least_of(of));
 }
 
+static void resize(weir_cores *of, uint32_t cores)
+{
+    ledger.leased = ledger.leased - of->told.now + cores;
+    of->told.now = cores;
+    if (cores > 0)
+        of->told.last = cores;
+    ledger.peak = (uint32_t)wi_max(ledger.peak, ledger.leased);
+}
+
+static void begin_lease(weir_cores *of)
+{
+    resize(of, (uint32_t)wi_min(free_cores(), share_of(of)));
+    of->since = wi_now();
+    of->served = ++ledger.served;
+    of->other = ledger.leases;
+    of->link = &ledger.leases;
+    if (of->other)
+        of->other->link = &of->other;
+    ledger.leases = of;
+}
+
+static void end_lease(weir_cores *of)
+{
+    resize(of, 0);
+    *of->link = of->other;
+    if (of->other)
+        of->other->link = of->link;
+}
+
+/* The calling thread leaves the lease that it is within. */
+static void leave_lease(void)
+{
+    weir_cores *of = mine.of;
+    of->users--;
+    if (--of->within == 0) {
+        end_lease(of);
+        of->left = wi_now();
+    }
+    mine.of = NULL;
+    note_change();
+}
+
 /* The queue -------------------------------------------------------------------------------------------------------- */
 
+/* Of lines that have no lease; NULL: only threads of others wait. */
 static waiter *first_waiter(void)
 {
-    waiter *best = ledger.queue;
+    waiter *best = NULL;
     for (waiter *it = ledger.queue; it; it = it->next)
-        if (it->of->served < best->of->served)
+        if (!has_lease(it->of) && (!best || it->of->served < best->of->served))
             best = it;
     return best;
+}
+
+/* Whether the lease has to end: other lines wait, and its turn is over, or cores are free that are too few for the first of
+ * them. */
+static bool is_over(const weir_cores *of, uint64_t now)
+{
+    return first_waiter() && (now - of->since >= WEIR_TURN || free_cores() > 0);
 }
 
 static void join_queue(waiter *w)
@@ -148,49 +206,40 @@ static void leave_queue(waiter *w)
     note_change();
 }
 
-static void resize(lease *it, uint32_t cores)
+/* From the queue into the line's lease. */
+static void admit(waiter *w)
 {
-    ledger.leased = ledger.leased - it->cores + cores;
-    it->of->told.now = it->of->told.now - it->cores + cores;
-    if (cores > 0)
-        it->of->told.last = cores;
-    it->cores = cores;
-    ledger.peak = (uint32_t)wi_max(ledger.peak, ledger.leased);
+    leave_queue(w);
+    w->of->users++;
+    w->of->within++;
+    w->of->told.leases++;
+    w->granted = true;
+    pthread_cond_signal(&w->wake);
 }
 
-static void begin_lease(lease *it, weir_cores *of, uint32_t cores)
+static void admit_all(const weir_cores *of)
 {
-    *it = (lease){.of = of, .depth = 1, .since = wi_now(), .next = ledger.leases, .link = &ledger.leases};
-    if (it->next)
-        it->next->link = &it->next;
-    ledger.leases = it;
-    of->users++;
-    of->told.leases++;
-    of->served = ++ledger.served;
-    resize(it, cores);
+    for (waiter *w = ledger.queue, *next; w; w = next) {
+        next = w->next;
+        if (w->of == of)
+            admit(w);
+    }
 }
 
-static void end_lease(lease *it)
-{
-    resize(it, 0);
-    it->of->users--;
-    *it->link = it->next;
-    if (it->next)
-        it->next->link = it->link;
-    it->of = NULL;
-    note_change();
-}
-
-/* Gives cores to those who wait, in turn, as far as they go. */
+/* Gives cores to lines that wait, in turn, as far as they go. When no other line waits, a lease goes on, and threads of its
+ * line join it. */
 static void serve(void)
 {
-    for (waiter *w; (w = first_waiter()) && free_cores() >= least_of(w->of);) {
-        uint32_t cores = (uint32_t)wi_min(free_cores(), share_of(w->of, w->gets));
-        leave_queue(w);
-        begin_lease(w->gets, w->of, cores);
-        w->granted = true;
-        pthread_cond_signal(&w->wake);
+    waiter *w;
+    while ((w = first_waiter()) && free_cores() >= least_of(w->of)) {
+        weir_cores *of = w->of;
+        begin_lease(of);
+        admit_all(of);
     }
+    uint64_t now = ledger.queue ? wi_now() : 0;
+    for (weir_cores *of = ledger.leases; ledger.queue && of; of = of->other)
+        if (!is_over(of, now))
+            admit_all(of);
 }
 
 /* With the lock. It is free while `stops` is asked. */
@@ -205,7 +254,7 @@ static bool still_wanted(waiter *w, bool (*stops)(void *user), void *user)
 
 static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void *user)
 {
-    waiter w = {.of = of, .gets = &mine, .wake = PTHREAD_COND_INITIALIZER};
+    waiter w = {.of = of, .wake = PTHREAD_COND_INITIALIZER};
     join_queue(&w);
     serve();
     bool waits = !w.granted;
@@ -224,20 +273,22 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
         of->told.waited += wi_now() - from;
     }
     pthread_cond_destroy(&w.wake);
+    if (!w.granted)
+        return weir_fail(WEIR_ERR_CANCELLED, "%s: nobody waits for its cores any more", of->told.name);
+    mine = (holder){.of = of, .cores = of->told.now, .since = of->since, .depth = 1};
     mine.epoch = atomic_load(&ledger.epoch);
-    return w.granted ? WEIR_OK
-                     : weir_fail(WEIR_ERR_CANCELLED, "%s: nobody waits for its cores any more", of->told.name);
+    return WEIR_OK;
 }
 
 /* The crowd -------------------------------------------------------------------------------------------------------- */
 
 /* Of threads that are coupled: a line that chooses its own number of them. */
-static bool is_sampled(const lease *it)
+static bool is_sampled(const weir_cores *of)
 {
-    return ledger.total > 1 && it->of->told.least != it->of->told.most;
+    return ledger.total > 1 && of->told.least != of->told.most;
 }
 
-static void begin_sample(lease *it, uint64_t now)
+static void begin_sample(holder *it, uint64_t now)
 {
     struct rusage used;
     getrusage(RUSAGE_THREAD, &used);
@@ -248,14 +299,14 @@ static void begin_sample(lease *it, uint64_t now)
 }
 
 /* With the lock. */
-static void end_sample(lease *it, uint64_t now)
+static void end_sample(holder *it, uint64_t now)
 {
-    lease before = *it;
-    if (!is_sampled(it))
+    holder before = *it;
+    if (!is_sampled(it->of))
         return;
     begin_sample(it, now);
     wi_crowd_sample sample = {now - before.seen, it->ran - before.ran, it->put_off - before.put_off};
-    if (wi_crowd_add(&ledger.crowd, ledger.total, it->cores, &sample))
+    if (wi_crowd_add(&ledger.crowd, ledger.total, before.cores, &sample))
         note_change();
 }
 
@@ -294,28 +345,32 @@ weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *use
     return WEIR_OK;
 }
 
-/* With the lock. Whether the lease has to end: others wait, and its turn is over, or cores are free that are too few for
- * the first of them. */
-static bool is_over(uint64_t now)
+/* A model that hands a token to its reader has no lease meanwhile, and wants one again at once. */
+static bool others_come_back(const weir_cores *of, uint64_t time)
 {
-    return ledger.queue && (now - mine.since >= WEIR_TURN || free_cores() > 0);
+    for (const weir_cores *it = ledger.first; it; it = it->next)
+        if (it != of && it->left > 0 && time - it->left < WEIR_TURN)
+            return true;
+    return false;
 }
 
-/* With the lock. Becomes what a lease should have now, unless it would become less for the sake of somebody who could not
- * begin with that. */
-static void adjust(void)
+/* With the lock. Becomes what the lease should have now, unless it would become less for the sake of somebody who could not
+ * begin with that; more only when the others stay away. */
+static void adjust(weir_cores *of, uint64_t time)
 {
-    uint32_t share = share_of(mine.of, &mine);
+    uint32_t share = share_of(of), now = of->told.now;
     const waiter *next = first_waiter();
-    if (share < mine.cores && (!next || free_cores() + mine.cores - share >= least_of(next->of))) {
-        resize(&mine, share);
+    bool later = share > now && others_come_back(of, time);
+    if (share < now && (!next || free_cores() + now - share >= least_of(next->of))) {
+        resize(of, share);
         note_change();
         serve();
-    } else if (share > mine.cores && !next && free_cores() > 0) {
-        resize(&mine, (uint32_t)wi_min(share, mine.cores + free_cores()));
+    } else if (share > now && !next && !later && free_cores() > 0) {
+        resize(of, (uint32_t)wi_min(share, now + free_cores()));
         note_change();
     }
-    mine.epoch = atomic_load(&ledger.epoch);
+    mine.cores = of->told.now;
+    mine.epoch = later ? 0 : atomic_load(&ledger.epoch); /* 0: it is looked at again at the next renewal */
 }
 
 static weir_status look_again(weir_cores *of, bool (*stops)(void *user), void *user, uint64_t now)
@@ -324,11 +379,11 @@ static weir_status look_again(weir_cores *of, bool (*stops)(void *user), void *u
     enter();
     if (now - mine.seen >= WI_CROWD_WINDOW)
         end_sample(&mine, now);
-    adjust();
-    bool over = is_over(now);
+    adjust(of, now);
+    bool over = is_over(of, now);
     if (over) {
         end_sample(&mine, now);
-        end_lease(&mine);
+        leave_lease();
         status = wait_in_queue(of, stops, user);
     }
     pthread_mutex_unlock(&lock);
@@ -350,7 +405,7 @@ weir_status weir_cores_renew(weir_cores *of, bool (*stops)(void *user), void *us
     uint64_t now = wi_now(), epoch = atomic_load_explicit(&ledger.epoch, memory_order_relaxed);
     bool changed = epoch != mine.epoch || (epoch % 2 == 1 && now - mine.since >= WEIR_TURN);
     if (changed || now - mine.seen >= WI_CROWD_WINDOW)
-        status = look_again(of, stops, user, now);
+        status = look_again(mine.of, stops, user, now);
     if (status == WEIR_OK)
         *cores = mine.cores;
     return status;
@@ -362,7 +417,7 @@ void weir_cores_give(weir_cores *of)
         return;
     enter();
     end_sample(&mine, wi_now());
-    end_lease(&mine);
+    leave_lease();
     serve();
     pthread_mutex_unlock(&lock);
 }

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-static _Atomic uint64_t test_time;
+static _Atomic uint64_t test_time = 1;
 
 static uint64_t clock_of_test(void)
 {
@@ -212,9 +212,14 @@ static void models_at_once_share(void **state)
     assert_int_equal(does(c, RENEW), 2);
     assert_int_equal(totals().leased, 8);
     does(a, GIVE);
-    assert_int_equal(does(b, RENEW), 4);
+    assert_int_equal(does(b, RENEW), 3); /* it may come back at once, */
+    assert_int_equal(does(a, TAKE), 3);
+    does(a, GIVE);
+    pass(WEIR_TURN);
+    assert_int_equal(does(b, RENEW), 4); /* or stay away */
     assert_int_equal(does(c, RENEW), 4);
     does(b, GIVE);
+    pass(WEIR_TURN);
     assert_int_equal(does(c, RENEW), 8); /* alone again */
     does(c, GIVE);
     assert_int_equal(line(1).waits, 1);
@@ -246,6 +251,7 @@ static void more_models_than_cores_take_turns(void **state)
     assert_int_equal(gets(b), 1);
     assert_int_equal(does(a, RENEW), 1);
     does(a, GIVE);
+    pass(WEIR_TURN);
     assert_int_equal(does(b, RENEW), 2);
     does(b, GIVE);
     assert_int_equal(line(0).leases, 2);
@@ -290,26 +296,48 @@ static void a_line_that_needs_all_takes_turns(void **state)
     does(a, GIVE);
 }
 
-/* A line with many threads is one among others. */
-static void lines_are_served_by_turns(void **state)
+/* Threads of a line are within one lease, and a line with many of them is one among others. */
+static void threads_of_a_line_share_its_lease(void **state)
 {
     (void)state;
-    set_cores("1");
-    actor *a = begin_line(0, 1, 0), *b = begin_line(1, 1, 0);
+    set_cores("2");
+    actor *a = begin_line(0, 2, 2), *b = begin_line(1, 2, 2);
     actor *second = begin(2, lines[0]), *third = begin(3, lines[0]);
-    assert_int_equal(does(a, TAKE), 1);
-    waits(second, TAKE, 1);
-    waits(third, TAKE, 2);
-    waits(b, TAKE, 3);
+    assert_int_equal(does(a, TAKE), 2);
+    assert_int_equal(does(second, TAKE), 2);
+    assert_int_equal(totals().leased, 2);
     does(a, GIVE);
-    assert_int_equal(gets(b), 1); /* though it came last */
-    waits(a, TAKE, 3);
-    does(b, GIVE);
-    assert_int_equal(gets(second), 1);
-    does(second, GIVE);
-    assert_int_equal(gets(third), 1);
+    assert_int_equal(totals().leased, 2); /* the other one goes on */
+    assert_int_equal(does(a, TAKE), 2);
+    waits(b, TAKE, 1);
+    assert_int_equal(does(third, TAKE), 2); /* for its turn */
     does(third, GIVE);
-    assert_int_equal(gets(a), 1);
+    pass(WEIR_TURN);
+    waits(third, TAKE, 2); /* the turn is over, for whoever comes */
+    does(a, GIVE);
+    waits(a, TAKE, 3);
+    does(second, GIVE);
+    assert_int_equal(gets(b), 2);
+    waits(second, TAKE, 3);
+    does(b, GIVE);
+    assert_int_equal(gets(third), 2); /* all of the line's at once */
+    assert_int_equal(gets(a), 2);
+    assert_int_equal(gets(second), 2);
+    assert_int_equal(totals().leased, 2);
+    assert_int_equal(line(0).leases, 7);
+    assert_int_equal(line(0).now, 2);
+    does(third, GIVE);
+    does(second, GIVE);
+    /* One that wanted to wait for others goes on within the lease when they have given up. */
+    pass(WEIR_TURN);
+    waits(b, TAKE, 1);
+    waits(second, TAKE, 2);
+    atomic_store(&b->stops, true);
+    weir_cores_wake(lines[1]);
+    until_done(b);
+    assert_int_equal(b->status, WEIR_ERR_CANCELLED);
+    assert_int_equal(gets(second), 2);
+    does(second, GIVE);
     does(a, GIVE);
 }
 
@@ -394,6 +422,7 @@ static void fewer_cores_hold_for_new_leases(void **state)
     begin_line(3, 1, 0);
     assert_int_equal(gets(a), 4);
     does(b, GIVE);
+    pass(WEIR_TURN);
     assert_int_equal(does(a, RENEW), 8);
     does(a, GIVE);
 }
@@ -505,7 +534,7 @@ int main(void)
         cmocka_unit_test_teardown(models_at_once_share, end),
         cmocka_unit_test_teardown(more_models_than_cores_take_turns, end),
         cmocka_unit_test_teardown(a_line_that_needs_all_takes_turns, end),
-        cmocka_unit_test_teardown(lines_are_served_by_turns, end),
+        cmocka_unit_test_teardown(threads_of_a_line_share_its_lease, end),
         cmocka_unit_test_teardown(a_wait_can_be_stopped, end),
         cmocka_unit_test_teardown(a_lease_inside_a_lease_waits_for_nobody, end),
         cmocka_unit_test_teardown(fewer_cores_hold_for_new_leases, end),

@@ -68,9 +68,10 @@ struct weir_engine_model {
     size_t weight_count;
     onnx_lane lanes[ONNX_LANES_MOST]; /* the first is always there, and its session has what the others share */
     size_t lane_count;
-    size_t lanes_failed;   /* that the setting wanted and that could not be made */
-    onnx_buffer stripped;  /* with several buckets: the model without its weights; else nothing */
-    onnx_origins *origins; /* with several sessions: the files where its notes say that the weights lie; else NULL */
+    size_t lanes_failed;      /* that the setting wanted and that could not be made */
+    onnx_buffer stripped;     /* with several buckets: the model without its weights; else nothing */
+    struct weir_cores *cores; /* its line in the ledger; NULL: none */
+    onnx_origins *origins;    /* with several sessions: the files where its notes say that the weights lie; else NULL */
     onnx_buckets *buckets;
     weir_provider_share shares[ONNX_PROVIDERS];
     size_t share_count;
