@@ -15,6 +15,7 @@ typedef struct onnx_stamp {
     ino_t number;
     off_t size;
     struct timespec written;
+    struct timespec changed; /* also by another name or mode */
 } onnx_stamp;
 
 typedef struct onnx_side_file {
@@ -34,7 +35,8 @@ typedef struct onnx_file {
     size_t size;
     onnx_stamp stamp;
     onnx_side_file *sides;
-    bool texts; /* some constant is of texts; onnx_check finds out */
+    bool texts; /* some constant is of texts, and */
+    bool plain; /* no attribute has a graph inside: onnx_check finds out */
 } onnx_file;
 
 /* Maps the file at `path`. WEIR_ERR_NOT_FOUND, WEIR_ERR_SYSTEM, or WEIR_ERR_CORRUPT for an empty one. */

@@ -3,18 +3,18 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { INLINE_BELOW = 1024 };
 /* Fields of TensorProto and StringStringEntryProto. */
 enum { DIMS = 1, TYPE = 2, NAME = 8, RAW = 9, BESIDE = 13, LOCATION = 14, KEY = 1, VALUE = 2 };
-enum { MODEL_GRAPH = 7, GRAPH_WEIGHT = 5, IN_OTHER_FILE = 1 };
+enum { IN_OTHER_FILE = 1 };
 
 bool onnx_moved(const onnx_tensor *tensor)
 {
     bool ordinary = onnx_type_to_weir(tensor->type) != WEIR_TYPE_NONE || tensor->type == ONNX_INT4 ||
                     tensor->type == ONNX_UINT4; /* the others cannot be handed to ONNX Runtime as values */
-    return ordinary && !tensor->stays && tensor->bytes >= INLINE_BELOW &&
+    return ordinary && !tensor->stays && tensor->bytes >= ONNX_INLINE_BELOW &&
            (tensor->place == ONNX_PLACE_BYTES || tensor->place == ONNX_PLACE_BESIDE);
 }
 
@@ -47,41 +47,86 @@ static void put_place(const onnx_file *file, const onnx_tensor *tensor, onnx_buf
 
 static void put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_buffer *out)
 {
-    onnx_buffer body = {0};
     for (uint32_t i = 0; i < tensor->rank; i++)
-        onnx_put_varint(&body, DIMS, (uint64_t)tensor->shape[i]);
-    onnx_put_varint(&body, TYPE, (uint64_t)tensor->type);
-    onnx_put_data(&body, NAME, tensor->name.text, tensor->name.size);
+        onnx_put_varint(out, DIMS, (uint64_t)tensor->shape[i]);
+    onnx_put_varint(out, TYPE, (uint64_t)tensor->type);
+    onnx_put_data(out, NAME, tensor->name.text, tensor->name.size);
     if (onnx_moved(tensor))
-        put_place(file, tensor, &body);
+        put_place(file, tensor, out);
     else
-        onnx_put_data(&body, RAW, tensor->data, tensor->bytes);
-    onnx_put_data(out, GRAPH_WEIGHT, body.data, body.size);
-    out->failed |= body.failed;
-    onnx_buffer_free(&body);
+        onnx_put_data(out, RAW, tensor->data, tensor->bytes);
+}
+
+/* Tensors that are rewritten, in the file's order. */
+typedef struct rewriting {
+    const onnx_file *file;
+    const onnx_tensor **list;
+    size_t count, next;
+} rewriting;
+
+static int by_place(const void *a, const void *b)
+{
+    const onnx_tensor *x = *(const onnx_tensor *const *)a, *y = *(const onnx_tensor *const *)b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void gather(rewriting *r, const onnx_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rewritten(&tensors[i]))
+            r->list[r->count++] = &tensors[i];
+}
+
+/* Copies the message, with the rewritten tensors wherever they are inside: a message around them gets another length. */
+static void rewrite(rewriting *r, const uint8_t *data, size_t size,
+                    onnx_buffer *out) // NOLINT(misc-no-recursion): as deep as onnx_check allows
+{
+    const uint8_t *from = data;
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; r->next < r->count && onnx_wire_next(&wire, &field) == 1;) {
+        const onnx_tensor *tensor = r->list[r->next];
+        if (tensor->begin >= field.end)
+            continue;
+        onnx_buffer body = {0};
+        onnx_put_bytes(out, from, (size_t)(field.begin - from));
+        if (tensor->begin == field.begin) {
+            put_tensor(r->file, tensor, &body);
+            r->next++;
+        } else {
+            rewrite(r, field.data, field.size, &body);
+        }
+        onnx_put_data(out, field.number, body.data, body.size);
+        out->failed |= body.failed;
+        onnx_buffer_free(&body);
+        from = field.end;
+    }
+    onnx_put_bytes(out, from, (size_t)(data + size - from));
+}
+
+bool onnx_strips(const onnx_graph *graph)
+{
+    bool any = false;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        any |= rewritten(&graph->weights[i]);
+    for (size_t i = 0; i < graph->inner_count; i++)
+        any |= rewritten(&graph->inner[i]);
+    return any;
 }
 
 weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
 {
-    onnx_buffer body = {0};
-    const uint8_t *from = graph->data;
-    for (size_t i = 0; i < graph->weight_count; i++) {
-        const onnx_tensor *tensor = &graph->weights[i];
-        if (!rewritten(tensor))
-            continue;
-        onnx_put_bytes(&body, from, (size_t)(tensor->begin - from));
-        put_tensor(file, tensor, &body);
-        from = tensor->end;
+    rewriting r = {.file = file};
+    r.list = calloc(graph->weight_count + graph->inner_count + 1, sizeof *r.list);
+    out->failed |= !r.list;
+    if (r.list) {
+        gather(&r, graph->weights, graph->weight_count);
+        gather(&r, graph->inner, graph->inner_count);
+        qsort(r.list, r.count, sizeof(const onnx_tensor *), by_place);
+        rewrite(&r, file->data, file->size, out);
     }
-    onnx_put_bytes(&body, from, (size_t)(graph->data + graph->size - from));
-
-    const uint8_t *end = file->data + file->size;
-    onnx_put_bytes(out, file->data, (size_t)(graph->begin - file->data));
-    onnx_put_data(out, MODEL_GRAPH, body.data, body.size);
-    onnx_put_bytes(out, graph->end, (size_t)(end - graph->end));
-    bool failed = body.failed || out->failed;
-    onnx_buffer_free(&body);
-    if (failed) {
+    free(r.list);
+    if (out->failed) {
         onnx_buffer_free(out);
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for the model without its weights", file->name);
     }
