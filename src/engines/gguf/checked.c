@@ -90,16 +90,16 @@ static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wan
     return wanted ? told : WEIR_OK;
 }
 
-weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper)
+weir_status wg_check_once(const char *path, wg_facts *out, wg_hyper *hyper)
 {
     wg_file file;
-    if (recall(path, facts, hyper))
+    if (recall(path, out, hyper))
         return WEIR_OK;
-    *facts = (wg_facts){.pooling = -1};
+    *out = (wg_facts){.pooling = -1};
     weir_status status = wi_gguf_file_open(path, &file);
     if (status != WEIR_OK)
         return status;
-    status = read_file(&file, facts, hyper);
+    status = read_file(&file, out, hyper);
     wi_gguf_file_close(&file);
     return status;
 }
