@@ -18,7 +18,7 @@ enum { PACK = 8, LONGEST = 64, BUFFERS = 1000, FIRST = 4096, SECOND = 4096 + 160
 
 /* ---- what stands around them ------------------------------------------------------------------------------------- */
 
-static char store[64], named[96];
+static char home[64], named[96];
 static int decodes, refused_at;
 static uint64_t scratch[DEVICES];
 static size_t total = 1 << 20;
@@ -136,7 +136,7 @@ weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
 }
 void wg_store_directory(const char *folder, char *out, size_t capacity)
 {
-    snprintf(out, capacity, "%s/%s", store, folder);
+    snprintf(out, capacity, "%s/%s", home, folder);
 }
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
@@ -339,12 +339,12 @@ int main(void)
         cmocka_unit_test_setup(with_the_option_off_nothing_is_remembered, begin),
         cmocka_unit_test_setup(the_file_has_an_end, begin),
     };
-    snprintf(store, sizeof store, "/tmp/weir-scratch-XXXXXX");
-    if (!mkdtemp(store))
+    snprintf(home, sizeof home, "/tmp/weir-scratch-XXXXXX");
+    if (!mkdtemp(home))
         return 1;
-    snprintf(named, sizeof named, "%s/gguf-scratch", store);
+    snprintf(named, sizeof named, "%s/gguf-scratch", home);
     int failed = cmocka_run_group_tests_name("scratch", tests, make_clients, NULL);
     unlink(named);
-    rmdir(store);
+    rmdir(home);
     return failed;
 }

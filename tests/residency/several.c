@@ -17,21 +17,23 @@ static void waits_for(fixture *f, gate *g)
 
 /* Streams ---------------------------------------------------------------------------------------------------------- */
 
+/* Blocks are looked at twice, in other orders, and so there are more of them than twice what a list has room for at first. */
 static void the_work_of_each_stream_is_waited_for(void **state)
 {
+    enum { MANY = 40 };
     fixture *f = *state;
-    weir_stream streams[STREAMS];
-    void *blocks[STREAMS];
-    for (int i = 0; i < STREAMS; i++) {
+    weir_stream streams[MANY];
+    void *blocks[MANY];
+    for (int i = 0; i < MANY; i++) {
         ok(weir_stream_acquire(f->runtime, &streams[i]));
-        blocks[i] = allocate(f->model, MIB, streams[i], WEIR_CLASS_WEIGHTS);
+        blocks[i] = allocate(f->model, 128 * KIB, streams[i], WEIR_CLASS_WEIGHTS);
     }
-    for (int i = 0; i < STREAMS; i++) {
+    for (int i = 0; i < MANY; i++) {
         gate g = GATE;
         ok(weir_call(f->runtime, pass_gate, &g, streams[i]));
         waits_for(f, &g);
     }
-    for (int i = 0; i < STREAMS; i++) {
+    for (int i = 0; i < MANY; i++) {
         ok(weir_free(f->model, blocks[i], streams[i]));
         ok(weir_stream_synchronize(streams[i]));
         ok(weir_stream_release(streams[i]));
@@ -83,6 +85,40 @@ static void the_last_use_on_a_stream_is_waited_for(void **state)
         ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
 }
 
+typedef struct leaver {
+    fixture *f;
+    weir_status status;
+} leaver;
+
+static void *leave(void *user)
+{
+    leaver *l = user;
+    weir_suspend_options patient = {.struct_size = sizeof patient, .wait = UINT64_MAX / 2};
+    l->status = weir_client_suspend(l->f->model, &patient, NULL);
+    return NULL;
+}
+
+/* Whoever asks for the copies of a client that is on its way gets none, and does not wait for it. */
+static void copies_are_not_waited_for_while_a_client_leaves(void **state)
+{
+    fixture *f = *state;
+    leaver l = {.f = f};
+    pthread_t thread;
+    gate g = GATE;
+    void *block = allocate(f->model, MIB, f->stream, WEIR_CLASS_WEIGHTS);
+    ok(weir_call(f->runtime, pass_gate, &g, f->stream));
+    assert_int_equal(pthread_create(&thread, NULL, leave, &l), 0);
+    while (residency(f->model).state != WEIR_MOVING)
+        usleep(100);
+    assert_int_equal(weir_client_forget_copies(f->model), 0);
+    open_gate(&g);
+    pthread_join(thread, NULL);
+    ok(l.status); /* it had time enough */
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    ok(weir_free(f->model, block, f->stream));
+    ok(weir_stream_synchronize(f->stream));
+}
+
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
 /* Twenty blocks, with others' between them here and there, are many pieces; each has its place in the file. */
@@ -132,6 +168,32 @@ static void each_block_has_its_place_in_a_file(void **state)
     }
 }
 
+/* Small blocks by turns, several in each piece: those that were dropped are zeros, all of them, and the others as they were. */
+static void dropped_blocks_between_others_are_zeros(void **state)
+{
+    enum { BYTES = 20 * 1024 };
+    fixture *f = *state;
+    void *blocks[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        blocks[i] = allocate(f->model, BYTES, WEIR_STREAM_HOST, i % 2 ? WEIR_CLASS_KV : WEIR_CLASS_SCRATCH);
+        write_block(f->runtime, blocks[i], BYTES, (uint64_t)i);
+    }
+    weir_residency r = suspend_with(f->model, (weir_suspend_options){.drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH)});
+    assert_int_equal(r.away, (uint64_t)STREAMS * BYTES);
+    assert_int_equal(r.dropped, (uint64_t)STREAMS / 2 * BYTES);
+    void *others = allocate(f->other, 60 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH);
+    write_block(f->runtime, others, 60 * MIB, 99);
+    ok(weir_free(f->other, others, WEIR_STREAM_HOST));
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    for (int i = 0; i < STREAMS; i++) {
+        if (i % 2)
+            block_holds(f->runtime, blocks[i], BYTES, (uint64_t)i);
+        else
+            block_holds_zeros(f->runtime, blocks[i], BYTES);
+        ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
+    }
+}
+
 /* Of elastic blocks the pages that are there, with what is in each; or none of it, where that was to be dropped. */
 static void pages_come_back_or_are_told_as_dropped(void **state)
 {
@@ -178,7 +240,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_work_of_each_stream_is_waited_for),  CASE(each_use_of_a_block_is_waited_for_also_those_that_read),
-        CASE(the_last_use_on_a_stream_is_waited_for), CASE(each_block_has_its_place_in_a_file),
+        CASE(the_last_use_on_a_stream_is_waited_for), CASE(copies_are_not_waited_for_while_a_client_leaves),
+        CASE(each_block_has_its_place_in_a_file),     CASE(dropped_blocks_between_others_are_zeros),
         CASE(pages_come_back_or_are_told_as_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
