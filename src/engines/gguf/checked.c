@@ -90,16 +90,16 @@ static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wan
     return wanted ? told : WEIR_OK;
 }
 
-weir_status wg_check_once(const char *path, wg_facts *out, wg_hyper *hyper)
+weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
     wg_file file;
-    if (recall(path, out, hyper))
+    if (recall(path, facts, hyper))
         return WEIR_OK;
-    *out = (wg_facts){.pooling = -1};
+    *facts = (wg_facts){.pooling = -1};
     weir_status status = wi_gguf_file_open(path, &file);
     if (status != WEIR_OK)
         return status;
-    status = read_file(&file, out, hyper);
+    status = read_file(&file, facts, hyper);
     wi_gguf_file_close(&file);
     return status;
 }
