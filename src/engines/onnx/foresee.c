@@ -403,7 +403,7 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     return good;
 }
 
-/* Weights that kernels lay out anew -------------------------------------------------------------------------------------- */
+/* Weights in layouts of the kernels -------------------------------------------------------------------------------------- */
 
 static uint64_t aligned(int64_t number, uint64_t to)
 {
@@ -468,7 +468,7 @@ static bool is_weight(const graph *g, uint32_t id)
 }
 
 typedef struct weighing {
-    uint64_t packed; /* by the first kernel that lays it out anew: others have the same */
+    uint64_t packed; /* by the first kernel that makes a layout of its own of it: others have the same */
     bool read;       /* as it is, by some node */
     bool gone;       /* the optimizer has made another of it, on the heap */
 } weighing;
@@ -493,7 +493,7 @@ static void fuse(const graph *g, weighing *list)
     }
 }
 
-/* A weight that every reader lays out anew is not kept as it is. */
+/* A weight that every reader has in a layout of its own is not kept as it is. */
 static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *out)
 {
     weighing *list = calloc(g->value_count + 1, sizeof *list);
