@@ -196,7 +196,7 @@ static bool may_be_shape(int32_t type)
 /* `name`: what it is called, if not by its own. */
 static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
 {
-    onnx_tensor tensor;
+    onnx_tensor tensor = {0};
     if (r->status == WEIR_OK && field->size >= r->least)
         r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
     if (r->status != WEIR_OK || field->size < r->least || tensor.bytes < r->least || may_be_shape(tensor.type))

@@ -296,6 +296,9 @@ static void what_is_no_log_is_refused(void **state)
         const char *stack;
         weir_status status;
     } wrong[] = {{"log(log(mapped))", WEIR_ERR_INVALID},
+                 {"log(budget(log(mapped)))", WEIR_ERR_INVALID},
+                 {"budget(log(budget(mapped)))", WEIR_ERR_INVALID},
+                 {"guard(log(guard(mapped)))", WEIR_ERR_INVALID},
                  {"log(cvs=x, mapped)", WEIR_ERR_INVALID},
                  {"log(csv=a, binary=b, csv=c, mapped)", WEIR_ERR_INVALID},
                  {"log", WEIR_ERR_INVALID},

@@ -267,8 +267,24 @@ class Seams(unittest.TestCase):
             is_(seams.wseam_streams(), 1)
             seams.wseam_end_stream(other)
             is_(seams.wseam_streams(), 0)
-            is_(of_account(its), (0, 2, 2))
+            free(its, alloc(its, MIB, other), other)  # it is met anew, whatever the thread knew of it
+            is_((seams.wseam_streams(), of_account(its)), (1, (0, 3, 3)))
         """, STUB_CUDA_DEVICES="2")
+
+    def test_a_stream_that_ends_is_given_up_by_all_runtimes(self):
+        self.run_lines("""
+            second = Runtime("cuda:0", budget="64MiB", own=True)
+            its = second.client("two")
+            one = make_stream()
+            for who in (client, its):
+                free(who, alloc(who, MIB, one), one)
+            is_(seams.wseam_streams(), 2)
+            seams.wseam_end_stream(one)
+            is_(seams.wseam_streams(), 0)
+            for who, of in ((client, runtime), (its, second)):
+                who.close()
+                of.close()
+        """)
 
     def test_a_stream_that_ends_is_given_up_as_often_as_it_was_made_known(self):
         self.run_lines("""

@@ -83,6 +83,40 @@ static void the_last_use_on_a_stream_is_waited_for(void **state)
         ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
 }
 
+typedef struct leaver {
+    fixture *f;
+    weir_status status;
+} leaver;
+
+static void *leave(void *user)
+{
+    leaver *l = user;
+    weir_suspend_options patient = {.struct_size = sizeof patient, .wait = UINT64_MAX / 2};
+    l->status = weir_client_suspend(l->f->model, &patient, NULL);
+    return NULL;
+}
+
+/* Whoever asks for the copies of a client that is on its way gets none, and does not wait for it. */
+static void copies_are_not_waited_for_while_a_client_leaves(void **state)
+{
+    fixture *f = *state;
+    leaver l = {.f = f};
+    pthread_t thread;
+    gate g = GATE;
+    void *block = allocate(f->model, MIB, f->stream, WEIR_CLASS_WEIGHTS);
+    ok(weir_call(f->runtime, pass_gate, &g, f->stream));
+    assert_int_equal(pthread_create(&thread, NULL, leave, &l), 0);
+    while (residency(f->model).state != WEIR_MOVING)
+        usleep(100);
+    assert_int_equal(weir_client_forget_copies(f->model), 0);
+    open_gate(&g);
+    pthread_join(thread, NULL);
+    ok(l.status); /* it had time enough */
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    ok(weir_free(f->model, block, f->stream));
+    ok(weir_stream_synchronize(f->stream));
+}
+
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
 /* Twenty blocks, with others' between them here and there, are many pieces; each has its place in the file. */
@@ -129,6 +163,32 @@ static void each_block_has_its_place_in_a_file(void **state)
         ok(weir_free(f->model, mine[i], WEIR_STREAM_HOST));
         if (i % BETWEEN == 0)
             ok(weir_free(f->other, its[i / BETWEEN], WEIR_STREAM_HOST));
+    }
+}
+
+/* Small blocks by turns, several in each piece: those that were dropped are zeros, all of them, and the others as they were. */
+static void dropped_blocks_between_others_are_zeros(void **state)
+{
+    enum { BYTES = 20 * 1024 };
+    fixture *f = *state;
+    void *blocks[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        blocks[i] = allocate(f->model, BYTES, WEIR_STREAM_HOST, i % 2 ? WEIR_CLASS_KV : WEIR_CLASS_SCRATCH);
+        write_block(f->runtime, blocks[i], BYTES, (uint64_t)i);
+    }
+    weir_residency r = suspend_with(f->model, (weir_suspend_options){.drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH)});
+    assert_int_equal(r.away, (uint64_t)STREAMS * BYTES);
+    assert_int_equal(r.dropped, (uint64_t)STREAMS / 2 * BYTES);
+    void *others = allocate(f->other, 60 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH);
+    write_block(f->runtime, others, 60 * MIB, 99);
+    ok(weir_free(f->other, others, WEIR_STREAM_HOST));
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    for (int i = 0; i < STREAMS; i++) {
+        if (i % 2)
+            block_holds(f->runtime, blocks[i], BYTES, (uint64_t)i);
+        else
+            block_holds_zeros(f->runtime, blocks[i], BYTES);
+        ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
     }
 }
 

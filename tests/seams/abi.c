@@ -48,6 +48,7 @@ typedef struct filter {
 } filter;
 
 static allocator torch;
+static void *cpp;
 static weir_client *client;
 static int *thrown;
 static void *(*torch_malloc)(void *self, size_t bytes, int8_t device, void *stream);
@@ -77,9 +78,9 @@ static void *symbol(void *library, const char *name)
 static int set_up(void **state)
 {
     (void)state;
-    void *cpp = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL),
-         *c10 = dlopen(WEIR_TEST_TORCH "/libc10_cuda.so", RTLD_NOW),
+    void *c10 = dlopen(WEIR_TEST_TORCH "/libc10_cuda.so", RTLD_NOW),
          *cuda = dlopen(WEIR_TEST_TORCH "/libtorch_cuda.so", RTLD_NOW);
+    cpp = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
     if (!cpp || !c10 || !cuda)
         return -1;
     thrown = symbol(cuda, "fake_thrown");
@@ -253,7 +254,7 @@ static void a_state_is_set_as_cpp_has_it(void **ignored)
     give(outside);
     assert_int_equal(bytes_now().current, 0);
     void (*drop)(void *);
-    *(void **)&drop = symbol(RTLD_DEFAULT, "_ZdlPv");
+    *(void **)&drop = symbol(cpp, "_ZdlPv"); /* of the library that the seam has them from */
     drop(changes.freed);
     drop(changes.alive);
 }

@@ -2,6 +2,7 @@
  * that a compiler of C++ makes. The pluggable allocator notes what it allocates, as PyTorch's does. */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -43,6 +44,14 @@ typedef struct noted {
 } noted;
 static noted blocks[MOST];
 
+static noted *note_of(const void *pointer)
+{
+    for (int i = 0; i < MOST; i++)
+        if (blocks[i].pointer == pointer)
+            return &blocks[i];
+    abort();
+}
+
 /* What the allocator was given. */
 API void *(*fake_alloc)(size_t bytes, int device, void *stream);
 API void (*fake_free)(void *pointer, size_t bytes, int device, void *stream);
@@ -55,23 +64,19 @@ int fake_thrown;
 API void *OF_ALLOCATOR(6mallocEmaP11CUstream_st)(void *self, size_t bytes, int8_t device, void *stream);
 void *OF_ALLOCATOR(6mallocEmaP11CUstream_st)(void *self, size_t bytes, int8_t device, void *stream)
 {
-    int i = 0;
+    noted *block = note_of(NULL);
     (void)self;
-    while (i < MOST && blocks[i].pointer)
-        i++;
-    blocks[i] = (noted){fake_alloc(bytes, device, stream), stream, bytes, device};
-    return blocks[i].pointer;
+    *block = (noted){fake_alloc(bytes, device, stream), stream, bytes, device};
+    return block->pointer;
 }
 
 API void OF_ALLOCATOR(10raw_deleteEPv)(void *self, void *pointer);
 void OF_ALLOCATOR(10raw_deleteEPv)(void *self, void *pointer)
 {
-    int i = 0;
+    noted *block = note_of(pointer);
     (void)self;
-    while (i < MOST && blocks[i].pointer != pointer)
-        i++;
-    blocks[i].pointer = NULL;
-    fake_free(pointer, blocks[i].bytes, blocks[i].device, blocks[i].stream);
+    block->pointer = NULL;
+    fake_free(pointer, block->bytes, block->device, block->stream);
 }
 
 static void delete_it(void *pointer)

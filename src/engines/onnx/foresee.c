@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cores.h"
 #include "model.h"
 #include "onnx_shapes/attributes.h"
 #include "onnx_shapes/memory.h"
@@ -377,7 +377,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 
 static int threads_of(const onnx_settings *settings)
 {
-    long here = settings->threads > 0 ? settings->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    long here = settings->threads > 0 ? settings->threads : onnx_cores();
     return here < 1 ? 1 : here > 256 ? 256 : (int)here;
 }
 
@@ -403,7 +403,7 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     return good;
 }
 
-/* Weights in layouts of the kernels -------------------------------------------------------------------------------------- */
+/* Weights that kernels pack ---------------------------------------------------------------------------------------------- */
 
 static uint64_t aligned(int64_t number, uint64_t to)
 {
@@ -468,7 +468,7 @@ static bool is_weight(const graph *g, uint32_t id)
 }
 
 typedef struct weighing {
-    uint64_t packed; /* by the first kernel that makes a layout of its own of it: others have the same */
+    uint64_t packed; /* by the first kernel that packs it: others have the same */
     bool read;       /* as it is, by some node */
     bool gone;       /* the optimizer has made another of it, on the heap */
 } weighing;
@@ -493,7 +493,7 @@ static void fuse(const graph *g, weighing *list)
     }
 }
 
-/* A weight that every reader has in a layout of its own is not kept as it is. */
+/* A weight that every reader packs is not kept as it is. */
 static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *out)
 {
     weighing *list = calloc(g->value_count + 1, sizeof *list);
