@@ -325,7 +325,7 @@ def compare_schema(path):
 
 
 def recurrent():
-    """Weights that kernels lay out anew, in an LSTM and a GRU, and a transposition that others have to be left alone for."""
+    """Weights that kernels have in layouts of their own, in an LSTM and a GRU, and a transposition that others have to be left alone for."""
     nodes = [h.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
              h.make_node("LSTM", ["t", "lstm_w", "lstm_r"], ["a"], hidden_size=16),
              h.make_node("Squeeze", ["a", "one"], ["b"]),
