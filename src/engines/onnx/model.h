@@ -79,7 +79,8 @@ struct weir_engine_model {
     onnx_ports inputs, outputs;
     bool texts; /* constants of it are texts: objects of ONNX Runtime's inside the client's memory */
     char architecture[64];
-    char remarks[512];
+    char remarks[768];
+    const char *level;    /* why it is optimized at a lower level than others, or "" */
     pthread_mutex_t lock; /* guards what follows */
     onnx_run *runs;
     weir_engine_metrics metrics;
@@ -88,7 +89,7 @@ struct weir_engine_model {
 
 /* session.c: makes model->weights and the session of the first lane, whose memory is there (onnx_lane_begin), and
  * further lanes as the settings want them. On failure what was made stays for onnx_session_end. */
-weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+weir_status onnx_session_begin(weir_engine_model *model, onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load);
 void onnx_session_end(weir_engine_model *model);
 /* With several buckets: one more session of the lane, over the same weights. */

@@ -153,10 +153,12 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
     if (FAILED(model, a, api->SetSessionGraphOptimizationLevel(options, s->optimization)) ||
         FAILED(model, a, api->SetIntraOpNumThreads(options, s->threads)) ||
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) ||
-        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")) ||
-        FAILED(
-            model, a,
-            api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path", file->folder)))
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")))
+        return false;
+    /* By its path it finds the files beside a model by itself. */
+    if (s->ours && FAILED(model, a,
+                          api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path",
+                                                     file->folder)))
         return false;
     char most[32];
     snprintf(most, sizeof most, "%" PRIu64, fold_at_most(file));
@@ -208,7 +210,7 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
         set ? onnx_device_provide(model->library, &model->device, lane->stream, &model->settings, load, options)
             : onnx_session_failed(model, lane, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, lane, file->real, stripped, options, &lane->session);
+        status = create(model, lane, onnx_file_path(file), stripped, options, &lane->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
         lane->options = options;
     else if (options)
@@ -303,7 +305,7 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
  * wanted: nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to
  * the client's memory first: the packed form is there. If less was packed than expected, some are still read from the
  * mapped file: then it is done again with every weight placed. */
-static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
+static weir_status begin_ours(weir_engine_model *model, onnx_file *file, const onnx_graph *graph, bool *packed,
                               const weir_engine_load *load)
 {
     onnx_buffer stripped = {0};
@@ -329,7 +331,7 @@ static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, c
     return status;
 }
 
-weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+weir_status onnx_session_begin(weir_engine_model *model, onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load)
 {
     static const onnx_buffer whole;
