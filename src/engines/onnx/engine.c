@@ -12,6 +12,7 @@
 #include "buckets.h"
 #include "foresee.h"
 #include "join.h"
+#include "levels.h"
 #include "onnx_file/check.h"
 #include "replay.h"
 #include "uses.h"
@@ -75,8 +76,9 @@ static weir_status onnx_source_open(const char *path, const onnx_settings *setti
         status = onnx_graph_read(&source->file, &source->graph);
     if (status == WEIR_OK)
         status = onnx_graph_supported(&source->file, &source->graph);
-    bool handed_over = settings->ours && !cuda;
-    return status == WEIR_OK && handed_over ? onnx_uses_mark(&source->graph, settings->optimization) : status;
+    return status == WEIR_OK && settings->ours
+               ? onnx_uses_mark(&source->graph, settings->optimization, settings->ours && !cuda)
+               : status;
 }
 
 static void onnx_source_close(onnx_source *source)
@@ -222,6 +224,13 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
              what);
 }
 
+static void remark_level(weir_engine_model *model)
+{
+    size_t length = strlen(model->remarks);
+    if (model->level[0])
+        snprintf(model->remarks + length, sizeof model->remarks - length, "; %s", model->level);
+}
+
 static weir_status check_place(const weir_engine_load *load)
 {
     if (load->place_count == 0 || !load->places || !load->places[0].client || !load->places[0].runtime)
@@ -262,6 +271,22 @@ static bool convolves(const onnx_graph *graph)
     return false;
 }
 
+/* What somebody has chosen stays, with a warning. */
+static void choose_level(weir_engine_model *model, const onnx_file *file)
+{
+    onnx_settings *settings = &model->settings;
+    int right = onnx_level_right(file, model->library->minor, settings->optimization, &model->level);
+    if (model->level[0] && !settings->level_open)
+        weir_log(WEIR_LOG_WARNING,
+                 "onnx: %s: its answers will be wrong at this level of optimization: without the "
+                 "setting it has %s",
+                 model->name, model->level);
+    if (settings->level_open)
+        settings->optimization = right;
+    else
+        model->level = "";
+}
+
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
                         onnx_source *source, weir_engine_model **out)
 {
@@ -280,6 +305,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->texts = source->file.texts;
     model->metrics.struct_size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
+    choose_level(model, &source->file);
     report(load, 0.1);
     status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
     bool entered = status == WEIR_OK;
@@ -306,6 +332,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     }
     onnx_shares_read(model);
     describe(model, &source->graph);
+    remark_level(model);
     report(load, 1.0);
     *out = model;
     return WEIR_OK;

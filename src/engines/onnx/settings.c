@@ -353,6 +353,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .prepack = either(values[PREPACK], cuda || values[BUCKETS] <= 1),
         .ours = either(values[OURS], runs == ONNX_CPU || cuda),
         .pattern_open = values[PATTERN] == UNSET,
+        .level_open = values[LEVEL] == UNSET,
         .optimization = runs == ONNX_COREML && level > 1 ? 1 : level,
         .threads = values[THREADS],
         .cuda_graph = values[GRAPH],
