@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import unittest
-from pathlib import Path
 
 import gguf
 import numpy as np
@@ -215,7 +214,7 @@ class Onnx(Case):
 
     def test_sizes_of_other_operators(self):
         n = 130
-        ones, x = np.ones(n, np.int64), np.arange(2 * n, dtype=np.float32).reshape(2, n)
+        ones = np.ones(n, np.int64)
         sequence = [h.make_node("SplitToSequence", ["x", "s"], ["q"], axis=1), h.make_node("ConcatFromSequence", ["q"], ["y"], axis=1)]
         path, given = self.sizes("sequence", sequence, ones, [])
         np.testing.assert_array_equal(self.outputs(path, {"x": given})["y"], given)

@@ -158,7 +158,8 @@ static int add_input(run_args *args, const char *option, const char *word, int m
 {
     args->inputs = text_grow(args->inputs, args->input_count + 1, sizeof *args->inputs);
     input_arg *input = &args->inputs[args->input_count++];
-    *input = (input_arg){.option = option, .model = model, .name = name, .word = rest != NULL ? text_copy(rest) : NULL};
+    *input = (input_arg){.option = option, .model = model, .word = rest != NULL ? text_copy(rest) : NULL};
+    input->name = name;
     for (size_t i = 0; i + 1 < args->input_count; i++)
         if (same_input(&args->inputs[i], input))
             return cli_usage("run", "%s %s: that input is given twice", option, word);
