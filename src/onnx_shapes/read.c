@@ -208,16 +208,15 @@ static weir_status read_value(graph *g, const onnx_field *info)
     return WEIR_OK;
 }
 
-static weir_status declare_weight(graph *g, const onnx_field *proto, const onnx_tensor *tensor)
+static weir_status declare_weight(graph *g, const onnx_field *proto, const onnx_tensor *tensor, uint32_t *id)
 {
-    uint32_t id;
-    weir_status status = value_named(g, tensor->name, &id);
+    weir_status status = value_named(g, tensor->name, id);
     if (status != WEIR_OK)
         return status;
     if (tensor->rank > GRAPH_MAX_RANK)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has more than %d dimensions",
                          g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor->name), GRAPH_MAX_RANK);
-    graph_value *value = &g->values[id];
+    graph_value *value = &g->values[*id];
     value->weight = value->constant = true;
     value->input = false; /* an initializer that is an input too is its default */
     value->type = tensor->type;
@@ -239,13 +238,12 @@ static weir_status read_weight(graph *g, const onnx_field *proto)
     uint32_t id;
     weir_status status = onnx_tensor_read(g->file, proto->data, proto->size, &tensor);
     if (status == WEIR_OK)
-        status = declare_weight(g, proto, &tensor);
+        status = declare_weight(g, proto, &tensor, &id);
     if (status != WEIR_OK)
         return status;
-    status = value_named(g, tensor.name, &id);
     g->values[id].proto = proto->data;
     g->values[id].proto_size = proto->size;
-    return status;
+    return WEIR_OK;
 }
 
 static void add_extent(onnx_tensor *tensor, uint64_t extent)
@@ -259,6 +257,7 @@ static weir_status read_sparse(graph *g, const onnx_field *proto)
 {
     enum { VALUES = 1, EXTENTS = 3 };
     onnx_tensor tensor = {.rank = 0};
+    uint32_t id;
     weir_status status = WEIR_OK;
     onnx_wire wire, extents;
     onnx_wire_open(&wire, proto->data, proto->size);
@@ -282,7 +281,7 @@ static weir_status read_sparse(graph *g, const onnx_field *proto)
             tensor.elements = UINT64_MAX / 64;
     tensor.bytes =
         tensor.elements > UINT64_MAX / 64 ? UINT64_MAX / 8 : (tensor.elements * onnx_type_bits(tensor.type) + 7) / 8;
-    return status == WEIR_OK ? declare_weight(g, proto, &tensor) : status;
+    return status == WEIR_OK ? declare_weight(g, proto, &tensor, &id) : status;
 }
 
 /* Names of dimensions ---------------------------------------------------------------------------------------------- */
