@@ -72,9 +72,12 @@ def table(answers, first):
                 quotients = [one / other for one, other in zip(of, speeds[first])]
                 row.append(f"{statistics.median(quotients):.4f} ({min(quotients):.4f} to {max(quotients):.4f})")
         lines.append(f"| {name}, tokens/s | " + " | ".join(row) + " |")
-    for name in [name for name in ("load_ms", "context_ms") if name in answers[first][0]]:
-        row = [f"{statistics.median(answer[name] for answer in of):.1f}" for of in answers.values()]
-        lines.append(f"| {name} | " + " | ".join(row) + " |" + " |" * (len(answers) - 1))
+    for name in [name for name in ("load_ms", "context_ms", "ready_ms", "first_ms") if name in answers[first][0]]:
+        times = {through: [answer[name] for answer in of] for through, of in answers.items()}
+        row = [f"{statistics.median(of):.1f}" for of in times.values()]
+        row += [f"{statistics.median([one / max(other, 1e-3) for one, other in zip(of, times[first])]):.3f}"
+                for through, of in times.items() if through != first]
+        lines.append(f"| {name} | " + " | ".join(row) + " |")
     taken = [f"{statistics.median(answer['memory']['taken'] for answer in of) / MIB:.1f}" for of in answers.values()]
     lines.append("| taken of the device, MiB | " + " | ".join(taken) + " |" + " |" * (len(answers) - 1))
     return lines

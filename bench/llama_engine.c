@@ -34,6 +34,7 @@ typedef struct bench {
     weir_engine_model *model;
     int words;
     bool differs;
+    double begun;
 } bench;
 
 static void need(bool there, const char *what)
@@ -203,10 +204,11 @@ static void speed(bench *b)
     double prompt_ms[PROMPTS][MOST_ROUNDS], decode_ms[MOST_ROUNDS], start = now_ms();
     bool same = true;
     load(b, "1");
-    double load_ms = now_ms() - start;
+    double load_ms = now_ms() - start, ready_ms = now_ms() - b->begun, first_ms = 0;
     for (int round = -1; round < b->rounds; round++) {
         for (int i = 0; i < b->prompt_count; i++) {
             run(b, b->prompts[i], 2, false, &it);
+            first_ms = first_ms > 0 ? first_ms : it.at[0] - b->begun;
             if (round >= 0)
                 prompt_ms[i][round] = it.at[0] - it.begun;
         }
@@ -220,7 +222,9 @@ static void speed(bench *b)
     }
     b->differs = !same;
     weir_client_stats stats = account(b);
-    printf("{\"device\": \"%s\", \"through\": \"engine\", \"load_ms\": %.1f, \"context_ms\": 0, ", b->device, load_ms);
+    printf("{\"device\": \"%s\", \"through\": \"engine\", \"load_ms\": %.1f, \"context_ms\": 0, \"ready_ms\": %.1f, "
+           "\"first_ms\": %.1f, ",
+           b->device, load_ms, ready_ms, first_ms);
     for (int i = 0; i < b->prompt_count; i++) {
         char name[32];
         snprintf(name, sizeof name, "prompt_%d", b->prompts[i]);
@@ -454,7 +458,13 @@ int main(int count, char **words)
         void (*part)(bench *b);
     } parts[] = {
         {"speed", "32768", speed}, {"cache", "32768", cache}, {"chats", "32768", chats}, {"cycles", "4096", cycles}};
-    bench b = {.device = "cuda:0", .cache = "elastic", .rounds = 5, .tokens = 128, .after = 512, .cycles = 50};
+    bench b = {.device = "cuda:0",
+               .cache = "elastic",
+               .rounds = 5,
+               .tokens = 128,
+               .after = 512,
+               .cycles = 50,
+               .begun = now_ms()};
     read_prompts(&b, "512,2048");
     if (count < 3) {
         fprintf(stderr,

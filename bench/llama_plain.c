@@ -37,7 +37,9 @@ typedef struct bench {
     struct llama_context *context;
     int32_t words, *prompt, chosen[MOST_TOKENS];
     bool same; /* every round has chosen the same */
-    double load_ms, context_ms, prompt_ms[MOST_PROMPTS][MOST_ROUNDS], decode_ms[MOST_ROUNDS];
+    double begun, load_ms, context_ms, ready_ms,
+        first_ms; /* ready, and with one prompt answered, since the program began */
+    double prompt_ms[MOST_PROMPTS][MOST_ROUNDS], decode_ms[MOST_ROUNDS];
     size_t free_first, free_last, total; /* of the device, as the model is told */
     weir_client_stats ready, ran;
     wi_cuda_redirect_stats redirected;
@@ -143,6 +145,7 @@ static void make_context(bench *b)
     b->context = b->lib.llama_init_from_model(b->model, params);
     need(b->context, b->o.model, "has no context");
     b->context_ms = now_ms() - start;
+    b->ready_ms = now_ms() - b->begun;
     b->prompt = calloc((size_t)longest(b), sizeof *b->prompt);
     need(b->prompt, "memory", NULL);
     for (int i = 0; i < longest(b); i++)
@@ -202,6 +205,7 @@ static void measure(bench *b)
     for (int round = -1; round < b->o.rounds; round++) {
         for (int i = 0; i < b->o.prompt_count; i++) {
             double ms = prefill(b, b->o.prompts[i]);
+            b->first_ms = b->first_ms > 0 ? b->first_ms : now_ms() - b->begun;
             if (round >= 0)
                 b->prompt_ms[i][round] = ms;
         }
@@ -267,9 +271,11 @@ static void print_memory(const bench *b)
 static void print_all(bench *b)
 {
     char name[32];
-    printf("{\"device\": \"%s\", \"name\": \"%s\", \"through\": \"%s\", \"load_ms\": %.1f, \"context_ms\": %.1f, ",
+    printf("{\"device\": \"%s\", \"name\": \"%s\", \"through\": \"%s\", \"load_ms\": %.1f, \"context_ms\": %.1f, "
+           "\"ready_ms\": %.1f, "
+           "\"first_ms\": %.1f, ",
            b->o.device, on_cuda(b) ? b->lib.ggml_backend_dev_description(b->lib.device) : "", b->o.through, b->load_ms,
-           b->context_ms);
+           b->context_ms, b->ready_ms, b->first_ms);
     for (int i = 0; i < b->o.prompt_count; i++) {
         snprintf(name, sizeof name, "prompt_%d", b->o.prompts[i]);
         print_times(name, b->prompt_ms[i], b->o.rounds, b->o.prompts[i]);
@@ -431,6 +437,7 @@ static options read_options(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static bench b;
+    b.begun = now_ms();
     b.o = read_options(argc, argv);
     open_libraries(&b);
     if (b.o.again)

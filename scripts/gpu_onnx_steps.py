@@ -31,7 +31,7 @@ BRIDGED = (("small", 8, 150), ("resnet50", 16, 40), ("bert", 32, 40))  # model, 
 LIMITS = {"speed": 90, "faults": 110}  # of parts; of others a minute
 SERVED = 60  # seconds that two models are served at the most
 SANITIZING = 10  # seconds for what comes behind that
-LAST = ["graph", "lanes", "witness", "hold", "speed", "faults", "left", "serve"]  # of the parts: what is measured often comes after what is not
+LAST = ["graph", "concurrency", "witness", "hold", "speed", "faults", "left", "serve"]  # of the parts: what is measured often comes after what is not
 
 
 # ---- carrying --------------------------------------------------------------------------------------------------------

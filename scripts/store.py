@@ -246,9 +246,9 @@ class Store:
 
     # ---- downloads -----------------------------------------------------------
 
-    def fetch(self, name):
-        """The pinned file of that name, from downloads/, or through pip, or from Debian's pool through apt."""
-        pin = pins()[name]
+    def fetch(self, name, pin=None):
+        """The pinned file of that name, from downloads/, or through pip, or from Debian's pool through apt. pin: of another list."""
+        pin = pin or pins()[name]
         arch = machine()
         file = pin["files"].get("any") or pin["files"].get(arch)
         if file is None:

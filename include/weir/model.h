@@ -61,8 +61,8 @@ typedef struct weir_model_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const weir_model_options *options,
                                                       weir_model **out);
 
-/* Unloads it and closes its client, unless that is the caller's. WEIR_ERR_BUSY while a run or a warm-up is under way or outputs are not released:
- * nothing has changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named;
+/* Unloads it and closes its client, unless that is the caller's. WEIR_ERR_BUSY while a run or a warm-up is under way, outputs
+ * are not released or calls of it are prepared: nothing has changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named;
  * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
@@ -96,6 +96,61 @@ WEIR_API weir_client *weir_model_client(const weir_model *model);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
+/* A prepared call: one request that is made again and again. Its inputs lie where the caller writes them, and its results
+ * come to lie where they were before:
+ *
+ *     weir_model_call *call;
+ *     weir_model_call_results results = WEIR_INIT(weir_model_call_results);
+ *     if (weir_model_call_create(model, &inference, NULL, &call) != WEIR_OK)
+ *         return complain();
+ *     while (next_input(text.data) && weir_model_call_run(call, &results) == WEIR_OK)
+ *         use(results.tensors, results.count);
+ *     return weir_model_call_destroy(call);
+ */
+
+typedef struct weir_model_call weir_model_call;
+
+typedef struct weir_model_call_options {
+    size_t struct_size;
+    /* Gives memory for the result number `index`, when a run has made it for the first time, or larger than what was given
+     * before; on the running thread, and it must not call this model. It stays the caller's, and is written to until the
+     * call is destroyed or has got other memory for that result. NULL: there is none, and the run fails with
+     * WEIR_ERR_SYSTEM. Without the function the call has memory of its own, aligned to 64 bytes. */
+    void *(*room)(size_t index, size_t bytes, void *user);
+    void *user;
+} weir_model_call_options;
+
+typedef struct weir_model_call_results {
+    size_t struct_size;
+    const weir_tensor *tensors; /* the call's, until its next run or its end */
+    size_t count;
+    /* Counts up when a run's results have other names, types, shapes or addresses than those of the run before: whoever
+     * has looked at the tensors once need not again while it stays the same. The first run's is 1. */
+    uint64_t layout;
+} weir_model_call_results;
+
+/* Prepares it. The inference is copied with its settings and with the names and shapes of its inputs; their data stay the
+ * caller's and are read by each run. Nothing runs yet, and what is wrong with the inputs is told by the first run. The
+ * model stays for as long as the call is there. `options` may be NULL. Errors: WEIR_ERR_INVALID (NULL, structures, a
+ * `piece` is set), WEIR_ERR_SYSTEM. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_call_create(weir_model *model, const weir_inference *inference,
+                                                           const weir_model_call_options *options,
+                                                           weir_model_call **out);
+
+/* Makes the call, as weir_model_infer does: with the same errors, reached by the same cancel, and moved as any other run.
+ * Results in the host's memory are copied to the call's, which no client is charged for; the engine has its own back at
+ * return, so that the model can be suspended. A result stays where it is until it grows beyond that memory; it gets twice
+ * as much then, and where it lay before stays readable until the call is destroyed. Results on a device are the engine's,
+ * counted as results that are not released, and end when the next run begins. Where a run fails, *out and the results in
+ * the host's memory are as they were. One thread at a time: WEIR_ERR_BUSY for a second one. Several calls of
+ * one model run at once as several runs do. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_call_run(weir_model_call *call, weir_model_call_results *out);
+
+/* Ends it, with all of its results. WEIR_ERR_BUSY while it runs. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_call_destroy(weir_model_call *call);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 /* A model steps aside: what weir/residency.h does for a client, done for the client of a model between two of its runs. */
 
 typedef struct weir_model_suspend_options {
@@ -115,9 +170,9 @@ typedef struct weir_model_suspend_options {
  * says what need not be kept (weir_engine.suspend), and the client is suspended; all of that or nothing. `options` may
  * be NULL, and so may `out`, the client's receipt. Then weir_model_destroy works as before, and so do info, health,
  * metrics and cancel. WEIR_ERR_BUSY: it is suspended already, or runs or results that are not released stand in the
- * way; inside a pressure callback neither is waited for. WEIR_ERR_UNSUPPORTED: its engine cannot, or not with
+ * way; inside a pressure callback, and on a thread that is in a run of the model, neither is waited for. WEIR_ERR_UNSUPPORTED: its engine cannot, or not with
  * this model, or its runtime's resource cannot. WEIR_ERR_DEVICE_LOST: it is on no device. Others as
- * weir_client_suspend. Any thread, but none that is in a run of the model. */
+ * weir_client_suspend. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options,
                                                        weir_residency *out);
 

@@ -41,9 +41,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, const w
 /* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
  * purpose, and choose what serves their part of it and how many streams there are. It has a budget of its own, which
  * the process's runtime of that device knows nothing of. The caller owns it. Other errors as weir_runtime_get.
- * weir_runtime_destroy waits for queued work and gives everything back to the driver; WEIR_ERR_BUSY while a client is
- * open, a stream acquired or registered, a trace open or another runtime has it for its host, WEIR_ERR_INVALID for one
- * that weir_runtime_get made. */
+ * weir_runtime_destroy waits for queued work, and for calls of other threads that have begun, and gives everything
+ * back to the driver; WEIR_ERR_BUSY while a client is open, a stream acquired or registered, a trace open or another
+ * runtime has it for its host, and inside of a function that weir calls; WEIR_ERR_INVALID for one that
+ * weir_runtime_get made. Calls that begin while it ends are WEIR_ERR_INVALID; afterwards there must be none. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);

@@ -21,6 +21,7 @@ from .sizes import format_size, parse_size, version
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .astream import AsyncStream
+    from .call import Call
     from .choice import Candidate, Check, Choice, Chosen, Problem, check, explain
     from .machine import Device, Option, devices, engines, option, options, set_option
     from .model import Metrics, Model, ModelInfo, Port, load
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 # Where the other names are: a module is imported when one of its names is first used.
 _LATER = {name: module for module, names in {
     "astream": ("AsyncStream",),
+    "call": ("Call",),
     "choice": ("Candidate", "Check", "Choice", "Chosen", "Problem", "check", "explain"),
     "machine": ("Device", "Option", "devices", "engines", "option", "options", "set_option"),
     "model": ("Metrics", "Model", "ModelInfo", "Port", "load"),
@@ -65,7 +67,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AsyncStream", "Block", "Busy", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class", "Client",
+    "AsyncStream", "Block", "Busy", "Call", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class", "Client",
     "ClientStats", "Closed", "Conflict", "Corrupt", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed", "Error",
     "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Metrics", "Model",
     "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Pool", "PoolEvent", "PoolModel", "PoolUsage",

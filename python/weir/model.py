@@ -17,7 +17,7 @@ from ._c.library import check, lib, text, to_bytes
 from ._handle import Handle, once
 from ._later import inside
 from ._place import Place
-from .errors import NotFound
+from .errors import NotFound, Unsupported
 from .names import Class, Type
 from .outputs import Outputs
 from .residency import Presence, Residency, away, classes, presence, residency, wait_limit
@@ -29,6 +29,7 @@ from .tensors import Inputs, copy_of, each_of, settings_array
 
 if TYPE_CHECKING:
     from .astream import AsyncStream
+    from .call import Call
 
 _ids = itertools.count(1)
 
@@ -73,8 +74,8 @@ class Metrics:
 
 
 class Model(Handle):
-    """A loaded model; `weir.load` makes one. Any number of threads may run it at once. `close` ends its streams, gives its outputs back
-    and unloads it; `Busy` while other runs are under way, BufferError while others have made arrays of its outputs."""
+    """A loaded model; `weir.load` makes one. Any number of threads may run it at once. `close` ends its streams and calls, gives its outputs
+    back and unloads it; `Busy` while other runs are under way, BufferError while others have made arrays of its outputs."""
 
     _kind = "model"
 
@@ -84,6 +85,7 @@ class Model(Handle):
         self._runtime = runtime
         self._client = client
         self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
+        self._prepared: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
         super().__init__(os.fspath(path))
         self._make(lib.weir_model_create, to_bytes(path), c.byref(options), c.byref(self._out))
         self._place = self._where()
@@ -100,10 +102,10 @@ class Model(Handle):
         if not self.closed:
             for run in self._runs.copy():
                 run.end()
-            for one in self._kept.valuerefs():
-                outputs = one()
-                if outputs is not None:
-                    outputs.close()
+            for one in (*self._kept.valuerefs(), *self._prepared.valuerefs()):
+                handle = one()
+                if handle is not None:
+                    handle.close()
         super().close()
 
     def __call__(self, inputs: Mapping[str, Any] | str, **settings: object) -> dict[str, Any]:
@@ -125,6 +127,18 @@ class Model(Handle):
     def infer(self, inputs: Mapping[str, Any] | str, **settings: object) -> Outputs:
         """The same, and the outputs stay where the engine left them, until they are closed."""
         return self._infer(inputs, settings, next(_ids), None)
+
+    def prepare(self, inputs: Mapping[str, Any], **settings: object) -> Call:
+        """A `Call`, for a request that is made many times over: its inputs and outputs are arrays that stay where they are.
+
+        `inputs` and `settings` are those of a call of the model; the inputs' types and shapes stay, and what is in them is the first
+        run's, until something else is written there. `Unsupported` for a model that generates, and for inputs on a device."""
+        from .call import Call
+        if self._generates:
+            raise Unsupported("a model that generates answers text of any length, piece by piece: a call or a stream of it has that")
+        call = Call(self, inputs, settings)
+        self._prepared[next(_ids)] = call
+        return call
 
     def stream(self, inputs: Mapping[str, Any] | str, **settings: object) -> Stream:
         """Runs it in a thread of its own and answers an iterator of the pieces of text that it makes, each a `Piece`.

@@ -145,6 +145,16 @@ def has_buffer(value: Any) -> bool:
     return True
 
 
+def _is_masked(value: Any) -> bool:
+    """Whether something of NumPy's is masked there, which no model would know of: its data are whatever lies below."""
+    masked = sys.modules.get("numpy.ma")
+    if masked is None:
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(type(each) not in (int, float, bool) and _is_masked(each) for each in value)
+    return isinstance(value, masked.MaskedArray) and bool(masked.is_masked(value))
+
+
 def _capsule(value: Any, **words: Any) -> Any:
     try:
         return value.__dlpack__(max_version=dlpack.VERSION, **words)
@@ -183,6 +193,8 @@ class Inputs:
             return _copied(value, Type.TEXT, (len(value),))
         np = sys.modules.get("numpy")  # nothing is of NumPy where it was not imported
         try:
+            if _is_masked(value):
+                raise ValueError("elements of it are masked, which a model is not told: give .filled(VALUE), or .compressed()")
             if isinstance(value, (int, float, list, tuple)) or (np and wanted in FORMATS and isinstance(value, np.generic)):
                 value = _array(value, wanted)
             elif np and isinstance(value, np.ndarray) and value.dtype.name in BY_NAME:
@@ -251,7 +263,7 @@ def _array(value: Any, wanted: Type) -> Any:
 
 # ---- results -----------------------------------------------------------------
 
-def array_of(data: bytearray, kind: Type, shape: tuple[int, ...]) -> Any:
+def array_of(data: bytearray | memoryview, kind: Type, shape: tuple[int, ...]) -> Any:
     """A NumPy array over the bytes, or without NumPy a memoryview."""
     np = numpy()
     if np is not None:

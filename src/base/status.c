@@ -111,11 +111,3 @@ weir_status weir_fail(weir_status status, const char *format, ...)
     set_detail(text);
     return status;
 }
-
-#ifdef WEIR_INVARIANTS
-void wi_invariant_broken(const char *invariant, const char *file, int line)
-{
-    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", invariant, file, line);
-    abort();
-}
-#endif

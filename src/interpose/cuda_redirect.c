@@ -254,6 +254,9 @@ static weir_status find_real(wi_cuda_redirect *r)
     function = wi_interpose_symbol(r->interpose, "cudaGetDevice");
     memcpy(&real.cudaGetDevice, &function, sizeof function);
     __atomic_store_n(&r->real.cudaGetDevice, real.cudaGetDevice, __ATOMIC_RELAXED);
+    function = wi_interpose_symbol(r->interpose, "cudaGraphDestroy");
+    memcpy(&real.cudaGraphDestroy, &function, sizeof function);
+    __atomic_store_n(&r->real.cudaGraphDestroy, real.cudaGraphDestroy, __ATOMIC_RELAXED);
     const char *missing = !real.cudaGetDevice        ? "cudaGetDevice"
                           : !real.cudaGetLastError   ? "cudaGetLastError"
                           : !real.cudaMemGetInfo     ? "cudaMemGetInfo"
@@ -361,6 +364,28 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
+/* Executes the invariants, with the lock held; nothing in builds without WEIR_INVARIANTS. */
+static void check_books(const wi_cuda_redirect *r)
+{
+#ifdef WEIR_INVARIANTS
+    uint64_t live = 0, waiting = 0, granted = 0, captured = 0;
+    for (size_t i = 0; i < WEIR_KIND_COUNT; i++)
+        live += r->live[i];
+    for (const wi_cuda_block *block = r->waiting_blocks; block; block = block->next)
+        waiting++;
+    for (const wi_cuda_block *block = r->granted_blocks; block; block = block->next)
+        granted += block->bytes;
+    for (size_t i = 0; i < r->stream_count; i++)
+        captured += r->streams[i].used && r->streams[i].captured;
+    wi_assert(r->blocks.used + waiting <= live); /* the others are in the hands of threads */
+    wi_assert(waiting <= atomic_load(&r->waiting));
+    wi_assert(granted == r->overrun_bytes);
+    wi_assert(captured == atomic_load(&r->captures));
+#else
+    (void)r;
+#endif
+}
+
 static weir_status check_idle(wi_cuda_redirect *r)
 {
     uint64_t blocks = 0, bytes = 0;
@@ -369,6 +394,7 @@ static weir_status check_idle(wi_cuda_redirect *r)
                          wi_interpose_module(r->interpose));
     (void)wi_cuda_free_waiting(r);
     pthread_mutex_lock(&r->lock);
+    check_books(r);
     for (size_t i = 0; i < WEIR_KIND_COUNT; i++) {
         blocks += r->live[i];
         bytes += r->live_bytes[i];
@@ -469,6 +495,7 @@ void wi_cuda_redirect_info(wi_cuda_redirect *r, wi_cuda_redirect_stats *out)
                                     .captured = atomic_load(&r->captures)};
     list_unseen(r, out->unseen, sizeof out->unseen);
     pthread_mutex_lock(&r->lock);
+    check_books(r);
     out->device_blocks = r->live[WEIR_KIND_DEVICE];
     out->device_bytes = r->live_bytes[WEIR_KIND_DEVICE];
     out->pinned_blocks = r->live[WEIR_KIND_PINNED];

@@ -7,7 +7,8 @@
  *   cudaMallocManaged                       pinned memory, which host and device reach, or device memory (an option)
  *   cudaHostRegister, cudaHostUnregister    go on to CUDA, and are counted: the memory is the module's own
  *   cudaMemGetInfo                          what the client may still have, and its limit
- *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams
+ *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams; a capture of one that is destroyed is
+ *                                           ended before, and its graph destroyed
  *   cudaStreamBeginCapture, …EndCapture     go on to CUDA; weir learns when a stream is captured
  *   cudaGetLastError, cudaPeekAtLastError   know refusals as the runtime's own errors
  *   cuDeviceGetAttribute                    answers 0 for virtual-memory management of every device, as a module that

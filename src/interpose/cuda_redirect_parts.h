@@ -56,6 +56,7 @@ typedef struct wi_cuda_real {
     WI_CUDA_CALLS(X)
 #undef X
     int (*cudaGetDevice)(int *device);
+    int (*cudaGraphDestroy)(void *graph);
 } wi_cuda_real;
 
 /* A call may come late, when the redirect begins for another module. */
@@ -99,7 +100,8 @@ typedef enum wi_cuda_state {
 } wi_cuda_state;
 
 /* Invariants: a block is in `blocks`, in the list of those that wait, or in the hands of the thread that frees it, and
- * counted in the numbers of live blocks in all three; `captures` is how many streams are marked captured. */
+ * counted in the numbers of live blocks in all three; `captures` is how many streams are marked captured, and
+ * `overrun_bytes` what the blocks in the list of granted ones have. */
 struct wi_cuda_redirect {
     atomic_uint state;
     unsigned number;

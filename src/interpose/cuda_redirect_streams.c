@@ -348,6 +348,19 @@ static void end_leaving(wi_cuda_redirect *r, const void *native)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* A capture goes with its stream; it is ended before, as a captured stream cannot be waited for. */
+static void drop_capture(wi_cuda_redirect *r, void *native)
+{
+    weir_stream id;
+    void *graph = NULL;
+    if (!mark(r, native, false, &id))
+        return;
+    if (wi_real(r, cudaStreamEndCapture)(native, &graph) == CUDA_OK && graph && wi_real(r, cudaGraphDestroy))
+        (void)wi_real(r, cudaGraphDestroy)(graph);
+    if (weir_capture_end(id, NULL) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "the end of a capture: %s", weir_detail());
+}
+
 /* weir waits for its work before it is gone, so that no free has to be put behind it any more. CUDA may give its
  * address to the next stream at once. */
 int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
@@ -355,7 +368,7 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
     weir_stream id;
     bool known = begin_leaving(r, stream, &id);
     if (known) {
-        end_capture(r, stream);
+        drop_capture(r, stream);
         wait_until_nobody_holds(r, stream);
         forget(id);
         wi_window(WI_WINDOW_REDIRECT_LEFT);

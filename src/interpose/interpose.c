@@ -124,6 +124,7 @@ static weir_status add_slot(wi_interpose *it, slot s)
         it->slots = slots;
         it->slot_capacity = capacity;
     }
+    wi_assert(it->slot_count < it->slot_capacity);
     it->slots[it->slot_count++] = s;
     it->found[s.replacement].slots++;
     return WEIR_OK;

@@ -201,6 +201,7 @@ static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t a
     shortage->largest = room - wi_min(room, lost);
     shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough for it */
     shortage->held = now.held + now.aside - wi_min(s->kept, bytes + lost) + bytes + lost;
+    wi_ledger_see(s->resource.ledger, shortage);
 }
 
 /* Claims held bytes: first those that the pool keeps, which it reuses if it can, then *fresh new ones. */

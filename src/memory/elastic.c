@@ -225,6 +225,7 @@ static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_sh
     shortage->largest = (now.budget - held) & ~(uint64_t)(WI_UNIT - 1);
     shortage->later = UINT64_MAX; /* pages go back to the driver */
     shortage->held = held + bytes;
+    wi_ledger_see(s->resource.ledger, shortage);
 }
 
 /* The same for a page of a commit, which has made others before; `here`: what is held for this one. */
@@ -594,7 +595,7 @@ static void elastic_check_range(wi_range *found, void *user)
 {
     const wi_elastic_range *range = range_with(found);
     enum { MOST = 4096 };
-    uint64_t used = 0, live = 0, pending = 0;
+    uint64_t used = 0, live = 0, pending = 0, unwanted = 0;
     (void)user;
     if (range->count > MOST)
         return;
@@ -603,9 +604,11 @@ static void elastic_check_range(wi_range *found, void *user)
         used += page != NULL;
         live += page && wi_block_is_live(&page->block);
         pending += page && wi_block_phase_of(&page->block) == WI_PENDING;
+        unwanted += page && !page->maker && !wi_block_is_charged(&page->block);
     }
     wi_assert(used == range->used && live == range->live && pending == range->pending);
-    wi_assert(atomic_load(&range->promise.left) <= range->promise.total);
+    wi_assert(atomic_load(&range->promise.left) <=
+              (range->promised ? (range->count - used + unwanted) * range->page : 0));
 }
 #endif
 

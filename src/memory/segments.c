@@ -248,6 +248,7 @@ static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alig
         longest = wi_max(longest, segments_longest_run(&segment->region, alignment));
     shortage->largest = shortage->later = wi_max(longest, room - wi_min(room, lost));
     shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
+    wi_ledger_see(s->resource.ledger, shortage);
 }
 
 static void segments_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,

@@ -251,17 +251,19 @@ weir_status weir_model_destroy(weir_model *model)
     if (!model)
         return weir_fail(WEIR_ERR_INVALID, "weir_model_destroy: NULL");
     pthread_mutex_lock(&model->lock);
-    size_t runs = model->runs, outputs = model->outputs;
+    size_t runs = model->runs, outputs = model->outputs, calls = model->calls;
     bool first = !model->unloading;
-    if (runs == 0 && outputs == 0)
+    if (runs == 0 && outputs == 0 && calls == 0)
         model->unloading = true;
     while (first && model->unloading && model->visits > 0)
         pthread_cond_wait(&model->changed, &model->lock);
     wi_instance *instance = model->present;
     pthread_mutex_unlock(&model->lock);
-    if (runs > 0 || outputs > 0 || !first)
-        return weir_fail(WEIR_ERR_BUSY, "%s has %zu runs under way and %zu results that are not released",
-                         wi_model_name(model), runs, outputs);
+    if (runs > 0 || outputs > 0 || calls > 0 || !first)
+        return weir_fail(
+            WEIR_ERR_BUSY,
+            "%s has %zu runs under way and %zu results that are not released, and %zu calls of it are prepared",
+            wi_model_name(model), runs, outputs, calls);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
     if (status == WEIR_OK && model->kept)
         status = weir_fail(WEIR_ERR_ENGINE, "%s", model->kept);

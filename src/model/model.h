@@ -72,7 +72,8 @@ typedef struct wi_run {
      * wherever it is. */
     atomic_bool cancelled;
     uint64_t cancel_marked,
-        cancel_sent; /* the last cancel that called it, and the last that its engine knows of; under the lock */
+        cancel_sent;  /* the last cancel that called it, and the last that its engine knows of; under the lock */
+    pthread_t thread; /* that has called */
     struct wi_run *next, **link;
 } wi_run;
 
@@ -105,6 +106,7 @@ struct weir_model {
     _Atomic uint64_t good_bytes; /* of `good`; 0: none */
     wi_run *under_way;
     size_t runs, outputs;
+    size_t calls;  /* that are prepared */
     size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
     uint64_t cancels;
     bool unloading;
@@ -162,6 +164,8 @@ wi_instance *wi_model_join_locked(weir_model *model);
 weir_status wi_model_visit(weir_model *model, const char *call);
 void wi_model_visit_end(weir_model *model);
 
+/* Copies a request in; its inputs and settings stay the caller's. Errors name `call`. */
+weir_status wi_request_check(const weir_inference *asked, const char *call, weir_inference *out);
 /* Makes the run on its instance, unless it has been cancelled. */
 weir_status wi_run_make(wi_run *run);
 /* Whether the engine of its instance has no such call at all. */

@@ -184,11 +184,20 @@ static struct timespec after(uint64_t nanoseconds)
     return now;
 }
 
+/* Whether this thread is inside of a run, as in the reader of its pieces, which cannot be waited for. With the lock held. */
+static bool is_in_a_run(const weir_model *model)
+{
+    bool here = false;
+    for (const wi_run *run = model->under_way; run && !here; run = run->next)
+        here = pthread_equal(run->thread, pthread_self());
+    return here;
+}
+
 /* With the gate taken and the lock held. Who has outputs may stand at the gate, so that they are not waited for for ever. */
 static weir_status wait_for_runs(weir_model *model, const weir_model_suspend_options *o)
 {
     struct timespec until = after(o->wait);
-    bool late = o->at_once || wi_pressures_inside();
+    bool late = o->at_once || wi_pressures_inside() || is_in_a_run(model);
     while ((model->inside > 0 || (o->wait && model->outputs > 0)) && !late)
         late = o->wait ? pthread_cond_timedwait(&model->changed, &model->lock, &until) == ETIMEDOUT
                        : pthread_cond_wait(&model->changed, &model->lock) != 0;

@@ -11,24 +11,29 @@
 /* Begin and end ---------------------------------------------------------------------------------------------------- */
 
 /* Engines get structures as this version knows them: a request of a newer caller is understood whole, or refused. */
+weir_status wi_request_check(const weir_inference *asked, const char *call, weir_inference *out)
+{
+    weir_tensor input;
+    weir_status status = WI_COPY_IN(weir_inference, out, asked, call);
+    if (status == WEIR_OK)
+        status = wi_check_list(out->inputs, out->input_count, call, "inputs");
+    if (status == WEIR_OK)
+        status = wi_check_settings(out->settings, out->setting_count, call);
+    out->struct_size = sizeof *out;
+    size_t count = status == WEIR_OK && out->inputs ? out->input_count : 0;
+    size_t stride = count > 0 ? out->inputs->struct_size : 0;
+    for (size_t i = 0; i < count && stride > sizeof input && status == WEIR_OK; i++)
+        status = wi_copy_in(&input, sizeof input, (const char *)out->inputs + i * stride, stride, call, "weir_tensor");
+    return status;
+}
+
 static weir_status copy_request(wi_run *run, const char *call)
 {
     weir_outputs ignored;
-    weir_tensor input;
-    weir_status status = WI_COPY_IN(weir_inference, &run->asked, run->inference, call);
+    weir_status status = wi_request_check(run->inference, call, &run->asked);
     if (status == WEIR_OK)
         status = WI_COPY_IN(weir_outputs, &ignored, run->out, call);
-    if (status == WEIR_OK)
-        status = wi_check_list(run->asked.inputs, run->asked.input_count, call, "inputs");
-    if (status == WEIR_OK)
-        status = wi_check_settings(run->asked.settings, run->asked.setting_count, call);
-    run->asked.struct_size = sizeof run->asked;
     run->inference = &run->asked;
-    size_t count = run->asked.inputs ? run->asked.input_count : 0;
-    size_t stride = count > 0 ? run->asked.inputs->struct_size : 0;
-    for (size_t i = 0; i < count && stride > sizeof input && status == WEIR_OK; i++)
-        status =
-            wi_copy_in(&input, sizeof input, (const char *)run->asked.inputs + i * stride, stride, call, "weir_tensor");
     return status;
 }
 
@@ -56,6 +61,7 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
     if (!gone) {
         model->runs++;
         run->id = run->inference->id;
+        run->thread = pthread_self();
         run->next = model->under_way;
         run->link = &model->under_way;
         if (run->next)

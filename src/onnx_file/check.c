@@ -16,6 +16,7 @@ enum { MAX_DEPTH = 96, DEPTH_OF_WEIGHTS = 3 /* of the main graph */ };
 typedef struct checker {
     onnx_file *file;
     unsigned depth;
+    bool bodies;
 } checker;
 
 static weir_status WEIR_PRINTF(3, 4) bad(const checker *c, const uint8_t *at, const char *format, ...)
@@ -168,8 +169,11 @@ static weir_status look_model(const checker *c, const uint8_t *at, const summary
 static bool is_constant_text(const uint8_t *data, size_t size, const summary *s)
 {
     enum { TEXT = 3, TEXTS = 8 };
-    static const char word[] = "value_string";
-    return (s->numbers[20] == TEXT || s->numbers[20] == TEXTS) && memmem(data, size, word, sizeof word - 1);
+    const onnx_field attribute = {.data = data, .size = size};
+    if (s->numbers[20] != TEXT && s->numbers[20] != TEXTS)
+        return false;
+    onnx_text its = text_in(&attribute, 1);
+    return onnx_text_is(its, "value_string") || onnx_text_is(its, "value_strings");
 }
 
 static void note_tensor(const checker *c, const onnx_tensor *tensor)
@@ -194,6 +198,7 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
         return s->sizes[4] ? WEIR_OK : bad(c, data, "a node without an operator");
     case ONNX_ATTRIBUTE:
         c->file->texts |= is_constant_text(data, size, s);
+        c->bodies |= HAS(s, 6) || HAS(s, 11);
         return look_attribute(c, data, s);
     case ONNX_TENSOR:
         status = onnx_tensor_read(c->file, data, size, &tensor);
@@ -249,6 +254,12 @@ static weir_status walk_field(checker *c, onnx_message parent, const onnx_field 
     return rule->kind == ONNX_MESSAGE ? walk(c, rule->message, field->data, field->size) : WEIR_OK;
 }
 
+/* Of numbers or bytes, one by one: there is nothing to be said of each. */
+static bool is_plain_list(const onnx_schema_field *rule, const onnx_field *field)
+{
+    return rule->repeated && (field->type != PB_WT_STRING || rule->kind == ONNX_DATA);
+}
+
 static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *data, size_t size, summary *s)
 {
     onnx_wire wire;
@@ -267,6 +278,10 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
         weir_status status = walk_field(c, kind, &field);
         if (status != WEIR_OK)
             return status;
+        if (is_plain_list(&onnx_schema[kind][field.number], &field) && !onnx_wire_skip_alike(&wire, &field))
+            more = -1;
+        if (more < 0)
+            break;
     }
     return more == 0 ? WEIR_OK : bad(c, onnx_wire_at(&wire), "a %s is cut short or malformed", onnx_schema_names[kind]);
 }
@@ -291,5 +306,7 @@ weir_status onnx_check(onnx_file *file)
                          "%s: %zu bytes, and an ONNX file ends below 2 GiB (larger weights lie in files beside it)",
                          file->name, file->size);
     checker c = {.file = file};
-    return walk(&c, ONNX_MODEL, file->data, file->size);
+    weir_status status = walk(&c, ONNX_MODEL, file->data, file->size);
+    file->plain = status == WEIR_OK && !c.bodies;
+    return status;
 }

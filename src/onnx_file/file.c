@@ -14,7 +14,7 @@
 
 static onnx_stamp stamp_of(const struct stat *st)
 {
-    return (onnx_stamp){st->st_dev, st->st_ino, st->st_size, st->st_mtim};
+    return (onnx_stamp){st->st_dev, st->st_ino, st->st_size, st->st_mtim, st->st_ctim};
 }
 
 /* Maps a regular file; 0, or an errno value. An empty file has data NULL. */

@@ -15,6 +15,7 @@ typedef struct onnx_stamp {
     ino_t number;
     off_t size;
     struct timespec written;
+    struct timespec changed; /* also by another name or mode */
 } onnx_stamp;
 
 typedef struct onnx_side_file {
@@ -38,8 +39,9 @@ typedef struct onnx_file {
     size_t size;
     onnx_stamp stamp;
     onnx_side_file *sides;
-    /* onnx_check finds out of its tensors: */
+    /* onnx_check finds out: */
     bool texts;    /* some constant is of texts */
+    bool plain;    /* no attribute has a graph inside */
     bool nested;   /* some that is no initializer of the main graph lies beside */
     bool two_bits; /* some is of 2-bit numbers, in rows that do not fill their bytes */
 } onnx_file;

@@ -1,6 +1,8 @@
 /* See main_graph.h. */
 #include "onnx_file/main_graph.h"
 
+#include "onnx_file/schema.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +145,7 @@ static weir_status read_fields(onnx_file *file, onnx_graph *graph)
 weir_status onnx_graph_read(onnx_file *file, onnx_graph *out)
 {
     memset(out, 0, sizeof *out);
+    out->plain = file->plain;
     if (!find_graph(file, out))
         return weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
     count_fields(out);
@@ -162,7 +165,166 @@ void onnx_graph_free(onnx_graph *graph)
     free(graph->inputs);
     free(graph->outputs);
     free(graph->weights);
+    free(graph->inner);
     memset(graph, 0, sizeof *graph);
+}
+
+/* What nodes have ---------------------------------------------------------------------------------------------------- */
+
+/* NodeProto, AttributeProto. */
+enum {
+    NODE_OUTPUT = 2,
+    NODE_OPERATOR = 4,
+    NODE_ATTRIBUTE = 5,
+    NODE_DOMAIN = 7,
+    ATTRIBUTE_TENSOR = 5,
+    ATTRIBUTE_GRAPH = 6,
+    ATTRIBUTE_GRAPHS = 11
+};
+
+typedef struct inner_reading {
+    onnx_file *file;
+    onnx_graph *graph;
+    uint64_t least;
+    size_t capacity;
+    weir_status status;
+} inner_reading;
+
+static bool may_be_shape(int32_t type)
+{
+    return type == ONNX_INT32 || type == ONNX_INT64 || type == ONNX_UINT32 || type == ONNX_UINT64 || type == ONNX_BOOL;
+}
+
+static void keep(inner_reading *r, const onnx_tensor *tensor)
+{
+    if (r->graph->inner_count == r->capacity) {
+        size_t capacity = r->capacity ? 2 * r->capacity : 32;
+        onnx_tensor *list = realloc(r->graph->inner, capacity * sizeof *list);
+        if (!list) {
+            r->status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its constants", r->file->name);
+            return;
+        }
+        r->graph->inner = list;
+        r->capacity = capacity;
+    }
+    r->graph->inner[r->graph->inner_count++] = *tensor;
+}
+
+/* `name`: what it is called, if not by its own. */
+static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
+{
+    onnx_tensor tensor = {0};
+    if (r->status == WEIR_OK && field->size >= r->least)
+        r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
+    if (r->status != WEIR_OK || field->size < r->least || tensor.bytes < r->least || may_be_shape(tensor.type))
+        return;
+    tensor.name = name.size ? name : tensor.name;
+    tensor.begin = field->begin;
+    tensor.end = field->end;
+    tensor.deep = deep;
+    keep(r, &tensor);
+}
+
+static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph);
+
+static void read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output, bool deep)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, attribute->data, attribute->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == ATTRIBUTE_TENSOR && constant)
+            add_inner(r, &field, output, deep);
+        else if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
+            read_inside(r, field.data, field.size, false);
+    }
+}
+
+static void read_node(inner_reading *r, const onnx_field *node, bool deep)
+{
+    onnx_text kind = {0}, domain = {0}, output = {0};
+    onnx_wire wire;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        onnx_text text = {(const char *)field.data, field.size};
+        if (field.number == NODE_OPERATOR)
+            kind = text;
+        else if (field.number == NODE_DOMAIN)
+            domain = text;
+        else if (field.number == NODE_OUTPUT)
+            output = text;
+    }
+    bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
+    bool constant = standard && onnx_text_is(kind, "Constant");
+    if (!constant && r->graph->plain) /* trees have a hundred million numbers there */
+        return;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == NODE_ATTRIBUTE)
+            read_attribute(r, &field, constant, output, deep);
+}
+
+static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == GRAPH_NODE && field.size >= r->least)
+            read_node(r, &field, !main_graph);
+        else if (field.number == GRAPH_WEIGHT && !main_graph)
+            add_inner(r, &field, (onnx_text){0}, true);
+    }
+}
+
+weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t least)
+{
+    inner_reading r = {.file = file, .graph = graph, .least = least};
+    read_inside(&r, graph->data, graph->size, true);
+    return r.status;
+}
+
+static bool is_kept(const onnx_graph *graph, const onnx_field *field)
+{
+    for (size_t i = 0; i < graph->inner_count; i++)
+        if (graph->inner[i].begin == field->begin)
+            return true;
+    return false;
+}
+
+static void add_beside(inner_reading *r, const onnx_field *field)
+{
+    onnx_tensor tensor = {0};
+    r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
+    if (r->status != WEIR_OK || !tensor.beside || is_kept(r->graph, field))
+        return;
+    tensor.begin = field->begin;
+    tensor.end = field->end;
+    tensor.deep = tensor.stays = true;
+    keep(r, &tensor);
+}
+
+/* All tensors inside a message of that kind, but for the initializers of the main graph. */
+static void find_beside(inner_reading *r, onnx_message kind, const uint8_t *data,
+                        size_t size) // NOLINT(misc-no-recursion): as deep as onnx_check allows
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; r->status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        const onnx_schema_field *rule = field.number < ONNX_SCHEMA_FIELDS ? &onnx_schema[kind][field.number] : NULL;
+        bool weight = kind == ONNX_GRAPH && field.number == GRAPH_WEIGHT && data == r->graph->data;
+        if (!rule || rule->kind != ONNX_MESSAGE || weight)
+            continue;
+        if (rule->message == ONNX_TENSOR)
+            add_beside(r, &field);
+        else
+            find_beside(r, rule->message, field.data, field.size);
+    }
+}
+
+weir_status onnx_graph_read_beside(onnx_file *file, onnx_graph *graph)
+{
+    inner_reading r = {.file = file, .graph = graph, .capacity = graph->inner_count};
+    find_beside(&r, ONNX_MODEL, file->data, file->size);
+    return r.status;
 }
 
 static weir_status value_supported(const onnx_file *file, const onnx_value *value, const char *role)

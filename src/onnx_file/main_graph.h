@@ -21,14 +21,27 @@ typedef struct onnx_graph {
     const uint8_t *begin, *end; /* the whole field in the model */
     size_t nodes;
     bool functions; /* the model has some of its own */
+    bool plain;     /* as of the file */
     onnx_value *inputs, *outputs;
     size_t input_count, output_count;
     onnx_tensor *weights; /* the initializers, in order */
     size_t weight_count;
+    onnx_tensor *inner; /* onnx_graph_read_inner */
+    size_t inner_count;
 } onnx_graph;
 
 weir_status onnx_graph_read(onnx_file *file, onnx_graph *out);
 void onnx_graph_free(onnx_graph *graph);
+
+/* Reads what else the nodes have of constants of `least` bytes and more, in the file's order: initializers of graphs inside
+ * nodes, by their names, and the tensors of Constant nodes at any depth, by the names of the nodes' outputs. Whole numbers of
+ * 32 and 64 bits and bool are left out, as what a shape is made of is among them; so is what a model's functions have.
+ * WEIR_ERR_SYSTEM without host memory. */
+weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t least);
+
+/* Reads what nodes and functions have of tensors that lie beside the model and are not among `inner` yet: whole numbers, small
+ * ones, and where `inner` was not read all. They are marked to stay. WEIR_ERR_SYSTEM without host memory. */
+weir_status onnx_graph_read_beside(onnx_file *file, onnx_graph *graph);
 
 /* Refuses inputs and outputs that weir's tensors cannot carry, by name. */
 weir_status onnx_graph_supported(const onnx_file *file, const onnx_graph *graph);

@@ -7,58 +7,115 @@
 
 void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size)
 {
-    wire->data = data ? data : (const uint8_t *)""; /* a field without content may have no address */
-    wire->size = size;
-    wire->in = pb_istream_from_buffer(wire->data, size);
+    wire->at = data ? data : (const uint8_t *)""; /* a field without content may have no address */
+    wire->end = wire->at + size;
 }
 
 const uint8_t *onnx_wire_at(const onnx_wire *wire)
 {
-    return wire->data + (wire->size - wire->in.bytes_left);
+    return wire->at;
 }
 
-static bool read_value(onnx_wire *wire, onnx_field *field)
+/* Moves on behind a varint of at most 64 bits; false: there is none, and nothing has moved. */
+static inline bool take_varint(onnx_wire *wire, uint64_t *value)
 {
-    uint32_t length;
+    enum { SEVEN = 7, LAST = 63 };
+    uint64_t all = 0;
+    unsigned shift = 0;
+    for (const uint8_t *at = wire->at; at < wire->end && shift <= LAST; shift += SEVEN) {
+        uint64_t byte = *at++;
+        if (shift == LAST && byte > 1)
+            return false;
+        all |= (byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            wire->at = at;
+            *value = all;
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline bool take_bytes(onnx_wire *wire, uint64_t size, onnx_field *field)
+{
+    if (size > (uint64_t)(wire->end - wire->at))
+        return false;
+    field->data = wire->at;
+    field->size = (size_t)size;
+    wire->at += size;
+    return true;
+}
+
+static inline bool take_value(onnx_wire *wire, onnx_field *field)
+{
+    uint64_t length;
     switch (field->type) {
     case PB_WT_VARINT:
-        return pb_decode_varint(&wire->in, &field->value);
+        return take_varint(wire, &field->value);
     case PB_WT_32BIT:
-        length = 4;
-        break;
+        return take_bytes(wire, 4, field);
     case PB_WT_64BIT:
-        length = 8;
-        break;
+        return take_bytes(wire, 8, field);
     case PB_WT_STRING:
-        if (!pb_decode_varint32(&wire->in, &length))
-            return false;
-        break;
+        return take_varint(wire, &length) && take_bytes(wire, length, field);
     default: /* groups: no ONNX file has them */
         return false;
     }
-    field->data = onnx_wire_at(wire);
-    field->size = length;
-    return length <= wire->in.bytes_left && pb_read(&wire->in, NULL, length);
 }
 
 int onnx_wire_next(onnx_wire *wire, onnx_field *field)
 {
-    memset(field, 0, sizeof *field);
-    bool end = false;
-    field->begin = onnx_wire_at(wire);
-    if (!pb_decode_tag(&wire->in, &field->type, &field->number, &end))
-        return end && wire->in.bytes_left == 0 && onnx_wire_at(wire) == field->begin ? 0 : -1;
-    if (field->number == 0 || !read_value(wire, field))
+    uint64_t tag;
+    *field = (onnx_field){.begin = wire->at};
+    if (wire->at == wire->end)
+        return 0;
+    if (!take_varint(wire, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
         return -1;
-    field->end = onnx_wire_at(wire);
+    field->number = (uint32_t)tag >> 3;
+    field->type = (pb_wire_type_t)(tag & 7);
+    if (!take_value(wire, field))
+        return -1;
+    field->end = wire->at;
     return 1;
+}
+
+/* Behind varints of eight bytes at most, each with the tag before it, as long as there is room to look at so many. */
+static void skip_short(onnx_wire *wire, uint8_t tag)
+{
+    enum { LOOK = 9 };
+    const uint64_t ends = UINT64_C(0x8080808080808080);
+    while (wire->end - wire->at >= LOOK && *wire->at == tag) {
+        uint64_t word;
+        memcpy(&word, wire->at + 1, sizeof word);
+        word = ~word & ends;
+        if (word == 0)
+            return;
+        wire->at += 2 + __builtin_ctzll(word) / 8;
+    }
+}
+
+bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field)
+{
+    onnx_field next = {.type = field->type};
+    if (*field->begin >= 0x80) /* its tag has more bytes than one */
+        return true;
+    if (field->type == PB_WT_VARINT)
+        skip_short(wire, *field->begin);
+    while (wire->at < wire->end && *wire->at == *field->begin) {
+        wire->at++;
+        if (!take_value(wire, &next)) {
+            wire->at--;
+            return false;
+        }
+    }
+    return true;
 }
 
 int onnx_wire_varint(onnx_wire *wire, uint64_t *value)
 {
-    if (wire->in.bytes_left == 0)
+    if (wire->at == wire->end)
         return 0;
-    return pb_decode_varint(&wire->in, value) ? 1 : -1;
+    return take_varint(wire, value) ? 1 : -1;
 }
 
 bool onnx_text_is(onnx_text text, const char *other)
@@ -106,20 +163,27 @@ bool onnx_text_valid(onnx_text text)
     return true;
 }
 
+bool onnx_buffer_reserve(onnx_buffer *buffer, size_t size)
+{
+    if (buffer->failed || size <= buffer->capacity)
+        return !buffer->failed;
+    uint8_t *data = realloc(buffer->data, size);
+    if (!data) {
+        buffer->failed = true;
+        return false;
+    }
+    buffer->data = data;
+    buffer->capacity = size;
+    return true;
+}
+
 void onnx_put_bytes(onnx_buffer *buffer, const void *bytes, size_t size)
 {
     if (buffer->failed || size == 0)
         return;
-    if (size > buffer->capacity - buffer->size) {
-        size_t capacity = buffer->size + size + buffer->capacity / 2 + 256;
-        uint8_t *data = realloc(buffer->data, capacity);
-        if (!data) {
-            buffer->failed = true;
-            return;
-        }
-        buffer->data = data;
-        buffer->capacity = capacity;
-    }
+    if (size > buffer->capacity - buffer->size &&
+        !onnx_buffer_reserve(buffer, buffer->size + size + buffer->capacity / 2 + 256))
+        return;
     memcpy(buffer->data + buffer->size, bytes, size);
     buffer->size += size;
 }
@@ -152,6 +216,7 @@ void onnx_put_data(onnx_buffer *buffer, uint32_t field, const void *bytes, size_
 
 void onnx_buffer_free(onnx_buffer *buffer)
 {
-    free(buffer->data);
+    if (buffer->capacity > 0)
+        free(buffer->data);
     *buffer = (onnx_buffer){0};
 }

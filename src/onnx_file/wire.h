@@ -1,5 +1,6 @@
-/* The protobuf wire format, read in place and written into a growing buffer. nanopb's low-level coder does the
- * decoding; what is added here is that every field also tells where in the file it stands. */
+/* The protobuf wire format, read in place and written into a growing buffer. Every field tells where in the file it
+ * stands. A file may have a hundred million of them, as trees have, so they are read by an address and its end; nanopb
+ * writes, and has the names of wire types. */
 #ifndef WI_ONNX_FILE_WIRE_H
 #define WI_ONNX_FILE_WIRE_H
 
@@ -9,9 +10,7 @@
 #include <stdint.h>
 
 typedef struct onnx_wire {
-    const uint8_t *data;
-    size_t size;
-    pb_istream_t in;
+    const uint8_t *at, *end;
 } onnx_wire;
 
 typedef struct onnx_field {
@@ -34,6 +33,9 @@ void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size);
 int onnx_wire_next(onnx_wire *wire, onnx_field *field);
 const uint8_t *onnx_wire_at(const onnx_wire *wire);
 
+/* Moves on behind the fields that follow with the same number and wire type, as lists of numbers have them one by one.
+ * False: one of them is malformed, at onnx_wire_at(). */
+bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field);
 /* The next varint of a packed field; 1, 0 or -1 as above. */
 int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
 
@@ -46,10 +48,12 @@ char *onnx_text_copy(onnx_text text); /* with a NUL behind it, for free; NULL: n
 
 typedef struct onnx_buffer {
     uint8_t *data;
-    size_t size, capacity;
-    bool failed; /* out of host memory: everything since was dropped */
+    size_t size, capacity; /* no capacity: the data are somebody else's */
+    bool failed;           /* out of host memory: everything since was dropped */
 } onnx_buffer;
 
+/* Room for so many bytes in all, so that they are not copied while it grows; false as `failed`. */
+bool onnx_buffer_reserve(onnx_buffer *buffer, size_t size);
 void onnx_put_bytes(onnx_buffer *buffer, const void *bytes, size_t size);
 void onnx_put_varint(onnx_buffer *buffer, uint32_t field, uint64_t value);
 void onnx_put_data(onnx_buffer *buffer, uint32_t field, const void *bytes, size_t size);

@@ -4,7 +4,18 @@
 #include <string.h>
 
 /* Field numbers: NodeProto, AttributeProto. */
-enum { NODE_ATTRIBUTE = 5, NAME = 1, FLOAT = 2, INT = 3, TEXT = 4, TENSOR = 5, BODY = 6, FLOATS = 7, INTS = 8 };
+enum {
+    NODE_ATTRIBUTE = 5,
+    NAME = 1,
+    FLOAT = 2,
+    INT = 3,
+    TEXT = 4,
+    TENSOR = 5,
+    BODY = 6,
+    FLOATS = 7,
+    INTS = 8,
+    TEXTS = 9
+};
 
 /* Opens the attribute of that name. */
 static bool find(const graph_node *node, const char *name, onnx_wire *out)
@@ -16,9 +27,11 @@ static bool find(const graph_node *node, const char *name, onnx_wire *out)
             continue;
         onnx_wire_open(out, field.data, field.size);
         while (onnx_wire_next(out, &part) == 1)
-            if (part.number == NAME && onnx_text_is((onnx_text){(const char *)part.data, part.size}, name)) {
+            if (part.number == NAME) { /* it has one; what follows may be a long list */
                 onnx_wire_open(out, field.data, field.size);
-                return true;
+                if (onnx_text_is((onnx_text){(const char *)part.data, part.size}, name))
+                    return true;
+                break;
             }
     }
     return false;
@@ -129,6 +142,27 @@ int graph_floats(const graph_node *node, const char *name, double *out, int capa
             if (count == capacity)
                 return -2;
             out[count] = float_at(field.data + at);
+        }
+    }
+    return count;
+}
+
+int64_t graph_length(const graph_node *node, const char *name)
+{
+    onnx_wire wire, packed;
+    int64_t count = 0;
+    if (!find(node, name, &wire))
+        return 0;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        bool listed = field.type == PB_WT_STRING;
+        if (field.number == FLOATS)
+            count += listed ? (int64_t)(field.size / 4) : 1;
+        else if (field.number == TEXTS || (field.number == INTS && !listed))
+            count++;
+        else if (field.number == INTS) {
+            onnx_wire_open(&packed, field.data, field.size);
+            for (uint64_t value; onnx_wire_varint(&packed, &value) == 1;)
+                count++;
         }
     }
     return count;

@@ -13,6 +13,9 @@ onnx_text graph_text(const graph_node *node, const char *name);
 int graph_ints(const graph_node *node, const char *name, int64_t *out, int capacity);
 int graph_floats(const graph_node *node, const char *name, double *out, int capacity);
 
+/* How many elements a list of whole numbers, floats or texts has; 0 also where it is not there. */
+int64_t graph_length(const graph_node *node, const char *name);
+
 /* The TensorProto. False: not there. */
 bool graph_tensor(const graph_node *node, const char *name, onnx_text *out);
 /* The GraphProto. False: not there. */

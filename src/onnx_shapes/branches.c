@@ -1,5 +1,6 @@
 /* Graphs inside nodes (If, Loop, Scan). The two branches of an If, of which one runs, are planned by themselves; what
- * the larger one needs is one value of the graph around, live while the node runs. The others are not looked into, but
+ * the larger one needs is one value of the graph around, live while the node runs. Where the condition follows from shapes, the
+ * branch that runs is alone. The others are not looked into, but
  * for what they take from outside. */
 #include "onnx_shapes/memory.h"
 #include "onnx_shapes/rules.h"
@@ -233,17 +234,52 @@ static bool give(step *s, const graph *yes, const graph *no)
     return true;
 }
 
-bool rule_if(step *s)
+/* Which branch runs, where that follows from what is known; the other one makes nothing then. */
+static const char *only_branch(const step *s)
+{
+    const graph_number *condition = step_contents(s, 0);
+    if (!condition || step_in(s, 0)->elements != 1)
+        return NULL;
+    return condition->i ? "then_branch" : "else_branch";
+}
+
+/* Only the branch that runs is looked at. */
+static bool one_branch(step *s, const char *name)
+{
+    graph body = {.file = NULL};
+    graph_branches sum = {.scratch = GRAPH_NONE};
+    uint64_t most = 0;
+    bool good = look_into(s, name, &body, &sum, &most) && add_scratch(s, most, &sum);
+    if (good) {
+        onnx_text node = {(const char *)s->node->proto, s->node->proto_size};
+        s->g->bodies += body.bodies - 1;
+        s->g->inside += body.inside - graph_bodies_made(node);
+        s->g->branched += body.branched + 1;
+    }
+    good = good && give(s, &body, &body);
+    graph_clear(&body);
+    return good;
+}
+
+static bool both_branches(step *s)
 {
     graph yes = {.file = NULL}, no = {.file = NULL};
     graph_branches sum = {.scratch = GRAPH_NONE};
     uint64_t most = 0;
-    bool good = step_need(s, 1) && look_into(s, "then_branch", &yes, &sum, &most) &&
-                look_into(s, "else_branch", &no, &sum, &most) && add_scratch(s, most, &sum);
+    bool good = look_into(s, "then_branch", &yes, &sum, &most) && look_into(s, "else_branch", &no, &sum, &most) &&
+                add_scratch(s, most, &sum);
     if (good)
         count(s, &yes, &no);
     good = good && give(s, &yes, &no);
     graph_clear(&yes);
     graph_clear(&no);
     return good;
+}
+
+bool rule_if(step *s)
+{
+    if (!step_need(s, 1))
+        return false;
+    const char *only = only_branch(s);
+    return only ? one_branch(s, only) : both_branches(s);
 }

@@ -199,6 +199,40 @@ static void run_node(maker *m, uint32_t number)
     m->out->order[m->out->steps++] = number;
 }
 
+/* Weights are unpacked where they are read: it depends on nothing, and what it makes is several times as large. */
+static bool waits(const maker *m, const graph_node *node)
+{
+    static const char *const names[] = {"DequantizeLinear"};
+    if (!AMONG(node, names) || node->folded)
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != GRAPH_NONE && !m->lives[node->inputs[i]].outside)
+            return false;
+    return true;
+}
+
+/* What the node reads, and what its bodies do, that has waited for it. */
+static void run_waiting(maker *m, const graph_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count + node->captured_count; i++) {
+        uint32_t id = i < node->input_count ? node->inputs[i] : node->captured[i - node->input_count];
+        uint32_t made_by = id == GRAPH_NONE ? GRAPH_NONE : m->g->values[id].maker;
+        if (made_by != GRAPH_NONE && m->lives[id].end == 0 && !m->g->nodes[made_by].folded &&
+            waits(m, &m->g->nodes[made_by]))
+            run_node(m, made_by);
+    }
+}
+
+/* Those whose values are outputs of the graph, or that nobody reads, come at the end. */
+static void run_rest(maker *m)
+{
+    for (uint32_t i = 0; i < m->g->node_count; i++) {
+        const graph_node *node = &m->g->nodes[i];
+        if (waits(m, node) && node->outputs[0] != GRAPH_NONE && m->lives[node->outputs[0]].end == 0)
+            run_node(m, i);
+    }
+}
+
 /* Outputs live to the end; one that was worked out beforehand has to be put there. */
 static void keep_outputs(maker *m)
 {
@@ -238,11 +272,14 @@ static void live(maker *m)
             begin(m, i, 0, i);
     }
     for (uint32_t i = 0; i < g->node_count; i++) {
-        if (g->nodes[i].folded)
+        if (g->nodes[i].folded) {
             m->out->folded++;
-        else
+        } else if (!waits(m, &g->nodes[i])) {
+            run_waiting(m, &g->nodes[i]);
             run_node(m, i);
+        }
     }
+    run_rest(m);
     if (g->outer)
         leave_outputs(m);
     else

@@ -6,7 +6,8 @@
 
 #include "onnx_shapes/graph.h"
 
-/* Steps are the nodes that run, in the file's order; views take none. Not in the list, because they are no activations:
+/* Steps are the nodes that run, in the file's order, but for those that unpack weights (DequantizeLinear), each of which comes
+ * right before the first node that reads it; views take none. Not in the list, because they are no activations:
  * - weights, and views of them;
  * - values that are made of weights alone, and small ones that follow from dimensions: they are worked out once, unless
  *   they are an output.

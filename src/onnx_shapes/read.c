@@ -379,10 +379,12 @@ static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
     }
     onnx_text text = {(const char *)proto->data, proto->size};
     node->captured = node->inputs + node->input_count;
-    node->captured_count = status == WEIR_OK ? graph_bodies_read(g, text, node->captured) : 0;
+    if (status == WEIR_OK && !g->file->plain) {
+        node->captured_count = graph_bodies_read(g, text, node->captured);
+        g->bodies += graph_has_body(text);
+        g->inside += graph_bodies_made(text);
+    }
     node->outputs = node->captured + node->captured_count;
-    g->bodies += graph_has_body(text);
-    g->inside += graph_bodies_made(text);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_OUTPUT)
@@ -399,14 +401,14 @@ typedef struct tally {
     size_t nodes, ids, outputs;
 } tally;
 
-static void count(const onnx_field *proto, tally *sum)
+static void count(const graph *g, const onnx_field *proto, tally *sum)
 {
     onnx_wire wire, inner;
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field, name; onnx_wire_next(&wire, &field) == 1;) {
         sum->outputs += field.number == GRAPH_OUTPUT;
         sum->nodes += field.number == GRAPH_NODE;
-        if (field.number == GRAPH_NODE)
+        if (field.number == GRAPH_NODE && !g->file->plain)
             sum->ids += graph_bodies_count(text_of(&field));
         onnx_wire_open(&inner, field.data, field.number == GRAPH_NODE ? field.size : 0);
         while (onnx_wire_next(&inner, &name) == 1)
@@ -428,7 +430,7 @@ static weir_status make_room(graph *g, const tally *sum)
 static weir_status read_graph(graph *g, const onnx_field *proto)
 {
     tally sum = {0};
-    count(proto, &sum);
+    count(g, proto, &sum);
     weir_status status = make_room(g, &sum);
     uint32_t *ids = g->ids;
     onnx_wire wire;

@@ -38,5 +38,15 @@ graph_rule rule_if;
 graph_rule rule_batch_norm, rule_layer_norm, rule_skip_norm, rule_embed_norm;
 /* rules_matrix.c: attention */
 graph_rule rule_attention, rule_multi_head, rule_group_query, rule_recurrent;
+/* rules_signal.c: windows, transforms, samples, losses */
+graph_rule rule_window, rule_mel_weights, rule_dft, rule_stft, rule_rfft, rule_irfft, rule_det, rule_affine_grid,
+    rule_center_crop_pad, rule_col2im, rule_roi_pool, rule_unpool, rule_multinomial, rule_loss, rule_tf_idf,
+    rule_distances, rule_murmur, rule_bit_cast;
+/* rules_learning.c: ai.onnx.ml */
+graph_rule rule_classes, rule_targets, rule_same_float, rule_label_encoder, rule_array_features, rule_feature_vector,
+    rule_categories;
+/* rules_quantized.c: ONNX Runtime's own on quantized numbers */
+graph_rule rule_quantized_product, rule_quantized_gemm, rule_quantized_pair, rule_quantized_where, rule_quantized_pool,
+    rule_quantized_reduce, rule_quantized_concat, rule_quantized_lstm, rule_quantized_attention, rule_quantized_gather;
 
 #endif

@@ -59,7 +59,8 @@ bool rule_matmul(step *s)
         turn(&a);
     if (graph_int(s->node, "transB", 0))
         turn(&b);
-    int32_t type = quantized ? step_in(s, 7)->type : onnx_text_is(s->node->op, "MatMulInteger") ? ONNX_INT32 : x->type;
+    bool whole = onnx_text_is(s->node->op, "MatMulInteger") || onnx_text_is(s->node->op, "MatMulInteger16");
+    int32_t type = quantized ? step_in(s, 7)->type : whole ? ONNX_INT32 : x->type;
     return multiply(s, a, b, &shape) && step_give(s, 0, type, &shape);
 }
 

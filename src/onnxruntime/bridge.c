@@ -242,6 +242,7 @@ weir_status weir_onnxruntime_destroy(weir_onnxruntime *bridge)
     WI_ENTER();
     if (!bridge)
         return WEIR_OK;
+    WI_VISIT(bridge->runtime);
     if (bridge == wi_ort_registered(bridge->env, bridge->name) || atomic_load(&bridge->loading))
         return weir_fail(WEIR_ERR_BUSY, "%s: the bridge of %s on %s is registered or entered: end that first", call,
                          wi_client_name(bridge->client), bridge->name);

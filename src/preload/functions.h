@@ -179,6 +179,7 @@ enum {
     X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags))                                       \
     X(cuStreamIsCapturing, 10000, (CUstream stream, int *status))                                                      \
     X(cuStreamGetCtx, 9020, (CUstream stream, CUcontext * context))                                                    \
+    X(cuGraphDestroy, 10000, (CUgraph graph))                                                                          \
     X(cuStreamSynchronize, 2000, (CUstream stream))                                                                    \
     X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \
     X(cuDeviceGetUuid_v2, 11040, (unsigned char *uuid, CUdevice device))

@@ -200,19 +200,34 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 
 /* Destroying ------------------------------------------------------------------------------------------------------- */
 
+/* A capture goes with its stream. It is ended before, as a captured stream cannot be waited for. */
+static void drop_capture(CUstream stream)
+{
+    CUgraph graph = NULL;
+    if (!is_captured(stream) || wp_real.cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS)
+        return;
+    if (graph && wp_real.cuGraphDestroy)
+        (void)wp_real.cuGraphDestroy(graph);
+    ended(stream);
+}
+
 /* weir waits for the work of one that it knows, so that what was freed there is final; CUDA may give its address to the
- * next one at once. */
+ * next one at once. A capture that only goes with the stream is over behind it: before, no point behind all work can be
+ * had. */
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     WP_ENTER(cuStreamDestroy_v2);
     uint64_t value;
+    if (!wp_is_exiting())
+        drop_capture(stream);
     pthread_mutex_lock(&lock);
     known *gone = wi_pointer_map_remove(&streams, stream, &value) ? known_of(value) : NULL;
     pthread_mutex_unlock(&lock);
     if (gone && !wp_is_exiting() && weir_stream_unregister(gone->id) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "a stream stays known to weir: %s", weir_detail());
     free(gone);
-    if (wp_capturing())
+    CUresult result = wp_real.cuStreamDestroy_v2(stream);
+    if (result == CUDA_SUCCESS && wp_capturing())
         ended(stream);
-    return wp_real.cuStreamDestroy_v2(stream);
+    return result;
 }

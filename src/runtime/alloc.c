@@ -32,17 +32,22 @@ static uint64_t scrubbed_bytes(const wi_block *block)
     return block->before + block->after == 0 ? block->charged : block->bytes;
 }
 
-/* Queues zeros on the block's stream; native NULL: they are there at return. The block is taken. What no device has
- * seen the host zeroes itself, as not every driver reaches it. */
+/* Queues zeros on the stream, which is the block's; WEIR_STREAM_HOST: they are there at return. The block is taken. What no
+ * device has seen the host zeroes itself, as not every driver reaches it. */
 static weir_status alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from, uint64_t to,
-                               void *native)
+                               weir_stream stream)
 {
+    void *native;
     if (stack != runtime->resource && stack != atomic_load(&runtime->kinds[WI_KIND_SHOWN])) {
         memset((char *)block->pointer + from, 0, to - from);
         return WEIR_OK;
     }
-    weir_status status = runtime->driver->fill(runtime->device, (char *)block->pointer + from, 0, to - from, native);
+    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    if (status != WEIR_OK)
+        return status;
+    status = runtime->driver->fill(runtime->device, (char *)block->pointer + from, 0, to - from, native);
     block->zeroing |= native != NULL;
+    wi_streams_done(&runtime->streams, stream);
     return status;
 }
 
@@ -78,8 +83,8 @@ static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_b
     if (wi_account_must_scrub(block->account, block->previous))
         return stack == runtime->resource && alloc_captured(runtime, placement->stream, placement->native)
                    ? not_while_captured(runtime, block, placement->stream)
-                   : alloc_clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->native);
-    return zeroed ? alloc_clear(runtime, stack, block, 0, block->bytes, placement->native) : WEIR_OK;
+                   : alloc_clear(runtime, stack, block, 0, scrubbed_bytes(block), placement->stream);
+    return zeroed ? alloc_clear(runtime, stack, block, 0, block->bytes, placement->stream) : WEIR_OK;
 }
 
 /* Large blocks stay thread-cached from one allocation to the next: one of the same size finds them, any other one finds
@@ -562,6 +567,7 @@ weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
     weir_status status = wi_client_check_giving(client, "weir_free");
     if (status != WEIR_OK || !pointer)
         return status;
+    WI_VISIT(client->runtime); /* with its last block the client may be closed by another thread */
     status = free_named(client, pointer, 0, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, pointer, 0, stream);
 }
@@ -575,6 +581,7 @@ weir_status weir_free_block(weir_client *client, weir_block block, weir_stream s
         return weir_fail(WEIR_ERR_INVALID, "weir_free_block: the block at %p has no generation", block.pointer);
     if (wi_tcache_free(client, block.pointer, block.generation, stream))
         return WEIR_OK;
+    WI_VISIT(client->runtime);
     status = free_named(client, block.pointer, block.generation, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, block.pointer, 0, stream);
 }
@@ -624,7 +631,7 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
     return weir_fail(
         WEIR_ERR_NO_ROOM,
         "the block at %p cannot grow here: what lies behind it is in the order of stream %llx of %s, and would "
-        "have to be zeroed first; grow it on that stream, or when it is past, or allocate anew and copy",
+        "have to be zeroed first; grow it on that stream, or when it is past, or allocate another block and copy",
         block->pointer, (unsigned long long)block->stream.id, runtime->name);
 }
 
@@ -637,8 +644,9 @@ static weir_status scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_bl
     if (queued && alloc_captured(runtime, stream, native))
         return not_while_captured(runtime, block, stream);
     weir_status status = queued ? WEIR_OK : check_slack(runtime, block);
-    return status == WEIR_OK ? alloc_clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? native : NULL)
-                             : status;
+    return status == WEIR_OK
+               ? alloc_clear(runtime, stack, block, from, scrubbed_bytes(block), queued ? stream : WEIR_STREAM_HOST)
+               : status;
 }
 
 static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
@@ -653,7 +661,7 @@ static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_bloc
         block->shrunk
             ? weir_fail(WEIR_ERR_NO_ROOM,
                         "the block at %p cannot grow: what it had behind it may still be in use, and would have to "
-                        "be zeroed first; allocate anew and copy",
+                        "be zeroed first; allocate another block and copy",
                         block->pointer)
             : scrub_growth(runtime, stack, block, from, stream, native);
     if (status != WEIR_OK)

@@ -112,14 +112,13 @@ weir_status wi_streams_point_of_all(weir_runtime *runtime, const char *call, wi_
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
 
-/* Finds the runtime and the driver's stream for a stream that is to be captured, or whose capture ends. */
-static weir_status capture_named(weir_stream stream, const char *call, weir_runtime **runtime, void **native)
+/* Finds and visits the runtime of a stream that is to be captured, or whose capture ends. */
+static weir_status capture_visit(weir_stream stream, const char *call, weir_runtime **runtime)
 {
     WI_ENTER();
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "%s: WEIR_STREAM_HOST is no stream that could be captured", call);
-    weir_status status = wi_streams_runtime(stream, runtime);
-    return status == WEIR_OK ? wi_streams_resolve(&(*runtime)->streams, stream, (*runtime)->name, native) : status;
+    return wi_streams_visit(stream, runtime);
 }
 
 static weir_status capture_already(const weir_runtime *runtime, weir_stream stream, const char *call)
@@ -173,9 +172,11 @@ static weir_status capture_record_point(weir_runtime *runtime, weir_stream strea
 
 weir_status wi_capture_begin(weir_stream stream, weir_capture_pool *graph, const char *call)
 {
-    weir_runtime *runtime;
+    __attribute__((cleanup(wi_runtime_visited))) weir_runtime *runtime = NULL;
     void *native;
-    weir_status status = capture_named(stream, call, &runtime, &native);
+    weir_status status = capture_visit(stream, call, &runtime);
+    if (status == WEIR_OK)
+        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK && graph)
         status = wi_graph_check_runtime(graph, runtime, stream, call);
     if (status != WEIR_OK)
@@ -236,9 +237,11 @@ weir_status weir_capture_end(weir_stream stream, weir_capture_pool *pool)
 {
     if (pool)
         return wi_capture_pool_end(pool, stream);
-    weir_runtime *runtime;
+    __attribute__((cleanup(wi_runtime_visited))) weir_runtime *runtime = NULL;
     void *native;
-    weir_status status = capture_named(stream, "weir_capture_end", &runtime, &native);
+    weir_status status = capture_visit(stream, "weir_capture_end", &runtime);
+    if (status == WEIR_OK)
+        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->streams.lock);

@@ -434,6 +434,7 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
     if (!graph)
         return WEIR_OK;
     weir_runtime *runtime = capture_pool_runtime(graph);
+    WI_VISIT(runtime);
     wi_event end = {0};
     wi_block *list = NULL;
     weir_status status = stream.id == WEIR_STREAM_ALL.id

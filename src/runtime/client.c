@@ -159,13 +159,10 @@ weir_status weir_client_create(weir_runtime *runtime, const weir_client_options 
         return status;
     *out = NULL;
     status = client_check_options(&o);
-    if (status == WEIR_OK)
-        status = wi_runtime_visit(runtime, "weir_client_create");
     if (status != WEIR_OK)
         return status;
-    status = client_make(runtime, &o, out);
-    wi_runtime_visit_end(runtime);
-    return status;
+    WI_VISIT(runtime);
+    return client_make(runtime, &o, out);
 }
 
 static weir_status client_has_blocks(weir_client *client, uint64_t blocks, uint64_t bytes)
@@ -224,6 +221,7 @@ weir_status weir_client_destroy(weir_client *client)
     if (status != WEIR_OK)
         return status;
     weir_runtime *runtime = client->runtime;
+    WI_VISIT(runtime);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     status = wi_elastics_check_none(client);

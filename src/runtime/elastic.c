@@ -158,7 +158,7 @@ static weir_status elastic_set_aside(weir_runtime *runtime, wi_resource *stack, 
     wi_ledger *ledger = &runtime->ledger;
     uint64_t bytes = like->promise.total, deadline = wi_now() + wi_option_wait();
     wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, bytes, 0};
-    wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION};
+    wi_shortage shortage = {.cause = WEIR_CAUSE_FRAGMENTATION, .asker = like->account, .claimed = bytes};
     unsigned tries = 0;
     do {
         wi_host_trim_make_room(runtime, bytes);
@@ -286,6 +286,7 @@ weir_status weir_elastic_destroy(weir_elastic *elastic, weir_stream stream)
     if (!elastic)
         return WEIR_OK;
     wi_elastic_range *range = elastic->range;
+    WI_VISIT(elastic->client->runtime);
     elastic_turn(elastic, true); /* the release waits for a suspend that has begun before */
     weir_status status = weir_elastic_release(elastic, 0, range->page * range->count, stream);
     if (status != WEIR_OK) {

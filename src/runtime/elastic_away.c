@@ -27,12 +27,12 @@ static weir_status pages_add(wi_away *pages, char *low, char *high, bool kept)
     return WEIR_OK;
 }
 
-/* The last piece grows by a page that adjoins it. False: it does not. */
-static bool pages_extend(wi_away *pages, const char *low, uint64_t page, bool kept)
+/* The last piece grows by a page of its block that adjoins it. False: none does. */
+static bool pages_extend(wi_away *pages, const char *low, uint64_t page)
 {
     size_t count = pages->piece_count;
     wi_piece *last = count > 0 ? &pages->pieces[count - 1] : NULL;
-    if (!last || last->high != low || pages->runs[count - 1].kept != kept || last->high - last->low >= LONGEST)
+    if (!last || last->high != low || last->high - last->low >= LONGEST)
         return false;
     last->high += page;
     pages->runs[count - 1].bytes += page;
@@ -60,7 +60,8 @@ static weir_status pages_list_range(const wi_elastic_range *range, wi_away *page
                                range->account->name, range->tag);
         for (uint32_t k = 0; wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, k, &event); k++)
             point(event, user);
-        if (status == WEIR_OK && !pages_extend(pages, low, range->page, kept))
+        /* Another block may end where this one begins. */
+        if (status == WEIR_OK && (i == 0 || !pages_extend(pages, low, range->page)))
             status = pages_add(pages, low, low + range->page, kept);
     }
     wi_resource_unlock(range->base);

@@ -286,13 +286,17 @@ static weir_status commit_gather(commit *c)
 /* Queues zeros over the new pages, a run of neighbours at a time. */
 static weir_status commit_fill(const commit *c)
 {
-    weir_status status = WEIR_OK;
+    void *native;
+    weir_status status = wi_streams_begin(&c->runtime->streams, c->stream, c->runtime->name, &native);
+    if (status != WEIR_OK)
+        return status;
     for (wi_block *block = c->first, *next; block && status == WEIR_OK; block = next) {
         uint64_t bytes = 0;
         for (next = block; next && (char *)next->pointer == (char *)block->pointer + bytes; next = next->pending_next)
             bytes += next->charged;
-        status = c->runtime->driver->fill(c->runtime->device, block->pointer, 0, bytes, c->at.native);
+        status = c->runtime->driver->fill(c->runtime->device, block->pointer, 0, bytes, native);
     }
+    wi_streams_done(&c->runtime->streams, c->stream);
     return status;
 }
 

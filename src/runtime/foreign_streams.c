@@ -114,6 +114,7 @@ weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_strea
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_stream_register: %p is one of CUDA's default streams; ask weir_stream_default for them",
                          native);
+    WI_VISIT(runtime);
     pthread_mutex_lock(&runtime->streams.lock);
     bool own = foreign_is_own(runtime, native);
     pthread_mutex_unlock(&runtime->streams.lock);
@@ -135,6 +136,7 @@ weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which
     *out = WEIR_STREAM_HOST;
     if (which != WEIR_DEFAULT_STREAM_LEGACY && which != WEIR_DEFAULT_STREAM_PER_THREAD)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_default: %d is none; see weir_default_stream", (int)which);
+    WI_VISIT(runtime);
     bool legacy = which == WEIR_DEFAULT_STREAM_LEGACY;
     wi_stream_place content = {.origin = legacy ? WI_STREAM_LEGACY : WI_STREAM_PER_THREAD,
                                .thread = legacy ? 0 : wi_thread_number()};
@@ -183,11 +185,11 @@ weir_status weir_stream_unregister(weir_stream stream)
     WI_ENTER();
     const unsigned origins = 1u << WI_STREAM_ADOPTED | 1u << WI_STREAM_LEGACY | 1u << WI_STREAM_PER_THREAD;
     static const char call[] = "weir_stream_unregister";
-    weir_runtime *runtime;
     bool last = false, done = false;
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_unregister: WEIR_STREAM_HOST was not registered");
-    weir_status status = wi_streams_runtime(stream, &runtime);
+    WI_VISIT_OF(stream, runtime);
+    weir_status status = WEIR_OK;
     while (status == WEIR_OK && !done) {
         /* Another thread's per-thread stream cannot be named here, and may have ended with its thread: the driver waits for
          * what was recorded on it when it forgets it. */

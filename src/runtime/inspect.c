@@ -61,6 +61,7 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
     WI_ENTER();
     if (!runtime || (out && out->struct_size < 2 * sizeof(size_t)))
         return weir_fail(WEIR_ERR_INVALID, "weir_layout_walk: NULL, or member struct_size is not set");
+    WI_VISIT(runtime);
     wi_layout layout = {0};
     weir_layout_totals totals;
     (void)wi_runtime_reap(runtime);
@@ -94,6 +95,7 @@ weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out
     WI_ENTER();
     if (!runtime || !out || out->struct_size < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_memory_stats_info: NULL, or member struct_size is not set");
+    WI_VISIT(runtime);
     weir_memory_stats stats = {.struct_size = sizeof stats};
     wi_resource *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
@@ -113,6 +115,7 @@ weir_status weir_stats_reset(weir_runtime *runtime, uint32_t what)
     WI_ENTER();
     if (!runtime || what & ~(uint32_t)(WEIR_RESET_PEAKS | WEIR_RESET_ACCUMULATED))
         return weir_fail(WEIR_ERR_INVALID, "weir_stats_reset: NULL, or %#x is no sum of WEIR_RESET_…", what);
+    WI_VISIT(runtime);
     if (what & WEIR_RESET_PEAKS) {
         wi_ledger_reset_peaks(&runtime->ledger);
         inspect_each_split(runtime, wi_gauge_forget_peak);
@@ -128,11 +131,8 @@ weir_status weir_stats_reset(weir_runtime *runtime, uint32_t what)
 
 /* weir/guard.h: finds the guard in a runtime's stack, and asks it. */
 
-static weir_status inspect_find_guard(weir_runtime *runtime, const char *call, wi_guard **out)
+static weir_status inspect_find_guard(weir_runtime *runtime, wi_guard **out)
 {
-    WI_ENTER();
-    if (!runtime)
-        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     *out = wi_guard_in(runtime->resource);
     if (*out)
         return WEIR_OK;
@@ -152,8 +152,12 @@ static weir_status inspect_check_array(const char *call, const size_t *first, si
 
 weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports, size_t capacity, size_t *count)
 {
+    WI_ENTER();
     wi_guard *guard;
-    weir_status status = inspect_find_guard(runtime, "weir_guard_reports", &guard);
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_guard_reports: NULL");
+    WI_VISIT(runtime);
+    weir_status status = inspect_find_guard(runtime, &guard);
     if (status == WEIR_OK)
         status = inspect_check_array("weir_guard_reports", (const size_t *)reports, capacity);
     if (status == WEIR_OK) {
@@ -165,15 +169,23 @@ weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports
 
 weir_status weir_guard_check(weir_runtime *runtime)
 {
+    WI_ENTER();
     wi_guard *guard;
-    weir_status status = inspect_find_guard(runtime, "weir_guard_check", &guard);
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_guard_check: NULL");
+    WI_VISIT(runtime);
+    weir_status status = inspect_find_guard(runtime, &guard);
     return status == WEIR_OK ? wi_guard_check(guard) : status;
 }
 
 weir_status weir_guard_leaks(weir_runtime *runtime, weir_guard_leak *leaks, size_t capacity, size_t *count)
 {
+    WI_ENTER();
     wi_guard *guard;
-    weir_status status = inspect_find_guard(runtime, "weir_guard_leaks", &guard);
+    if (!runtime)
+        return weir_fail(WEIR_ERR_INVALID, "weir_guard_leaks: NULL");
+    WI_VISIT(runtime);
+    weir_status status = inspect_find_guard(runtime, &guard);
     if (status == WEIR_OK)
         status = inspect_check_array("weir_guard_leaks", (const size_t *)leaks, capacity);
     return status == WEIR_OK ? wi_guard_leaks(guard, leaks, capacity, count) : status;

@@ -279,20 +279,33 @@ static _Thread_local unsigned visiting; /* this thread's visits, in which a log'
 #define DOOR_SHUT   (UINT64_C(1) << 32)
 #define DOOR_CAME   (UINT64_C(1) << 33)
 
-weir_status wi_runtime_visit(weir_runtime *runtime, const char *call)
+/* False: the door is shut. */
+static bool runtime_come_in(weir_runtime *runtime)
 {
     uint64_t door = atomic_fetch_add(&runtime->door, DOOR_CAME + 1);
     visiting++;
-    if (!(door & DOOR_SHUT))
-        return WEIR_OK;
-    wi_runtime_visit_end(runtime);
-    return weir_fail(WEIR_ERR_INVALID, "%s: the runtime %s is being destroyed", call, runtime->name);
+    if (door & DOOR_SHUT)
+        wi_runtime_visit_end(runtime);
+    return !(door & DOOR_SHUT);
+}
+
+weir_status wi_runtime_visit(weir_runtime *runtime, const char *call)
+{
+    return runtime_come_in(runtime)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "%s: the runtime %s is being destroyed", call, runtime->name);
 }
 
 void wi_runtime_visit_end(weir_runtime *runtime)
 {
     atomic_fetch_sub(&runtime->door, 1);
     visiting--;
+}
+
+void wi_runtime_visited(weir_runtime **runtime)
+{
+    if (*runtime)
+        wi_runtime_visit_end(*runtime);
 }
 
 /* Nothing hangs on it. */
@@ -318,7 +331,7 @@ static weir_status runtime_shut(weir_runtime *runtime)
 {
     for (unsigned turn = 0;; turn++) {
         uint64_t door = atomic_load(&runtime->door);
-        if (visiting > 0 || door & DOOR_SHUT)
+        if (visiting > 0 || wi_pressures_inside() || door & DOOR_SHUT)
             return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being destroyed, or this thread is in a call of it",
                              runtime->name);
         weir_status status = runtime_check_end(runtime);
@@ -409,12 +422,13 @@ weir_runtime *wi_runtime_there(const char *device)
     return atomic_load_explicit(runtime_slot(driver, ordinal), memory_order_acquire);
 }
 
-weir_runtime *wi_runtime_of_pool(uint16_t pool)
+weir_runtime *wi_runtime_visit_pool(uint16_t pool)
 {
-    pthread_rwlock_rdlock(&list_lock);
+    pthread_rwlock_rdlock(&list_lock); /* a runtime is in the list until its door has been shut */
     weir_runtime *r = runtimes;
     while (r && r->streams.pool != pool)
         r = r->next;
+    r = r && runtime_come_in(r) ? r : NULL;
     pthread_rwlock_unlock(&list_lock);
     return r;
 }
@@ -445,6 +459,7 @@ weir_status weir_runtime_info(const weir_runtime *runtime, weir_runtime_details 
     WI_ENTER();
     if (!runtime || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_info: NULL");
+    WI_VISIT((weir_runtime *)runtime);
     weir_runtime_details details = {.struct_size = sizeof details,
                                     .device = runtime->name,
                                     .ordinal = runtime->ordinal,
@@ -463,6 +478,7 @@ weir_status weir_runtime_enter(weir_runtime *runtime)
     WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_enter: NULL");
+    WI_VISIT(runtime);
     return runtime->driver->enter ? runtime->driver->enter(runtime->device) : WEIR_OK;
 }
 
@@ -506,6 +522,7 @@ weir_status weir_runtime_set_budget(weir_runtime *runtime, uint64_t budget)
     WI_ENTER();
     if (!runtime || budget == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_set_budget: %s", runtime ? "a budget of 0" : "NULL");
+    WI_VISIT(runtime);
     bool lowered = budget < wi_runtime_budget(runtime);
     weir_status status = runtime_set_budget(runtime, budget);
     if (status == WEIR_OK && lowered)
@@ -550,6 +567,7 @@ weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_st
     size_t stride = capacity > 0 ? clients[0].struct_size : sizeof *clients, found = 0;
     if (stride < 2 * sizeof(size_t) || out->struct_size < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_snapshot: member struct_size is not set");
+    WI_VISIT(runtime);
     (void)wi_runtime_reap(runtime);
     weir_stats stats = {.struct_size = sizeof stats};
     uint64_t ordered; /* asks the driver what has passed */

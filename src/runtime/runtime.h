@@ -84,11 +84,20 @@ weir_status wi_runtime_create_over(const wi_driver *driver, int ordinal, const w
 /* Writes WI_NAME_BYTES: "host", "cuda:0". */
 void wi_runtime_name(const wi_driver *driver, int ordinal, char *name);
 
-/* A call begins and ends to make what the runtime's end asks for: a client, a trace, a callback, a runtime that has it for
- * its host. The end waits for those that have begun, and only an end that will not be refused shuts others out.
- * WEIR_ERR_INVALID: it has. */
+/* A call passes the runtime's door in both directions: one that makes or ends what the runtime's end asks for (a client, a
+ * stream, a trace, a callback, a runtime that has it for its host), since what it ends is no longer in the way of the
+ * runtime's end while the call is still at work; and one that looks. The end waits for those that are inside, and only an
+ * end that will not be refused shuts others out. WEIR_ERR_INVALID: it has. */
 weir_status wi_runtime_visit(weir_runtime *runtime, const char *call);
 void wi_runtime_visit_end(weir_runtime *runtime);
+/* The same for the rest of the function, which answers WEIR_ERR_INVALID when the door is shut. */
+#define WI_VISIT(runtime)                                                                                              \
+    weir_status wi_door = wi_runtime_visit((runtime), __func__);                                                       \
+    __attribute__((cleanup(wi_runtime_visited), unused)) weir_runtime *wi_visited =                                    \
+        wi_door == WEIR_OK ? (runtime) : NULL;                                                                         \
+    if (wi_unlikely(wi_door != WEIR_OK))                                                                               \
+    return wi_door
+void wi_runtime_visited(weir_runtime **runtime); /* NULL: nobody is inside */
 
 /* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
 const char *wi_runtime_device(const weir_runtime *runtime);
@@ -115,8 +124,8 @@ void wi_runtime_look(weir_runtime *runtime, weir_stats *out, weir_client_stats *
                      size_t *count);
 /* The sums of weir_layout_walk in the same way. WEIR_ERR_SYSTEM: no host memory for a copy. */
 weir_status wi_runtime_look_layout(weir_runtime *runtime, weir_layout_totals *out);
-/* The runtime whose streams have this number in their ids; NULL: none. */
-weir_runtime *wi_runtime_of_pool(uint16_t pool);
+/* The runtime whose streams have this number in their ids, visited; NULL: none, or one that ends. */
+weir_runtime *wi_runtime_visit_pool(uint16_t pool);
 
 /* WEIR_ERR_INVALID for NULL, and for a client that is closed or closing. */
 weir_status wi_client_check(const weir_client *client, const char *call);

@@ -266,9 +266,61 @@ weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const ch
     return status;
 }
 
-weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime)
+static bool streams_come_in(wi_streams *streams, weir_stream stream, wi_stream_facts *out)
 {
-    *runtime = wi_runtime_of_pool((uint16_t)(stream.id >> 48));
+    pthread_mutex_lock(&streams->lock);
+    wi_stream_place *place = wi_streams_place(streams, stream);
+    bool open = place && !place->closed && streams_is_mine(place->thread);
+    if (open) {
+        place->inside++;
+        *out = (wi_stream_facts){place->stream, place->captured, place->thread != 0};
+    }
+    pthread_mutex_unlock(&streams->lock);
+    return open;
+}
+
+static weir_status streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
+{
+    weir_status status = WEIR_OK;
+    *out = (wi_stream_facts){0};
+    while (stream.id != 0 && status == WEIR_OK && !streams_come_in(streams, stream, out))
+        status = wi_streams_look(streams, stream, runtime, out); /* says why; or its door has been opened again */
+    return status;
+}
+
+weir_status wi_streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
+{
+    wi_stream_facts at;
+    weir_status status = streams_begin(streams, stream, runtime, &at);
+    *out = status == WEIR_OK ? at.native : NULL;
+    return status;
+}
+
+weir_status wi_streams_begin_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out)
+{
+    wi_stream_facts at;
+    weir_status status = streams_begin(&runtime->streams, stream, runtime->name, &at);
+    *out = status == WEIR_OK ? at.native : NULL;
+    if (status != WEIR_OK || !at.captured)
+        return status;
+    wi_streams_done(&runtime->streams, stream);
+    return wi_streams_captured(runtime, stream, call);
+}
+
+void wi_streams_done(wi_streams *streams, weir_stream stream)
+{
+    if (stream.id == 0)
+        return;
+    pthread_mutex_lock(&streams->lock);
+    wi_stream_place *place = wi_streams_place(streams, stream); /* NULL: it has ended without being unregistered */
+    if (place && --place->inside == 0 && place->closed)
+        pthread_cond_broadcast(&streams->left);
+    pthread_mutex_unlock(&streams->lock);
+}
+
+weir_status wi_streams_visit(weir_stream stream, weir_runtime **runtime)
+{
+    *runtime = wi_runtime_visit_pool((uint16_t)(stream.id >> 48));
     if (*runtime)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx belongs to no runtime of this process",
@@ -277,10 +329,13 @@ weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime)
 
 void *weir_stream_native(weir_stream stream)
 {
-    weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_of_pool((uint16_t)(stream.id >> 48));
+    weir_runtime *runtime = atomic_load(&wi_forked) ? NULL : wi_runtime_visit_pool((uint16_t)(stream.id >> 48));
     uint64_t ignored;
-    void *found = runtime ? streams_look_up(&runtime->streams, stream, &ignored) : NULL;
-    return found ? runtime->driver->stream_native(found) : NULL;
+    void *found = runtime ? streams_look_up(&runtime->streams, stream, &ignored) : NULL,
+         *native = found ? runtime->driver->stream_native(found) : NULL;
+    if (runtime)
+        wi_runtime_visit_end(runtime);
+    return native;
 }
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
@@ -329,6 +384,16 @@ static void streams_open_again(wi_streams *streams, weir_stream stream)
     pthread_mutex_unlock(&streams->lock);
 }
 
+/* The door is closed: those who came before it was put work on the stream, and go. In the simulator they are this thread,
+ * which has been interrupted, and cannot be waited for. */
+static void streams_await_inside(wi_streams *streams, weir_stream stream)
+{
+    pthread_mutex_lock(&streams->lock);
+    for (wi_stream_place *place; (place = wi_streams_place(streams, stream)) && place->inside > 0 && !wi_alone;)
+        pthread_cond_wait(&streams->left, &streams->lock);
+    pthread_mutex_unlock(&streams->lock);
+}
+
 weir_status wi_streams_close(weir_runtime *runtime, weir_stream stream, unsigned origins, bool waits, const char *call,
                              bool *last)
 {
@@ -341,6 +406,7 @@ weir_status wi_streams_close(weir_runtime *runtime, weir_stream stream, unsigned
         return status;
     if (*last) {
         wi_window(WI_WINDOW_STREAM_CLOSED);
+        streams_await_inside(streams, stream);
         wi_tcaches_drop_stream(runtime, stream);
     }
     status = waits ? wi_streams_flush(runtime, stream, call) : WEIR_OK;
@@ -391,6 +457,7 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     wi_streams *streams = &runtime->streams;
     void *made = NULL;
     *out = WEIR_STREAM_HOST;
+    WI_VISIT(runtime);
     pthread_mutex_lock(&streams->lock);
     bool room = wi_streams_free_place(streams) && streams->pooled == 0,
          taken = streams_acquire_own(streams, &made, out);
@@ -424,11 +491,9 @@ weir_status weir_stream_release(weir_stream stream)
     WI_ENTER();
     if (stream.id == 0)
         return weir_fail(WEIR_ERR_INVALID, "weir_stream_release: WEIR_STREAM_HOST is not to be released");
-    weir_runtime *runtime;
     bool last;
-    weir_status status = wi_streams_runtime(stream, &runtime);
-    if (status == WEIR_OK)
-        status = wi_streams_close(runtime, stream, 1u << WI_STREAM_OWN, true, "weir_stream_release", &last);
+    WI_VISIT_OF(stream, runtime);
+    weir_status status = wi_streams_close(runtime, stream, 1u << WI_STREAM_OWN, true, "weir_stream_release", &last);
     if (status == WEIR_OK) {
         streams_return_own(&runtime->streams, stream);
         wi_streams_forget(runtime, stream);
@@ -469,13 +534,13 @@ weir_status weir_stream_synchronize(weir_stream stream)
     WI_ENTER();
     if (stream.id == 0)
         return WEIR_OK;
-    weir_runtime *runtime;
     void *native;
-    weir_status status = wi_streams_runtime(stream, &runtime);
-    if (status == WEIR_OK)
-        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
-    if (status == WEIR_OK)
+    WI_VISIT_OF(stream, runtime);
+    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    if (status == WEIR_OK) {
         status = wi_streams_flush(runtime, stream, "weir_stream_synchronize");
+        wi_streams_done(&runtime->streams, stream);
+    }
     return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 
@@ -501,22 +566,19 @@ weir_status wi_streams_synchronize_all(weir_runtime *runtime, const char *call)
     return status;
 }
 
-static weir_status streams_resolve(weir_runtime *runtime, weir_stream stream, bool arguments, const char *call,
-                                   void **native)
-{
-    *native = NULL;
-    if (!runtime || !arguments)
-        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
-    return wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
-}
-
 weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t bytes, weir_stream stream)
 {
     WI_ENTER();
     void *native;
-    weir_status status = streams_resolve(runtime, stream, (to && from) || bytes == 0, "weir_copy", &native);
-    if (status == WEIR_OK && bytes > 0)
-        status = runtime->driver->copy(runtime->device, to, from, bytes, native);
+    if (!runtime || ((!to || !from) && bytes > 0))
+        return weir_fail(WEIR_ERR_INVALID, "weir_copy: NULL");
+    WI_VISIT(runtime);
+    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    if (status == WEIR_OK) {
+        if (bytes > 0)
+            status = runtime->driver->copy(runtime->device, to, from, bytes, native);
+        wi_streams_done(&runtime->streams, stream);
+    }
     return wi_recorded_copy(runtime, status, to, from, bytes, stream);
 }
 
@@ -524,9 +586,15 @@ weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t byt
 {
     WI_ENTER();
     void *native;
-    weir_status status = streams_resolve(runtime, stream, to || bytes == 0, "weir_fill", &native);
-    if (status == WEIR_OK && bytes > 0)
-        status = runtime->driver->fill(runtime->device, to, value, bytes, native);
+    if (!runtime || (!to && bytes > 0))
+        return weir_fail(WEIR_ERR_INVALID, "weir_fill: NULL");
+    WI_VISIT(runtime);
+    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    if (status == WEIR_OK) {
+        if (bytes > 0)
+            status = runtime->driver->fill(runtime->device, to, value, bytes, native);
+        wi_streams_done(&runtime->streams, stream);
+    }
     return wi_recorded(runtime, status, .action = WEIR_ACTION_FILL, .pointer = to, .bytes = bytes, .stream = stream,
                        .access = WEIR_ACCESS_WRITE);
 }
@@ -535,8 +603,13 @@ weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user,
 {
     WI_ENTER();
     void *native;
-    weir_status status = streams_resolve(runtime, stream, fn != NULL, "weir_call", &native);
-    if (status == WEIR_OK)
+    if (!runtime || !fn)
+        return weir_fail(WEIR_ERR_INVALID, "weir_call: NULL");
+    WI_VISIT(runtime);
+    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    if (status == WEIR_OK) {
         status = runtime->driver->call(runtime->device, fn, user, native);
+        wi_streams_done(&runtime->streams, stream);
+    }
     return wi_recorded(runtime, status, .action = WEIR_ACTION_CALL, .stream = stream);
 }

@@ -4,9 +4,10 @@
  * An id is the runtime's number (16 bits, from 1, unique among the runtimes there are), a generation (32 bits) and a
  * place in the table (16 bits).
  *
- * A stream ends in three steps: its door is closed (`closed`), so that no call finds it any more; its work is waited for;
- * its place is given up. Whatever a call has found before the door was closed was queued before the wait begins, and the
- * wait is for that, too. Between the first step and the last weir itself still names the stream, to record points on it.
+ * A stream ends in four steps: its door is closed (`closed`), so that no call finds it any more; the calls that are
+ * putting work on it are waited for (`inside`); its work is waited for, which theirs is part of; its place is given up.
+ * Between the first step and the last weir itself still names the stream, to record points on it. Frees that looked
+ * before are not waited for: they look again when they know their point (alloc.c).
  *
  * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is
  * leaving has no users and gets none; a place that is closed has one. */
@@ -35,6 +36,7 @@ typedef struct wi_stream_place {
     uint64_t identity;
     uint64_t thread;    /* whose per-thread default stream it is; 0: any thread may use it */
     bool closed;        /* it is being released or unregistered: no call finds it */
+    uint32_t inside;    /* calls between wi_streams_begin and wi_streams_done */
     bool leaving;       /* the stream ended without being unregistered; its place is being cleared for another stream */
     uint32_t abandoned; /* generation of the last such stream in this place */
     bool captured;      /* as weir_capture_begin said */
@@ -52,11 +54,12 @@ typedef struct wi_stream_seen {
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
-    pthread_cond_t left; /* signalled when a place that was leaving or closed is free, or open again */
-    uint16_t pool;       /* the runtime's number */
-    uint32_t used;       /* places from there on never had a stream */
-    uint32_t pooled;     /* own streams, when no more are to be made; 0: they are made on demand */
-    uint32_t idle_used;  /* own streams that are not acquired */
+    pthread_cond_t
+        left;        /* signalled when a place that was leaving or closed is free or open again, or nobody is inside */
+    uint16_t pool;   /* the runtime's number */
+    uint32_t used;   /* places from there on never had a stream */
+    uint32_t pooled; /* own streams, when no more are to be made; 0: they are made on demand */
+    uint32_t idle_used; /* own streams that are not acquired */
     void *idle[WI_STREAMS];
     wi_stream_place places[WI_STREAMS];
     wi_stream_seen seen[WI_STREAMS];
@@ -87,6 +90,12 @@ weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char 
 bool wi_streams_find(wi_streams *streams, weir_stream stream, wi_stream_facts *out);
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for an unknown one. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
+/* wi_streams_resolve for a call that puts work on the stream: the end of the stream waits until it is done, which calls
+ * nothing of the program's meanwhile. Nothing is to be done after a failure, or for WEIR_STREAM_HOST. */
+weir_status wi_streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
+void wi_streams_done(wi_streams *streams, weir_stream stream);
+/* The same for a call that records an event: WEIR_ERR_STREAM_MISUSE as of wi_streams_resolve_recorded. */
+weir_status wi_streams_begin_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
 bool wi_streams_any(wi_streams *streams);
 bool wi_streams_knows(wi_streams *streams, weir_stream stream);
 /* Whether this stream, or a later one in its place, ended without being unregistered, so that its work may go on. */
@@ -131,8 +140,14 @@ void wi_streams_show(wi_streams *streams, const wi_stream_place *place);
 /* Fills a free place for its first user. */
 weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content);
 
-/* The runtime of the stream; WEIR_ERR_STREAM_MISUSE when there is none. */
-weir_status wi_streams_runtime(weir_stream stream, weir_runtime **runtime);
+/* The runtime of the stream, visited; NULL, and WEIR_ERR_STREAM_MISUSE, when there is none. */
+weir_status wi_streams_visit(weir_stream stream, weir_runtime **runtime);
+/* The same for the rest of the function, which answers so. */
+#define WI_VISIT_OF(stream, runtime)                                                                                   \
+    __attribute__((cleanup(wi_runtime_visited))) weir_runtime *(runtime) = NULL;                                       \
+    weir_status wi_door = wi_streams_visit((stream), &(runtime));                                                      \
+    if (wi_unlikely(wi_door != WEIR_OK))                                                                               \
+    return wi_door
 /* Waits for the stream's work on behalf of `call`, also while its door is closed. */
 weir_status wi_streams_flush(weir_runtime *runtime, weir_stream stream, const char *call);
 /* Closes the door of a stream that ends, and brings what threads have cached in its order to the stream's list; then waits for

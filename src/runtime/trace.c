@@ -290,13 +290,10 @@ weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *o
     weir_status status = WI_COPY_OPTIONS_IN(weir_trace_options, &given, options, "weir_trace_create");
     if (status == WEIR_OK)
         status = wi_check_list(given.sinks, given.sink_count, "weir_trace_create", "sinks");
-    if (status == WEIR_OK)
-        status = wi_runtime_visit(runtime, "weir_trace_create");
     if (status != WEIR_OK)
         return status;
-    status = wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
-    wi_runtime_visit_end(runtime);
-    return status;
+    WI_VISIT(runtime);
+    return wi_trace_open(runtime, WI_TRACE_OPENED, &given, out);
 }
 
 /* Using ------------------------------------------------------------------------------------------------------------ */
@@ -405,8 +402,13 @@ void wi_trace_close(weir_trace *trace)
 
 void weir_trace_destroy(weir_trace *trace)
 {
-    if (trace && trace->place != WI_TRACE_OF_LOG)
-        wi_trace_close(trace);
+    if (!trace || trace->place == WI_TRACE_OF_LOG)
+        return;
+    weir_runtime *runtime = trace->runtime;
+    bool visits = wi_runtime_visit(runtime, "weir_trace_destroy") == WEIR_OK;
+    wi_trace_close(trace);
+    if (visits)
+        wi_runtime_visit_end(runtime);
 }
 
 /* The adaptor "log" ------------------------------------------------------------------------------------------------ */
@@ -494,6 +496,7 @@ weir_status weir_trace_note(weir_runtime *runtime, const weir_note *note)
         status = note_check(&n);
     if (status != WEIR_OK)
         return status;
+    WI_VISIT(runtime);
     bool use = n.action == WEIR_ACTION_NOTE_USE;
     weir_event event = {.action = n.action,
                         .object = use ? 0 : n.event,

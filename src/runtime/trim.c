@@ -145,6 +145,7 @@ weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *op
     weir_status status = WI_COPY_OPTIONS_IN(weir_trim_options, &o, options, "weir_runtime_trim");
     if (status != WEIR_OK)
         return status;
+    WI_VISIT(runtime);
     uint64_t released = o.idle_only ? wi_runtime_trim_idle(runtime) : trim(runtime, o.keep);
     if (out && trim_wants_layout(out))
         return trim_report(runtime, released, out);
@@ -170,6 +171,7 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
     WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_ERR_INVALID, "weir_runtime_drain: NULL");
+    WI_VISIT(runtime);
     wi_ledger *ledger = &runtime->ledger;
     uint64_t ordered;
     trim_flush_caches(runtime);
@@ -189,17 +191,6 @@ weir_status weir_runtime_drain(weir_runtime *runtime, uint64_t *left)
 
 /* weir/pressure.h: callbacks belong to the ledger that they can make room in. */
 
-static weir_status pressure_add(weir_runtime *runtime, const weir_pressure_options *options, const char *call,
-                                uint64_t *id)
-{
-    weir_status status = wi_runtime_visit(runtime, call);
-    if (status != WEIR_OK)
-        return status;
-    status = wi_pressures_add(&runtime->ledger.pressures, options, id);
-    wi_runtime_visit_end(runtime);
-    return status;
-}
-
 weir_status weir_pressure_register_with(weir_runtime *runtime, const weir_pressure_options *options, uint64_t *id)
 {
     WI_ENTER();
@@ -209,7 +200,10 @@ weir_status weir_pressure_register_with(weir_runtime *runtime, const weir_pressu
     weir_status status = WI_COPY_IN(weir_pressure_options, &o, options, "weir_pressure_register_with");
     if (status == WEIR_OK && !o.fn)
         status = weir_fail(WEIR_ERR_INVALID, "weir_pressure_register_with: the member fn is NULL");
-    return status == WEIR_OK ? pressure_add(runtime, &o, "weir_pressure_register_with", id) : status;
+    if (status != WEIR_OK)
+        return status;
+    WI_VISIT(runtime);
+    return wi_pressures_add(&runtime->ledger.pressures, &o, id);
 }
 
 weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn, void *user, uint64_t *id)
@@ -218,7 +212,8 @@ weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pre
     if (!runtime || !fn || !id)
         return weir_fail(WEIR_ERR_INVALID, "weir_pressure_register: NULL");
     weir_pressure_options options = {.struct_size = sizeof options, .priority = priority, .fn = fn, .user = user};
-    return pressure_add(runtime, &options, "weir_pressure_register", id);
+    WI_VISIT(runtime);
+    return wi_pressures_add(&runtime->ledger.pressures, &options, id);
 }
 
 weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id)
@@ -226,5 +221,6 @@ weir_status weir_pressure_unregister(weir_runtime *runtime, uint64_t id)
     WI_ENTER();
     if (!runtime)
         return weir_fail(WEIR_ERR_INVALID, "weir_pressure_unregister: NULL");
+    WI_VISIT(runtime);
     return wi_pressures_remove(&runtime->ledger.pressures, id, false);
 }

@@ -230,12 +230,18 @@ static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w
 }
 
 /* The launch's own stream is ordered without a wait. The driver skips events that have passed. */
-static weir_status uses_queue_waits(weir_runtime *runtime, void *native, const waits *w)
+static weir_status uses_queue_waits(weir_runtime *runtime, weir_stream stream, const waits *w)
 {
-    weir_status status = WEIR_OK;
+    void *native;
+    if (w->count == 0)
+        return WEIR_OK;
+    weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
+    if (status != WEIR_OK)
+        return status;
     for (size_t i = 0; i < w->count && status == WEIR_OK; i++)
         if (w->events[i].stream != native)
             status = runtime->driver->order(runtime->device, native, w->events[i]);
+    wi_streams_done(&runtime->streams, stream);
     return status;
 }
 
@@ -247,6 +253,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     if (!runtime || !out || (!uses && count > 0))
         return weir_fail(WEIR_ERR_INVALID, "weir_launch_begin: NULL");
     *out = NULL;
+    WI_VISIT(runtime);
     weir_status status = uses_check(uses, count);
     if (status == WEIR_OK)
         status = wi_streams_resolve_now(runtime, stream, "weir_launch_begin", &native);
@@ -262,7 +269,7 @@ weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const w
     waits w = {0};
     status = uses_open_tickets(launch, uses_merge_duplicates(launch->uses, count), &w);
     if (status == WEIR_OK && !wi_has_bug(WI_BUG_DROP_WAIT))
-        status = uses_queue_waits(runtime, native, &w);
+        status = uses_queue_waits(runtime, stream, &w);
     free(w.events);
     if (status != WEIR_OK) {
         trace_launch(launch, WEIR_ACTION_USE_BEGIN, status);
@@ -281,10 +288,12 @@ static weir_status uses_record(weir_runtime *runtime, weir_stream stream, const 
 {
     void *native;
     *event = (wi_event){0};
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, call, &native);
+    weir_status status = wi_streams_begin_recorded(runtime, stream, call, &native);
     if (status != WEIR_OK || !native)
         return status;
-    return runtime->driver->record(runtime->device, native, event);
+    status = runtime->driver->record(runtime->device, native, event);
+    wi_streams_done(&runtime->streams, stream);
+    return status;
 }
 
 weir_status weir_launch_end(weir_launch *launch)
@@ -294,6 +303,7 @@ weir_status weir_launch_end(weir_launch *launch)
         return weir_fail(WEIR_ERR_INVALID, "weir_launch_end: NULL");
     wi_event event;
     weir_runtime *runtime = launch->runtime;
+    WI_VISIT(runtime);
     weir_status status = uses_record(runtime, launch->stream, "weir_launch_end", &event);
     trace_launch(launch, WEIR_ACTION_USE_END, status);
     if (status != WEIR_OK)
@@ -369,5 +379,6 @@ weir_status weir_use_record(weir_runtime *runtime, weir_block block, weir_stream
     WI_ENTER();
     if (!runtime || !block.pointer)
         return weir_fail(WEIR_ERR_INVALID, "weir_use_record: NULL");
+    WI_VISIT(runtime);
     return uses_note(runtime, block, stream, "weir_use_record");
 }

@@ -266,6 +266,7 @@ weir_status weir_arena_destroy(weir_arena *arena, weir_stream stream)
     WI_ENTER();
     if (!arena)
         return WEIR_OK;
+    WI_VISIT(arena->client->runtime);
     if (atomic_exchange(&arena->running, true)) /* and no run begins from here on */
         return weir_fail(WEIR_ERR_BUSY, "%s is in a run; end that before closing it", arena->tag);
     weir_status status = give_blocks(arena, stream);

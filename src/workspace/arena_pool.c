@@ -309,6 +309,7 @@ weir_status weir_arena_pool_acquire(weir_runtime *runtime, const weir_arena_pool
     *out = NULL;
     if (o.waste > 1000)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_acquire: a waste of %u %% is more than 1000 %%", o.waste);
+    WI_VISIT(runtime);
     pthread_mutex_lock(&pools_lock);
     weir_arena_pool *pool = pools;
     while (pool && pool->runtime != runtime)
@@ -370,7 +371,10 @@ static void come_again(weir_arena_pool *pool)
 weir_status weir_arena_pool_release(weir_arena_pool *pool)
 {
     WI_ENTER();
-    if (!pool || !leave(pool))
+    if (!pool)
+        return WEIR_OK;
+    WI_VISIT(pool->runtime);
+    if (!leave(pool))
         return WEIR_OK;
     /* Also inside a callback of the program's: the pool's own waits for no other. What it could not free is back after
      * that, and freed here. */

@@ -504,6 +504,7 @@ weir_status weir_parameters_release(weir_parameters *store)
     WI_ENTER();
     if (!store)
         return WEIR_OK;
+    WI_VISIT(store->client->runtime);
     pthread_mutex_lock(&store->lock);
     bool last = store->holders == 1;
     if (!last)

@@ -28,3 +28,12 @@ file(CREATE_LINK ../hardware/libnvml.so ${own}/libnvidia-ml.so.1 SYMBOLIC)
 set_tests_properties(choice-gpu PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT
   "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${own}:${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x100000000")
 add_dependencies(test-choice-gpu stub-cuda stub-hardware-nvml)
+# The same where the machine has another one, which is not visible.
+set(two ${PROJECT_BINARY_DIR}/stub/choice-two)
+file(WRITE ${two}/gpus.txt "driver 580.65.06\ncuda 13000\n"
+  "gpu GPU-00000000-0000-0000-0000-000000000000 0000:3b:00.0 0 9.0 132 4294967296 4160749568 - stub\n"
+  "gpu GPU-00000000-0000-0000-0000-000000000001 0000:3c:00.0 0 9.0 132 4294967296 4160749568 - stub\n")
+file(CREATE_LINK ../hardware/libnvml.so ${two}/libnvidia-ml.so.1 SYMBOLIC)
+add_test(NAME choice-gpu-two COMMAND test-choice-gpu)
+set_tests_properties(choice-gpu-two PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT
+  "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${two}:${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x100000000")

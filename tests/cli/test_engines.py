@@ -24,6 +24,16 @@ class Engines(harness.Case):
     def environment(self, more):
         return super().environment({"WEIR_HOME": str(STORE), **more})
 
+    def test_inputs_that_were_filled_are_tried_in_other_extents(self):
+        data = SOURCE / "tests/data/onnx"
+        output, = self.weir_json("run", data / "picky.onnx")["clients"][0]["outputs"]
+        self.assertEqual(output["shape"], [1, 32])
+        line = self.refused("run", data / "pickier.onnx", status=1)
+        self.assertRegex(line, r"inputs that were not given were filled: x \[1, 16\], and with other extents up to 1024: give them, as --input")
+        output, = self.weir_json("run", data / "pickier.onnx", "--input", "x=shape:1x33")["clients"][0]["outputs"]
+        self.assertEqual(output["shape"], [1, 33])
+        self.assertNotIn("filled", self.refused("run", data / "pickier.onnx", "--input", "x=shape:1x34", status=1))
+
     def test_two_models_under_one_budget(self):
         answer = self.weir_json("run", MODELS / "minilm.onnx", MODELS / "minilm.gguf", "--budget", "600MiB")
         self.assertEqual(answer["live_at_end"], 0)

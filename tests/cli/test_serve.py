@@ -269,9 +269,18 @@ class Protocols(Served):
         self.assertEqual([7, -2], self.infer(tokens)[1]["outputs"][0]["data"])
         for change in ({"model": None}, {"model": 7}, {"prompt": ""}, {"prompt": None}, {"prompt": ["a", ""]}, {"n": 0}, {"n": 65}, {"n": 1.5}, {"logprobs": 21}, {"suffix": "x"},
                        {"echo": True}, {"best_of": 2}, {"tools": [{}]}, {"response_format": {"type": "json_object"}},
+                       {"logit_bias": {"5": 1}}, {"logit_bias": []}, {"audio": {"voice": "a"}}, {"modalities": ["text", "audio"]}, {"function_call": "auto"},
+                       {"functions": [{"name": "f"}]}, {"reasoning_effort": "high"}, {"verbosity": "low"}, {"web_search_options": {}},
                        {"max_tokens": "3"}, {"temperature": []}, {"stop": 3}, {"stop": [""]}):
             status, answer = self.ask("POST", "/v1/completions", body | change)
             self.assertEqual((400, "invalid_request_error"), (status, answer["error"]["type"]), change)
+            name = next(iter(change))
+            if name not in ("model", "prompt", "stop"):
+                self.assertIn(f"'{name if name != 'functions' else 'tools'}'", answer["error"]["message"])
+        harmless = {"logit_bias": {}, "audio": None, "modalities": ["text"], "function_call": "none", "reasoning_effort": "none", "verbosity": "medium",
+                    "user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto", "prediction": None, "parallel_tool_calls": True,
+                    "prompt_cache_key": "k", "safety_identifier": "s", "tool_choice": "none", "tools": [{}], "nobodys": 1}
+        self.assertEqual(200, self.ask("POST", "/v1/completions", body | harmless)[0])
         self.assertEqual(404, self.ask("POST", "/v1/completions", body | {"model": "none"})[0])
         self.assertEqual("unsupported", self.ask("POST", "/v1/completions", body | {"model": "all"})[1]["error"]["code"])
 
@@ -515,6 +524,13 @@ class Engines(Served):
         stopped = self.ask("POST", "/v1/completions", body | {"stop": [text[3:6], "\n"]})[1]["choices"][0]
         self.assertEqual((text[:3], "stop"), (stopped["text"], stopped["finish_reason"]))
         self.assertEqual(400, self.ask("POST", "/v1/completions", body | {"top_p": 7})[0])
+        biased = self.ask("POST", "/v1/completions", body | {"logit_bias": {"300": 100, "2": -100}})[1]["choices"][0]["text"]
+        self.assertEqual(biased[:len(biased) // 4] * 4, biased)  # one token, four times
+        self.assertNotEqual(text, biased)
+        for bias in ({"x": 1}, {"-1": 1}, {"3": "1"}, {"3": 101}, [3]):
+            status, answer = self.ask("POST", "/v1/completions", body | {"logit_bias": bias})
+            self.assertEqual(400, status, bias)
+            self.assertIn("'logit_bias'", answer["error"]["message"])
         self.assertEqual(400, self.ask("POST", "/v1/completions", body | {"model": "minilm"})[0])
         wanted = {"model": "minilm", "input": ["a cat", "two\ncats"]}
         floats = [e["embedding"] for e in self.ask("POST", "/v1/embeddings", wanted)[1]["data"]]
@@ -522,7 +538,9 @@ class Engines(Served):
         coded = self.ask("POST", "/v1/embeddings", wanted | {"encoding_format": "base64"})[1]["data"]
         rows = [list(struct.unpack("<384f", base64.b64decode(e["embedding"]))) for e in coded]
         self.assertEqual(floats, rows)
-        self.assertEqual(400, self.ask("POST", "/v1/embeddings", wanted | {"input": [""]})[0])
+        for change in ({"input": [""]}, {"dimensions": 10}, {"encoding_format": "hex"}, {"encoding_format": 1}):
+            self.assertEqual(400, self.ask("POST", "/v1/embeddings", wanted | change)[0], change)
+        self.assertEqual(200, self.ask("POST", "/v1/embeddings", wanted | {"dimensions": None, "encoding_format": None, "user": "u"})[0])
         self.assertEqual(400, self.ask("POST", "/v1/embeddings", wanted | {"model": "tiny-llama"})[0])
         self.end(process)
 

@@ -1,6 +1,8 @@
 /* The adaptor "log": what reaches it, in which order, and what does not. */
 #include "info.h"
 #include "core/core.h"
+
+#include "test_places.h"
 #include <weir/trace.h>
 
 enum { MOST = 64 };
@@ -110,6 +112,46 @@ static void a_reap_is_recorded(void **state)
     end(&w);
 }
 
+/* Also those that an adaptor around the log makes, and those that fail. */
+static void resizes_are_recorded(void **state)
+{
+    static const char *const stacks[] = {"log(direct)", "guard(log(direct))"};
+    (void)state;
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+        log_world w = make(stacks[i]);
+        void *a = allocate(w.client, 1000, w.stream, WEIR_CLASS_OTHER);
+        ok(weir_resize(w.client, a, 600, w.stream));
+        read_log(&w);
+        assert_int_equal(w.count, 2);
+        check_event(&w.events[1], WEIR_ACTION_RESIZE, WEIR_OK, a, 600);
+        fails(WEIR_ERR_NO_ROOM, weir_resize(w.client, a, 64 * KIB, w.stream));
+        read_log(&w);
+        if (i == 0) { /* a guard does not ask what is below it */
+            assert_int_equal(w.count, 1);
+            check_event(&w.events[0], WEIR_ACTION_FAIL, WEIR_ERR_NO_ROOM, a, 600);
+            assert_int_equal(w.events[0].object, WEIR_ACTION_RESIZE);
+        }
+        ok(weir_free(w.client, a, w.stream));
+        ok(weir_stream_synchronize(w.stream));
+        end(&w);
+    }
+}
+
+/* Of a free both streams are told: its own, and that of the block. */
+static void a_free_on_another_stream_is_told_as_such(void **state)
+{
+    (void)state;
+    log_world w = make("log(mapped)");
+    void *a = allocate(w.client, 1000, w.stream, WEIR_CLASS_OTHER);
+    ok(weir_stream_synchronize(w.stream));
+    ok(weir_free(w.client, a, WEIR_STREAM_HOST));
+    read_log(&w);
+    check_event(&w.events[1], WEIR_ACTION_DEALLOCATE, WEIR_OK, a, 1000);
+    assert_int_equal(w.events[1].stream.id, WEIR_STREAM_HOST.id);
+    assert_int_equal(w.events[1].other.id, w.stream.id);
+    end(&w);
+}
+
 /* Rows of the CSV whose third value is the word; NULL: all but the first. */
 static unsigned rows_of(const char *path, const char *action)
 {
@@ -153,6 +195,7 @@ static void the_csv_has_rmms_words_and_the_binary_file_all(void **state)
     snprintf(binary, sizeof binary, "%s/log.weir", folder);
     snprintf(stack, sizeof stack, "log(csv=%s, binary=%s, budget(mapped))", csv, binary);
     log_world w = make(stack);
+    assert_string_equal(runtime_details(w.runtime).resource, stack);
     pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
     void *a = allocate(w.client, 1000, w.stream, WEIR_CLASS_OTHER), *none;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &none));
@@ -253,6 +296,9 @@ static void what_is_no_log_is_refused(void **state)
         const char *stack;
         weir_status status;
     } wrong[] = {{"log(log(mapped))", WEIR_ERR_INVALID},
+                 {"log(budget(log(mapped)))", WEIR_ERR_INVALID},
+                 {"budget(log(budget(mapped)))", WEIR_ERR_INVALID},
+                 {"guard(log(guard(mapped)))", WEIR_ERR_INVALID},
                  {"log(cvs=x, mapped)", WEIR_ERR_INVALID},
                  {"log(csv=a, binary=b, csv=c, mapped)", WEIR_ERR_INVALID},
                  {"log", WEIR_ERR_INVALID},
@@ -279,6 +325,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_is_recorded),
         cmocka_unit_test(a_reap_is_recorded),
+        cmocka_unit_test(resizes_are_recorded),
+        cmocka_unit_test(a_free_on_another_stream_is_told_as_such),
         cmocka_unit_test(the_csv_has_rmms_words_and_the_binary_file_all),
         cmocka_unit_test(the_order_of_adaptors_counts),
         cmocka_unit_test(a_failing_sink_is_counted),

@@ -1,6 +1,8 @@
 /* Engines and models: an engine that is linked in and does what the test tells it to, and plug-ins, good and bad. */
 #include "info.h"
 #include "core.h"
+
+#include "test_places.h"
 #include <weir/engine.h>
 #include <weir/model.h>
 

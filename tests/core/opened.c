@@ -1,5 +1,7 @@
 /* libweir opened by a program that was not linked to it, however little thread-local storage is left, and closed by one whose
  * threads go on. */
+#include "test_places.h"
+
 #include <weir/weir.h>
 
 #include <dlfcn.h>

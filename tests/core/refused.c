@@ -30,6 +30,23 @@ weir_status __wrap_wi_ledger_claim_or_refuse(wi_ledger *ledger, wi_account *acco
     return __real_wi_ledger_claim_or_refuse(ledger, account, request, shortage);
 }
 
+weir_status __real_wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                                    const wi_shortage *shortage);
+weir_status __wrap_wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                                    const wi_shortage *shortage);
+
+static void (*at_refusal)(void *user); /* the same, when a base has found no place */
+
+weir_status __wrap_wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
+                                    const wi_shortage *shortage)
+{
+    void (*fn)(void *user) = at_refusal;
+    at_refusal = NULL;
+    if (fn)
+        fn(meanwhile_user);
+    return __real_wi_ledger_refuse(ledger, account, request, shortage);
+}
+
 static weir_runtime *make(const char *stack)
 {
     weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = stack};
@@ -131,12 +148,95 @@ static void what_comes_to_fit_is_met(void **state)
     }
 }
 
+/* All that is free is in pieces of half a granule, which cannot be moved together. */
+typedef struct pieces {
+    weir_runtime *runtime;
+    weir_client *client, *other;
+    void *at[BUDGET / (32 << 10)];
+    size_t from; /* those from there on are the other's */
+    uint64_t taken;
+} pieces;
+
+static void make_pieces(pieces *p, const char *stack)
+{
+    const size_t piece = 32 * KIB;
+    p->runtime = make(stack);
+    p->client = open_client(p->runtime, "one", 0, 0);
+    p->other = open_client(p->runtime, "other", 0, 0);
+    size_t count = 0;
+    while (count < BUDGET / piece && weir_alloc(count % 2 ? p->other : p->client, piece, WEIR_STREAM_HOST,
+                                                WEIR_CLASS_WEIGHTS, &p->at[count]) == WEIR_OK)
+        count++;
+    for (size_t i = 0; i < count; i += 2)
+        ok(weir_free(p->client, p->at[i], WEIR_STREAM_HOST));
+    p->from = count;
+}
+
+static void end_pieces(pieces *p)
+{
+    for (size_t i = 1; i < p->from; i += 2)
+        if (p->at[i])
+            ok(weir_free(p->other, p->at[i], WEIR_STREAM_HOST));
+    ok(weir_client_destroy(p->other));
+    ok(weir_client_destroy(p->client));
+    ok(weir_runtime_destroy(p->runtime));
+}
+
+static void free_pieces(void *user)
+{
+    pieces *p = user;
+    for (size_t i = 1; i < p->from; i += 2) {
+        ok(weir_free(p->other, p->at[i], WEIR_STREAM_HOST));
+        p->at[i] = NULL;
+    }
+}
+
+static void take_pieces(void *user)
+{
+    pieces *p = user;
+    for (size_t i = 0; i < p->from; i += 2)
+        ok(weir_alloc(p->other, 32 * KIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &p->at[i]));
+    p->taken = p->from;
+}
+
+/* What others free, or take, when a request has found no place is in none of its numbers. */
+static void the_numbers_are_those_of_one_moment(void **state)
+{
+    (void)state;
+    static void (*const acts[])(void *user) = {free_pieces, take_pieces};
+    for (int k = 0; k < 2; k++)
+        for (int act = 0; act < 2; act++) {
+            pieces p = {0};
+            void *block;
+            make_pieces(&p, stacks[k]);
+            snapshot before = take_snapshot(p.runtime);
+            uint64_t live = before.device.live, left = BUDGET - live;
+            meanwhile_user = &p;
+            at_refusal = acts[act];
+            fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(p.client, 6 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &block));
+            assert_null(at_refusal);
+            weir_refusal r = last_refusal();
+            assert_int_equal(r.cause, WEIR_CAUSE_FRAGMENTATION);
+            assert_int_equal(r.requested, 6 * MIB);
+            assert_int_equal(r.current, 0);
+            assert_int_equal(r.remaining, left);
+            assert_true(r.largest < r.requested && r.remaining >= r.requested);
+            assert_string_equal(r.holders[0].client, "other");
+            assert_int_equal(r.holders[0].bytes, live);
+            assert_string_equal(r.holders[1].client, "");
+            for (size_t i = 0; i < p.taken; i += 2)
+                ok(weir_free(p.other, p.at[i], WEIR_STREAM_HOST));
+            end_pieces(&p);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_elastic_commit_needs_what_is_held),
         cmocka_unit_test(an_aligned_request_needs_whole_segments),
         cmocka_unit_test(what_comes_to_fit_is_met),
+        cmocka_unit_test(the_numbers_are_those_of_one_moment),
     };
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
 }

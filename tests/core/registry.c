@@ -1,5 +1,7 @@
 /* Plug-ins that ask for engines while they are opened, and threads that ask for plug-ins at once. */
 #include "core.h"
+
+#include "test_places.h"
 #include <weir/engine.h>
 
 #include <dlfcn.h>

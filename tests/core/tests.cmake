@@ -146,9 +146,13 @@ add_test(NAME core-refusals-long COMMAND test-core-refusals)
 set_tests_properties(core-refusals-long PROPERTIES LABELS long ENVIRONMENT WEIR_TRACES=100000)
 
 weir_test(core-refused core/refused.c INTERNAL)
-target_link_options(test-core-refused PRIVATE -Wl,--wrap=wi_ledger_claim_or_refuse)
+target_link_options(test-core-refused PRIVATE -Wl,--wrap=wi_ledger_claim_or_refuse,--wrap=wi_ledger_refuse)
 weir_test(core-ends core/ends.c INTERNAL)
 target_link_options(test-core-ends PRIVATE
   -Wl,--wrap=wi_tcaches_end,--wrap=wi_residency_end,--wrap=wi_residency_forget
   -Wl,--wrap=wi_leaks_tell,--wrap=wi_streams_any)
+weir_test(core-doors core/doors.c INTERNAL)
+target_link_options(test-core-doors PRIVATE
+  -Wl,--wrap=wi_tcaches_end,--wrap=wi_runtime_reap,--wrap=wi_ledger_close,--wrap=wi_pending_free
+  -Wl,--wrap=wi_elastic_range_end,--wrap=wi_client_let_go)
 weir_test(core-leaks core/leaks.c)

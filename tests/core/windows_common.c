@@ -74,7 +74,7 @@ void finish(actor *a)
 
 /* The driver ------------------------------------------------------------------------------------------------------- */
 
-static void count(void *record, int by)
+static void count(void *record, int by, bool records)
 {
     pthread_mutex_lock(&lock);
     size_t i = 0;
@@ -83,7 +83,7 @@ static void count(void *record, int by)
     if (i < 64) {
         under_way[i].calls += by;
         under_way[i].record = record;
-        if (under_way[i].calls > atomic_load(&windows_most_records))
+        if (records && under_way[i].calls > atomic_load(&windows_most_records))
             atomic_store(&windows_most_records, under_way[i].calls);
     }
     pthread_mutex_unlock(&lock);
@@ -93,11 +93,11 @@ static weir_status w_record(wi_device *device, void *stream, wi_event *out)
 {
     if (!stream)
         return real->record(device, stream, out);
-    count(stream, 1);
+    count(stream, 1, true);
     stand(IN_RECORD, WI_WINDOWS, stream, false);
     weir_status status = real->record(device, stream, out);
     stand(IN_RECORD, WI_WINDOWS, stream, true);
-    count(stream, -1);
+    count(stream, -1, true);
     return status;
 }
 
@@ -119,10 +119,14 @@ static weir_status w_order(wi_device *device, void *stream, wi_event event)
 
 static weir_status w_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
+    if (!stream)
+        return real->fill(device, to, value, bytes, stream);
+    count(stream, 1, false);
     stand(IN_FILL, WI_WINDOWS, stream, false);
-    if (atomic_load(&windows_fail_fills))
-        return weir_fail(WEIR_ERR_DRIVER, "windows: nothing is filled");
-    return real->fill(device, to, value, bytes, stream);
+    weir_status status = atomic_load(&windows_fail_fills) ? weir_fail(WEIR_ERR_DRIVER, "windows: nothing is filled")
+                                                          : real->fill(device, to, value, bytes, stream);
+    count(stream, -1, false);
+    return status;
 }
 
 static void w_destroy(wi_device *device, void *stream)

@@ -161,6 +161,54 @@ static void work_of_who_found_it_before_is_waited_for(void **state)
     }
 }
 
+static void act_fill(actor *a)
+{
+    a->status = weir_fill(a->f->runtime, a->pointer, 1, 64, a->stream);
+}
+
+static void act_use(actor *a)
+{
+    a->status = weir_use_record(a->f->runtime, (weir_block){.pointer = a->pointer}, a->stream);
+}
+
+/* What is being put on a stream when its door closes is there before its work is waited for. */
+static void under_way(fixture *f, kind *k, void (*act)(actor *a), place at)
+{
+    weir_stream stream = come(f, k);
+    void *p = allocate(f->client, BLOCK, stream, WEIR_CLASS_KV);
+    memset(p, 0xff, BLOCK);
+    actor worker = {.f = f, .act = act, .at = at, .pointer = p, .stream = stream};
+    actor ender = ender_of(f, k, stream);
+    if (act == act_allocate) {
+        ok(weir_free(f->client, p, stream));
+        worker.bytes = BLOCK;
+        worker.flags = WEIR_ALLOC_ZEROED;
+    }
+    assert_true(begin(&worker));
+    begin_beside(&ender);
+    assert_false(atomic_load(&ender.over));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_fill(f->runtime, p, 2, 64, stream));
+    let_go_on(&worker);
+    finish(&worker);
+    finish(&ender);
+    ok(worker.status);
+    ok(ender.status);
+    const unsigned char *bytes = worker.pointer;
+    if (at == IN_FILL)
+        assert_int_equal(bytes[0], act == act_fill);
+    ok(weir_free(f->client, worker.pointer, WEIR_STREAM_HOST));
+    all_can_be_had(f);
+}
+
+static void work_under_way_is_waited_for(void **state)
+{
+    for (int own = 0; own < 2; own++) {
+        under_way(get(state), &(kind){.own = own}, act_fill, IN_FILL);
+        under_way(get(state), &(kind){.own = own}, act_allocate, IN_FILL);
+        under_way(get(state), &(kind){.own = own}, act_use, IN_RECORD);
+    }
+}
+
 /* Blocks that a thread has cached in the stream's order are brought to its list while its door is closed. */
 static void cached_blocks_are_brought_in(void **state)
 {
@@ -246,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_comes_through_a_closed_door, set_up, tear_down),
         cmocka_unit_test_setup_teardown(work_of_who_found_it_before_is_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(work_under_way_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(cached_blocks_are_brought_in, with_thread_caches, tear_down),
         cmocka_unit_test_setup_teardown(a_door_that_was_closed_in_vain_is_open_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(registered_while_it_is_unregistered, set_up, tear_down),

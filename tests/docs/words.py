@@ -45,7 +45,7 @@ RULES = [
     Rule(r"\bweir_runtime_(shed|settle)\b", "weir_runtime_trim_idle, weir_runtime_drain"),
     # Words.
     Rule(r"\bfronts?\b", "thread cache", CORE, r"\bin front\b|\b(to|at|from) (the|its) front\b|\bfront of the\b"),
-    Rule(r"\blanes?\b", "stream list", CORE),
+    Rule(r"\blanes?\b", "stream list; slot of the engine onnx"),
     Rule(r"\b(park(ed|s|ing)?)\b", "thread-cached, kept by a thread cache", CORE, r"[`\"]parked[`\"]"),
     Rule(r"\bshel(f|ves)\b", "size index"),
     Rule(r"\bbackings?\b", "chunk", MEMORY),

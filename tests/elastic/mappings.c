@@ -259,6 +259,40 @@ static void growth_is_refused_early_and_in_words(void **state)
     end(f);
 }
 
+static void is_for_want_of_mappings(void)
+{
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_ADDRESS_RANGE);
+    assert_true(last_refusal().needed == UINT64_MAX);
+    detail_names("vm.max_map_count");
+}
+
+/* A client's memory cannot come back for want of them, and comes when there are some. */
+static void a_resume_tells_of_mappings(void **state)
+{
+    (void)state;
+    fixture *f = begin(64);
+    char *p[2];
+    for (int i = 0; i < 2; i++) {
+        p[i] = allocate(f->client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+        memset(p[i], i + 1, 8 * GRANULE);
+    }
+    ok(weir_client_suspend(f->client, NULL, NULL));
+    ok(weir_runtime_trim(f->runtime, NULL, NULL));
+    assert_int_equal(take_snapshot(f->runtime).device.held, 0);
+    others o = make_others(1000);
+    let_weir_notice(f);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_resume(f->client, WEIR_STREAM_HOST));
+    is_for_want_of_mappings();
+    end_others(&o);
+    ok(weir_client_resume(f->client, WEIR_STREAM_HOST));
+    for (int i = 0; i < 2; i++) {
+        for (size_t k = 0; k < 8 * GRANULE; k += 1000)
+            assert_int_equal(p[i][k], i + 1);
+        ok(weir_free(f->client, p[i], WEIR_STREAM_HOST));
+    }
+    end(f);
+}
+
 /* Nothing is left: what is given back needs no mapping to go. */
 static void memory_is_given_back_without_any_mapping_left(void **state)
 {
@@ -303,6 +337,7 @@ int main(void)
         cmocka_unit_test(memory_comes_by_the_page_alone),
         cmocka_unit_test(a_check_sees_every_page),
         cmocka_unit_test(growth_is_refused_early_and_in_words),
+        cmocka_unit_test(a_resume_tells_of_mappings),
         cmocka_unit_test(memory_is_given_back_without_any_mapping_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ if(NOT WEIR_SANITIZE) # sanitizers make mappings of their own, and need them
   weir_test(elastic-mappings elastic/mappings.c)
 endif()
 weir_test(elastic-check elastic/check.c INTERNAL)
+weir_test(elastic-wakes elastic/wakes.c core/faulty.c INTERNAL)
 weir_test(elastic-faults elastic/faults.c core/faulty.c INTERNAL)
 target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
 # Beside other resources of the runtime's.

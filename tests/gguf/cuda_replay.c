@@ -5,6 +5,7 @@
 #include "interpose/cuda_redirect.h"
 
 #include "cuda_standin.h"
+#include "test_places.h"
 
 enum { MOST_LINES = 4096, MOST_BLOCKS = 4096, NO_MEMORY = 2 };
 

@@ -5,6 +5,12 @@ weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_s
   LIBS weir_gguf_file m LABELS gguf)
 target_include_directories(test-gguf-check PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
+weir_test(gguf-checked gguf/checked.c gguf/writer.c ${gguf_sources}/check.c ${gguf_sources}/check_tensors.c
+  ${gguf_sources}/check_vocabulary.c ${gguf_sources}/checked.c
+  LIBS weir_gguf_file m LABELS gguf)
+target_include_directories(test-gguf-checked PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wrap=clock_gettime)
+
 # Neither does what a model will take.
 weir_test(gguf-layout gguf/layout.c gguf/shapes.c gguf/writer.c LIBS weir_gguf_file LABELS gguf)
 
@@ -14,13 +20,17 @@ target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together several text sequence elastic elastic-book memory library)
+  foreach(part engine together several decodes text sequence elastic elastic-book memory library)
     string(REPLACE - _ source ${part})
     weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
     target_include_directories(test-gguf-${part} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
+  weir_test(gguf-scratch gguf/scratch.c ${gguf_sources}/scratch.c ${gguf_sources}/scratch_known.c ${gguf_sources}/sum.c
+    LIBS weir_text LABELS gguf)
+  target_include_directories(test-gguf-scratch SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  target_include_directories(test-gguf-scratch PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-layout-dry gguf/layout_dry.c gguf/shapes.c gguf/writer.c $<TARGET_OBJECTS:weir-engine-gguf-border>
     LIBS weir_gguf_file stdc++ ${CMAKE_DL_LIBS} LABELS gguf ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   target_include_directories(test-gguf-layout-dry SYSTEM PRIVATE ${WEIR_LLAMA}/include)
@@ -28,6 +38,7 @@ if(TARGET weir-engine-gguf)
   add_dependencies(test-gguf-layout-dry weir-engine-gguf)
   target_link_libraries(test-gguf-engine PRIVATE weir_gguf_file)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(test-gguf-decodes PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_sources(test-gguf-sequence PRIVATE ${gguf_sources}/sum.c)
   target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c LABELS gguf
@@ -45,7 +56,7 @@ if(TARGET weir-engine-gguf)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-together gguf-several gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-several gguf-decodes gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" RUN_SERIAL ON

@@ -1,5 +1,6 @@
-#include "machine.h"
 #include "base/values.h"
+#include "machine.h"
+#include "test_places.h"
 #include <weir/select.h>
 
 #include <errno.h>

@@ -310,6 +310,9 @@ static void the_module_sees_what_its_client_may_have(void **state)
     check_info(&f, 30 * MIB, 32 * MIB);
     ok(weir_client_set_limits(f.client[0], 0, 8 * MIB));
     check_info(&f, 6 * MIB, 8 * MIB);
+    ok(weir_client_set_limits(f.client[0], 0, 48 * MIB)); /* more than there is of the budget */
+    check_info(&f, 30 * MIB, 32 * MIB);
+    ok(weir_client_set_limits(f.client[0], 0, 8 * MIB));
     weir_client *others[6];
     for (size_t i = 0; i < 6; i++)
         others[i] = open_client(f.runtime[0], "other", 0, 0);

@@ -152,6 +152,34 @@ static void what_is_freed_while_a_stream_goes_is_freed_when_it_has_gone(void **s
     end(&f);
 }
 
+static uint64_t waits_of_the_driver(void)
+{
+    return control.stub_count("cuStreamSynchronize") + control.stub_count("cuEventQuery");
+}
+
+/* Nothing can be put behind a stream whose work weir waits for already: what is freed meanwhile waits as well. */
+static void what_is_freed_while_the_work_of_a_stream_is_waited_for_waits(void **state)
+{
+    gate g = GATE;
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *block = get(&f, MIB);
+    actor destroys = {.f = &f, .deed = DESTROYS, .on = stream};
+    assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
+    wait_until_reached(&g);
+    uint64_t before = waits_of_the_driver();
+    begin_act(&destroys);
+    while (waits_of_the_driver() == before)
+        usleep(100);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(account(f.client[0]).live, MIB);
+    let_go_on(&destroys, &g);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(account(f.client[0]).live, 0);
+    end(&f);
+}
+
 /* It waits for the end of the capture, which has not begun for anybody else yet. */
 static void what_is_freed_while_a_capture_begins_waits_for_its_end(void **state)
 {
@@ -180,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_stream_is_destroyed_when_nobody_puts_a_free_behind_it),
         cmocka_unit_test(a_capture_begins_when_nobody_puts_a_free_behind_its_stream),
         cmocka_unit_test(what_is_freed_while_a_stream_goes_is_freed_when_it_has_gone),
+        cmocka_unit_test(what_is_freed_while_the_work_of_a_stream_is_waited_for_waits),
         cmocka_unit_test(what_is_freed_while_a_capture_begins_waits_for_its_end),
     };
     return cmocka_run_group_tests(tests, find_stub, NULL);

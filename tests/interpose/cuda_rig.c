@@ -1,6 +1,8 @@
 /* See cuda_rig.h. */
 #include "interpose/cuda_rig.h"
 
+#include "test_places.h"
+
 #include <dlfcn.h>
 
 stub_control control;

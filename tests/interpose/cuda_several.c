@@ -205,6 +205,7 @@ static void a_redirect_knows_nothing_of_the_one_that_had_its_place(void **state)
     (void)state;
     fixture f = prepare(4 * MIB, DEVICES, NULL);
     const weir_runtime *second = f.runtime[1];
+    static char range[4096];
     void *none, *granted;
     wi_cuda_scope scope = {.overruns = true};
     ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_OTHER}));
@@ -214,6 +215,7 @@ static void a_redirect_knows_nothing_of_the_one_that_had_its_place(void **state)
     granted = get(&f, 5 * MIB);
     wi_cuda_scope_leave(&scope);
     assert_int_equal(f.m.cudaFree(granted), 0);
+    assert_int_equal(f.m.cudaHostRegister(range, sizeof range, 0), 0);
     for (size_t i = 0; i < WI_CUDA_REDIRECTS; i++) {
         ok(wi_cuda_redirect_end(f.redirect));
         ok(redirect_with(&f, (wi_cuda_redirect_options){.clients = f.client, .client_count = 1}));
@@ -222,6 +224,8 @@ static void a_redirect_knows_nothing_of_the_one_that_had_its_place(void **state)
     wi_cuda_redirect_stats s = stats(&f);
     assert_int_equal(s.refused + s.overruns + s.overrun_bytes + s.allocations + s.frees, 0);
     assert_string_equal(s.refusal, "");
+    assert_int_equal(f.m.cudaHostUnregister(range), 0);
+    assert_int_equal(stats(&f).registered, 0);
     assert_null(wi_cuda_redirect_client(f.redirect, second));
     scope = (wi_cuda_scope){.clients = &f.client[1], .client_count = 1};
     fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
@@ -420,6 +424,24 @@ static void captures_end_one_by_one(void **state)
     end(&f);
 }
 
+/* The capture goes with the stream, and what waited for it is freed. */
+static void a_stream_may_be_destroyed_while_it_is_captured(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *streams[] = {make_stream(&f), make_stream(&f)}, *block = get(&f, MIB);
+    assert_int_equal(f.m.cudaStreamBeginCapture(streams[0], RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(f.m.cudaStreamDestroy(streams[0]), 0);
+    assert_int_equal(stats(&f).captured + stats(&f).waiting, 0);
+    assert_int_equal(stats(&f).streams, 1);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(warnings, 0);
+    assert_int_equal(f.m.cudaStreamDestroy(streams[1]), 0);
+    end(&f);
+}
+
 typedef struct capturer {
     const fixture *f;
     void *stream;
@@ -467,6 +489,49 @@ static void of_two_threads_that_capture_neither_waits(void **state)
     end(&f);
 }
 
+/* It would be for ever, as long as the thread itself does not go on. */
+static void a_thread_does_not_wait_for_what_waits_for_its_own_capture(void **state)
+{
+    (void)state;
+    fixture f = begin(4 * MIB);
+    void *graph = NULL, *none, *stream = make_stream(&f), *block = get(&f, 3 * MIB);
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    uint64_t rounds = f.redirect->rounds;
+    assert_int_equal(f.m.cudaMalloc(&none, 3 * MIB), NO_MEMORY);
+    assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+    assert_true(f.redirect->rounds - rounds <= 2); /* it has looked before the request, and behind the shortage */
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 0);
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
+/* One that has failed is over, whatever the error was; one that weir knows already is not weir's to end. */
+static void a_capture_that_has_failed_is_over(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *graph = NULL, *stream = make_stream(&f);
+    weir_stream id = f.redirect->streams[1].id; /* behind the default stream */
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    control.stub_fail("cuStreamEndCapture", 1, 901);
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 901);
+    assert_int_equal(stats(&f).captured, 0);
+    assert_int_equal(f.real.cudaStreamEndCapture(stream, &graph), 0); /* the stub's goes on */
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    ok(weir_capture_begin(id, NULL));
+    assert_int_equal(f.m.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(stats(&f).captured, 0);
+    assert_int_equal(f.m.cudaStreamEndCapture(stream, &graph), 0);
+    ok(weir_capture_end(id, NULL));
+    assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
+    (void)f.m.cudaGetLastError();
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,7 +552,10 @@ int main(void)
         cmocka_unit_test(a_capture_between_two_streams_holds_up_what_is_freed),
         cmocka_unit_test(what_waits_is_not_put_behind_streams_that_began_later),
         cmocka_unit_test(captures_end_one_by_one),
+        cmocka_unit_test(a_stream_may_be_destroyed_while_it_is_captured),
         cmocka_unit_test(of_two_threads_that_capture_neither_waits),
+        cmocka_unit_test(a_thread_does_not_wait_for_what_waits_for_its_own_capture),
+        cmocka_unit_test(a_capture_that_has_failed_is_over),
     };
     return cmocka_run_group_tests(tests, find_stub, NULL);
 }

@@ -3,6 +3,8 @@
 #include "core/core.h"
 #include "interpose/elf_imports.h"
 
+#include "test_places.h"
+
 #include <unistd.h>
 
 /* An image: tables in a segment that is read, slots in one that is written. */

@@ -5,6 +5,8 @@
  *   test-interpose-gpu [ROUNDS]     with LD_LIBRARY_PATH to libcudart.so.13; says what it has seen */
 #include "interpose/cuda_redirect.h"
 
+#include "test_places.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,6 +38,17 @@ typedef int function(int x);
 /* Sealed after the start where the module has RELRO; and not. */
 static function *const sealed_table[] = {imported_one, imported_two};
 static function *open_table[] = {imported_two, imported_one};
+#ifdef MODULE_MANY
+#define TEN                                                                                                            \
+    imported_two, imported_two, imported_two, imported_two, imported_two, imported_two, imported_two, imported_two,    \
+        imported_two, imported_two
+static function *many_of_two[] = {TEN, TEN, TEN, TEN, TEN, TEN, TEN, TEN};
+API function **module_many(void);
+function **module_many(void)
+{
+    return many_of_two;
+}
+#endif
 
 API int module_call(int x);
 API int module_call_two(int x);

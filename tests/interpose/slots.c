@@ -3,6 +3,8 @@
 #include "core/core.h"
 #include "interpose/interpose.h"
 
+#include "test_places.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -164,6 +166,27 @@ static void slots_originals_and_versions_are_told(void **state)
     assert_non_null(wi_interpose_symbol(it, "module_call"));
     assert_null(wi_interpose_symbol(it, "imported_three"));
     assert_int_equal(wi_interpose_found(it, 2).slots, 0);
+    ok(wi_interpose_close(it));
+    dlclose(m.handle);
+}
+
+static void all_of_many_slots_are_redirected(void **state)
+{
+    enum { MANY = 80 };
+    (void)state;
+    module m = load("module-many", RTLD_NOW);
+    function *(*many)(void);
+    *(void **)&many = dlsym(m.handle, "module_many");
+    ok(wi_interpose_open(m.path, both, 2, &it));
+    assert_true(wi_interpose_found(it, 1).slots > MANY);
+    ok(wi_interpose_apply(it));
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(many()[i](5), 10 + 2 * THOUSAND);
+    check_calls(&m, 6 + THOUSAND, 10 + 2 * THOUSAND);
+    ok(wi_interpose_undo(it));
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(many()[i](5), 10);
+    check_calls(&m, 6, 10);
     ok(wi_interpose_close(it));
     dlclose(m.handle);
 }
@@ -502,7 +525,12 @@ static void text_relocations_are_refused(void **state)
 static void what_the_module_defines_itself_is_refused(void **state)
 {
     (void)state;
+    const wi_replacement others_first[] = {both[1], both[0]};
     refused("module-defines", WEIR_ERR_UNSUPPORTED, "the module defines it itself");
+    module m = load("module-defines", RTLD_NOW);
+    fails(WEIR_ERR_UNSUPPORTED, wi_interpose_open(m.path, others_first, 2, &it));
+    detail_names("imported_one");
+    dlclose(m.handle);
 }
 
 static void an_ifunc_is_refused(void **state)
@@ -556,11 +584,15 @@ static void arguments_that_are_none_are_refused(void **state)
     (void)state;
     const wi_replacement nameless[] = {{NULL, (void (*)(void))replacement_one, false}};
     const wi_replacement empty[] = {{"imported_one", NULL, false}};
+    const wi_replacement second_nameless[] = {both[0], nameless[0]},
+                         second_empty[] = {both[0], {"imported_two", NULL, false}};
     fails(WEIR_ERR_INVALID, wi_interpose_open("x", both, 0, &it));
     fails(WEIR_ERR_INVALID, wi_interpose_open("x", NULL, 1, &it));
     fails(WEIR_ERR_INVALID, wi_interpose_open("x", both, 1, NULL));
     fails(WEIR_ERR_INVALID, wi_interpose_open("x", nameless, 1, &it));
     fails(WEIR_ERR_INVALID, wi_interpose_open("x", empty, 1, &it));
+    fails(WEIR_ERR_INVALID, wi_interpose_open("x", second_nameless, 2, &it));
+    fails(WEIR_ERR_INVALID, wi_interpose_open("x", second_empty, 2, &it));
     ok(wi_interpose_close(NULL));
 }
 
@@ -664,6 +696,7 @@ int main(void)
         cmocka_unit_test(a_module_that_seals_nothing_is_redirected),
         cmocka_unit_test(a_module_that_calls_without_a_plt_is_redirected),
         cmocka_unit_test(slots_originals_and_versions_are_told),
+        cmocka_unit_test(all_of_many_slots_are_redirected),
         cmocka_unit_test(other_modules_calls_stay_as_they_are),
         cmocka_unit_test(one_function_alone_is_replaced_and_one_that_is_not_imported_left_out),
         cmocka_unit_test(a_weak_function_that_nobody_has_stays_absent),

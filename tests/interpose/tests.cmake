@@ -31,6 +31,7 @@ weir_interpose_module(module-text COMPILE -DMODULE_TEXT_RELOCATION LINK -Wl,-z,n
 weir_interpose_module(module-defines COMPILE -DMODULE_DEFINES)
 weir_interpose_module(module-ifunc COMPILE -DMODULE_IFUNC)
 weir_interpose_module(module-addend COMPILE -DMODULE_ADDEND)
+weir_interpose_module(module-many COMPILE -DMODULE_MANY)
 
 # One for another machine, which is only read.
 find_program(WEIR_ARM64_COMPILER aarch64-linux-gnu-gcc)
@@ -49,7 +50,6 @@ endif()
 function(weir_interpose_test name)
   weir_test(interpose-${name} ${ARGN} LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads)
   target_include_directories(test-interpose-${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_compile_definitions(test-interpose-${name} PRIVATE WEIR_TEST_MODULES="${WEIR_TEST_BINARY_PLACE}/tests/interpose")
   add_dependencies(test-interpose-${name} ${WEIR_INTERPOSE_MODULES})
 endfunction()
 weir_interpose_test(elf interpose/elf.c)
@@ -81,8 +81,8 @@ target_link_options(test-interpose-cuda-faults PRIVATE -Wl,--wrap=malloc,--wrap=
 
 # On a GPU by hand, and here on the stub.
 add_executable(test-interpose-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
-target_compile_definitions(test-interpose-gpu PRIVATE _GNU_SOURCE WEIR_TEST_MODULES="${WEIR_TEST_BINARY_PLACE}/tests/interpose")
-target_include_directories(test-interpose-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+target_compile_definitions(test-interpose-gpu PRIVATE _GNU_SOURCE)
+target_include_directories(test-interpose-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src ${WEIR_TEST_PLACES})
 target_link_libraries(test-interpose-gpu PRIVATE weir weir_interpose weir_base Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(test-interpose-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(test-interpose-gpu cuda-module)

@@ -1,6 +1,8 @@
 /* See answer.h. */
 #include "answer.h"
 
+#include "test_places.h"
+
 #include <sys/wait.h>
 
 /* ---- without weir ------------------------------------------------------------------------------------------------ */

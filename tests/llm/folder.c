@@ -6,6 +6,29 @@
 #include "graph.h"
 
 #include <sys/stat.h>
+#include <time.h>
+
+/* How often the tokenizer was read, and by how much the clock is ahead. */
+static int tokenizers_read;
+static time_t later;
+
+weir_status __wrap_wl_tokenizer_check(const wl_folder *of);
+weir_status __real_wl_tokenizer_check(const wl_folder *of);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+
+weir_status __wrap_wl_tokenizer_check(const wl_folder *of)
+{
+    tokenizers_read++;
+    return __real_wl_tokenizer_check(of);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    int answer = __real_clock_gettime(clock, out);
+    out->tv_sec += later;
+    return answer;
+}
 
 static char folder[64];
 
@@ -636,6 +659,48 @@ static void test_a_template_that_is_no_file(void **state)
     }
 }
 
+/* ---- once -------------------------------------------------------------------------------------------------------- */
+
+static void look(wl_folder *read, int reads)
+{
+    memset(read, 0, sizeof *read);
+    tokenizers_read = 0;
+    OK(wl_folder_read(folder, read));
+    assert_int_equal(tokenizers_read, reads);
+}
+
+/* For a prediction, for a load, and again; a file that changes, comes or goes has all read anew. */
+static void test_a_folder_is_read_once(void **state)
+{
+    (void)state;
+    wl_folder first, second;
+    char path[128];
+    look(&first, 1);
+    look(&first, 1); /* it was written just now */
+    later = 60;
+    look(&first, 1);
+    look(&second, 0);
+    assert_memory_equal(&first, &second, sizeof first);
+    with("genai_config.json", good_config, "\"top_k\": 7", "\"top_k\": 9");
+    look(&second, 1);
+    assert_int_equal(second.top_k, 9);
+    look(&second, 0);
+    assert_int_equal(second.top_k, 9);
+    write_file("chat_template.jinja", "{{ x }}");
+    look(&second, 1);
+    look(&second, 0);
+    snprintf(path, sizeof path, "%s/chat_template.jinja", folder);
+    assert_int_equal(unlink(path), 0);
+    look(&second, 0); /* as it was before */
+    assert_int_equal(mkdir(path, 0700), 0);
+    refused(WEIR_ERR_UNSUPPORTED, "is no file");
+    refused(WEIR_ERR_UNSUPPORTED, "is no file"); /* nor is what was refused forgotten */
+    assert_int_equal(rmdir(path), 0);
+    with("tokenizer.json", good_tokenizer, "\"ab\": 15", "\"ab\": -1");
+    refused(WEIR_ERR_CORRUPT, "vocab");
+    later = 0;
+}
+
 int main(void)
 {
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, write_folder, drop_folder)
@@ -656,6 +721,7 @@ int main(void)
         cmocka_unit_test(test_templates_have_a_measure),
         WITH_FOLDER(test_templates_wherever_they_are),
         WITH_FOLDER(test_a_template_that_is_no_file),
+        WITH_FOLDER(test_a_folder_is_read_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
  * process of its own, as libraries stay open. */
 #include "answer.h"
 
+#include "test_places.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <sys/wait.h>

@@ -1,9 +1,10 @@
 # The engine llm. What is said of folders needs no engine: its sources are built into the test.
 set(llm_sources ${PROJECT_SOURCE_DIR}/src/engines/llm)
 if(TARGET weir_onnx_file AND JANSSON_FOUND)
-  weir_test(llm-folder llm/folder.c llm/graph.c ${llm_sources}/folder.c ${llm_sources}/config.c ${llm_sources}/tokenizer.c
+  weir_test(llm-folder llm/folder.c llm/graph.c ${llm_sources}/folder.c ${llm_sources}/known.c ${llm_sources}/config.c ${llm_sources}/tokenizer.c
     LIBS weir_onnx_file weir_base PkgConfig::JANSSON m)
   target_include_directories(test-llm-folder PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_options(test-llm-folder PRIVATE -Wl,--wrap=wl_tokenizer_check,--wrap=clock_gettime)
 endif()
 
 # The rest is through the plug-in, as a program has it.
@@ -37,6 +38,7 @@ if(TARGET weir-engine-onnx)
 endif()
 weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(several llm/several.c llm/answer.c llm/folders.c)
+weir_llm_test(line llm/line.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)

@@ -4,6 +4,8 @@
 #include <weir/manifest.h>
 #include "manifest/packing.h"
 
+#include "test_places.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>

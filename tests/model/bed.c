@@ -158,13 +158,25 @@ static weir_status fail_run(weir_engine_model *model, const fault_plan *fault)
     return weir_fail(fault->status, "%s would not run it", model->provider);
 }
 
+static weir_status make_output(weir_engine_model *model, size_t bytes, void **block)
+{
+    if (!b.on_host)
+        return weir_alloc(model->client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, block);
+    *block = malloc(bytes);
+    if (!*block)
+        return weir_fail(WEIR_ERR_SYSTEM, "the double has no memory");
+    memset(*block, b.answers + 1, bytes);
+    return WEIR_OK;
+}
+
 static weir_status answer(weir_engine_model *model, weir_outputs *out)
 {
     void *block;
+    size_t bytes = b.output ? b.output : OUTPUT;
     weir_tensor *tensor = calloc(1, sizeof *tensor);
     if (!tensor)
         return weir_fail(WEIR_ERR_SYSTEM, "the double has no memory");
-    weir_status status = weir_alloc(model->client, OUTPUT, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &block);
+    weir_status status = make_output(model, bytes, &block);
     if (status != WEIR_OK) {
         free(tensor);
         return status;
@@ -173,10 +185,10 @@ static weir_status answer(weir_engine_model *model, weir_outputs *out)
                             .name = model->provider,
                             .type = WEIR_TYPE_U8,
                             .rank = 1,
-                            .shape = {OUTPUT},
+                            .shape = {(int64_t)bytes},
                             .data = block,
-                            .bytes = OUTPUT,
-                            .on_device = true};
+                            .bytes = bytes,
+                            .on_device = !b.on_host};
     *out = (weir_outputs){.struct_size = out->struct_size, .tensors = tensor, .count = 1, .engine_data = model};
     atomic_fetch_add(&model->answered, 1);
     count(&b.answers, 1);
@@ -259,7 +271,10 @@ static weir_status double_stream(weir_engine_model *model, const weir_inference 
 static void double_release(weir_engine_model *model, weir_outputs *outputs)
 {
     assert_ptr_equal(outputs->engine_data, model); /* an instance gets its own back */
-    give_back(model->client, outputs->tensors->data);
+    if (outputs->tensors->on_device)
+        give_back(model->client, outputs->tensors->data);
+    else
+        free(outputs->tensors->data);
     free(outputs->tensors);
     outputs->tensors = NULL;
     count(&b.releases, 1);

@@ -50,6 +50,8 @@ typedef struct bed {
     int fail_construct; /* the number of the client that cannot be opened, from 1; 0: none */
     uint64_t weights;   /* of a model */
     uint64_t scratch;   /* of a run */
+    size_t output;      /* bytes of a result; 0: OUTPUT */
+    bool on_host;       /* where a result lies; its bytes are the number of the answer then */
     double share;       /* that the provider runs; 0: not told */
     char settings[200]; /* of the last load: "key=value " each */
     char asked[400];    /* of the last run: "input:text " and "setting=value " each */

@@ -2,7 +2,7 @@
 # the simulated device and CUDA's stub.
 set(WEIR_MODEL_WRAPPED
   -Wl,--wrap=weir_hardware_create,--wrap=weir_hardware_destroy,--wrap=weir_client_create)
-foreach(model_test open coverage stages runs adrift moves fault cancel warm threads)
+foreach(model_test open coverage stages runs adrift moves fault cancel warm threads calls)
   weir_device_test(model-${model_test} model/${model_test}.c model/bed.c choice/machine.c)
   target_link_options(test-model-${model_test} PRIVATE ${WEIR_MODEL_WRAPPED})
   weir_sim_device_test(model-${model_test})

@@ -1,6 +1,8 @@
 /* See common.h. */
 #include "info.h"
 #include "common.h"
+
+#include "test_places.h"
 #include <weir/engine.h>
 
 #include <errno.h>

@@ -46,7 +46,7 @@ static void weights_and_activations_are_charged(void **state)
     weir_client_stats stats = {.struct_size = sizeof stats};
     assert_ok(weir_client_info(l.client, &stats));
     assert_true(stats.peak_class[WEIR_CLASS_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
-    weir_onnxruntime_details bridge = onnx_session_stats(&l.model->lanes[0]);
+    weir_onnxruntime_details bridge = onnx_session_stats(&l.model->slots[0]);
     assert_true(bridge.on_stream > 0);
     assert_int_equal(bridge.unknown, 0); /* all of it on the session's own stream */
     unload_model(&l);
@@ -69,11 +69,11 @@ static void outputs_stay_on_the_device(void **state)
         assert_ptr_equal(details.client, l.client);
         assert_int_equal(details.kind, WEIR_KIND_DEVICE);
         assert_true(details.offset + out.tensors[i].bytes <= details.bytes);
-        assert_int_equal(details.stream.id, l.model->lanes[0].stream.id);
+        assert_int_equal(details.stream.id, l.model->slots[0].stream.id);
     }
     assert_true(live(&l) > before);
     l.engine->release_outputs(l.model, &out);
-    assert_ok(weir_stream_synchronize(l.model->lanes[0].stream));
+    assert_ok(weir_stream_synchronize(l.model->slots[0].stream));
     unload_model(&l);
     close_client(&l);
 }
@@ -92,7 +92,7 @@ static void inputs_may_lie_on_the_device(void **state)
     weir_outputs out;
     assert_ok(infer_with(&l, &in, "device", &out));
     l.engine->release_outputs(l.model, &out);
-    assert_ok(weir_free(l.client, there, l.model->lanes[0].stream));
+    assert_ok(weir_free(l.client, there, l.model->slots[0].stream));
     unload_model(&l);
     close_client(&l);
 }
@@ -153,7 +153,7 @@ static void warm_up_and_plan(void **state)
     loaded l = load_model("mlp", NULL);
     uint64_t before = live(&l);
     assert_ok(l.engine->warm_up(l.model));
-    assert_ok(weir_stream_synchronize(l.model->lanes[0].stream));
+    assert_ok(weir_stream_synchronize(l.model->slots[0].stream));
     weir_engine_place place = {l.runtime, l.client};
     weir_engine_load load = {.struct_size = sizeof load, .path = model_path("mlp"), .places = &place, .place_count = 1};
     weir_engine_plan plan = {.struct_size = sizeof plan};
@@ -179,12 +179,12 @@ static void runs_are_captured(void **state)
     weir_client_stats stats = {.struct_size = sizeof stats};
     assert_ok(weir_client_info(l.client, &stats));
     assert_true(stats.pending >= 2 * 16 * 4); /* activations, which are freed, and which launches go on using */
-    uint64_t settled = live(&l), taken = onnx_session_stats(&l.model->lanes[0]).blocks;
+    uint64_t settled = live(&l), taken = onnx_session_stats(&l.model->slots[0]).blocks;
     for (int i = 0; i < 3; i++) {
         assert_ok(infer_with(&l, &in, "host", &out));
         l.engine->release_outputs(l.model, &out);
     }
-    assert_int_equal(onnx_session_stats(&l.model->lanes[0]).blocks, taken);
+    assert_int_equal(onnx_session_stats(&l.model->slots[0]).blocks, taken);
     assert_int_equal(live(&l), settled);
     for (int64_t rows = 1; rows <= 12; rows++) {
         in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, 16), x);
@@ -217,17 +217,17 @@ static void outputs_are_released_beside_a_capture(void **state)
     float x[2 * 16] = {0};
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
     assert_ok(infer_with(&l, &in, "device", &held.outputs));
-    uint64_t blocks = onnx_session_stats(&l.model->lanes[0]).live;
+    uint64_t blocks = onnx_session_stats(&l.model->slots[0]).live;
     assert_true(held.outputs.tensors[0].on_device);
     assert_ok(weir_capture_pool_create(l.client, &graph));
     onnx_capture_begin(l.model);
-    assert_ok(weir_capture_begin(l.model->lanes[0].stream, graph));
+    assert_ok(weir_capture_begin(l.model->slots[0].stream, graph));
     release_them(&held);
-    assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks);
-    assert_ok(weir_capture_end(l.model->lanes[0].stream, graph));
+    assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks);
+    assert_ok(weir_capture_end(l.model->slots[0].stream, graph));
     onnx_capture_end(l.model);
-    assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks - 1);
-    assert_ok(weir_capture_pool_destroy(graph, l.model->lanes[0].stream));
+    assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks - 1);
+    assert_ok(weir_capture_pool_destroy(graph, l.model->slots[0].stream));
     unload_model(&l);
     close_client(&l);
 }
@@ -309,7 +309,7 @@ static void captured_runs_take_memory_without_a_stream(void **state)
     loaded l = load_model("einsum", (const char *const[]){"cuda_graph=on", NULL});
     static float x[2 * 8 * 16];
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 8, 16), x);
-    uint64_t blocks = onnx_session_stats(&l.model->lanes[0]).live;
+    uint64_t blocks = onnx_session_stats(&l.model->slots[0]).live;
     int answered = 0;
     for (int i = 0; i < 3 * ONNX_REPLAYS_MOST && answered < 3; i++) {
         weir_outputs out;
@@ -319,7 +319,7 @@ static void captured_runs_take_memory_without_a_stream(void **state)
         else
             assert_status(status, WEIR_ERR_ENGINE);
         answered += status == WEIR_OK;
-        assert_int_equal(onnx_session_stats(&l.model->lanes[0]).live, blocks);
+        assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks);
     }
     assert_int_equal(answered, 3);
     unload_model(&l);

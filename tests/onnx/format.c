@@ -210,6 +210,65 @@ static void nesting_has_an_end(void **state)
     assert_detail("inside one another");
 }
 
+/* A node with a list of numbers one by one, as trees have them, and what follows it in its attribute. */
+static weir_status check_list(const uint64_t *numbers, size_t count, const void *behind, size_t size)
+{
+    made m = with_tensor(NULL, 0, ONNX_FLOAT, 4);
+    onnx_buffer attribute = {0}, node = {0};
+    onnx_put_data(&attribute, 1, "ids", 3);
+    onnx_put_varint(&attribute, 20, 7);
+    for (size_t i = 0; i < count; i++)
+        onnx_put_varint(&attribute, 8, numbers[i]);
+    onnx_put_bytes(&attribute, behind, size);
+    onnx_put_data(&node, 2, "made", 4);
+    onnx_put_data(&node, 4, "Op", 2);
+    onnx_put_data(&node, 5, attribute.data, attribute.size);
+    onnx_put_data(&m.graph, 1, node.data, node.size);
+    onnx_buffer_free(&attribute);
+    onnx_buffer_free(&node);
+    return check_made(&m);
+}
+
+/* Every length of a number at every place before the end, and what is none. */
+static void lists_of_numbers_are_walked_to_their_end(void **state)
+{
+    (void)state;
+    uint64_t numbers[40];
+    for (size_t i = 0; i < 40; i++)
+        numbers[i] = i < 30 ? UINT64_C(1) << (7 * i % 64) : i;
+    for (size_t count = 1; count <= 40; count++) {
+        assert_ok(check_list(numbers, count, "", 0));
+        assert_status(check_list(numbers, count, "\x40", 1), WEIR_ERR_CORRUPT); /* no number */
+        assert_detail("cut short or malformed");
+        assert_status(check_list(numbers, count, "\x40\x80", 2), WEIR_ERR_CORRUPT);
+        assert_status(check_list(numbers, count, "\x40\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x01", 12),
+                      WEIR_ERR_CORRUPT); /* more than 64 bits */
+        assert_ok(
+            check_list(numbers, count, "\xc0\0\x81\0", 4)); /* a tag and a number that are longer than they need be */
+        assert_ok(check_list(numbers, count, "\xc0\0\x81\0\xc0\0\x01", 7));
+        assert_status(check_list(numbers, count, "\xc0\0\x81", 3), WEIR_ERR_CORRUPT);
+        assert_status(check_list(numbers, count, "\x45\0\0\0\0", 5), WEIR_ERR_CORRUPT); /* of another wire type */
+        assert_detail("wrong wire type");
+    }
+}
+
+static void only_files_without_graphs_inside_are_plain(void **state)
+{
+    static const struct {
+        const char *name;
+        bool plain;
+    } models[] = {{"mlp", true}, {"labels", true}, {"loop", false}, {"branch", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        onnx_file file;
+        assert_ok(onnx_file_open(model_path(models[i].name), &file));
+        assert_false(file.plain); /* nothing is known yet */
+        assert_ok(onnx_check(&file));
+        assert_int_equal(file.plain, models[i].plain);
+        onnx_file_close(&file);
+    }
+}
+
 static void fields_have_their_kind(void **state)
 {
     (void)state;
@@ -282,6 +341,8 @@ int main(void)
         cmocka_unit_test(names_are_given_once),
         cmocka_unit_test(texts_are_utf8),
         cmocka_unit_test(nesting_has_an_end),
+        cmocka_unit_test(lists_of_numbers_are_walked_to_their_end),
+        cmocka_unit_test(only_files_without_graphs_inside_are_plain),
         cmocka_unit_test(fields_have_their_kind),
         cmocka_unit_test(stripped_model_tells_the_truth),
     };

@@ -1,6 +1,8 @@
 /* The plug-in as a program meets it: found beside libweir, loaded by the file's suffix, an account of its own. */
 #include "info.h"
 
+#include "test_places.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -48,9 +48,9 @@ static void same_as_plain(const char *name, const char *const *settings, int64_t
 static void outputs_are_bit_equal(void **state)
 {
     (void)state;
-    static const char *const models[] = {"mlp",    "typed",  "beside",   "types",   "scalar",
-                                         "conv",   "branch", "loop",     "default", "folded",
-                                         "turned", "hidden", "function", "layout",  "constant"};
+    static const char *const models[] = {"mlp",      "typed",     "beside", "types",  "scalar",  "conv",     "branch",
+                                         "loop",     "default",   "folded", "turned", "hidden",  "function", "layout",
+                                         "constant", "recurrent", "inner",  "bytes",  "unpacked"};
     static const char *const choices[][4] = {{NULL},
                                              {"prepack=off", NULL},
                                              {"memory_pattern=off", "threads=1", NULL},

@@ -78,7 +78,7 @@ static void the_provider_is_told_which_device(void **state)
         loaded l = load_on(i, "mlp", NULL);
         assert_int_equal(strtol(told.device_id, NULL, 10), i);
         assert_string_equal(told.device_id, i ? "1" : "0");
-        assert_ptr_equal(told.stream, weir_stream_native(l.model->lanes[0].stream));
+        assert_ptr_equal(told.stream, weir_stream_native(l.model->slots[0].stream));
         assert_int_equal(driver.cuCtxPushCurrent(runtime_details(l.runtime).native), CUDA_SUCCESS);
         assert_int_equal(driver.cuStreamGetCtx(told.stream, &of_stream), CUDA_SUCCESS);
         assert_int_equal(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
@@ -144,7 +144,7 @@ static void a_model_lies_on_its_device(void **state)
             assert_ok(infer_as(&l, &in, "host", &out));
             l.engine->release_outputs(l.model, &out);
         }
-        assert_int_equal(onnx_session_stats(&l.model->lanes[0]).unknown, 0);
+        assert_int_equal(onnx_session_stats(&l.model->slots[0]).unknown, 0);
         unload_model(&l);
         close_client(&l);
         untouched after = look_at(!i);
@@ -383,7 +383,7 @@ static void trims_of_one_leave_the_other_as_it_is(void **state)
         for (int k = 0; k < TWO; k++) {
             assert_ok(infer(&models[k], &in, 1, &out));
             models[k].engine->release_outputs(models[k].model, &out);
-            assert_ok(weir_stream_synchronize(models[k].model->lanes[0].stream));
+            assert_ok(weir_stream_synchronize(models[k].model->slots[0].stream));
         }
         untouched before = look_at(!i), after;
         uint64_t weights = live_class(&models[i], WEIR_CLASS_WEIGHTS), others = live(&models[!i]);

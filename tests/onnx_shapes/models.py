@@ -275,6 +275,110 @@ def newer(n):
              keep_aspect_ratio_policy=policy)
 
 
+def signals(n):
+    """Windows, transforms, samples and losses."""
+    wave, x = n.input([2, 100, 1]), n.input([2, 6, 24, 18])
+    for kind in ("HannWindow", "HammingWindow", "BlackmanWindow"):
+        n.op(kind, n.weight(np.array(16, np.int64)))
+    n.op("DFT", wave, "", n.weight(np.array(1, np.int64)))
+    n.op("DFT", wave, "", n.weight(np.array(1, np.int64)), onesided=1)
+    n.op("DFT", wave, n.weight(np.array(64, np.int64)), n.weight(np.array(1, np.int64)), onesided=1)
+    n.op("STFT", wave, n.weight(np.array(8, np.int64)), "", n.weight(np.array(32, np.int64)), onesided=1)  # onnx infers another default
+    n.op("STFT", wave, n.weight(np.array(8, np.int64)), n.weight(np.ones(32, np.float32)), onesided=0)
+    n.op("MelWeightMatrix", *(n.weight(np.array(value, np.int64)) for value in (8, 32, 8000)), n.weight(np.float32(0)), n.weight(np.float32(4000)))
+    n.op("Det", n.input([3, 4, 4]))
+    n.op("AffineGrid", n.input([2, 2, 3]), n.ints(2, 1, 5, 7))
+    n.op("CenterCropPad", x, n.ints(20, 30), axes=[2, 3])
+    n.op("Col2Im", n.input([1, 30, 12]), n.ints(4, 5), n.ints(2, 3))
+    n.op("MaxRoiPool", x, n.input([5, 5]), pooled_shape=[3, 4])
+    n.op("MaxUnpool", x, n.input([2, 6, 24, 18], T.INT64), kernel_shape=[2, 2], strides=[2, 2])
+    n.op("Multinomial", n.input([3, 9]), sample_size=4)
+    logits, target = n.input([4, 7, 3]), n.input([4, 3], T.INT64)
+    n.op("NegativeLogLikelihoodLoss", logits, target, reduction="none")
+    n.op("SoftmaxCrossEntropyLoss", logits, target, outputs=2)
+    n.op("TfIdfVectorizer", n.input([2, 9], T.INT64), mode="TF", min_gram_length=1, max_gram_length=1, max_skip_count=0,
+         ngram_counts=[0], ngram_indexes=[0, 1, 2], pool_int64s=[4, 5, 6])
+    n.op("DeformConv", n.input([1, 2, 8, 8]), n.weight(np.zeros((4, 2, 3, 3), np.float32)), n.input([1, 18, 6, 6]))
+
+
+def learning():
+    """ai.onnx.ml, of whose shapes onnx tells few."""
+    n, ml = Network("learning"), {"domain": "ai.onnx.ml"}
+    x = n.input([5, 4])
+    leaf = {"nodes_treeids": [0], "nodes_nodeids": [0], "nodes_featureids": [0], "nodes_modes": ["LEAF"], "nodes_values": [0.0],
+            "nodes_truenodeids": [0], "nodes_falsenodeids": [0]}
+    tensors = {}
+    label, score = n.op("TreeEnsembleClassifier", x, outputs=2, classlabels_int64s=[0, 1, 2], class_treeids=[0], class_nodeids=[0],
+                        class_ids=[0], class_weights=[1.0], **leaf, **ml)
+    tensors |= {label: "5 int64", score: "5x3 float"}
+    tensors[n.op("TreeEnsembleRegressor", x, n_targets=2, target_treeids=[0], target_nodeids=[0], target_ids=[0],
+                 target_weights=[1.0], **leaf, **ml)] = "5x2 float"
+    label, score = n.op("LinearClassifier", x, outputs=2, coefficients=[0.0] * 8, classlabels_ints=[3, 4], **ml)
+    tensors |= {label: "5 int64", score: "5x2 float"}
+    tensors |= {n.op("LinearRegressor", x, coefficients=[0.0] * 12, targets=3, **ml): "5x3 float",
+                n.op("Scaler", n.input([5, 4], T.INT64), offset=[0.0], scale=[1.0], **ml): "5x4 float",
+                n.op("Normalizer", x, **ml): "5x4 float", n.op("Binarizer", x, **ml): "5x4 float",
+                n.op("ArrayFeatureExtractor", x, n.ints(0, 2, 3), **ml): "5x3 float",
+                n.op("FeatureVectorizer", x, n.input([5, 2]), inputdimensions=[4, 2], **ml): "5x6 float",
+                n.op("OneHotEncoder", n.input([5], T.INT64), cats_int64s=[1, 2, 3], **ml): "5x3 float",
+                n.op("LabelEncoder", n.input([5], T.INT64), keys_int64s=[1, 2], values_floats=[0.5, 1.5], **ml): "5 float"}
+    n.output(*tensors)
+    kinds = {name: T.INT64 if looks.endswith("int64") else T.FLOAT for name, looks in tensors.items()}
+    save(n, n.model(kinds), {}, tensors)
+
+
+def quantized():
+    """ONNX Runtime's own operators on numbers of bytes."""
+    n, own = Network("quantized"), {"domain": "com.microsoft"}
+    x, scale, zero = n.input([2, 4, 8, 8], T.UINT8), n.weight(np.float32(.1)), n.weight(np.uint8(0))
+    line, image = n.input([2, 5, 24]), n.input([2, 4, 9, 9], T.UINT8)
+    bytes_of = n.weight(np.zeros((24, 72), np.uint8))
+    three = n.op("DynamicQuantizeLSTM", n.input([7, 2, 6]), n.weight(np.zeros((2, 6, 20), np.uint8)), n.weight(np.zeros((2, 5, 20), np.uint8)),
+                 "", "", "", "", "", scale, zero, scale, zero, outputs=3, hidden_size=5, direction="bidirectional", **own)
+    tensors = dict(zip(three, ("7x2x2x5 float", "2x2x5 float", "2x2x5 float")))
+    tensors |= {
+        n.op("DynamicQuantizeMatMul", line, bytes_of, scale, zero, **own): "2x5x72 float",
+        n.op("MatMulIntegerToFloat", n.input([2, 5, 24], T.UINT8), bytes_of, scale, scale, **own): "2x5x72 float",
+        n.op("QGemm", n.input([3, 24], T.UINT8), scale, zero, bytes_of, scale, zero, **own): "3x72 float",
+        n.op("QLinearAdd", x, scale, zero, n.input([4, 1, 1], T.UINT8), scale, zero, scale, zero, **own): "2x4x8x8 uint8",
+        n.op("QLinearSigmoid", x, scale, zero, scale, zero, **own): "2x4x8x8 uint8",
+        n.op("QLinearAveragePool", image, scale, zero, scale, zero, kernel_shape=[3, 3], strides=[2, 2], **own): "2x4x4x4 uint8",
+        n.op("QLinearGlobalAveragePool", image, scale, zero, scale, zero, **own): "2x4x1x1 uint8",
+        n.op("QLinearReduceMean", x, scale, zero, scale, zero, axes=[2, 3], keepdims=0, **own): "2x4 uint8",
+        n.op("QLinearConcat", scale, zero, x, scale, zero, x, scale, zero, axis=1, **own): "2x8x8x8 uint8",
+        n.op("QAttention", n.input([2, 5, 24], T.UINT8), bytes_of, n.weight(np.zeros(72, np.float32)), scale, scale, num_heads=4,
+             **own): "2x5x24 float",
+        n.op("GatherBlockQuantized", n.weight(np.zeros((9, 16), np.uint8)), n.input([3], T.INT64), n.weight(np.zeros((9, 1), np.float32)),
+             block_size=32, quantize_axis=1, gather_axis=0, bits=4, **own): "3x32 float",
+    }
+    n.output(*tensors)
+    kinds = {name: T.UINT8 if looks.endswith("uint8") else T.FLOAT for name, looks in tensors.items()}
+    save(n, n.model(kinds), {}, tensors)
+
+
+def unpacked():
+    """Weights that are unpacked at the top of the file: each where it is read."""
+    n = Network("unpacked")
+    scale, zero = n.weight(np.float32(.1)), n.weight(np.int8(0))
+    matrices = [n.op("DequantizeLinear", n.weight(np.zeros((64, 64), np.int8)), scale, zero) for _ in range(4)]
+    x = n.input([1, 64])
+    for matrix in matrices:
+        x = n.op("MatMul", x, matrix)
+    n.output(x)
+    save(n, n.model(), {}, {}, names={str(i): matrix for i, matrix in enumerate(matrices)}, live=64 * 64 * 4 + 2 * 256)
+
+
+def measured():
+    """An If whose condition follows from a shape: the branch that runs makes another shape than the other."""
+    n = Network("measured")
+    x = n.input(["rows", 8])
+    many = n.op("Greater", n.op("Gather", n.op("Shape", x), n.weight(np.array(0, np.int64))), n.weight(np.array(4, np.int64)))
+    chosen = n.op("If", many, then_branch=branch("sums", h.make_node("ReduceSum", [x], ["sums"])),
+                  else_branch=branch("all", h.make_node("Exp", [x], ["all"])))
+    n.output(n.op("Neg", chosen))
+    save(n, n.model(), {}, {}, names={"chosen": chosen})
+
+
 def of_onnxruntime():
     """Its own operators are not known to onnx."""
     n = Network("onnxruntime")
@@ -647,11 +751,15 @@ def live(n, shapes_of, views):
 
 
 def main():
-    for build, opset in ((each, 17), (windows, 17), (matrices, 17), (shapes, 17), (indices, 17), (older, 8), (newer, 23)):
+    for build, opset in ((each, 17), (windows, 17), (matrices, 17), (shapes, 17), (indices, 17), (older, 8), (newer, 23), (signals, 20)):
         network = Network(build.__name__, opset)
         build(network)
         save_inferred(network)
     of_onnxruntime()
+    learning()
+    quantized()
+    unpacked()
+    measured()
     sharing()
     branches()
     bodies()

@@ -2,6 +2,7 @@
 is live at once, beside a count of its own. The models are made here, by models.py in the store's environment."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import harness  # noqa: E402  pylint: disable=wrong-import-position
 PYTHON = harness.STORE / "venv/bin/python"
 MINILM = harness.STORE / "models/minilm.onnx"
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 
 class Models(harness.Case):
@@ -42,10 +44,22 @@ class Models(harness.Case):
         return expected, answer, found
 
     def test_single_operators(self):
-        for name in ("each", "windows", "matrices", "shapes", "indices", "older", "newer", "onnxruntime"):
+        for name in ("each", "windows", "matrices", "shapes", "indices", "older", "newer", "onnxruntime", "signals", "learning", "quantized"):
             with self.subTest(name=name):
                 expected, _, found = self.compare(name)
                 self.assertEqual(set(expected["tensors"]) - set(found), set())
+
+    def test_operators_without_a_rule_are_named(self):
+        """Of those that ONNX Runtime has (operators.txt), the guide names each that has no rule, and no other."""
+        rules = set(re.findall(r'{"(\w+)", rule_', (ROOT / "src/onnx_shapes/rules.c").read_text(encoding="utf-8")))
+        left = {}
+        for line in (HERE / "operators.txt").read_text(encoding="utf-8").splitlines():
+            domain, name = line.split()
+            if name not in rules:
+                left.setdefault(domain, set()).add(name)
+        guide = (ROOT / "docs/guide/plan.md").read_text(encoding="utf-8")
+        named = {domain: set(re.findall(r"\w+", names)) for domain, names in re.findall(r"^- `([a-z.]+)`: ((?:\w+,?\s+)*\w+)$", guide, re.M)}
+        self.assertEqual(named, left)
 
     def test_networks(self):
         """Tensors that are not in the plan follow from dimensions or weights."""
@@ -105,6 +119,21 @@ class Models(harness.Case):
         self.assertIn("1 node has branches", self.plan("unlike", "--shape", "If0=4x8")["source"]["remark"])
         self.assertEqual(self.plan("strange", "--shape", "If0=4x8:float")["source"]["remark"],
                          "1 node has a graph inside; the 2 tensors made there are not in the plan")
+
+    def test_a_condition_that_follows_from_shapes(self):
+        """The branch that runs is alone, so that the other one may make another shape."""
+        path = self.models / "measured.onnx"
+        for rows, looks in ((4, "4x8 float"), (5, "1x1 float")):
+            answer = self.weir_json("plan", path, "--dim", f"rows={rows}", "--places")
+            place = {each["name"]: each["looks"] for each in answer["places"]}
+            self.assertEqual(place[self.expected["measured"]["names"]["chosen"]], looks)
+
+    def test_weights_are_unpacked_where_they_are_read(self):
+        answer, names = self.plan("unpacked"), self.expected["unpacked"]["names"]
+        place = {each["name"]: each for each in answer["places"]}
+        self.assertEqual([(place[names[i]]["begin"], place[names[i]]["end"]) for i in sorted(names)],
+                         [(2 * i, 2 * i + 2) for i in range(4)])
+        self.assertEqual(answer["arena"], self.expected["unpacked"]["live"])
 
     def test_outputs_are_kept(self):
         """What the last node makes has a place of its own, though the outputs that it reads end with it."""

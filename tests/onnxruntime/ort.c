@@ -1,6 +1,8 @@
 /* See ort.h. */
 #include "info.h"
 #include "ort.h"
+
+#include "test_places.h"
 #include <weir/onnxruntime.h>
 
 #include <dlfcn.h>

@@ -56,9 +56,8 @@ endif()
 
 # On a GPU by hand, and here on the stub.
 add_executable(test-onnxruntime-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c ${CMAKE_CURRENT_LIST_DIR}/ort.c)
-target_compile_definitions(test-onnxruntime-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}"
-  WEIR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-target_include_directories(test-onnxruntime-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+target_compile_definitions(test-onnxruntime-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
+target_include_directories(test-onnxruntime-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src ${WEIR_TEST_PLACES})
 target_link_libraries(test-onnxruntime-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(test-onnxruntime-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(test-onnxruntime-gpu stub-provider)

@@ -1,6 +1,8 @@
 /* An engine that the tests of pools make up, and what they say often. */
 #include "pool/bed.h"
 
+#include "test_places.h"
+
 /* The engine ------------------------------------------------------------------------------------------------------- */
 
 struct weir_engine_model {

@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include "gguf/writer.h"
+#include "test_places.h"
 
 static char folder[64], path[96];
 

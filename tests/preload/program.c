@@ -1,7 +1,7 @@
 /* A program that knows nothing of weir, and asks CUDA's driver for memory in the ways there are: program WAY CASE. It runs
  * under `weir exec --budget 64MiB` over the stub, and expects what a device of 64 MiB would answer. Status 99: something
  * was otherwise, and standard error says what. */
-#include "preload/way.h"
+#include "preload/program.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,33 +11,33 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static CUdeviceptr take(size_t bytes)
+CUdeviceptr take(size_t bytes)
 {
     CUdeviceptr address = 0;
     EXPECT(cu.cuMemAlloc_v2(&address, bytes) == CUDA_SUCCESS && address);
     return address;
 }
 
-static CUresult try(size_t bytes)
+CUresult try(size_t bytes)
 {
     CUdeviceptr address;
     CUresult result = cu.cuMemAlloc_v2(&address, bytes);
     return result == CUDA_SUCCESS ? cu.cuMemFree_v2(address) : result;
 }
 
-static void give(CUdeviceptr address)
+void give(CUdeviceptr address)
 {
     EXPECT(cu.cuMemFree_v2(address) == CUDA_SUCCESS);
 }
 
-static size_t left(void)
+size_t left(void)
 {
     size_t available, total;
     EXPECT(cu.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS && total == MIB(64));
     return available;
 }
 
-static CUstream new_stream(void)
+CUstream new_stream(void)
 {
     CUstream stream;
     EXPECT(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
@@ -258,8 +258,8 @@ static void capture(void)
 
 /* CUDA's own ------------------------------------------------------------------------------------------------------- */
 
-static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                              .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 static void physical(void)
 {
@@ -544,6 +544,14 @@ static const struct {
              {"late", late},
              {"default-streams", default_streams},
              {"management", management},
+             {"arrays", arrays},
+             {"host-fails", host_fails},
+             {"mappings", mappings},
+             {"captures", captures},
+             {"pools-of-two-devices", pools_of_two_devices},
+             {"resets", resets},
+             {"direct-fails", direct_fails},
+             {"budgets", budgets},
              {"nothing", nothing}};
 
 int main(int argc, char **argv)

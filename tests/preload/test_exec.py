@@ -111,6 +111,31 @@ class Programs(Case):
         table = self.program("linked", "two-devices", STUB_CUDA_DEVICES="2")
         self.assertEqual([device["peak"] for device in table["devices"]], [60 * MIB, 60 * MIB])
 
+    def test_arrays(self):
+        for table in self.each_way("arrays"):
+            self.assertEqual(table["devices"][0]["cuda"]["arrays"], {"peak": 28 * MIB, "live_at_end": 0})
+
+    def test_several(self):
+        for case in ("mappings", "captures"):
+            for way in WAYS[:2]:
+                with self.subTest(case=case, way=way):
+                    self.program(way, case)
+        for case in ("pools-of-two-devices", "resets"):
+            with self.subTest(case=case):
+                self.program("linked", case, STUB_CUDA_DEVICES="2")
+
+    def test_what_cuda_refuses_does_not_count(self):
+        for words in ((), ("--each",)):
+            table = self.program("linked", "host-fails", *words, budget="host=8MiB,64MiB")
+            self.assertEqual(table["host"], {"pinned": {"peak": 8 * MIB, "live_at_end": 2 * MIB}, "registered": {"peak": 5 * MIB, "live_at_end": 0}})
+        table = self.program("linked", "direct-fails", "--direct")
+        self.assertEqual(table["devices"][0]["cuda"]["direct"], {"peak": 40 * MIB, "live_at_end": 16 * MIB})
+
+    def test_of_several_budgets_the_last_one_that_fits(self):
+        for budget in ("32MiB,cuda=64MiB", "16MiB,cuda:0=64MiB,cuda:1=32MiB", "cuda:1=8MiB,cuda=64MiB,cuda:1=32MiB"):
+            with self.subTest(budget=budget):
+                self.program("linked", "budgets", budget=budget, STUB_CUDA_DEVICES="2")
+
     def test_nvml(self):
         path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])
         table = self.program("dlsym", "management", LD_LIBRARY_PATH=path, STUB_CUDA_DEVICES="2")

@@ -10,10 +10,12 @@ import sys
 import textwrap
 import time
 import unittest
+from pathlib import Path
 
 from test_exec import COMMAND, MIB, PLACE, SOURCE, Case
 
 SIBLING = PLACE / "preload-sibling"
+FUTEX = 98 if os.uname().machine == "aarch64" else 202
 
 
 class Sibling:
@@ -41,6 +43,10 @@ class Sibling:
     def ask(self, line):
         self.send(line)
         return self.answer()
+
+    def waits(self):
+        """Its main thread is in a futex, which it has of the tree's alone."""
+        return Path(f"/proc/{self.process.pid}/syscall").read_text().split()[0] == str(FUTEX)
 
     def kill(self):
         self.process.kill()
@@ -94,6 +100,12 @@ class Tree(Case):
         self.assertEqual((a.ask("give"), b.ask("take 40")), ("ok", "ok"))  # given to b's runtime out of a's caches
         b.end()
         self.assertRegex(self.tables()[0]["last_refusal"], rf"cuMemCreate of .* have together, 24 MiB are left; .*\({a.process.pid}\) has 40 MiB")
+
+    def test_what_was_refused_costs_nothing(self):
+        a, b = self.sibling(), self.sibling()
+        self.assertEqual((a.ask("take 1"), b.ask("take 40"), a.ask("create 30")), ("ok", "ok", "no"))
+        b.end()
+        self.assertEqual((a.ask("give"), a.ask("take 64")), ("ok", "ok"))
 
     def test_what_a_killed_one_had_is_free(self):
         a, b = self.sibling(), self.sibling()
@@ -173,6 +185,41 @@ class Tree(Case):
         a, b = self.sibling(environment), self.sibling(environment)
         b.send("device 1")
         self.assertEqual((a.ask("take 40"), b.ask("take 40"), b.ask("left")), ("ok", "ok", "24 of 64"))
+
+    def test_what_is_idle_on_another_device_is_had(self):
+        environment = self.tree(STUB_CUDA_DEVICES="2")
+        a, b = self.sibling(environment), self.sibling(environment)
+        for sibling in (a, b):
+            sibling.send("device 1")
+        self.assertEqual((a.ask("take 40"), a.ask("give"), b.ask("take 40"), b.ask("give"), a.ask("take 40")), ("ok",) * 5)
+
+    def test_three(self):
+        a, b, c = self.sibling(), self.sibling(), self.sibling()
+        self.assertEqual((a.ask("take 20"), b.ask("take 22"), c.ask("left"), c.ask("take 23")), ("ok", "ok", "22 of 64", "no"))
+        self.assertEqual((c.ask("take 22"), a.ask("take 1"), b.ask("left")), ("ok", "no", "0 of 64"))
+        c.end()
+        refusal = self.tables()[0]["last_refusal"]
+        for one, size in ((a, 20), (b, 22)):
+            self.assertIn(f"({one.process.pid}) has {size} MiB", refusal)
+
+    def test_a_want_ends_with_its_request(self):
+        a, b, c = self.sibling(), self.sibling(), self.sibling()
+        self.assertEqual([a.ask(line) for line in ("take 20", "give") for _ in range(3)], ["ok"] * 6)
+        self.assertEqual((b.ask("take 20"), a.ask("used")), ("ok", "40"))
+        self.assertEqual((c.ask("take 20"), a.ask("used")), ("ok", "20"))
+
+    def test_what_two_want_is_given_to_both(self):
+        """The one that has it is stopped until both wait for its answer."""
+        a, b, c = self.sibling(), self.sibling(), self.sibling()
+        self.assertEqual((b.ask("take 1"), c.ask("take 1"), a.ask("take 30"), a.ask("take 30"), a.ask("give"), a.ask("give")), ("ok",) * 6)
+        a.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        for one in (b, c):
+            one.send("take 24")
+            while not one.waits():
+                time.sleep(0.001)
+        a.process.send_signal(signal.SIGCONT)
+        self.assertEqual((b.answer(), c.answer()), ("ok", "ok"))
 
     def test_a_budget_that_nobody_has_given(self):
         """The first process measures it, for all."""

@@ -23,11 +23,11 @@ def call(name, *words):
     assert result == 0, f"{name} answered {result}"
 
 
-def begin():
+def begin(device=0):
     """The device's context is current on this thread."""
     context = c.c_void_p()
     call("cuInit", c.c_uint(0))
-    call("cuDevicePrimaryCtxRetain", c.pointer(context), c.c_int(0))
+    call("cuDevicePrimaryCtxRetain", c.pointer(context), c.c_int(device))
     call("cuCtxSetCurrent", context)
 
 

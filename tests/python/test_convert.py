@@ -51,6 +51,19 @@ class Numbers(unittest.TestCase):
             self.assertTrue(math.isnan(numbers([math.nan], kind)[0]))
             self.assertEqual([math.inf, -math.inf], numbers([math.inf, -math.inf], kind))
 
+    def test_masked_elements_are_refused(self):
+        array = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+        for kind in (Type.F32, Type.I64, Type.NONE):
+            for value in (array, array.astype(np.int64), np.ma.array([[1, 2]], mask=[[True, False]]), np.ma.masked, np.ma.masked_all(3)):
+                with self.assertRaisesRegex(ValueError, r"the input 'x' is a \w+: elements of it are masked.*filled"):
+                    given(value, kind)
+        for value in ([1.0, np.ma.masked], [[1.0, 2.0, 3.0], array], (array, array)):
+            with self.assertRaisesRegex(ValueError, "are masked"):
+                given(value, Type.F32)
+        whole = np.ma.array([1.0, 2.0], mask=[False, False], dtype=np.float32)
+        for value in (whole, array.filled(9)[:2].astype(np.float32) - [0, 7], np.ma.array([1.0, 2.0], dtype=np.float32), array.compressed()[:1].tolist() + [2]):
+            self.assertEqual([1.0, 2.0], numbers(value.astype(np.float32) if isinstance(value, np.ndarray) else value, Type.F32))
+
     def test_bfloat16_is_rounded_to_the_nearest_and_to_the_even_one(self):
         half = 2.0 ** -8  # of the distance between two of them from 1 on
         cases = {1 + half: 1.0, 1 + 3 * half: 1 + 4 * half, 1 + half * 1.01: 1 + 2 * half, 1 + half * 0.99: 1.0, -1 - half: -1.0,

@@ -161,6 +161,48 @@ class Seams(unittest.TestCase):
             is_(seams.wseam_streams(), 1)
         """)
 
+    def test_the_streams_of_all_threads_that_have_ended_are_given_up(self):
+        self.run_lines("""
+            import os
+            met = threading.Barrier(4)
+            def work():
+                begin()
+                free(client, alloc(client, MIB, PER_THREAD), PER_THREAD)
+                met.wait()
+                met.wait()
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            met.wait()
+            is_(seams.wseam_streams(), 3)
+            met.wait()
+            for thread in threads:
+                thread.join()
+                while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+                    pass
+            free(client, alloc(client, MIB, PER_THREAD), PER_THREAD)
+            is_(seams.wseam_streams(), 1)
+        """)
+
+    def test_frees_of_two_captures_wait_for_the_one_and_for_the_other(self):
+        self.run_lines("""
+            one, other = make_stream(), make_stream()
+            blocks = [(alloc(client, 1000, stream), stream) for stream in (one, other) for _ in range(100)]
+            begin_capture(one), begin_capture(other)
+            for pointer, stream in blocks:
+                free(client, pointer, stream)
+            is_((seams.wseam_waiting(), client.stats().blocks), (200, 200))
+            end_capture(one)
+            is_((seams.wseam_waiting(), client.stats().blocks), (100, 100))
+            for pointer in [alloc(client, 1000, other) for _ in range(100)]:  # for which there is room in front only
+                free(client, pointer, other)
+            is_((seams.wseam_waiting(), client.stats().blocks), (200, 200))
+            end_capture(other)
+            is_(seams.wseam_waiting(), 0)
+            is_(of_account(client), (0, 300, 300))
+            is_(stub("captures broken"), 0)
+        """)
+
     def test_what_is_freed_for_all_streams_waits_for_the_legacy_one(self):
         self.run_lines("""
             a = alloc_for_all(client, 3 * MIB)
@@ -205,6 +247,58 @@ class Seams(unittest.TestCase):
             client = again.client("two")
             free(client, alloc(client, MIB, one), one)  # and the thread's copy is not taken for it
             is_(of_account(client), (0, 1, 1))
+        """)
+
+    def test_a_runtime_forgets_all_of_its_streams_and_no_others(self):
+        self.run_lines("""
+            second = Runtime("cuda:1", budget="64MiB", own=True)
+            its = second.client("two")
+            for stream in [make_stream() for _ in range(3)]:
+                free(client, alloc(client, MIB, stream), stream)
+            begin(1)
+            other = make_stream()
+            free(its, alloc(its, MIB, other), other)
+            is_(seams.wseam_streams(), 4)
+            check(seams.wseam_forget(runtime._pointer))
+            is_(seams.wseam_streams(), 1)
+            client.close()
+            runtime.close()
+            free(its, alloc(its, MIB, other), other)
+            is_(seams.wseam_streams(), 1)
+            seams.wseam_end_stream(other)
+            is_(seams.wseam_streams(), 0)
+            free(its, alloc(its, MIB, other), other)  # it is met anew, whatever the thread knew of it
+            is_((seams.wseam_streams(), of_account(its)), (1, (0, 3, 3)))
+        """, STUB_CUDA_DEVICES="2")
+
+    def test_a_stream_that_ends_is_given_up_by_all_runtimes(self):
+        self.run_lines("""
+            second = Runtime("cuda:0", budget="64MiB", own=True)
+            its = second.client("two")
+            one = make_stream()
+            for who in (client, its):
+                free(who, alloc(who, MIB, one), one)
+            is_(seams.wseam_streams(), 2)
+            seams.wseam_end_stream(one)
+            is_(seams.wseam_streams(), 0)
+            for who, of in ((client, runtime), (its, second)):
+                who.close()
+                of.close()
+        """)
+
+    def test_a_stream_that_ends_is_given_up_as_often_as_it_was_made_known(self):
+        self.run_lines("""
+            one, other = make_stream(), make_stream()
+            for stream in (one, other, one):
+                free(client, alloc(client, MIB, stream), stream)
+                driver.stub_fail(b"cuStreamGetId", 1, 999)  # which stream it is cannot be told: it is made known once more
+            driver.stub_fail(b"cuStreamGetId", 0, 0)
+            seams.wseam_end_stream(one)
+            is_(seams.wseam_streams(), 1)
+            seams.wseam_end_stream(other)
+            is_(seams.wseam_streams(), 0)
+            client.close()
+            runtime.close()
         """)
 
     def test_what_weir_does_not_take_is_said(self):

@@ -9,6 +9,7 @@ from common import run_python
 
 BEGIN = """
 import sys
+import time
 sys.path.insert(0, {tests!r})
 from driver import *
 from weir._c.seams import TorchOpen, wseam_torch_counts
@@ -94,6 +95,7 @@ class Torch(unittest.TestCase):
             t_free(b, MIB + 1, 0, None)
             seams.wseam_torch_reset(0, 3)
             is_(now("allocated_bytes", 0), (MIB, MIB, 0, 0))
+            is_([now("requested_bytes", kind) for kind in range(3)], [(MIB, MIB, 0, 0)] * 2 + [(0, 0, 0, 0)])
             is_(t_alloc(65 * MIB, 0, None), None)
             seams.wseam_torch_count(0, c.byref(counts))
             is_((counts.retries, counts.failures), (1, 1))
@@ -141,6 +143,37 @@ class Torch(unittest.TestCase):
                 for block in later:
                     t_free(block, 3 * MIB, 0, one)
                 is_(account(), (0, 0))  # a use is of one block, not of its place
+        """)
+
+    def test_a_block_waits_for_each_of_the_streams_that_use_it(self):
+        self.run_lines("""
+            one, others = make_stream(), [make_stream() for _ in range(3)]
+            a = t_alloc(3 * MIB, 0, one)
+            for other in others:
+                t_record_stream(a, other)
+            works = [Work(other) for other in others]
+            t_free(a, 3 * MIB, 0, one)
+            for work, other in zip(works, others):
+                is_(account(), (0, 3 * MIB))
+                work.__exit__()
+                synchronize(other)
+            is_(account(), (0, 0))
+        """)
+
+    def test_what_a_capture_holds_up_is_freed_when_it_is_over_all_of_it(self):
+        self.run_lines("""
+            one, other = make_stream(), make_stream()
+            blocks_of_one = [t_alloc(3 * MIB, 0, one) for _ in range(3)]
+            t_free(t_alloc(256, 0, other), 256, 0, other)
+            begin_capture(other)
+            for block in blocks_of_one:
+                t_record_stream(block, other)
+                t_free(block, 3 * MIB, 0, one)
+            is_(account(), (9 * MIB, 0))
+            end_capture(other)
+            t_free(t_alloc(256, 0, one), 256, 0, one)
+            synchronize(other), synchronize(one)
+            is_(account(), (0, 0))
         """)
 
     def test_a_use_within_a_capture_holds_the_block_until_the_capture_is_over(self):
@@ -198,6 +231,80 @@ class Torch(unittest.TestCase):
             is_(account(), (62 * MIB + 512, 0))
         """)
 
+    def test_pools_are_told_apart_by_all_of_their_names_and_go_one_by_one(self):
+        self.run_lines("""
+            def of(second):
+                found = (P * 64)()
+                return set(found[:seams.wseam_torch_pool_blocks(0, 7, second, found, 64)])
+            streams = [make_stream() for _ in range(3)]
+            for stream in streams:
+                t_free(t_alloc(256, 0, stream), 256, 0, stream)
+            for going in range(3):  # of which the first goes first, or the one between, or the last
+                filters = [Filter(stream) for stream in streams]
+                made = []
+                for second in range(3):
+                    t_begin_pool(0, 7, second, c.byref(filters[second]))
+                for second, stream in enumerate(streams):
+                    made.append([t_alloc(5 * MIB, 0, stream) for _ in range(3)])
+                is_([of(second) for second in range(3)], [set(blocks) for blocks in made])
+                for second, stream in enumerate(streams):
+                    first, between, last = made[second]
+                    for block in [(between, first, last), (first, last, between), (last, between, first)][second][:2]:
+                        t_free(block, 5 * MIB, 0, stream)
+                        made[second].remove(block)
+                        is_(of(second), set(made[second]))
+                for second, stream in enumerate(streams):
+                    t_end_pool(0, 7, second)
+                    t_free(made[second][0], 5 * MIB, 0, stream)
+                    is_(of(second), set())
+                is_(t_alloc(30 * MIB, 0, streams[0]), None)  # each pool has 15 MiB
+                t_release_pool(0, 7, going)
+                large = t_alloc(30 * MIB, 0, streams[0])
+                assert large, "the pool's memory is not there"
+                t_free(large, 30 * MIB, 0, streams[0])
+                for second in {0, 1, 2} - {going}:
+                    t_release_pool(0, 7, second)
+                large = t_alloc(64 * MIB, 0, streams[0])
+                assert large, "not all of the pools' memory is there"
+                t_free(large, 64 * MIB, 0, streams[0])
+        """)
+
+    def test_two_devices_have_pools_of_one_name_counts_and_fractions(self):
+        self.run_lines("""
+            second = Runtime("cuda:1", budget="64MiB", own=True)
+            its = second.client("torch")
+            check(seams.wseam_torch_give(1, its._pointer))
+            counts, found = wseam_torch_counts(), (P * 64)()
+            filters = [Filter(None) for _ in range(2)]
+            for device in range(2):
+                t_begin_pool(device, 7, 0, c.byref(filters[device]))
+            a = t_alloc(2 * MIB, 0, None)
+            begin(1)
+            b = t_alloc(4 * MIB, 1, None)
+            is_([seams.wseam_torch_pool_blocks(device, 7, 0, found, 64) for device in range(2)], [1, 1])
+            is_((found[0], client.stats().live, its.stats().live), (b, 2 * MIB, 4 * MIB))
+            seams.wseam_torch_count(1, c.byref(counts))
+            is_(counts.requested_bytes[0].current, 4 * MIB)
+            t_free(b, 4 * MIB, 1, None)
+            begin()
+            t_free(a, 2 * MIB, 0, None)
+            for device in range(2):
+                t_end_pool(device, 7, 0)
+                t_release_pool(device, 7, 0)
+            t_set_fraction(0.25, 1)
+            is_((client.stats().maximum, its.stats().maximum), (64 * MIB, 16 * MIB))
+            is_((t_alloc(17 * MIB, 1, None), t_alloc(17 * MIB, 0, None) is None), (None, False))
+            begin(1)
+            t_free(t_alloc(8 * MIB, 1, None), 8 * MIB, 1, None)
+            synchronize(1)
+            until = time.monotonic() + 60
+            while second.drain() and time.monotonic() < until:  # the point behind all streams comes a moment later
+                time.sleep(0.001)
+            assert second.stats().held >= 8 * MIB
+            seams.wseam_torch_empty_cache()
+            is_((second.drain(), second.stats().held), (0, 0))
+        """, STUB_CUDA_DEVICES="2")
+
     def test_a_snapshot_has_segments_of_pools_and_whole_blocks(self):
         self.run_lines("""
             import unittest.mock
@@ -248,6 +355,21 @@ class Torch(unittest.TestCase):
             is_(t_alloc(2 * MIB, 0, third), a)  # a later graph has what an earlier one is past
             end_capture(third)
             t_end_pool(0, 1, 0)
+        """)
+
+    def test_all_that_a_captured_stream_has_freed_that_weir_does_not_know_is_the_pools_at_its_end(self):
+        self.run_lines("""
+            one = make_stream()
+            begin_capture(one)
+            accepts = Filter(one)
+            t_begin_pool(0, 1, 0, c.byref(accepts))
+            made = [t_alloc(2 * MIB, 0, one) for _ in range(3)]
+            for block in made:
+                t_free(block, 2 * MIB, 0, one)
+            is_((account(), blocks(1)), ((6 * MIB, 0), set()))
+            end_capture(one)
+            t_end_pool(0, 1, 0)
+            is_(account(), (0, 6 * MIB))
         """)
 
     def test_a_use_by_a_captured_stream_that_weir_does_not_know_is_not_lost(self):
@@ -304,6 +426,12 @@ class Torch(unittest.TestCase):
             a = make(20 * MIB, 0, None)
             is_((other.stats().live, client.stats().live), (20 * MIB, 0))
             is_(make(65 * MIB, 0, None), None)
+            make_more, drop_more = P(), P()
+            check(seams.wseam_torch_place_functions(more, c.byref(make_more), c.byref(drop_more)))
+            b = c.CFUNCTYPE(P, N, c.c_int, P)(make_more.value)(10 * MIB, 0, None)
+            is_((other.stats().live, client.stats().live), (20 * MIB, 10 * MIB))
+            c.CFUNCTYPE(None, P, N, c.c_int, P)(drop_more.value)(b, 10 * MIB, 0, None)
+            is_(client.stats().live, 0)
             drop(a, 20 * MIB, 0, None)
             runtime.drain()
             is_(other.stats().live, 0)

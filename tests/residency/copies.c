@@ -367,6 +367,7 @@ static void close_pinned(pinned *p)
     block_holds(p->runtime, p->block, 6 * MIB, 1);
     ok(weir_free(p->client, p->block, WEIR_STREAM_HOST));
     ok(weir_client_destroy(p->client));
+    assert_null(p->host->ledger.pressures.first); /* nobody asks it for its copies any more */
     check_empty(p->host);
     assert_int_equal(take_snapshot(p->host).device.held, 0);
     ok(weir_runtime_destroy(p->runtime));

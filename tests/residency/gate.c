@@ -1,6 +1,8 @@
 /* The gate of a model that steps aside: who passes, who waits, who is refused, over an engine that the test makes up. */
 #include "residency/models.h"
 
+#include "test_places.h"
+
 #include <stdatomic.h>
 
 enum { WEIGHTS = 1 << 20, TIMES = 50 };
@@ -23,6 +25,7 @@ static struct {
     int held;             /* that wait */
     pthread_cond_t changed;
     weir_runtime *runtime;
+    void (*inside)(void); /* what a run does, once */
 } e = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static weir_status engine_probe(weir_engine_probe *out)
@@ -57,6 +60,10 @@ static weir_status engine_infer(weir_engine_model *model, const weir_inference *
     while (e.holds && !atomic_load(&model->stopped))
         pthread_cond_wait(&e.changed, &e.lock);
     pthread_mutex_unlock(&e.lock);
+    void (*inside)(void) = e.inside;
+    e.inside = NULL;
+    if (inside)
+        inside();
     for (size_t i = 0; i < WEIGHTS; i += 4096)
         assert_int_equal(model->weights[i], 7); /* a fault where it is away */
     *out = (weir_outputs){.struct_size = sizeof *out};
@@ -503,6 +510,28 @@ static int register_engines(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+/* A run of the model cannot be waited for where it is under way. */
+static weir_model *in_a_run;
+
+static void suspend_inside(void)
+{
+    fails(WEIR_ERR_BUSY, weir_model_suspend(in_a_run, NULL, NULL));
+    detail_names("1 runs under way");
+    fails(WEIR_ERR_BUSY, weir_model_destroy(in_a_run));
+}
+
+static void a_run_does_not_wait_for_itself(void **state)
+{
+    (void)state;
+    in_a_run = model_by("made-up");
+    e.inside = suspend_inside;
+    ok(infer(in_a_run, 1));
+    assert_null(e.inside);
+    assert_int_equal(e.suspends, 0);
+    ok(weir_model_suspend(in_a_run, NULL, NULL));
+    ok(weir_model_destroy(in_a_run));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +542,7 @@ int main(void)
         CASE(no_room_to_come_back),
         CASE(runs_stand_in_the_way),
         CASE(results_stand_in_the_way),
+        CASE(a_run_does_not_wait_for_itself),
         CASE(a_cancel_at_the_gate),
         CASE(all_at_once),
         CASE(engines_that_cannot),

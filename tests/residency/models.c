@@ -4,6 +4,8 @@
  *   test-residency-models [CYCLES [PATTERN]]   tests of that name alone: '*genai' */
 #include "residency/models.h"
 
+#include "test_places.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -132,6 +132,25 @@ static void alignment_is_kept(void **state)
     }
 }
 
+/* Also with a zone that is no multiple of it. */
+static void alignment_is_kept_behind_any_zone(void **state)
+{
+    static const size_t alignments[] = {512, 1024, 4096};
+    (void)state;
+    weir_runtime *runtime = make_with("guard(zone=768, mapped)", BUDGET);
+    weir_client *client = open_client(runtime, "aligned", 0, 0);
+    for (int i = 0; i < 3; i++) {
+        weir_request request = {.struct_size = sizeof request, .bytes = 100, .alignment = alignments[i]};
+        weir_block block;
+        ok(weir_alloc_with(client, &request, &block));
+        assert_int_equal((uintptr_t)block.pointer % alignments[i], 0);
+        ok(weir_free(client, block.pointer, WEIR_STREAM_HOST));
+    }
+    ok(weir_guard_check(runtime));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 static void more_reports_than_are_kept(void **state)
 {
     fixture *f = *state;
@@ -424,6 +443,7 @@ int main(int argc, char **argv)
         CASE(damage_in_the_middle_of_much_memory_is_found),
         CASE(poison_shows_what_was_never_written),
         CASE(alignment_is_kept),
+        cmocka_unit_test(alignment_is_kept_behind_any_zone),
         CASE(more_reports_than_are_kept),
         CASE(a_check_looks_at_what_is_live),
         CASE(a_check_tells_of_all_that_is_damaged),

@@ -80,9 +80,13 @@ static const wi_resource_table shelf_table = {.name = "shelf",
 
 /* The host's copies and fills, or none. */
 static bool broken;
+static gate *_Atomic hold_copies; /* NULL: a copy goes through */
 
 static weir_status copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
+    gate *g = hold_copies;
+    if (g)
+        pass_gate(g);
     return broken ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone") : wi_host_driver.copy(device, to, from, bytes, stream);
 }
 
@@ -251,6 +255,50 @@ static void what_another_thread_has_in_hand_is_waited_for(void **state)
     wi_resource_destroy(guard);
 }
 
+static void *check_it(void *user)
+{
+    uint64_t *status = user;
+    *status = wi_guard_check(wi_guard_in((wi_resource *)(uintptr_t)status[1]));
+    atomic_store(&relieved, true);
+    return NULL;
+}
+
+/* A check does not read what another thread has in hand; it waits for it. */
+static void a_check_waits_for_what_another_thread_has_in_hand(void **state)
+{
+    (void)state;
+    size_index *s;
+    wi_resource *guard = make(&s);
+    wi_block *one, *two;
+    gate g = GATE;
+    pthread_t first, second;
+    ok(place(guard, s, 0, 300, &one));
+    ok(place(guard, s, 2048, 300, &two));
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    ok(wi_release(guard, one));
+    uint64_t bytes[2] = {0, (uintptr_t)guard}, status[2] = {0, (uintptr_t)guard};
+    hold_copies = &g;
+    assert_int_equal(pthread_create(&first, NULL, release_kept, bytes), 0);
+    pthread_mutex_lock(&g.lock);
+    while (!g.reached)
+        pthread_cond_wait(&g.changed, &g.lock);
+    pthread_mutex_unlock(&g.lock);
+    hold_copies = NULL;
+    atomic_store(&relieved, false);
+    assert_int_equal(pthread_create(&second, NULL, check_it, status), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
+    assert_false(atomic_load(&relieved));
+    open_gate(&g);
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    assert_int_equal(bytes[0], one->charged);
+    assert_int_equal(status[0], WEIR_OK);
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    ok(wi_release(guard, two));
+    assert_int_equal(wi_release_kept(guard), two->charged);
+    wi_resource_destroy(guard);
+}
+
 /* What cannot be filled is not handed out; what cannot be read is given back all the same. */
 static void a_device_that_is_gone_keeps_nothing_back(void **state)
 {
@@ -283,6 +331,7 @@ int main(void)
         cmocka_unit_test(a_pending_block_counts_until_it_is_released),
         cmocka_unit_test(a_resource_that_refuses_is_asked_again),
         cmocka_unit_test(what_another_thread_has_in_hand_is_waited_for),
+        cmocka_unit_test(a_check_waits_for_what_another_thread_has_in_hand),
         cmocka_unit_test(a_device_that_is_gone_keeps_nothing_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
+import re
 import sys
 import tempfile
 import unittest
@@ -378,12 +379,19 @@ class Command(Case):
         self.write("lists/a.mut", "source: src/a.c\ngood: x\n  in take\n  - += by\n")
         self.write("lists/engines/a.mut", "source: src/a.c\nother: x\n  in take\n  - -= by\n")
         with mock.patch.multiple(mutants, **{name: getattr(mutants, name) for name in
-                                             ("SCRATCH", "LOGS", "TESTS", "OPTIONS", "CLEAN", "CHANGED")}):
+                                             ("SCRATCH", "LOGS", "TESTS", "ROOMS", "OPTIONS", "CLEAN", "CHANGED")}):
             self.assertRegex(self.run_with("--engines", "--check")[1], "^stale +other .*\n1 stale of 1$")
             self.assertNotIn("-DWEIR_ENGINES=OFF", mutants.OPTIONS)
             self.assertEqual(mutants.CHANGED.tree.parent.parent.name, "engines")
         self.assertEqual(self.run_with("--check", "good"), (0, "0 stale of 1\n"))
         self.assertRegex(self.run_with("--check")[1], "1 stale of 2$")
+
+    def test_what_is_known_to_find_one_is_tried(self):
+        known = [mi.Mistake(f"m-{i}", "", None, 0, "src/a.c", test) for i, test in enumerate(["predict-fit", "", "a-b", "a-b"])]
+        with mock.patch.object(mutants, "TESTS", "^core"):
+            pattern = mutants.tests_for(known)
+            tried = [name for name in ("core-ladder", "predict-fit", "predict-fits", "a-b", "xa-b", "other") if re.search(pattern, name)]
+        self.assertEqual(tried, ["core-ladder", "predict-fit", "a-b"])
 
     def test_a_list_that_cannot_be_read_is_told(self):
         self.write("lists/a.mut", "source: src/a.c\nnonsense\n")
@@ -415,11 +423,30 @@ class Order(Case):
         tests.append(mock.Mock(command=[sys.executable, "-V"]))
         for test, name in zip(tests, ("alone", "shared", "known", "script")):
             test.name = name
-        with mock.patch.object(mutants, "SCRATCH", self.root):
+        with mock.patch.multiple(mutants, SCRATCH=self.root, TESTS="^(alone|shared|known|script)$"):
             for known, order in [("known", [["known"], ["shared", "script"], ["alone"]]),
                                  ("", [["shared", "script"], ["alone", "known"]])]:
-                self.assertEqual([[test.name for test in stage] for stage in mutants.stages(tests, known)], order)
-            self.assertEqual(mutants.stages(tests[:1], "none"), [tests[:1]])
+                self.assertEqual([[test.name for test in stage] for stage in mutants.stages(tests, known, "src/a.c")], order)
+            self.assertEqual(mutants.stages(tests[:1], "none", "src/a.c"), [tests[:1]])
+
+    def test_those_of_the_room_come_before_the_cores_and_are_for_its_mistakes_alone(self):
+        tests = [mock.Mock(command=[sys.executable]) for _ in range(4)]
+        for test, name in zip(tests, ("core-one", "far-one", "near-one", "near-two")):
+            test.name = name
+        with mock.patch.multiple(mutants, TESTS="^(core|near-one)", ROOMS=(("src/near/", "^near"), ("src/far/", "^far"))):
+            for source, known, order in [("src/near/a.c", "", [["near-one", "near-two"], ["core-one"]]),
+                                         ("src/near/a.c", "near-two", [["near-two"], ["near-one"], ["core-one"]]),
+                                         ("src/far/a.c", "", [["far-one"], ["core-one", "near-one"]]),
+                                         ("src/a.c", "", [["core-one", "near-one"]])]:
+                with self.subTest(source=source, known=known):
+                    self.assertEqual([[test.name for test in stage] for stage in mutants.stages(tests, known, source)], order)
+
+    def test_each_room_that_has_mistakes_and_tests_of_its_own_has_them_tried(self):
+        rooms = {path.name for path in (ROOT / "tests").iterdir() if (path / "tests.cmake").is_file()}
+        for source in {mistake.source for mistake in mi.read_lists(ROOT / "tests/mutants")}:
+            room = Path(source).parts[1]
+            with self.subTest(source=source):
+                self.assertTrue(room not in rooms or mutants.room_of(source) != "^$" or re.search(mutants.TESTS, room))
 
 
 class TheLists(unittest.TestCase):

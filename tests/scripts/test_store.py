@@ -18,6 +18,7 @@ import time
 import unittest
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -27,9 +28,15 @@ sys.dont_write_bytecode = True
 import store as st  # noqa: E402
 from test_cuda_trim import container, entry, library  # noqa: E402
 
-LOADER = importlib.machinery.SourceFileLoader("engines", str(SCRIPTS / "engines"))
-engines = importlib.util.module_from_spec(importlib.util.spec_from_loader("engines", LOADER))
-LOADER.exec_module(engines)
+
+def module_of(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(SCRIPTS / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+engines, models = module_of("engines"), module_of("models")
 
 PINS = st.pins()
 REAL = st.default_home()
@@ -264,6 +271,47 @@ class Downloads(InEmptyStore):
             self.assertEqual(set(PINS[name]["files"]), {"x86_64", "aarch64"})
             self.assertEqual(set(PINS[name + "-cuda"]["files"]), {"x86_64"})
         self.assertRegex(PINS["llama"]["commit"], r"^[0-9a-f]{40}$")
+
+    def test_pins_of_real_models_are_whole(self):
+        names = set()
+        for name, pin in models.real_pins().items():
+            self.assertEqual(name, pin["project"])
+            for file in pin["files"].values():
+                self.assertRegex(file["sha256"], r"^[0-9a-f]{64}$", name)
+                self.assertLess(file["size"], 100_000_000, name)
+                self.assertIn(pin["version"], file["name"])
+            self.assertTrue(pin["models"], name)
+            self.assertFalse(names & set(pin["models"]), name)
+            names |= set(pin["models"])
+            self.assertTrue(all(outside.startswith(f"{name}.") and outside.endswith(".onnx") for outside in pin["models"]), name)
+        self.assertLess(sum(file["size"] for pin in models.real_pins().values() for file in pin["files"].values()), 1 << 30)
+
+
+class Packages(InEmptyStore):
+    """Models out of a package that is made here."""
+    PIN = {"project": "thing", "version": "1", "files": {"any": {"name": "thing-1-py3-none-any.whl", "sha256": "0" * 64, "size": 9}},
+           "models": {"thing.small.onnx": "thing/data/small.onnx", "thing.other.onnx": "thing/other.onnx"}}
+
+    def test_the_named_models_are_taken_and_nothing_else(self):
+        store = st.Store(self.home, Quiet())
+        wheel = Path(self.folder.name) / "wheel.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for inside in ("thing/data/small.onnx", "thing/other.onnx", "thing/code.py"):
+                archive.writestr(inside, inside)
+        asked = []
+
+        def fetch(name, pin):
+            asked.append((name, pin))
+            return wheel
+        store.fetch = fetch
+        with mock.patch.object(models, "real_pins", lambda: {"thing": self.PIN}):
+            item, = models.real_items(store).values()
+        self.assertTrue(item.ensure())
+        self.assertFalse(item.ensure())
+        self.assertEqual(asked, [("thing", self.PIN)])
+        place = self.home / "models/real"
+        self.assertEqual(sorted(path.name for path in place.iterdir()), [".thing.stamp", "thing.other.onnx", "thing.small.onnx"])
+        self.assertEqual((place / "thing.small.onnx").read_text(), "thing/data/small.onnx")
 
 
 class Wheels(InEmptyStore):

@@ -194,6 +194,25 @@ static void a_state_has_what_lives_when_it_is_taken(void **ignored)
     account_is(0, 1);
 }
 
+/* All that a state alone has goes with it. */
+static void a_state_lets_all_of_its_blocks_go(void **ignored)
+{
+    void *blocks[3];
+    (void)ignored;
+    for (int i = 0; i < 3; i++)
+        blocks[i] = take();
+    void *made = state();
+    for (int i = 0; i < 3; i++)
+        give(blocks[i]);
+    account_is(3, 0);
+    told t = set(made);
+    assert_int_equal(t.alive_count, 3);
+    for (int i = 0; i < 3; i++)
+        give(blocks[i]);
+    wtorch_state_drop(made);
+    account_is(0, 3);
+}
+
 /* A state outlives the last release of its pool. */
 static void a_state_outlives_its_pool(void **ignored)
 {
@@ -217,6 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_state_is_set_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(several_states_have_a_block, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_state_has_what_lives_when_it_is_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_state_lets_all_of_its_blocks_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_state_outlives_its_pool, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

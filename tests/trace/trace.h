@@ -3,6 +3,7 @@
 #define TESTS_TRACE_H
 
 #include "core.h"
+#include "test_places.h"
 #include <weir/trace.h>
 
 typedef struct fixture {

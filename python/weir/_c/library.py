@@ -101,6 +101,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_model_resume": (_status, [_pointer, s.weir_stream]),
     "weir_model_residency": (_status, [_pointer, _to(s.weir_model_presence)]),
     "weir_model_client": (_pointer, [_pointer]),
+    "weir_model_call_create": (_status, [_pointer, _to(s.weir_inference), _to(s.weir_model_call_options), _to(_pointer)]),
+    "weir_model_call_run": (_status, [_pointer, _to(s.weir_model_call_results)]),
+    "weir_model_call_destroy": (_status, [_pointer]),
     "weir_hardware_create": (_status, [_to(s.weir_hardware_options), _to(_pointer)]),
     "weir_hardware_destroy": (None, [_pointer]),
 }

@@ -184,6 +184,17 @@ class weir_outputs(Sized):
                 ("instance", c.c_void_p), ("together", c.c_uint64)]
 
 
+weir_model_call_room_fn = c.CFUNCTYPE(c.c_void_p, c.c_size_t, c.c_size_t, c.c_void_p)
+
+
+class weir_model_call_options(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("room", weir_model_call_room_fn), ("user", c.c_void_p)]
+
+
+class weir_model_call_results(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("tensors", c.c_void_p), ("count", c.c_size_t), ("layout", c.c_uint64)]
+
+
 class weir_engine_metrics(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("runs", c.c_uint64), ("failures", c.c_uint64), ("cancelled", c.c_uint64),
                 ("tokens_in", c.c_uint64), ("tokens_out", c.c_uint64), ("busy_seconds", c.c_double), ("sessions", c.c_uint64),

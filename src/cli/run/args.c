@@ -300,7 +300,7 @@ static const arg option_list[] = {
     {"input", "[MODEL:]NAME=V",
      "an input; V is FILE.npy, shape:2x16 (filled), @FILE (lines of text), a text, or numbers: 1,2,3. What is not "
      "given is "
-     "filled with a fixed pattern",
+     "filled with a fixed pattern, of an extent that the model takes",
      ARG_LATE, .read = read_input},
     {"prompt", "TEXT", "the input 'text' of every model that has one", ARG_LATE, .read = read_prompt},
     {"tokens", "N", "at most so many generated tokens", ARG_NUMBER, AT(tokens), 1, 1u << 30},

@@ -96,7 +96,8 @@ void input_arg_clear(input_arg *arg)
 /* Inputs of a model ------------------------------------------------------------------------------------------------ */
 
 static const char default_text[] = "The quick brown fox jumps over the lazy dog.";
-enum { DEFAULT_EXTENT = 16 };
+const int64_t inputs_extents[INPUTS_EXTENTS] = {16,  1,   2,   4,   8,   32,  64,  96,  128, 160,
+                                                224, 256, 288, 320, 384, 416, 512, 576, 640, 1024};
 
 char *inputs_names(const weir_model_details *info)
 {
@@ -166,20 +167,36 @@ static weir_status set_room(weir_tensor *tensor, uint32_t rank, const int64_t *s
     return tensor->data != NULL ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for its %zu bytes", tensor->bytes);
 }
 
+/* Appends "name [1, 16]". */
+static void note_filled(const weir_tensor *tensor, inputs *made)
+{
+    char *all = text_print("%s%s%s [", made->filled ? made->filled : "", made->filled ? ", " : "", tensor->name);
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        char *more = text_print("%s%s%" PRId64, all, i ? ", " : "", tensor->shape[i]);
+        free(all);
+        all = more;
+    }
+    free(made->filled);
+    made->filled = text_print("%s]", all);
+    free(all);
+}
+
 /* Of open dimensions, the first is usually the batch and the others are lengths. */
-static weir_status set_default(weir_tensor *tensor, const weir_port *port)
+static weir_status set_default(weir_tensor *tensor, const weir_port *port, int64_t extent, inputs *made)
 {
     if (port->type == WEIR_TYPE_TEXT)
         return set_text(tensor, default_text);
     int64_t shape[WEIR_MAX_RANK];
     bool first = true;
     for (uint32_t i = 0; i < port->rank; i++) {
-        shape[i] = port->shape[i] >= 0 ? port->shape[i] : first ? 1 : DEFAULT_EXTENT;
+        shape[i] = port->shape[i] >= 0 ? port->shape[i] : first ? 1 : extent;
         first = first && port->shape[i] >= 0;
     }
     weir_status status = set_room(tensor, port->rank, shape);
     if (status == WEIR_OK)
         numbers_synthesize(tensor->type, tensor->data, tensor->bytes);
+    if (status == WEIR_OK && !first)
+        note_filled(tensor, made);
     return status;
 }
 
@@ -271,9 +288,10 @@ static bool needs_first(const weir_model_details *info, int model, input_arg *ar
     return !any;
 }
 
-weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, inputs *out)
+weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, int64_t extent,
+                        inputs *out)
 {
-    out->count = 0;
+    *out = (inputs){0};
     out->tensors = text_zeroed(info->input_count, sizeof *out->tensors);
     bool wanted = needs_first(info, model, args, arg_count);
     for (size_t i = 0; i < info->input_count; i++) {
@@ -283,7 +301,7 @@ weir_status inputs_make(const weir_model_details *info, int model, input_arg *ar
             continue;
         weir_tensor *tensor = &out->tensors[out->count++];
         *tensor = (weir_tensor){.struct_size = sizeof *tensor, .name = port->name, .type = port->type};
-        weir_status status = found != NULL ? read_behind(found, port->name) : set_default(tensor, port);
+        weir_status status = found != NULL ? read_behind(found, port->name) : set_default(tensor, port, extent, out);
         if (status == WEIR_OK && found != NULL)
             status = set_arg(tensor, port, found);
         if (status != WEIR_OK) {
@@ -301,5 +319,6 @@ void inputs_clear(inputs *made)
     for (size_t i = 0; i < made->count; i++)
         free(made->tensors[i].data);
     free(made->tensors);
+    free(made->filled);
     *made = (inputs){0};
 }

@@ -6,6 +6,7 @@
 #include <weir/stats.h>
 
 #include <inttypes.h>
+#include <link.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,12 +70,21 @@ static bool measure_device(weir_runtime *runtime, measure *out)
     return true;
 }
 
+/* Reads how many libraries the process has opened; each entry tells the same. */
+static int read_libraries(struct dl_phdr_info *info, size_t size, void *count)
+{
+    (void)size;
+    *(uint64_t *)count = info->dlpi_adds;
+    return 1;
+}
+
 bool measure_now(weir_runtime *runtime, measure *out)
 {
     char line[4352]; /* a path, and what stands before it */
     uint64_t start = 0, end = 0, kilobytes;
     bool file = false, any = false;
     *out = (measure){0};
+    dl_iterate_phdr(read_libraries, &out->libraries);
     malloc_trim(0);
     FILE *maps = fopen("/proc/self/smaps", "r");
     if (maps == NULL)
@@ -95,6 +105,11 @@ uint64_t measure_outside(const measure *before, const measure *after)
 {
     uint64_t then = before->anonymous - before->own, now = after->anonymous - after->own;
     return now > then ? now - then : 0;
+}
+
+uint64_t measure_opened(const measure *before, const measure *after)
+{
+    return after->libraries > before->libraries ? measure_outside(before, after) : 0;
 }
 
 uint64_t measure_outside_device(const measure *before, const measure *after)

@@ -14,6 +14,7 @@ typedef struct measure {
     uint64_t own;       /* of it, in weir's mappings */
     uint64_t device;    /* used on the runtime's device, by anyone; only on cuda */
     uint64_t held;      /* of it, what weir holds */
+    uint64_t libraries; /* that the process has opened since it began */
 } measure;
 
 /* Measures the host and the runtime's device now, after giving malloc's free pages back. False: the system does not
@@ -23,6 +24,10 @@ bool measure_now(weir_runtime *runtime, measure *out);
 /* The growth from `before` to `after` outside weir, never below 0: on the host, and on the device. */
 uint64_t measure_outside(const measure *before, const measure *after);
 uint64_t measure_outside_device(const measure *before, const measure *after);
+
+/* The growth on the host by libraries that were opened between; 0 where none was: pages that anything else touched
+ * meanwhile are not theirs. */
+uint64_t measure_opened(const measure *before, const measure *after);
 
 /* The method, in words for weir_client_note_outside. */
 const char *measure_method(const weir_runtime *runtime);

@@ -199,13 +199,18 @@ static weir_status first_run(model_run *m)
     return status;
 }
 
+static measure sum_of(const measure *a, const measure *b)
+{
+    return (measure){.anonymous = a->anonymous + b->anonymous,
+                     .own = a->own + b->own,
+                     .device = a->device + b->device,
+                     .held = a->held + b->held};
+}
+
 /* The growth over the load and over the first run. What the command itself reads in between is not counted. */
 static void note_outside(model_run *m, const measure span[4])
 {
-    measure before = {span[0].anonymous + span[2].anonymous, span[0].own + span[2].own, span[0].device + span[2].device,
-                      span[0].held + span[2].held};
-    measure after = {span[1].anonymous + span[3].anonymous, span[1].own + span[3].own, span[1].device + span[3].device,
-                     span[1].held + span[3].held};
+    measure before = sum_of(&span[0], &span[2]), after = sum_of(&span[1], &span[3]);
     selected_model_follow(m);
     m->measured = m->measured && !m->moved; /* growth on two devices says nothing */
     if (!m->measured)
@@ -231,7 +236,7 @@ static void prepare_inputs(model_run *m, input_arg *args, size_t arg_count)
     weir_status status = weir_model_info(m->model, &info);
     if (status == WEIR_OK) {
         note_info(m, &info);
-        status = inputs_make(&info, m->index, args, arg_count, &m->in);
+        status = inputs_make(&info, m->index, args, arg_count, inputs_extents[0], &m->in);
     }
     failed_at(m, status, "inputs");
 }
@@ -242,7 +247,46 @@ static void open_engine(model_run *m)
     measure before, after;
     bool measured = measure_now(m->runtime, &before);
     engine_open_library(m->path);
-    m->outside_once = measured && measure_now(m->runtime, &after) ? measure_outside(&before, &after) : 0;
+    m->outside_once = measured && measure_now(m->runtime, &after) ? measure_opened(&before, &after) : 0;
+}
+
+/* The inputs may be to blame: none of theirs was refused for want of memory, or stopped. */
+static bool may_be_unfit(weir_status status)
+{
+    return status == WEIR_ERR_INVALID || status == WEIR_ERR_ENGINE || status == WEIR_ERR_UNSUPPORTED;
+}
+
+static weir_status fill_with(model_run *m, input_arg *args, size_t arg_count, int64_t extent)
+{
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    weir_status status = weir_model_info(m->model, &info);
+    inputs_clear(&m->in);
+    return status == WEIR_OK ? inputs_make(&info, m->index, args, arg_count, extent, &m->in) : status;
+}
+
+/* Inputs that were filled may not be what the model can take: others are tried. */
+static weir_status first_run_filled(model_run *m, input_arg *args, size_t arg_count)
+{
+    weir_status first = first_run(m), status = first;
+    if (!m->in.filled || !may_be_unfit(first))
+        return first;
+    char *why = text_copy(weir_detail());
+    for (size_t i = 1; i < INPUTS_EXTENTS && may_be_unfit(status) && !interrupt_seen(); i++) {
+        status = fill_with(m, args, arg_count, inputs_extents[i]);
+        if (status == WEIR_OK)
+            status = first_run(m);
+    }
+    if (may_be_unfit(status)) {
+        status = fill_with(m, args, arg_count, inputs_extents[0]);
+        if (status == WEIR_OK)
+            status = weir_fail(
+                first,
+                "%s; inputs that were not given were filled: %s, and with other extents up to %lld: give them, "
+                "as --input NAME=shape:1x16",
+                why, m->in.filled, (long long)inputs_extents[INPUTS_EXTENTS - 1]);
+    }
+    free(why);
+    return status;
 }
 
 void model_run_load(model_run *m, input_arg *args, size_t arg_count)
@@ -259,7 +303,7 @@ void model_run_load(model_run *m, input_arg *args, size_t arg_count)
     if (m->failed.status != WEIR_OK)
         return;
     m->measured = measure_now(m->runtime, &span[2]) && m->measured;
-    failed_at(m, first_run(m), "first run");
+    failed_at(m, first_run_filled(m, args, arg_count), "first run");
     m->measured = measure_now(m->runtime, &span[3]) && m->measured;
     note_outside(m, span);
 }

@@ -69,7 +69,7 @@ static weir_status choose(model_run *m)
     weir_status status = weir_choice_create(m->manifest, &wanted, &choice);
     if (status != WEIR_OK)
         return status;
-    m->outside_once = measured && measure_now(host, &after) ? measure_outside(&before, &after) : 0;
+    m->outside_once = measured && measure_now(host, &after) ? measure_opened(&before, &after) : 0;
     predict(m, choice);
     weir_choice_destroy(choice);
     return WEIR_OK;

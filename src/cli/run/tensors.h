@@ -41,12 +41,19 @@ void input_arg_clear(input_arg *arg);
 typedef struct inputs {
     weir_tensor *tensors; /* their names belong to the model, their data to the tensors */
     size_t count;
+    char *filled; /* those whose open extents were filled, "input [1, 16], state [2, 1, 128]"; NULL: none */
 } inputs;
 
-/* Makes the inputs of model number `model`: from `args` where one names the input, else synthetic. Marks the args that
- * were used. An argument for this very model that names no input of it is WEIR_ERR_NOT_FOUND, and the detail lists the
+/* What open extents beside an input's first one are filled with, in the order in which they are tried: the first does for most
+ * models, others want less, or a multiple of something. */
+enum { INPUTS_EXTENTS = 20 };
+extern const int64_t inputs_extents[INPUTS_EXTENTS];
+
+/* Makes the inputs of model number `model`: from `args` where one names the input, else synthetic, with open extents of 1 where
+ * they are the first and else of `extent`. Marks the args that were used. An argument for this very model that names no input of it is WEIR_ERR_NOT_FOUND, and the detail lists the
  * inputs; other failures mean that a value does not fit. */
-weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, inputs *out);
+weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, int64_t extent,
+                        inputs *out);
 void inputs_clear(inputs *made);
 
 /* "input_ids, attention_mask"; the caller frees it. */

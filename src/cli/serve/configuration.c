@@ -86,14 +86,5 @@ static json_t *model_json(const served_model *model, const weir_model_details *i
 /* Loads the model, as its inputs and outputs are known then. */
 void v2_configuration(ws_request *request, void *all)
 {
-    served_run run = {.all = all, .request = request};
-    weir_model_details info = WEIR_INIT(weir_model_details);
-    if (!served_take(&run, ws_segment(request, 0)))
-        return;
-    weir_status status = weir_model_info(run.loaded, &info);
-    if (status == WEIR_OK)
-        answer_json(request, 200, model_json(run.model, &info));
-    else
-        answer_failure(request, status);
-    served_leave(&run);
+    served_describe(all, request, model_json);
 }

@@ -83,6 +83,12 @@ static void embed(completion *it, const json_t *body, size_t count)
     completion_end(it);
 }
 
+static bool takes_format(const json_t *format)
+{
+    const char *text = json_string_value(format);
+    return !format || json_is_null(format) || (text && (strcmp(text, "float") == 0 || strcmp(text, "base64") == 0));
+}
+
 void openai_embeddings(ws_request *request, void *all)
 {
     completion it = {.run = {.all = all, .request = request}};
@@ -90,8 +96,10 @@ void openai_embeddings(ws_request *request, void *all)
     size_t count = 0;
     if (body && !json_is_string(json_object_get(body, "model")))
         completion_wrong(&it, "'model' is the name of one");
-    else if (body && json_object_get(body, "dimensions"))
+    else if (body && json_is_number(json_object_get(body, "dimensions")))
         completion_wrong(&it, "'dimensions' is not taken: vectors have the model's width");
+    else if (body && !takes_format(json_object_get(body, "encoding_format")))
+        completion_wrong(&it, "'encoding_format' is float or base64");
     else if (body)
         count = completion_lines(&it, json_object_get(body, "input"));
     if (count > 0)

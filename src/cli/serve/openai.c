@@ -118,6 +118,65 @@ static bool set_format(asked *it, const char *model)
     return completion_format(&it->it, model, "response_format", schema);
 }
 
+/* Numbers of tokens and what is added to their logits, of which the engine reads a list. */
+static bool set_bias(asked *it, const served_model *named)
+{
+    const json_t *bias = json_object_get(it->body, "logit_bias");
+    const char *token;
+    json_t *value;
+    char *list = NULL;
+    size_t bytes = 0;
+    uint64_t number;
+    bool good = json_is_object(bias);
+    if (!bias || json_is_null(bias) || (good && json_object_size(bias) == 0) || !named)
+        return true; /* without a model its name is refused */
+    if (strcmp(named->engine, "gguf") != 0)
+        return completion_wrong(&it->it, "'logit_bias' is not taken: the engine '%s' of the model '%s' has no biases",
+                                named->engine, named->name);
+    FILE *to = text_stream(&list, &bytes);
+    json_object_foreach((json_t *)(uintptr_t)bias, token, value)
+    {
+        double by = json_number_value(value);
+        good = good && text_number(token, 0, INT32_MAX, &number) && json_is_number(value) && by >= -100 && by <= 100;
+        if (good)
+            fprintf(to, "%s%" PRIu64 ":%g", ftell(to) > 0 ? "," : "", number, by);
+    }
+    fclose(to);
+    completion_set(&it->it, "logit_bias", list);
+    return good ||
+           completion_wrong(&it->it, "'logit_bias' is an object: of each token's number a number from -100 to 100");
+}
+
+/* Fields that would change the answer, each with the value that changes nothing; NULL: there is none. */
+static const struct untaken {
+    const char *field, *harmless, *why;
+} untaken[] = {
+    {"audio", NULL, "answers are texts"},
+    {"function_call", "none", "chat templates are applied without tools"},
+    {"reasoning_effort", "none", "how long a model thinks is not told to its template"},
+    {"verbosity", "medium", "how long an answer is, is said in the prompt"},
+    {"web_search_options", NULL, "no model here searches the web"},
+};
+
+static bool check_untaken(asked *it)
+{
+    const json_t *modality, *modalities = json_object_get(it->body, "modalities");
+    size_t k;
+    for (size_t i = 0; i < sizeof untaken / sizeof untaken[0]; i++) {
+        const json_t *value = json_object_get(it->body, untaken[i].field);
+        const char *text = json_string_value(value);
+        if (value && !json_is_null(value) && !(text && untaken[i].harmless && strcmp(text, untaken[i].harmless) == 0))
+            return completion_wrong(&it->it, "'%s' is not taken: %s", untaken[i].field, untaken[i].why);
+    }
+    json_array_foreach(
+        modalities, k,
+        modality) if (!json_is_string(modality) ||
+                      strcmp(json_string_value(modality), "text") !=
+                          0) return completion_wrong(&it->it,
+                                                     "'modalities' are not taken but for text: answers are texts");
+    return true;
+}
+
 /* What would change the answer and is not there is refused, not passed over. */
 static bool check_rest(asked *it)
 {
@@ -131,7 +190,7 @@ static bool check_rest(asked *it)
         return completion_wrong(&it->it, "'suffix' is not taken: texts are gone on with at their end");
     if (json_is_true(json_object_get(it->body, "echo")))
         return completion_wrong(&it->it, "'echo' is not taken: the answer is the new text alone");
-    return true;
+    return check_untaken(it);
 }
 
 static bool read_settings(asked *it, const char *model)
@@ -147,8 +206,9 @@ static bool read_settings(asked *it, const char *model)
     it->seeded = json_is_number(json_object_get(it->body, "seed"));
     it->drawn = named && strcmp(named->engine, "gguf") == 0 &&
                 (!json_is_number(temperature) || json_number_value(temperature) > 0);
+    bool good = set_bias(it, named);
     served_drop(named);
-    return check_rest(it) && set_count(it) && set_tokens(it) && set_logprobs(it) && set_format(it, model) &&
+    return good && check_rest(it) && set_count(it) && set_tokens(it) && set_logprobs(it) && set_format(it, model) &&
            completion_number(to, it->body, "temperature", "temperature") &&
            completion_number(to, it->body, "top_p", "top_p") && completion_number(to, it->body, "seed", "seed") &&
            completion_number(to, it->body, "frequency_penalty", "frequency_penalty") &&

@@ -75,6 +75,21 @@ void served_leave(served_run *run)
     run->model = NULL;
 }
 
+void served_describe(served *all, ws_request *request,
+                     json_t *(*make)(const served_model *model, const weir_model_details *info))
+{
+    served_run run = {.all = all, .request = request};
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    if (!served_take(&run, ws_segment(request, 0)))
+        return;
+    weir_status status = weir_model_info(run.loaded, &info);
+    if (status == WEIR_OK)
+        answer_json(request, 200, make(run.model, &info));
+    else
+        answer_failure(request, status);
+    served_leave(&run);
+}
+
 weir_status served_infer(served_run *run, weir_inference *inference, weir_outputs *out)
 {
     served_count(run);

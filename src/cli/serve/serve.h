@@ -140,6 +140,9 @@ void served_counted(served_model *model, served_statistics *out);
  * in the pool's queue, and no longer than the client does. */
 bool served_take(served_run *run, const char *name);
 void served_leave(served_run *run);
+/* Answers with what `make` tells of the model that the path's first segment names, which is loaded for that. */
+void served_describe(served *all, ws_request *request,
+                     json_t *(*make)(const served_model *model, const weir_model_details *info));
 /* Runs the model for the request, and stops when its client goes. */
 weir_status served_infer(served_run *run, weir_inference *inference, weir_outputs *out);
 

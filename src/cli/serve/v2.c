@@ -63,21 +63,16 @@ static json_t *ports_json(const weir_port *ports, size_t count)
     return list;
 }
 
+static json_t *model_json(const served_model *model, const weir_model_details *info)
+{
+    return json_pack("{s:o, s:[s], s:o, s:o, s:o}", "name", text_json(model->name), "versions", "1", "platform",
+                     text_json(info->engine), "inputs", ports_json(info->inputs, info->input_count), "outputs",
+                     ports_json(info->outputs, info->output_count));
+}
+
 void v2_model(ws_request *request, void *all)
 {
-    served_run run = {.all = all, .request = request};
-    weir_model_details info = WEIR_INIT(weir_model_details);
-    if (!served_take(&run, ws_segment(request, 0)))
-        return;
-    weir_status status = weir_model_info(run.loaded, &info);
-    if (status == WEIR_OK)
-        answer_json(request, 200,
-                    json_pack("{s:o, s:[s], s:o, s:o, s:o}", "name", text_json(run.model->name), "versions", "1",
-                              "platform", text_json(info.engine), "inputs", ports_json(info.inputs, info.input_count),
-                              "outputs", ports_json(info.outputs, info.output_count)));
-    else
-        answer_failure(request, status);
-    served_leave(&run);
+    served_describe(all, request, model_json);
 }
 
 /* ---- inference ----------------------------------------------------------------------------------------------------- */

@@ -269,6 +269,18 @@ static weir_status own_rules(const wg_file *file, const wg_facts *facts)
     return status == WEIR_OK ? wg_check_tensors(file, facts) : status;
 }
 
+weir_status wg_check_file(const wg_file *file, wg_facts *out)
+{
+    weir_status status = architecture(file, out);
+    if (status == WEIR_OK)
+        status = common(file, out);
+    if (status == WEIR_OK)
+        status = wg_check_vocabulary(file, out);
+    if (status == WEIR_OK && file->tensor_count == 0)
+        status = weir_fail(WEIR_ERR_CORRUPT, "%s: holds no tensors: a vocabulary only", file->path);
+    return status == WEIR_OK && out->known ? own_rules(file, out) : status;
+}
+
 weir_status wg_check(const char *path, wg_facts *out)
 {
     wg_file file;
@@ -276,15 +288,7 @@ weir_status wg_check(const char *path, wg_facts *out)
     weir_status status = wi_gguf_file_open(path, &file);
     if (status != WEIR_OK)
         return status;
-    status = architecture(&file, out);
-    if (status == WEIR_OK)
-        status = common(&file, out);
-    if (status == WEIR_OK)
-        status = wg_check_vocabulary(&file, out);
-    if (status == WEIR_OK && file.tensor_count == 0)
-        status = weir_fail(WEIR_ERR_CORRUPT, "%s: holds no tensors: a vocabulary only", path);
-    if (status == WEIR_OK && out->known)
-        status = own_rules(&file, out);
+    status = wg_check_file(&file, out);
     wi_gguf_file_close(&file);
     return status;
 }

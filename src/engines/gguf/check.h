@@ -2,7 +2,7 @@
 #ifndef WG_CHECK_H
 #define WG_CHECK_H
 
-#include "gguf_file/file.h"
+#include "gguf_file/layout.h"
 
 /* What was learnt on the way and later steps want to know. */
 typedef struct wg_facts {
@@ -16,6 +16,11 @@ typedef struct wg_facts {
 /* Opens the file, checks structure and meaning, closes it. WEIR_ERR_CORRUPT names key or tensor and the byte;
  * WEIR_ERR_UNSUPPORTED what this engine does not run. */
 weir_status wg_check(const char *path, wg_facts *out);
+/* The same of a file that is open. */
+weir_status wg_check_file(const wg_file *file, wg_facts *out);
+/* checked.c: the same, and what its memory depends on (`hyper`; NULL: not wanted). A file that this process has found good
+ * and that has not changed since is not opened. Any thread. */
+weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper);
 
 /* check_tensors.c: shapes and types of what the architectures `llama` and `bert` compute with. */
 weir_status wg_check_tensors(const wg_file *file, const wg_facts *facts);

@@ -13,6 +13,7 @@
     X(ggml_version) X(ggml_commit) X(ggml_nbytes) X(ggml_set_abort_callback) X(ggml_backend_cpu_buffer_type)      \
     X(ggml_backend_cpu_buffer_from_ptr) X(ggml_backend_reg_dev_count) X(ggml_backend_reg_dev_get)                 \
     X(ggml_backend_dev_buffer_type) X(ggml_backend_dev_host_buffer_type) X(ggml_backend_dev_memory)               \
+    X(ggml_backend_dev_description)                                                                                    \
     X(llama_version) X(llama_backend_init) X(llama_log_set) X(llama_synchronize) \
     X(llama_model_default_params) X(llama_context_default_params) X(llama_sampler_chain_default_params)           \
     X(llama_model_load_from_file) X(llama_init_from_model) X(llama_model_free) X(llama_free)                      \

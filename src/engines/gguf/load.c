@@ -63,7 +63,7 @@ weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_en
 
 weir_status wg_look(const weir_engine_load *load, weir_engine_model *model)
 {
-    weir_status status = wg_check(load->path, &model->facts);
+    weir_status status = wg_check_once(load->path, &model->facts, NULL);
     if (status == WEIR_OK)
         status = choose_use(model, load->path);
     return status == WEIR_OK ? choose_sizes(model, load->path) : status;
@@ -350,12 +350,12 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_make_context(model, &phase);
     if (status == WEIR_OK)
         status = try_out(model, load->path);
+    if (status == WEIR_OK && (!model->embeds || model->places.devices > 0))
+        status = wg_fingerprint(model, load->path);
     if (status == WEIR_OK)
         status = wg_scratch_measure(model);
     if (status == WEIR_OK && !model->embeds)
         status = wg_batch_make(model);
-    if (status == WEIR_OK && !model->embeds)
-        status = wg_fingerprint(model, load->path);
 #ifdef __GLIBC__
     /* Reading the metadata leaves some megabytes in malloc's hands that nobody uses again. */
     malloc_trim(0);

@@ -121,14 +121,11 @@ static wg_asked asked_of(const weir_engine_model *model, bool device)
 static weir_status read_layout(const weir_engine_load *load, const weir_engine_model *model, bool device,
                                wg_layout *out)
 {
-    wg_file file;
+    wg_facts facts;
     wg_hyper *hyper = malloc(sizeof *hyper);
     if (!hyper)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to look at it", load->path);
-    weir_status status = wi_gguf_file_open(load->path, &file);
-    if (status == WEIR_OK)
-        status = wi_gguf_hyper_read(&file, hyper);
-    wi_gguf_file_close(&file);
+    weir_status status = wg_check_once(load->path, &facts, hyper);
     if (status == WEIR_OK) {
         wg_asked asked = asked_of(model, device);
         wi_gguf_layout_make(hyper, &asked, out);

@@ -1,11 +1,11 @@
 /* scratch.c: what a device's kernels and CUDA's libraries ask for while they compute, found out at load.
  *
- * llama.cpp ends the process where it gets no scratch. So the largest batch is computed at load, when a refusal is an
- * error like any other; what that has taken stays in llama.cpp's own pool, charged to the model. Where attention works
+ * llama.cpp ends the process where it gets no scratch. So the largest batch is computed at the first load, when a refusal is
+ * an error like any other; what that has taken stays in llama.cpp's own pool, charged to the model. Where attention works
  * on the whole cache, scratch grows with the cells that are used: a second batch behind the first tells by how much, and
- * what a full context would take is reserved. What a run asks for beyond comes out of the budget and, in the end, from
+ * what a full context would take is reserved. A later load of the same model reserves all of it, and computes nothing. What a run asks for beyond comes out of the budget and, in the end, from
  * the device's free memory (interpose/cuda_redirect.h). */
-#include "wg.h"
+#include "scratch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,41 +73,70 @@ static weir_status probe(probing *it, uint64_t *scratch)
 }
 
 /* For the cells between those that were measured and the last. */
-static weir_status reserve(weir_engine_model *model, const uint64_t *first, const uint64_t *second, uint32_t measured)
+static void work_out(const weir_engine_model *model, const uint64_t *first, const uint64_t *second, uint32_t measured,
+                     wg_scratch *out)
+{
+    for (size_t i = 0; i < model->places.devices; i++) {
+        uint64_t more = second[i] > first[i] ? second[i] - first[i] : 0;
+        out->grows[i] = model->longest > measured ? more / measured * (model->longest - measured) : 0;
+    }
+}
+
+/* `taken`: also what the batches would have taken. */
+static weir_status reserve(weir_engine_model *model, const wg_scratch *known, bool taken)
 {
     wg_places *places = &model->places;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < places->devices && status == WEIR_OK; i++) {
-        uint64_t more = second[i] > first[i] ? second[i] - first[i] : 0;
-        uint64_t wanted = model->longest > measured ? more / measured * (model->longest - measured) : 0;
+        uint64_t wanted = known->grows[i] + (taken ? known->taken[i] : 0);
         if (wanted > 0)
             status = weir_reservation_create(places->clients[i], wanted, 0, &places->reserves[i]);
     }
     return status;
 }
 
-weir_status wg_scratch_measure(weir_engine_model *model)
+/* Two batches, where scratch may grow with the cells; one elsewhere. */
+static weir_status measure(probing *it, wg_scratch *out)
 {
-    uint64_t first[WG_DEVICES] = {0}, second[WG_DEVICES] = {0};
-    probing it = {.model = model, .count = (int32_t)model->pack};
-    if (model->places.devices == 0)
-        return WEIR_OK;
-    it.tokens = calloc(model->pack, sizeof *it.tokens);
-    if (!it.tokens)
-        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %u tokens", model->pack);
+    uint64_t before[WG_DEVICES] = {0}, first[WG_DEVICES] = {0}, second[WG_DEVICES] = {0};
+    weir_engine_model *model = it->model;
     bool grows = !model->embeds && model->longest >= 2 * model->pack;
+    wg_devices_scratch(&model->places, before);
     weir_status status = wg_cache_grow(model, 0, grows ? 2 * model->pack : model->pack);
     if (status == WEIR_OK)
-        status = probe(&it, first);
+        status = probe(it, first);
     if (status == WEIR_OK && grows)
-        status = probe(&it, second);
+        status = probe(it, second);
     if (status == WEIR_OK && grows)
-        status = reserve(model, first, second, 2 * model->pack);
+        work_out(model, first, second, 2 * model->pack, out);
+    for (size_t i = 0; i < model->places.devices; i++) {
+        uint64_t most = second[i] > first[i] ? second[i] : first[i];
+        out->taken[i] = most > before[i] ? most - before[i] : 0;
+    }
     char thrown[512];
-    if (!wg_guarded(forget_all, &it, thrown, sizeof thrown) && status == WEIR_OK)
+    if (!wg_guarded(forget_all, it, thrown, sizeof thrown) && status == WEIR_OK)
         status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot clear its cache: %s", thrown);
     wg_cache_shrink(model, 0, 0);
     wg_cache_rest(model, false);
+    return status;
+}
+
+weir_status wg_scratch_measure(weir_engine_model *model)
+{
+    wg_scratch known = {{0}, {0}};
+    if (model->places.devices == 0)
+        return WEIR_OK;
+    if (wg_scratch_recall(model, &known))
+        return reserve(model, &known, true);
+    probing it = {.model = model, .count = (int32_t)model->pack};
+    it.tokens = calloc(model->pack, sizeof *it.tokens);
+    if (!it.tokens)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for %u tokens", model->pack);
+    weir_status status = measure(&it, &known);
+    if (status == WEIR_OK)
+        status = reserve(model, &known, false);
+    if (status == WEIR_OK)
+        wg_scratch_remember(model, &known);
     free(it.tokens);
     return status;
 }

@@ -295,6 +295,14 @@ static weir_status read_graph(wl_folder *folder, onnx_file *file)
     return status;
 }
 
+static bool is_flat(const wl_folder *folder, const onnx_file *file)
+{
+    bool flat = !strchr(folder->model, '/');
+    for (const onnx_side_file *side = file->sides; side; side = side->next)
+        flat = flat && !strchr(side->location, '/');
+    return flat;
+}
+
 static weir_status check_graph(wl_folder *folder)
 {
     char path[1024];
@@ -303,9 +311,10 @@ static weir_status check_graph(wl_folder *folder)
     weir_status status = onnx_file_open(path, &file);
     if (status != WEIR_OK)
         return status;
-    status = onnx_check(&file);
+    status = onnx_check_once(&file);
     if (status == WEIR_OK)
         status = read_graph(folder, &file);
+    folder->flat = is_flat(folder, &file);
     onnx_file_close(&file);
     return status;
 }
@@ -335,12 +344,21 @@ static weir_status note_path(const char *path, wl_folder *out)
 weir_status wl_folder_read(const char *path, wl_folder *out)
 {
     *out = (wl_folder){0};
+    wl_files files;
     weir_status status = note_path(path, out);
-    if (status == WEIR_OK)
-        status = read_config(out);
+    if (status != WEIR_OK)
+        return status;
+    wl_files_look(out->path, &files);
+    if (wl_folder_recall(&files, out))
+        return WEIR_OK;
+    status = read_config(out);
     if (status == WEIR_OK)
         status = wl_tokenizer_check(out);
-    return status == WEIR_OK ? check_graph(out) : status;
+    if (status == WEIR_OK)
+        status = check_graph(out);
+    if (status == WEIR_OK)
+        wl_folder_keep(&files, out);
+    return status;
 }
 
 uint64_t wl_folder_cache(const wl_folder *folder, uint64_t tokens)

@@ -26,12 +26,12 @@ typedef struct failure {
     unsigned seconds;
 } failure;
 
-/* What goes on in one lane. */
+/* What goes on in one slot. */
 typedef struct place {
     int running;
     onnx_bucket *list;
     size_t count;
-    char own[KEY_MOST]; /* the key of the lane's own session; "" until its first run */
+    char own[KEY_MOST]; /* the key of the slot's own session; "" until its first run */
 } place;
 
 /* A run that has no turn yet. */
@@ -42,11 +42,11 @@ typedef struct waiter {
     pthread_cond_t called;
 } waiter;
 
-enum { NONE = ONNX_LANES_MOST, ANY };
+enum { NONE = ONNX_SLOTS_MOST, ANY };
 
 struct onnx_buckets {
     pthread_mutex_t lock; /* guards all of this; not held while a session is made, run or released */
-    place *places;        /* one for each of the model's lanes */
+    place *places;        /* one for each of the model's slots */
     size_t place_count;
     int room;      /* runs at a time in a place; 0: any number */
     size_t most;   /* buckets of a place */
@@ -59,7 +59,7 @@ struct onnx_buckets {
 weir_status onnx_buckets_begin(weir_engine_model *model)
 {
     onnx_buckets *b = calloc(1, sizeof *b);
-    place *places = calloc(model->lane_count, sizeof *places);
+    place *places = calloc(model->slot_count, sizeof *places);
     if (!b || !places) {
         free(b);
         free(places);
@@ -67,7 +67,7 @@ weir_status onnx_buckets_begin(weir_engine_model *model)
     }
     pthread_mutex_init(&b->lock, NULL);
     b->places = places;
-    b->place_count = model->lane_count;
+    b->place_count = model->slot_count;
     b->room = model->device.cuda ? 1 : model->settings.concurrency;
     b->most = model->settings.buckets > 1 ? (size_t)model->settings.buckets - 1 : 0;
     model->buckets = b;
@@ -243,15 +243,15 @@ static bool is_spared(onnx_buckets *b, const char *key)
 /* ---- making one -------------------------------------------------------------------------------------------------- */
 
 /* Without the lock. */
-static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const char *key, ort_session **out)
+static weir_status make_session(weir_engine_model *model, onnx_slot *slot, const char *key, ort_session **out)
 {
     onnx_buckets *b = model->buckets;
-    weir_status status = onnx_session_another(model, lane, out);
+    weir_status status = onnx_session_another(model, slot, out);
     if (status == WEIR_ERR_OUT_OF_MEMORY) {
         pthread_mutex_lock(&b->lock);
         bool ended = end_oldest(model, NULL);
         pthread_mutex_unlock(&b->lock);
-        status = ended ? onnx_session_another(model, lane, out) : status;
+        status = ended ? onnx_session_another(model, slot, out) : status;
     }
     if (status != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: %s has no session of its own for %s: %s", model->name, key, weir_detail());
@@ -285,7 +285,7 @@ static bool make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
     place *at = &b->places[number];
     ort_session *session = NULL;
     pthread_mutex_unlock(&b->lock);
-    weir_status status = make_session(model, &model->lanes[number], bucket->key, &session);
+    weir_status status = make_session(model, &model->slots[number], bucket->key, &session);
     pthread_mutex_lock(&b->lock);
     if (status != WEIR_OK) {
         remember_failure(b, bucket->key);
@@ -377,7 +377,7 @@ static weir_status wait_for_place(weir_engine_model *model, const onnx_run *its,
     return status;
 }
 
-/* The bucket whose session is to be used; NULL: the lane's own is. *to_make: its session is still to be made. Under the
+/* The bucket whose session is to be used; NULL: the slot's own is. *to_make: its session is still to be made. Under the
  * lock. */
 static onnx_bucket *choose(onnx_buckets *b, place *at, const char *key, bool *to_make)
 {
@@ -429,20 +429,20 @@ static weir_status take(weir_engine_model *model, const weir_inference *inferenc
     weir_status status = wait_for_place(model, its, wanted, false, &number);
     if (status != WEIR_OK)
         return status;
-    *out = (onnx_turn){.lane = &model->lanes[number]};
+    *out = (onnx_turn){.slot = &model->slots[number]};
     if (b->most)
         status = find_bucket(model, inference, its, number, &out->bucket);
     if (out->bucket && status == WEIR_OK)
         out->bucket->last = ++b->turns;
-    out->session = out->bucket && status == WEIR_OK ? out->bucket->session : out->lane->session;
+    out->session = out->bucket && status == WEIR_OK ? out->bucket->session : out->slot->session;
     return status;
 }
 
 weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
-                           onnx_lane *wanted, onnx_turn *out)
+                           onnx_slot *wanted, onnx_turn *out)
 {
     pthread_mutex_lock(&model->buckets->lock);
-    weir_status status = take(model, inference, its, wanted ? (size_t)(wanted - model->lanes) : ANY, out);
+    weir_status status = take(model, inference, its, wanted ? (size_t)(wanted - model->slots) : ANY, out);
     pthread_mutex_unlock(&model->buckets->lock);
     return status;
 }
@@ -458,7 +458,7 @@ void onnx_turns_wake(weir_engine_model *model)
 void onnx_turn_give(weir_engine_model *model, onnx_turn turn)
 {
     onnx_buckets *b = model->buckets;
-    size_t number = (size_t)(turn.lane - model->lanes);
+    size_t number = (size_t)(turn.slot - model->slots);
     pthread_mutex_lock(&b->lock);
     if (turn.bucket)
         turn.bucket->users--;

@@ -1,6 +1,6 @@
 /* See device.h.
  *
- * A session's stream is weir's (lanes.c). A free of ONNX Runtime's says no stream, and comes when the work that used
+ * A session's stream is weir's (slots.c). A free of ONNX Runtime's says no stream, and comes when the work that used
  * the block is queued, not when it is done; so it is ordered behind the one stream on which all of that session's work
  * is put. */
 #include "device.h"

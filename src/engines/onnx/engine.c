@@ -64,21 +64,37 @@ typedef struct onnx_source {
     onnx_graph graph;
 } onnx_source;
 
-static weir_status onnx_source_open(const char *path, const onnx_settings *settings, bool cuda, onnx_source *source)
+static weir_status onnx_source_open(const char *path, onnx_source *source)
 {
     memset(source, 0, sizeof *source);
     if (!path || !*path)
         return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no file");
     weir_status status = onnx_file_open(path, &source->file);
     if (status == WEIR_OK)
-        status = onnx_check(&source->file);
+        status = onnx_check_once(&source->file);
     if (status == WEIR_OK)
         status = onnx_graph_read(&source->file, &source->graph);
-    if (status == WEIR_OK)
-        status = onnx_graph_supported(&source->file, &source->graph);
-    return status == WEIR_OK && settings->ours
-               ? onnx_uses_mark(&source->graph, settings->optimization, settings->ours && !cuda)
-               : status;
+    return status == WEIR_OK ? onnx_graph_supported(&source->file, &source->graph) : status;
+}
+
+/* Several sessions read one copy of the weights, which then are handed over by their names. */
+static bool is_shared(const onnx_settings *settings)
+{
+    return settings->buckets > 1;
+}
+
+/* What is handed over by name, or mapped; and what is left to ONNX Runtime. Of tensors beside the model that only nodes and
+ * functions have, those that are not taken out are put into the stripped model, which has no folder of its own. */
+static weir_status onnx_source_choose(onnx_source *source, const onnx_settings *settings, bool cuda, bool maps)
+{
+    onnx_file *file = &source->file;
+    onnx_graph *graph = &source->graph;
+    if (!settings->ours)
+        return WEIR_OK;
+    weir_status status = onnx_uses_mark(graph, settings->optimization, !cuda && !maps);
+    if (status == WEIR_OK && maps && !cuda)
+        status = onnx_graph_read_inner(file, graph, ONNX_INLINE_BELOW);
+    return status == WEIR_OK && file->nested ? onnx_graph_read_beside(file, graph) : status;
 }
 
 static void onnx_source_close(onnx_source *source)
@@ -100,11 +116,13 @@ static uint64_t weights_charge(const onnx_graph *graph, bool cuda)
     for (size_t i = 0; i < graph->weight_count; i++)
         if (onnx_moved(&graph->weights[i]) && (!cuda || graph->weights[i].rank > 1))
             total += onnx_charge(graph->weights[i].bytes, cuda);
+    for (size_t i = 0; i < graph->inner_count; i++)
+        total += onnx_moved(&graph->inner[i]) ? onnx_charge(graph->inner[i].bytes, cuda) : 0;
     return total;
 }
 
-/* How large a kernel's own layout of its weights is, only the kernel knows; which of the small constants it copies and
- * which its optimizer folds away, only ONNX Runtime. */
+/* Of how large a kernel's own layout is, which of the small constants it copies and what its optimizer makes of weights, only ONNX
+ * Runtime is certain. */
 static bool all_moved(const onnx_graph *graph)
 {
     for (size_t i = 0; i < graph->weight_count; i++)
@@ -150,10 +168,11 @@ static void plan_source(const weir_engine_load *load, const onnx_settings *setti
     }
     bool ours = settings->ours || cuda;
     uint64_t weights = ours ? weights_charge(&source->graph, cuda) : 0;
-    if (settings->prepack && !cuda && ours)
-        weights += foreseen.recurrent;
+    if (!cuda && ours)
+        weights = weights + foreseen.packed - (foreseen.replaced < weights ? foreseen.replaced : weights);
     made.bytes[WEIR_CLASS_WEIGHTS] = weights;
-    made.exact[WEIR_CLASS_WEIGHTS] = settings->ours && !cuda && !settings->prepack && all_moved(&source->graph);
+    made.exact[WEIR_CLASS_WEIGHTS] =
+        settings->ours && !cuda && !settings->prepack && settings->optimization == 0 && all_moved(&source->graph);
     made.bytes[WEIR_CLASS_ACTIVATIONS] = foreseen.runs ? foreseen.activations : least_activations(&source->graph, cuda);
     made.exact[WEIR_CLASS_ACTIVATIONS] = false;
     made.passing[WEIR_CLASS_ACTIVATIONS] = made.bytes[WEIR_CLASS_ACTIVATIONS];
@@ -168,7 +187,9 @@ static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out
     weir_status status = read_settings(load, &settings);
     if (status != WEIR_OK)
         return status;
-    status = onnx_source_open(load->path, &settings, cuda, &source);
+    status = onnx_source_open(load->path, &source);
+    if (status == WEIR_OK)
+        status = onnx_source_choose(&source, &settings, cuda, !is_shared(&settings));
     if (status == WEIR_OK)
         plan_source(load, &settings, cuda, &source, out);
     onnx_source_close(&source);
@@ -183,11 +204,12 @@ static void onnx_unload(weir_engine_model *model)
     onnx_join_end(model);
     onnx_buckets_end(model);
     onnx_session_end(model);
+    onnx_outside_end(model);
     if (entered)
         weir_runtime_leave(model->runtime);
     onnx_ports_free(&model->inputs);
     onnx_ports_free(&model->outputs);
-    onnx_lane_end(model, &model->lanes[0]);
+    onnx_slot_end(model, &model->slots[0]);
     onnx_device_end(model->library, &model->device);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -214,14 +236,18 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
     for (size_t i = 0; i < graph->weight_count; i++)
         if (!model->settings.ours || !onnx_moved(&graph->weights[i]))
             left += graph->weights[i].bytes;
-    char size[24], what[64] = "";
+    char size[24], what[64] = "", all[64] = "", turned[64] = "what its optimizer computes of weights";
     if (left)
         snprintf(what, sizeof what, "%s of %s, ", weir_size_format(left, size, sizeof size),
                  model->settings.ours ? "constants" : "weights");
+    if (model->maps && model->turned)
+        snprintf(turned, sizeof turned, "what its optimizer has made of %s of weights",
+                 weir_size_format(model->turned, size, sizeof size));
+    if (model->outside)
+        snprintf(all, sizeof all, "%s%s: ", weir_size_format(model->outside, size, sizeof size),
+                 model->counted ? ", counted" : "");
     snprintf(model->remarks, sizeof model->remarks,
-             "outside: %sONNX Runtime's graph and kernels, what its optimizer computes of weights, buffers inside some "
-             "kernels",
-             what);
+             "outside: %s%sONNX Runtime's graph and kernels, %s, buffers inside some kernels", all, what, turned);
 }
 
 static void remark_level(weir_engine_model *model)
@@ -256,8 +282,8 @@ static weir_status refused(const onnx_graph *graph, bool cuda)
 static weir_status begin_memory(weir_engine_model *model)
 {
     weir_status status = onnx_device_begin(model->library, model->runtime, &model->device);
-    model->lane_count = 1;
-    return status == WEIR_OK ? onnx_lane_begin(model, &model->lanes[0]) : status;
+    model->slot_count = 1;
+    return status == WEIR_OK ? onnx_slot_begin(model, &model->slots[0]) : status;
 }
 
 /* On cuda. Convolutions are few and long, and their values differ in size: one block for all takes a sixth more than
@@ -288,7 +314,7 @@ static void choose_level(weir_engine_model *model, const onnx_file *file)
 }
 
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
-                        onnx_source *source, weir_engine_model **out)
+                        onnx_source *source, bool maps, weir_engine_model **out)
 {
     weir_client_stats account = WEIR_INIT(weir_client_stats);
     weir_status status = weir_client_info(load->places[0].client, &account);
@@ -300,6 +326,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     memcpy(model->name, account.name, sizeof model->name);
     model->library = library;
     model->settings = *settings;
+    model->maps = maps;
     model->client = load->places[0].client;
     model->runtime = load->places[0].runtime;
     model->texts = source->file.texts;
@@ -309,12 +336,15 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     report(load, 0.1);
     status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
     bool entered = status == WEIR_OK;
+    uint64_t heap = onnx_heap_used();
     if (status == WEIR_OK)
         status = begin_memory(model);
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
+    if (status == WEIR_OK)
+        status = onnx_outside_note(model, heap);
     if (status == WEIR_OK)
         status = onnx_buckets_begin(model);
     if (status == WEIR_OK)
@@ -340,7 +370,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
 
 static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **out)
 {
-    const onnx_library *library;
+    const onnx_library *library = NULL;
     onnx_settings settings;
     onnx_source source;
     *out = NULL;
@@ -350,11 +380,15 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     if (status != WEIR_OK)
         return status;
     report(load, 0.0);
-    status = onnx_source_open(load->path, &settings, is_cuda(load), &source);
+    status = onnx_source_open(load->path, &source);
     if (status == WEIR_OK)
         status = onnx_library_get(settings.provider, &library);
+    bool maps =
+        status == WEIR_OK && settings.ours && !is_cuda(load) && !is_shared(&settings) && onnx_weights_mapped(library);
     if (status == WEIR_OK)
-        status = make(load, &settings, library, &source, out);
+        status = onnx_source_choose(&source, &settings, is_cuda(load), maps);
+    if (status == WEIR_OK)
+        status = make(load, &settings, library, &source, maps, out);
     onnx_source_close(&source);
     return status;
 }
@@ -394,8 +428,8 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     weir_engine_metrics metrics = model->metrics;
     pthread_mutex_unlock(&model->lock);
     onnx_bucket_stats sessions = onnx_buckets_look(model);
-    metrics.sessions = sessions.now + model->lane_count - 1;
-    metrics.sessions_failed = sessions.failed + model->lanes_failed;
+    metrics.sessions = sessions.now + model->slot_count - 1;
+    metrics.sessions_failed = sessions.failed + model->slots_failed;
     copy_out(out, out->struct_size, &metrics, sizeof metrics);
     return WEIR_OK;
 }

@@ -12,10 +12,12 @@ typedef struct onnx_foreseen {
      * of the caller's inputs. Only if `runs`: all shapes follow from the sizes that were given. */
     bool runs;
     uint64_t activations;
-    uint64_t recurrent; /* weights of recurrent layers, which their kernels pack beside those that were handed over */
+    uint64_t packed,
+        replaced; /* weights as kernels lay them out, and those that are not kept beside as they are in the file */
 } onnx_foreseen;
 
-/* Open dimensions have the sizes of the setting "dims" ("batch=1,sequence=128"), and 1 without. What cannot be told is 0. */
+/* Open dimensions have the sizes of the setting "dims" ("batch=1,sequence=128"). Others are 1 where they are the first of their
+ * input, else 16, or the next of those which the command tries with which all shapes follow. What cannot be told is 0. */
 void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
                   onnx_foreseen *out);
 

@@ -60,35 +60,47 @@ static bool extents_fit(const weir_port *port, const weir_tensor *tensor)
     return true;
 }
 
+static weir_status bad_shape(const weir_engine_model *model, size_t index, const weir_tensor *tensor)
+{
+    const weir_port *port = &model->inputs.list[index];
+    char expected[256] = "[...]", given[256];
+    if (!model->inputs.any_rank[index])
+        onnx_shape_text(port->rank, port->shape, expected, sizeof expected);
+    return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", model->name, port->name,
+                     weir_name_of(WEIR_NAMES_TYPE, port->type), expected, weir_name_of(WEIR_NAMES_TYPE, tensor->type),
+                     onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given));
+}
+
+static weir_status bad_bytes(const weir_engine_model *model, const weir_port *port, const weir_tensor *tensor,
+                             size_t bytes)
+{
+    char given[256];
+    return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", model->name, port->name,
+                     weir_name_of(WEIR_NAMES_TYPE, port->type),
+                     onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given), bytes, tensor->bytes,
+                     tensor->data ? "" : " at a NULL pointer");
+}
+
 static weir_status check_input(const weir_engine_model *model, size_t index, const weir_tensor *tensor)
 {
     const weir_port *port = &model->inputs.list[index];
     const char *name = model->name;
-    char expected[256], given[256];
+    char given[256];
+    size_t bytes;
     bool any = model->inputs.any_rank[index];
     if (is_on_device(tensor) && !model->device.cuda)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name,
                          port->name, model->device.name);
-    if (any)
-        snprintf(expected, sizeof expected, "[...]");
-    else
-        onnx_shape_text(port->rank, port->shape, expected, sizeof expected);
     if (tensor->rank > WEIR_MAX_RANK)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": rank %u is more than %d", name, port->name, tensor->rank,
                          WEIR_MAX_RANK);
-    onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given);
     if (tensor->type != port->type || (!any && (tensor->rank != port->rank || !extents_fit(port, tensor))))
-        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": expected %s %s, given %s %s", name, port->name,
-                         weir_name_of(WEIR_NAMES_TYPE, port->type), expected,
-                         weir_name_of(WEIR_NAMES_TYPE, tensor->type), given);
-    size_t bytes;
-    weir_status status = weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes);
-    if (status != WEIR_OK)
-        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name, given);
+        return bad_shape(model, index, tensor);
+    if (weir_tensor_bytes(tensor->type, tensor->rank, tensor->shape, &bytes) != WEIR_OK)
+        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": the shape %s is none", name, port->name,
+                         onnx_shape_text(tensor->rank, tensor->shape, given, sizeof given));
     if (bytes != tensor->bytes || (bytes && !tensor->data))
-        return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": %s %s takes %zu bytes, given %zu%s", name, port->name,
-                         weir_name_of(WEIR_NAMES_TYPE, tensor->type), given, bytes, tensor->bytes,
-                         tensor->data ? "" : " at a NULL pointer");
+        return bad_bytes(model, port, tensor, bytes);
     return WEIR_OK;
 }
 
@@ -332,7 +344,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
-    uint64_t before = onnx_session_stats(turn->lane).refused;
+    uint64_t before = onnx_session_stats(turn->slot).refused;
     hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
     bool failed = status == WEIR_OK &&
@@ -340,7 +352,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
                    !(r->on_device ? run_to_device : run_to_host)(model, turn->session, options, inputs, r, &a));
     hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
-    return failed ? onnx_session_failed(model, turn->lane, before, a.code, a.text, "running") : status;
+    return failed ? onnx_session_failed(model, turn->slot, before, a.code, a.text, "running") : status;
 }
 
 /* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
@@ -380,7 +392,7 @@ void onnx_count_runs(weir_engine_model *model, weir_status status, uint64_t runs
 typedef struct run_request {
     const weir_inference *inference;
     onnx_run_settings settings;
-    onnx_lane *wanted; /* NULL: any */
+    onnx_slot *wanted; /* NULL: any */
     onnx_run *its;
 } run_request;
 
@@ -447,8 +459,8 @@ weir_status onnx_check_run(weir_engine_model *model, const weir_inference *infer
     return status;
 }
 
-/* `wanted`: the lane; NULL: any. */
-static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_run *its, onnx_lane *wanted,
+/* `wanted`: the slot; NULL: any. */
+static weir_status infer_in(weir_engine_model *model, const weir_inference *inference, onnx_run *its, onnx_slot *wanted,
                             weir_outputs *out)
 {
     bound inputs = {0};
@@ -505,7 +517,7 @@ static weir_status warm_input(weir_engine_model *model, const weir_port *port, w
     return status;
 }
 
-/* A run on zeros in each lane, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs
+/* A run on zeros in each slot, every open extent 1: it makes the kernels, the thread pool and the memory plan. Inputs
  * that the model does not take are no mistake then. */
 weir_status onnx_warm_up(weir_engine_model *model)
 {
@@ -519,8 +531,8 @@ weir_status onnx_warm_up(weir_engine_model *model)
             status = warm_input(model, &model->inputs.list[i], &inputs[count++]);
     weir_inference inference = {.struct_size = sizeof inference, .inputs = inputs, .input_count = count};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
-    for (size_t i = 0; status == WEIR_OK && i < model->lane_count; i++) {
-        status = infer_in(model, &inference, NULL, &model->lanes[i], &outputs);
+    for (size_t i = 0; status == WEIR_OK && i < model->slot_count; i++) {
+        status = infer_in(model, &inference, NULL, &model->slots[i], &outputs);
         if (status == WEIR_OK)
             onnx_release_outputs(model, &outputs);
     }

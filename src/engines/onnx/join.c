@@ -70,7 +70,7 @@ weir_status onnx_join_begin(weir_engine_model *model)
     if (!j)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for the line of its runs", model->name);
     pthread_mutex_init(&j->lock, NULL);
-    j->limit = model->device.cuda ? model->lane_count : (size_t)model->settings.concurrency;
+    j->limit = model->device.cuda ? model->slot_count : (size_t)model->settings.concurrency;
     j->limit = j->limit ? j->limit : 1;
     model->join = j;
     return WEIR_OK;

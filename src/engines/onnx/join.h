@@ -3,7 +3,7 @@
  *
  * A run that can be joined waits in a line. The first of it takes those behind it that fit, when there are rows enough, or
  * when it has waited `max_queue_delay_microseconds`, and computes for all on its own thread; the others wait. While as
- * many such calls are under way as there may be (the setting `concurrency`; on cuda the lanes; else one), the line grows.
+ * many such calls are under way as there may be (the setting `concurrency`; on cuda the slots; else one), the line grows.
  *
  * A run that is cancelled leaves at once; the call is stopped when nobody is left who wants it. Where a call for several
  * fails, whatever the reason, each of them is computed by itself, so that none fails for another's sake. */

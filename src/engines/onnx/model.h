@@ -12,6 +12,7 @@
 #include "device.h"
 #include "onnx_file/main_graph.h"
 #include "strip.h"
+#include "weights.h"
 
 /* A run under way, so that it can be cancelled. */
 typedef struct onnx_run {
@@ -33,25 +34,18 @@ typedef struct onnx_ports {
     size_t count;
 } onnx_ports;
 
-/* One initializer in the client's memory, and what ONNX Runtime knows it by. */
-typedef struct onnx_weight {
-    char *name;
-    void *data; /* NULL: it lies in a block of the first session's (shared.h) */
-    ort_value *value;
-} onnx_weight;
-
 /* What a request of ONNX Runtime is charged; saturates. */
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
 
 /* Sessions that work at the same time have a stream each, and so a bridge each: a free of ONNX Runtime's says no
  * stream, and is ordered behind the bridge's. On host there is one, which takes any number of runs at a time; on cuda
  * the setting `concurrency` says how many, and each takes one. */
-typedef struct onnx_lane {
+typedef struct onnx_slot {
     weir_onnxruntime *bridge; /* for which its sessions were created */
     weir_stream stream;       /* on cuda: all work of its sessions is put there, copies too */
     ort_session *session;
     ort_session_options *options; /* with several buckets: what further sessions are made of; else NULL */
-} onnx_lane;
+} onnx_slot;
 
 typedef struct onnx_replays onnx_replays; /* replay.h */
 typedef struct onnx_buckets onnx_buckets; /* buckets.h */
@@ -64,11 +58,15 @@ struct weir_engine_model {
     weir_client *client;
     char name[64]; /* the client's */
     weir_runtime *runtime;
+    bool maps; /* weights are those that ONNX Runtime maps (weights.h); else they are handed over by name */
     onnx_weight *weights;
     size_t weight_count;
-    onnx_lane lanes[ONNX_LANES_MOST]; /* the first is always there, and its session has what the others share */
-    size_t lane_count;
-    size_t lanes_failed;   /* that the setting wanted and that could not be made */
+    uint64_t outside;                 /* of the process's heap that the load has taken; 0: not known */
+    weir_reservation *counted;        /* as much of the client's, with the setting `outside`; else NULL */
+    uint64_t turned;                  /* bytes of weights of which its optimizer has made others; at least */
+    onnx_slot slots[ONNX_SLOTS_MOST]; /* the first is always there, and its session has what the others share */
+    size_t slot_count;
+    size_t slots_failed;   /* that the setting wanted and that could not be made */
     onnx_buffer stripped;  /* with several buckets: the model without its weights; else nothing */
     onnx_origins *origins; /* with several sessions: the files where its notes say that the weights lie; else NULL */
     onnx_buckets *buckets;
@@ -87,24 +85,31 @@ struct weir_engine_model {
     weir_status last; /* how the last run ended, if it was the engine's doing */
 };
 
-/* session.c: makes model->weights and the session of the first lane, whose memory is there (onnx_lane_begin), and
- * further lanes as the settings want them. On failure what was made stays for onnx_session_end. */
-weir_status onnx_session_begin(weir_engine_model *model, onnx_file *file, const onnx_graph *graph,
+/* session.c: makes model->weights and the session of the first slot, whose memory is there (onnx_slot_begin), and
+ * further slots as the settings want them. On failure what was made stays for onnx_session_end. */
+weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load);
 void onnx_session_end(weir_engine_model *model);
-/* With several buckets: one more session of the lane, over the same weights. */
-weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out);
-/* What the lane's bridge counted so far. */
-weir_onnxruntime_details onnx_session_stats(const onnx_lane *lane);
+/* With several buckets: one more session of the slot, over the same weights. */
+weir_status onnx_session_another(weir_engine_model *model, onnx_slot *slot, ort_session **out);
+/* What the slot's bridge counted so far. */
+weir_onnxruntime_details onnx_session_stats(const onnx_slot *slot);
 /* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused
  * since. A session works on the thread that calls it, so that refusals of other threads are those of other calls. */
-weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
+weir_status onnx_session_failed(weir_engine_model *model, const onnx_slot *slot, uint64_t refusals_before, int code,
                                 const char *text, const char *doing);
 
-/* lanes.c: the lane's stream and bridge. On failure nothing is left. */
-weir_status onnx_lane_begin(weir_engine_model *model, onnx_lane *lane);
+/* slots.c: the slot's stream and bridge. On failure nothing is left. */
+weir_status onnx_slot_begin(weir_engine_model *model, onnx_slot *slot);
 /* After its sessions and their values: its options, bridge and stream, as far as they are there. */
-void onnx_lane_end(weir_engine_model *model, onnx_lane *lane);
+void onnx_slot_end(weir_engine_model *model, onnx_slot *slot);
+
+/* outside.c: bytes of the process's heap that are in use; 0: nobody knows. */
+uint64_t onnx_heap_used(void);
+/* What the heap has grown by since `before` is told of the client, and with the setting claimed of its memory.
+ * WEIR_ERR_OUT_OF_MEMORY as from weir_reservation_create, with what it is for. */
+weir_status onnx_outside_note(weir_engine_model *model, uint64_t before);
+void onnx_outside_end(weir_engine_model *model);
 
 /* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
 void onnx_shares_read(weir_engine_model *model);

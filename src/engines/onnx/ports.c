@@ -71,7 +71,7 @@ static weir_status read_type(weir_engine_model *model, const source *from, size_
     ort_type_info *info = NULL;
     int kind = 0;
     const ort_shape_info *shape = NULL;
-    if (FAILED(model, &a, from->type(model->lanes[0].session, index, &info)))
+    if (FAILED(model, &a, from->type(model->slots[0].session, index, &info)))
         return engine_failed(model, &a);
     weir_status status;
     if (FAILED(model, &a, api->GetOnnxTypeFromTypeInfo(info, &kind)) ||
@@ -92,7 +92,7 @@ static weir_status read_port(weir_engine_model *model, const source *from, size_
     const onnx_library *library = model->library;
     attempt a;
     char *name = NULL;
-    if (FAILED(model, &a, from->name(model->lanes[0].session, index, library->plain, &name)))
+    if (FAILED(model, &a, from->name(model->slots[0].session, index, library->plain, &name)))
         return engine_failed(model, &a);
     port->name = strdup(name);
     if (FAILED(model, &a, library->api->AllocatorFree(library->plain, name)))
@@ -108,7 +108,7 @@ static weir_status read_list(weir_engine_model *model, const source *sources, si
     size_t counts[2] = {0}, total = 0;
     attempt a;
     for (size_t i = 0; i < source_count; total += counts[i++])
-        if (FAILED(model, &a, sources[i].count(model->lanes[0].session, &counts[i])))
+        if (FAILED(model, &a, sources[i].count(model->slots[0].session, &counts[i])))
             return engine_failed(model, &a);
     ports->list = calloc(total + 1, sizeof *ports->list);
     ports->names = calloc(total + 1, sizeof *ports->names);

@@ -67,7 +67,7 @@ static weir_status make_part(weir_engine_model *model, part *p)
     weir_block block;
     weir_request request = {.struct_size = sizeof request,
                             .bytes = p->tensor.bytes ? p->tensor.bytes : 1,
-                            .stream = model->lanes[0].stream,
+                            .stream = model->slots[0].stream,
                             .memory_class = WEIR_CLASS_ACTIVATIONS,
                             .tag = p->tensor.name,
                             .flags = WEIR_ALLOC_STABLE};
@@ -90,7 +90,7 @@ static void free_parts(weir_engine_model *model, part *parts, size_t count)
     for (size_t i = 0; parts && i < count; i++) {
         if (parts[i].value)
             model->library->api->ReleaseValue(parts[i].value);
-        if (weir_free(model->client, parts[i].tensor.data, model->lanes[0].stream) != WEIR_OK)
+        if (weir_free(model->client, parts[i].tensor.data, model->slots[0].stream) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "onnx: a block of a graph stays: %s", weir_detail());
     }
     free(parts);
@@ -108,7 +108,7 @@ static void free_replay(weir_engine_model *model, replay *r)
     unbind(model, r);
     free_parts(model, r->inputs, model->inputs.count);
     free_parts(model, r->outputs, model->outputs.count);
-    if (weir_capture_pool_destroy(r->memory, model->lanes[0].stream) != WEIR_OK)
+    if (weir_capture_pool_destroy(r->memory, model->slots[0].stream) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: the memory of a graph stays: %s", weir_detail());
     free(r);
 }
@@ -166,7 +166,7 @@ static weir_status copy_in(weir_engine_model *model, const replay *r, const weir
         const weir_tensor *tensor = given(model, inference, i);
         if (tensor && tensor->bytes)
             status = weir_copy(model->runtime, r->inputs[i].tensor.data, tensor->data, tensor->bytes,
-                               model->lanes[0].stream);
+                               model->slots[0].stream);
     }
     return status;
 }
@@ -243,14 +243,14 @@ static weir_status run_graph(weir_engine_model *model, const replay *r, int numb
     attempt a = {0};
     char text[16];
     ort_run_options *options = NULL;
-    uint64_t before = onnx_session_stats(&model->lanes[0]).refused;
+    uint64_t before = onnx_session_stats(&model->slots[0]).refused;
     snprintf(text, sizeof text, "%d", number);
     bool good = !FAILED(model, &a, api->CreateRunOptions(&options)) &&
                 !FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", text)) &&
-                !FAILED(model, &a, api->RunWithBinding(model->lanes[0].session, options, r->binding));
+                !FAILED(model, &a, api->RunWithBinding(model->slots[0].session, options, r->binding));
     if (options)
         api->ReleaseRunOptions(options);
-    return good ? WEIR_OK : onnx_session_failed(model, &model->lanes[0], before, a.code, a.text, "running");
+    return good ? WEIR_OK : onnx_session_failed(model, &model->slots[0], before, a.code, a.text, "running");
 }
 
 static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
@@ -258,7 +258,7 @@ static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
     const ort_api *api = model->library->api;
     attempt a = {0};
     unbind(model, r);
-    bool good = !FAILED(model, &a, api->CreateIoBinding(model->lanes[0].session, &r->binding));
+    bool good = !FAILED(model, &a, api->CreateIoBinding(model->slots[0].session, &r->binding));
     for (size_t i = 0; good && i < model->inputs.count; i++)
         if (r->inputs[i].value)
             good = !FAILED(model, &a, api->BindInput(r->binding, model->inputs.names[i], r->inputs[i].value));
@@ -267,7 +267,7 @@ static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
             !FAILED(model, &a,
                     outputs_known ? api->BindOutput(r->binding, model->outputs.names[i], r->outputs[i].value)
                                   : api->BindOutputToDevice(r->binding, model->outputs.names[i], model->device.memory));
-    return good ? WEIR_OK : onnx_session_failed(model, &model->lanes[0], UINT64_MAX, a.code, a.text, "binding");
+    return good ? WEIR_OK : onnx_session_failed(model, &model->slots[0], UINT64_MAX, a.code, a.text, "binding");
 }
 
 /* Outputs' shapes are what a run of the same inputs makes them. */
@@ -298,7 +298,7 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
  * captured in weir's eyes from the first on. */
 static weir_status capture_run(weir_engine_model *model, replay *r)
 {
-    weir_stream stream = model->lanes[0].stream;
+    weir_stream stream = model->slots[0].stream;
     weir_status status = weir_capture_begin(stream, r->memory);
     if (status != WEIR_OK)
         return status;
@@ -310,7 +310,7 @@ static weir_status capture_run(weir_engine_model *model, replay *r)
 
 static weir_status capture(weir_engine_model *model, replay *r)
 {
-    weir_status status = weir_stream_synchronize(model->lanes[0].stream);
+    weir_status status = weir_stream_synchronize(model->slots[0].stream);
     if (status != WEIR_OK)
         return status;
     onnx_capture_begin(model);
@@ -362,22 +362,22 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
 static weir_status copy_out(weir_engine_model *model, const replay *r, const job *j)
 {
     const ort_api *api = model->library->api;
-    ort_allocator *device = (ort_allocator *)onnx_session_stats(&model->lanes[0]).allocators[WEIR_KIND_DEVICE];
+    ort_allocator *device = (ort_allocator *)onnx_session_stats(&model->slots[0]).allocators[WEIR_KIND_DEVICE];
     weir_status status = WEIR_OK;
     attempt a;
     for (size_t i = 0; status == WEIR_OK && i < model->outputs.count; i++) {
         const weir_tensor *t = &r->outputs[i].tensor;
         void *to = NULL;
-        uint64_t before = onnx_session_stats(&model->lanes[0]).refused;
+        uint64_t before = onnx_session_stats(&model->slots[0]).refused;
         if (FAILED(model, &a,
                    api->CreateTensorAsOrtValue(j->to_device ? device : model->library->plain, t->shape, t->rank,
                                                onnx_type_from_weir(t->type), &j->outputs[i])) ||
             FAILED(model, &a, api->GetTensorMutableData(j->outputs[i], &to)))
-            return onnx_session_failed(model, &model->lanes[0], before, a.code, a.text, "copying outputs");
+            return onnx_session_failed(model, &model->slots[0], before, a.code, a.text, "copying outputs");
         if (t->bytes)
-            status = weir_copy(model->runtime, to, t->data, t->bytes, model->lanes[0].stream);
+            status = weir_copy(model->runtime, to, t->data, t->bytes, model->slots[0].stream);
     }
-    return status == WEIR_OK ? weir_stream_synchronize(model->lanes[0].stream) : status;
+    return status == WEIR_OK ? weir_stream_synchronize(model->slots[0].stream) : status;
 }
 
 /* ONNX Runtime takes a graph for captured once its capture has ended, in whichever way: then another run would launch

@@ -14,20 +14,20 @@
 #include "replay.h"
 #include "shared.h"
 
-weir_onnxruntime_details onnx_session_stats(const onnx_lane *lane)
+weir_onnxruntime_details onnx_session_stats(const onnx_slot *slot)
 {
     weir_onnxruntime_details stats = WEIR_INIT(weir_onnxruntime_details);
-    if (weir_onnxruntime_info(lane->bridge, &stats) != WEIR_OK)
+    if (weir_onnxruntime_info(slot->bridge, &stats) != WEIR_OK)
         stats = (weir_onnxruntime_details){0}; /* in a forked child alone */
     return stats;
 }
 
-weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane, uint64_t refusals_before, int code,
+weir_status onnx_session_failed(weir_engine_model *model, const onnx_slot *slot, uint64_t refusals_before, int code,
                                 const char *text, const char *doing)
 {
     const char *name = model->name;
     char refusal[1024] = ""; /* no words of a failure, which another thread's refusal could be taken for the cause of */
-    weir_status refused = weir_onnxruntime_explain(lane->bridge, refusals_before, refusal, sizeof refusal);
+    weir_status refused = weir_onnxruntime_explain(slot->bridge, refusals_before, refusal, sizeof refusal);
     if (refused != WEIR_OK)
         return weir_fail(refused, "%s", refusal);
     if (strstr(text, "bad_alloc"))
@@ -51,78 +51,86 @@ weir_status onnx_session_failed(weir_engine_model *model, const onnx_lane *lane,
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-static weir_status place_weight(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
-{
-    const onnx_library *library = model->library;
-    weight->name = onnx_text_copy(tensor->name);
-    if (!weight->name)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", model->name);
-    weir_block block;
-    weir_request request = {.struct_size = sizeof request,
-                            .bytes = tensor->bytes + ORT_SLACK,
-                            .stream = WEIR_STREAM_HOST,
-                            .memory_class = WEIR_CLASS_WEIGHTS,
-                            .tag = weight->name};
-    weir_status status = weir_alloc_with(model->client, &request, &block);
-    if (status != WEIR_OK)
-        return status;
-    weight->data = block.pointer;
-    memcpy(weight->data, tensor->data, tensor->bytes);
-    memset((char *)weight->data + tensor->bytes, 0, ORT_SLACK);
-    int code;
-    char text[512];
-    if (onnx_failed(library->api,
-                    library->api->CreateTensorWithDataAsOrtValue(library->host, weight->data, tensor->bytes,
-                                                                 tensor->shape, tensor->rank, tensor->type,
-                                                                 &weight->value),
-                    &code, text, sizeof text))
-        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", model->name, weight->name,
-                         library->version, text);
-    return WEIR_OK;
-}
-
-/* WEIR_ERR_CANCELLED: nobody wants the model any more. */
-static weir_status goes_on(const weir_engine_model *model, const weir_engine_load *load)
-{
-    bool asks = load->struct_size > offsetof(weir_engine_load, stops) && load->stops;
-    return asks && load->stops(load->progress_user)
-               ? weir_fail(WEIR_ERR_CANCELLED, "%s: its load was stopped", model->name)
-               : WEIR_OK;
-}
-
 /* Those that kernels pack are left in the file. */
 static bool is_placed(const onnx_graph *graph, const bool *packed, size_t index)
 {
     return onnx_moved(&graph->weights[index]) && !(packed && packed[index]);
 }
 
+static weir_status begin_list(weir_engine_model *model, size_t most)
+{
+    model->weights = calloc(most + 1, sizeof *model->weights);
+    return model->weights ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
+}
+
+static weir_status name_weight(const weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
+{
+    weight->name = onnx_text_copy(tensor->name);
+    return weight->name ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", model->name);
+}
+
+/* Those that ONNX Runtime will map. */
+static weir_status list_weight(weir_engine_model *model, const onnx_file *file, const onnx_tensor *tensor, bool *packed)
+{
+    onnx_weight *weight = &model->weights[model->weight_count];
+    if (!onnx_moved(tensor))
+        return WEIR_OK;
+    const uint8_t *start = tensor->side ? tensor->side->data : file->data;
+    weight->tensor = tensor;
+    weight->file = tensor->side ? &tensor->side->stamp : &file->stamp;
+    weight->end = (uint64_t)(tensor->data - start) + tensor->bytes;
+    weight->left = packed && *packed ? packed : NULL;
+    model->weight_count++;
+    return name_weight(model, tensor, weight);
+}
+
+static weir_status list_weights(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed)
+{
+    weir_status status = begin_list(model, graph->weight_count + graph->inner_count);
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
+        status = list_weight(model, file, &graph->weights[i], &packed[i]);
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
+        status = list_weight(model, file, &graph->inner[i], &packed[graph->weight_count + i]);
+    return status;
+}
+
+static weir_status hand_over(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
+{
+    const onnx_library *library = model->library;
+    int code;
+    char text[512];
+    weir_status status = name_weight(model, tensor, weight);
+    if (status == WEIR_OK)
+        status = onnx_weight_place(model, tensor, weight);
+    if (status == WEIR_OK && onnx_failed(library->api,
+                                         library->api->CreateTensorWithDataAsOrtValue(
+                                             library->host, weight->data, tensor->bytes, tensor->shape, tensor->rank,
+                                             tensor->type, &weight->value),
+                                         &code, text, sizeof text))
+        return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", model->name, weight->name,
+                         library->version, text);
+    return status;
+}
+
+/* Those that are handed over by their names. */
 static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const bool *packed,
                                  const weir_engine_load *load)
 {
     uint64_t total = 1, done = 0;
+    weir_status status = begin_list(model, graph->weight_count);
     for (size_t i = 0; i < graph->weight_count; i++)
-        if (is_placed(graph, packed, i)) {
-            model->weight_count++;
-            total += graph->weights[i].bytes;
-        }
-    model->weights = calloc(model->weight_count + 1, sizeof *model->weights);
-    if (!model->weights)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
-    size_t next = 0;
-    for (size_t i = 0; i < graph->weight_count; i++) {
-        const onnx_tensor *tensor = &graph->weights[i];
+        total += is_placed(graph, packed, i) ? graph->weights[i].bytes : 0;
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++) {
         if (!is_placed(graph, packed, i))
             continue;
-        weir_status status = goes_on(model, load);
+        status = onnx_goes_on(model, load);
         if (status == WEIR_OK)
-            status = place_weight(model, tensor, &model->weights[next++]);
-        if (status != WEIR_OK)
-            return status;
-        done += tensor->bytes;
-        if (load->progress)
+            status = hand_over(model, &graph->weights[i], &model->weights[model->weight_count++]);
+        done += graph->weights[i].bytes;
+        if (status == WEIR_OK && load->progress)
             load->progress(0.1 + 0.6 * (double)done / (double)total, load->progress_user);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* ---- session ----------------------------------------------------------------------------------------------------- */
@@ -176,30 +184,40 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.record_ep_graph_assignment_info", "1")))
         return false;
     for (size_t i = 0; i < model->weight_count; i++)
-        if (FAILED(model, a, api->AddInitializer(options, model->weights[i].name, model->weights[i].value)))
+        if (model->weights[i].value &&
+            FAILED(model, a, api->AddInitializer(options, model->weights[i].name, model->weights[i].value)))
             return false;
     return true;
 }
 
 /* `stripped` has data when the weights are ours; `path` is for when they are not. */
-static weir_status create(weir_engine_model *model, onnx_lane *lane, const char *path, const onnx_buffer *stripped,
-                          const ort_session_options *options, ort_session **out)
+static weir_status create(weir_engine_model *model, onnx_slot *slot, const char *path, const onnx_buffer *stripped,
+                          const weir_engine_load *load, const ort_session_options *options, ort_session **out)
 {
     const ort_api *api = model->library->api;
     ort_env *env = model->library->env;
     attempt a = {0};
-    uint64_t before = onnx_session_stats(lane).refused;
-    weir_status status = weir_onnxruntime_enter(lane->bridge);
+    uint64_t before = onnx_session_stats(slot).refused;
+    weir_status status = weir_onnxruntime_enter(slot->bridge);
     if (status != WEIR_OK)
         return status;
+    if (model->maps)
+        onnx_weights_begin(model, load);
     bool made = !FAILED(model, &a,
                         stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, out)
                                        : api->CreateSession(env, path, options, out));
-    weir_onnxruntime_leave(lane->bridge);
-    return made ? WEIR_OK : onnx_session_failed(model, lane, before, a.code, a.text, "loading");
+    weir_onnxruntime_leave(slot->bridge);
+    status = model->maps ? onnx_weights_end(model) : WEIR_OK;
+    if (status != WEIR_OK && made) {
+        api->ReleaseSession(*out);
+        *out = NULL;
+    }
+    if (status != WEIR_OK)
+        return status;
+    return made ? WEIR_OK : onnx_session_failed(model, slot, before, a.code, a.text, "loading");
 }
 
-static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const onnx_file *file,
+static weir_status make_session(weir_engine_model *model, onnx_slot *slot, const onnx_file *file,
                                 const onnx_buffer *stripped, const weir_engine_load *load)
 {
     const ort_api *api = model->library->api;
@@ -207,12 +225,12 @@ static weir_status make_session(weir_engine_model *model, onnx_lane *lane, const
     attempt a = {0};
     bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
     weir_status status =
-        set ? onnx_device_provide(model->library, &model->device, lane->stream, &model->settings, load, options)
-            : onnx_session_failed(model, lane, UINT64_MAX, a.code, a.text, "loading");
+        set ? onnx_device_provide(model->library, &model->device, slot->stream, &model->settings, load, options)
+            : onnx_session_failed(model, slot, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, lane, onnx_file_path(file), stripped, options, &lane->session);
+        status = create(model, slot, onnx_file_path(file), stripped, load, options, &slot->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
-        lane->options = options;
+        slot->options = options;
     else if (options)
         api->ReleaseSessionOptions(options);
     return status;
@@ -232,45 +250,45 @@ static weir_status check_origins(weir_engine_model *model, ort_session **made)
     return status;
 }
 
-weir_status onnx_session_another(weir_engine_model *model, onnx_lane *lane, ort_session **out)
+weir_status onnx_session_another(weir_engine_model *model, onnx_slot *slot, ort_session **out)
 {
     *out = NULL;
     weir_status status = check_origins(model, out);
     if (status == WEIR_OK)
-        status = create(model, lane, NULL, &model->stripped, lane->options, out);
+        status = create(model, slot, NULL, &model->stripped, NULL, slot->options, out);
     return status == WEIR_OK ? check_origins(model, out) : status; /* also while they were read */
 }
 
-static weir_status begin_lane(weir_engine_model *model, onnx_lane *lane, const onnx_file *file,
+static weir_status begin_slot(weir_engine_model *model, onnx_slot *slot, const onnx_file *file,
                               const onnx_buffer *stripped, const weir_engine_load *load)
 {
-    weir_status status = onnx_lane_begin(model, lane);
+    weir_status status = onnx_slot_begin(model, slot);
     if (status != WEIR_OK)
         return status;
-    status = check_origins(model, &lane->session);
+    status = check_origins(model, &slot->session);
     if (status == WEIR_OK)
-        status = make_session(model, lane, file, stripped, load);
+        status = make_session(model, slot, file, stripped, load);
     if (status == WEIR_OK)
-        status = check_origins(model, &lane->session);
+        status = check_origins(model, &slot->session);
     if (status != WEIR_OK)
-        onnx_lane_end(model, lane);
+        onnx_slot_end(model, slot);
     return status;
 }
 
 /* With fewer than were wanted, more runs wait: the model serves all the same. */
-static void begin_lanes(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
+static void begin_slots(weir_engine_model *model, const onnx_file *file, const onnx_buffer *stripped,
                         const weir_engine_load *load)
 {
     size_t wanted = model->device.cuda ? (size_t)model->settings.concurrency : 1;
     weir_status status = WEIR_OK;
-    while (model->lane_count < wanted && status == WEIR_OK) {
-        status = begin_lane(model, &model->lanes[model->lane_count], file, stripped, load);
-        model->lane_count += status == WEIR_OK;
+    while (model->slot_count < wanted && status == WEIR_OK) {
+        status = begin_slot(model, &model->slots[model->slot_count], file, stripped, load);
+        model->slot_count += status == WEIR_OK;
     }
-    model->lanes_failed = wanted - model->lane_count;
-    if (model->lanes_failed)
+    model->slots_failed = wanted - model->slot_count;
+    if (model->slots_failed)
         weir_log(WEIR_LOG_WARNING, "onnx: %s has sessions for %zu runs at a time, and not for %zu: %s", model->name,
-                 model->lane_count, wanted, weir_detail());
+                 model->slot_count, wanted, weir_detail());
 }
 
 static bool has_further(const weir_engine_model *model)
@@ -288,7 +306,7 @@ static weir_status begin_further(weir_engine_model *model, const onnx_file *file
     if (model->device.cuda)
         status = onnx_shared_begin(model, graph);
     if (status == WEIR_OK)
-        begin_lanes(model, file, stripped, load);
+        begin_slots(model, file, stripped, load);
     return status;
 }
 
@@ -298,30 +316,64 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
 {
     weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
-    return status == WEIR_OK ? make_session(model, &model->lanes[0], file, stripped, load) : status;
+    return status == WEIR_OK ? make_session(model, &model->slots[0], file, stripped, load) : status;
+}
+
+/* A model without weights to move, as trees are, is handed over as it is mapped, which may be the bulk of it. */
+static weir_status strip(const weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                         onnx_buffer *out)
+{
+    bool kept = model->settings.buckets > 1; /* longer than the file is */
+    if (kept || onnx_strips(graph))
+        return onnx_strip(file, graph, out);
+    *out = (onnx_buffer){.data = (uint8_t *)(uintptr_t)file->data, .size = file->size};
+    return WEIR_OK;
+}
+
+/* ONNX Runtime opens the files by their paths: of another one in their place, weights would be mixed with these. */
+static weir_status check_read(const weir_engine_model *model, const onnx_file *file)
+{
+    onnx_origins *origins = onnx_origins_of(file);
+    weir_status status =
+        origins ? onnx_origins_check(origins) : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
+    onnx_origins_free(origins);
+    return status;
+}
+
+/* Weights that kernels are expected to pack are not copied to the client's memory first: the packed form is there. What of
+ * them is still read from the mapped file is placed, and the session made once more. */
+static weir_status begin_mapped(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
+                                const onnx_buffer *stripped, bool *packed, const weir_engine_load *load)
+{
+    weir_status status = model->settings.prepack ? onnx_packed(graph, packed) : WEIR_OK;
+    for (size_t left = 1; status == WEIR_OK && left > 0;) {
+        uint64_t gone = 0, before = onnx_session_stats(&model->slots[0]).reserved;
+        status = list_weights(model, file, graph, packed);
+        if (status == WEIR_OK)
+            status = make_session(model, &model->slots[0], file, stripped, load);
+        if (status == WEIR_OK)
+            status = check_read(model, file);
+        left = status == WEIR_OK ? onnx_weights_settle(model, &gone) : 0;
+        uint64_t packed_bytes = onnx_session_stats(&model->slots[0]).reserved - before;
+        model->turned = gone > packed_bytes ? gone - packed_bytes : 0;
+        if (left > 0)
+            onnx_session_end(model);
+    }
+    return status;
 }
 
 /* On cuda ONNX Runtime copies each weight from the mapped file into a block of the client's, which is all that is
- * wanted: nothing is placed for it beforehand. On host, with prepacking on, weights that kernels pack are not copied to
- * the client's memory first: the packed form is there. If less was packed than expected, some are still read from the
- * mapped file: then it is done again with every weight placed. */
-static weir_status begin_ours(weir_engine_model *model, onnx_file *file, const onnx_graph *graph, bool *packed,
+ * wanted: nothing is placed for it beforehand. */
+static weir_status begin_ours(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed,
                               const weir_engine_load *load)
 {
     onnx_buffer stripped = {0};
-    uint64_t expected = 0, before = onnx_session_stats(&model->lanes[0]).reserved;
-    weir_status status = onnx_strip(file, graph, &stripped);
+    weir_status status = strip(model, file, graph, &stripped);
     if (model->device.cuda)
         memset(packed, true, graph->weight_count * sizeof *packed);
-    else if (status == WEIR_OK && model->settings.prepack)
-        status = onnx_packed(graph, packed, &expected);
     if (status == WEIR_OK)
-        status = try_session(model, file, graph, packed, &stripped, load);
-    if (status == WEIR_OK && onnx_session_stats(&model->lanes[0]).reserved - before < expected) {
-        onnx_session_end(model);
-        memset(packed, 0, graph->weight_count * sizeof *packed);
-        status = try_session(model, file, graph, packed, &stripped, load);
-    }
+        status = model->maps ? begin_mapped(model, file, graph, &stripped, packed, load)
+                             : try_session(model, file, graph, packed, &stripped, load);
     if (status == WEIR_OK && has_further(model))
         status = begin_further(model, file, graph, &stripped, load);
     if (status == WEIR_OK && model->settings.buckets > 1)
@@ -331,16 +383,16 @@ static weir_status begin_ours(weir_engine_model *model, onnx_file *file, const o
     return status;
 }
 
-weir_status onnx_session_begin(weir_engine_model *model, onnx_file *file, const onnx_graph *graph,
+weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                                const weir_engine_load *load)
 {
     static const onnx_buffer whole;
-    weir_status on = goes_on(model, load);
+    weir_status on = onnx_goes_on(model, load);
     if (on != WEIR_OK)
         return on;
     if (!model->settings.ours)
         return try_session(model, file, graph, NULL, &whole, load);
-    bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
+    bool *packed = calloc(graph->weight_count + graph->inner_count + 1, sizeof *packed);
     if (!packed)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     weir_status status = begin_ours(model, file, graph, packed, load);
@@ -352,28 +404,18 @@ void onnx_session_end(weir_engine_model *model)
 {
     const ort_api *api = model->library->api;
     onnx_replays_stop(model);
-    for (size_t i = model->lane_count; i-- > 0;) /* the first has what the others read */
-        if (model->lanes[i].session)
-            api->ReleaseSession(model->lanes[i].session);
-    for (; model->lane_count > 1; model->lane_count--)
-        onnx_lane_end(model, &model->lanes[model->lane_count - 1]);
-    if (model->lanes[0].options)
-        api->ReleaseSessionOptions(model->lanes[0].options);
+    for (size_t i = model->slot_count; i-- > 0;) /* the first has what the others read */
+        if (model->slots[i].session)
+            api->ReleaseSession(model->slots[i].session);
+    for (; model->slot_count > 1; model->slot_count--)
+        onnx_slot_end(model, &model->slots[model->slot_count - 1]);
+    if (model->slots[0].options)
+        api->ReleaseSessionOptions(model->slots[0].options);
     onnx_buffer_free(&model->stripped);
     onnx_origins_free(model->origins);
     onnx_replays_end(model);
-    for (size_t i = 0; model->weights && i < model->weight_count; i++) {
-        onnx_weight *weight = &model->weights[i];
-        if (weight->value)
-            api->ReleaseValue(weight->value);
-        if (weight->data && weir_free(model->client, weight->data, WEIR_STREAM_HOST) != WEIR_OK)
-            weir_log(WEIR_LOG_WARNING, "onnx: tensor \"%s\" could not be freed: %s", weight->name, weir_detail());
-        free(weight->name);
-    }
-    free(model->weights);
-    model->weights = NULL;
-    model->weight_count = 0;
-    model->lanes[0].session = NULL;
-    model->lanes[0].options = NULL;
+    onnx_weights_free(model);
+    model->slots[0].session = NULL;
+    model->slots[0].options = NULL;
     model->origins = NULL;
 }

@@ -14,7 +14,7 @@
 #include <strings.h>
 
 #define KNOWN                                                                                                          \
-    "prepack=on|off, weights=ours|engine, memory_pattern=on|off, dims=NAME=N,…, "                                    \
+    "prepack=on|off, weights=ours|engine, outside=told|counted, memory_pattern=on|off, dims=NAME=N,…, "              \
     "optimization=disable|basic|extended|layout|all "                                                                  \
     "(0|1|2|-|3, 99), threads=0..256, concurrency=0..256 (on cuda to 64), buckets=1..64, "                             \
     "bucket_granularity=1..1048576, "                                                                                  \
@@ -29,6 +29,7 @@ typedef struct choice {
 } choice;
 
 static const choice switches[] = {{"on", 1}, {"off", 0}, {NULL, 0}};
+static const choice outsides[] = {{"told", 0}, {"counted", 1}, {NULL, 0}};
 static const choice owners[] = {{"ours", 1}, {"engine", 0}, {NULL, 0}};
 /* "3" is all there is, as "99" is: the 3 of ONNX Runtime itself, "layout", is less. */
 static const choice levels[] = {{"disable", 0}, {"0", 0},    {"basic", 1}, {"1", 1},   {"extended", 2}, {"2", 2},
@@ -204,6 +205,7 @@ static weir_status choose_provider(const weir_setting *settings, size_t count, b
 enum {
     PREPACK,
     OURS,
+    OUTSIDE,
     PATTERN,
     LEVEL,
     THREADS,
@@ -228,6 +230,7 @@ static const struct key {
 } keys[KEYS] = {
     [PREPACK] = {"prepack", switches, 0, 0},
     [OURS] = {"weights", owners, 0, 0},
+    [OUTSIDE] = {"outside", outsides, 0, 0},
     [PATTERN] = {"memory_pattern", switches, 0, 0},
     [LEVEL] = {"optimization", levels, 0, 0},
     [THREADS] = {"threads", NULL, 0, 256},
@@ -276,12 +279,12 @@ static weir_status nothing(int key, const char *why)
 }
 
 /* On cuda each run at a time takes a session of its own. */
-static weir_status check_lanes(const int *values, onnx_provider runs)
+static weir_status check_slots(const int *values, onnx_provider runs)
 {
-    if (values[CONCURRENCY] > ONNX_LANES_MOST)
+    if (values[CONCURRENCY] > ONNX_SLOTS_MOST)
         return weir_fail(WEIR_ERR_INVALID,
                          "setting %s: on cuda each run at a time has a session of its own, and %d are the most",
-                         keys[CONCURRENCY].name, ONNX_LANES_MOST);
+                         keys[CONCURRENCY].name, ONNX_SLOTS_MOST);
     if (runs != ONNX_CUDA)
         return nothing(CONCURRENCY, "the provider compiles the weights into each session, so that they cannot be "
                                     "shared; on its device runs are served one after another");
@@ -307,7 +310,7 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
     if (runs != ONNX_CPU && !cuda && values[OURS] == 1)
         return nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
     if (cuda && values[CONCURRENCY] > 1)
-        status = check_lanes(values, runs);
+        status = check_slots(values, runs);
     if (status != WEIR_OK)
         return status;
     if (several && runs != ONNX_CPU && runs != ONNX_CUDA)
@@ -352,6 +355,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .provider = runs,
         .prepack = either(values[PREPACK], cuda || values[BUCKETS] <= 1),
         .ours = either(values[OURS], runs == ONNX_CPU || cuda),
+        .outside_counts = values[OUTSIDE] == 1,
         .pattern_open = values[PATTERN] == UNSET,
         .level_open = values[LEVEL] == UNSET,
         .optimization = runs == ONNX_COREML && level > 1 ? 1 : level,

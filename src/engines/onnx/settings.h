@@ -6,13 +6,14 @@
 #include <weir/engine.h>
 
 /* On cuda so many runs of a model at a time, each in a session of its own. */
-enum { ONNX_LANES_MOST = 64 };
+enum { ONNX_SLOTS_MOST = 64 };
 /* So many rows of runs that are computed together. */
 enum { ONNX_BATCH_MOST = 1024 };
 
 typedef struct onnx_settings {
     bool prepack;        /* kernels keep their weights in a second, faster layout; that copy is charged as well */
     bool ours;           /* weights in the client's memory; otherwise ONNX Runtime reads them onto the heap */
+    bool outside_counts; /* what a load takes of the heap is claimed of the client's memory */
     bool memory_pattern; /* one block for all activations of a run whose shapes were seen before */
     bool pattern_open;   /* nobody chose: as suits the model */
     int optimization;    /* ONNX Runtime's number for the level */
@@ -22,8 +23,8 @@ typedef struct onnx_settings {
     bool cuda_graph;    /* runs are captured, and launched again with the same addresses */
     bool cpu_fallback;  /* the CPU runs what the provider does not take */
     bool cpu_arena_off; /* said in so many words; there is none in any case */
-    int concurrency;    /* runs at a time, on cuda in so many lanes; 0: as many as come */
-    int buckets;        /* sessions of a lane, each for the shapes of its bucket */
+    int concurrency;    /* runs at a time, on cuda in so many slots; 0: as many as come */
+    int buckets;        /* sessions of a slot, each for the shapes of its bucket */
     int granularity;    /* extents but the first are rounded up to multiples of it */
     int bucket_dims;    /* and only so many are looked at */
     int batch;          /* rows of runs that are computed together, at most; up to 1: each by itself */

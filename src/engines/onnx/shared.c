@@ -137,7 +137,7 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
     size_t count = 0;
     attempt a;
     bool good = !FAILED(model, &a,
-                        model->library->api->Session_GetEpGraphAssignmentInfo(model->lanes[0].session, &list, &count));
+                        model->library->api->Session_GetEpGraphAssignmentInfo(model->slots[0].session, &list, &count));
     for (size_t i = 0; good && i < count; i++)
         good = read_nodes(model, list[i], out, &a);
     return good;
@@ -184,9 +184,9 @@ static weir_status compare(const weir_engine_model *model, const place *at, cons
     *same = true;
     for (uint64_t done = 0; status == WEIR_OK && *same && done < tensor->bytes; done += CHUNK) {
         size_t bytes = tensor->bytes - done < CHUNK ? (size_t)(tensor->bytes - done) : CHUNK;
-        status = weir_copy(model->runtime, chunk, (const char *)at->data + done, bytes, model->lanes[0].stream);
+        status = weir_copy(model->runtime, chunk, (const char *)at->data + done, bytes, model->slots[0].stream);
         if (status == WEIR_OK)
-            status = weir_stream_synchronize(model->lanes[0].stream);
+            status = weir_stream_synchronize(model->slots[0].stream);
         *same = status == WEIR_OK && memcmp(chunk, tensor->data + done, bytes) == 0;
     }
     return status;
@@ -238,7 +238,7 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
 {
     const ort_api *api = model->library->api;
     onnx_weight *weight = &model->weights[model->weight_count];
-    ort_session_options *first = model->lanes[0].options; /* others get theirs with all that is shared */
+    ort_session_options *first = model->slots[0].options; /* others get theirs with all that is shared */
     attempt a;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)

@@ -37,7 +37,7 @@ void onnx_shares_read(weir_engine_model *model)
     char text[256];
     model->share_count = 0;
     if (model->library->minor < ORT_API_ASSIGNMENTS ||
-        onnx_failed(api, api->Session_GetEpGraphAssignmentInfo(model->lanes[0].session, &list, &count), &code, text,
+        onnx_failed(api, api->Session_GetEpGraphAssignmentInfo(model->slots[0].session, &list, &count), &code, text,
                     sizeof text))
         return;
     for (size_t i = 0; i < count; i++)

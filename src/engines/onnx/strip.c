@@ -3,20 +3,18 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "onnx_file/schema.h"
-
-enum { INLINE_BELOW = 1024 };
 /* Fields of TensorProto and StringStringEntryProto. */
 enum { DIMS = 1, TYPE = 2, NAME = 8, RAW = 9, BESIDE = 13, LOCATION = 14, KEY = 1, VALUE = 2 };
-enum { MODEL_GRAPH = 7, GRAPH_WEIGHT = 5, IN_OTHER_FILE = 1 };
+enum { IN_OTHER_FILE = 1 };
 
 bool onnx_moved(const onnx_tensor *tensor)
 {
     bool ordinary = onnx_type_to_weir(tensor->type) != WEIR_TYPE_NONE || tensor->type == ONNX_INT4 ||
                     tensor->type == ONNX_UINT4; /* the others cannot be handed to ONNX Runtime as values */
-    return ordinary && !tensor->stays && tensor->bytes >= INLINE_BELOW &&
+    return ordinary && !tensor->stays && tensor->bytes >= ONNX_INLINE_BELOW &&
            (tensor->place == ONNX_PLACE_BYTES || tensor->place == ONNX_PLACE_BESIDE);
 }
 
@@ -47,89 +45,88 @@ static void put_place(const onnx_file *file, const onnx_tensor *tensor, onnx_buf
     onnx_put_varint(out, LOCATION, IN_OTHER_FILE);
 }
 
-/* The tensor in few words, with its bytes or, if `away`, with the note of where they lie. */
-static void put_body(const onnx_file *file, const onnx_tensor *tensor, bool away, onnx_buffer *body)
-{
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        onnx_put_varint(body, DIMS, (uint64_t)tensor->shape[i]);
-    onnx_put_varint(body, TYPE, (uint64_t)tensor->type);
-    onnx_put_data(body, NAME, tensor->name.text, tensor->name.size);
-    if (away)
-        put_place(file, tensor, body);
-    else
-        onnx_put_data(body, RAW, tensor->data, tensor->elements ? tensor->bytes : 0);
-}
-
-static void put_child(uint32_t field, onnx_buffer *body, onnx_buffer *out)
-{
-    onnx_put_data(out, field, body->data, body->size);
-    out->failed |= body->failed;
-    onnx_buffer_free(body);
-}
-
 static void put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_buffer *out)
 {
-    onnx_buffer body = {0};
-    put_body(file, tensor, onnx_moved(tensor), &body);
-    put_child(GRAPH_WEIGHT, &body, out);
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        onnx_put_varint(out, DIMS, (uint64_t)tensor->shape[i]);
+    onnx_put_varint(out, TYPE, (uint64_t)tensor->type);
+    onnx_put_data(out, NAME, tensor->name.text, tensor->name.size);
+    if (onnx_moved(tensor))
+        put_place(file, tensor, out);
+    else
+        onnx_put_data(out, RAW, tensor->data, tensor->elements ? tensor->bytes : 0);
 }
 
-/* Whether tensors lie somewhere in messages of this kind. */
-static bool holds_tensors(onnx_message kind)
+/* Tensors that are rewritten, in the file's order. */
+typedef struct rewriting {
+    const onnx_file *file;
+    const onnx_tensor **list;
+    size_t count, next;
+} rewriting;
+
+static int by_place(const void *a, const void *b)
 {
-    return kind == ONNX_GRAPH || kind == ONNX_NODE || kind == ONNX_ATTRIBUTE || kind == ONNX_TENSOR ||
-           kind == ONNX_SPARSE || kind == ONNX_FUNCTION || kind == ONNX_TRAINING;
+    const onnx_tensor *x = *(const onnx_tensor *const *)a, *y = *(const onnx_tensor *const *)b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* A part of a message of that kind. Where tensors of subgraphs, attributes and functions lie beside the model, they are
- * noted as seen from the folder, too; a model without such ones is copied as it is. */
-static void put_part(onnx_file *file, onnx_message kind, const uint8_t *data, size_t size, onnx_buffer *out)
+static void gather(rewriting *r, const onnx_tensor *tensors, size_t count)
 {
-    onnx_tensor tensor;
+    for (size_t i = 0; i < count; i++)
+        if (rewritten(&tensors[i]))
+            r->list[r->count++] = &tensors[i];
+}
+
+/* Copies the message, with the rewritten tensors wherever they are inside: a message around them gets another length. */
+static void rewrite(rewriting *r, const uint8_t *data, size_t size,
+                    onnx_buffer *out) // NOLINT(misc-no-recursion): as deep as onnx_check allows
+{
+    const uint8_t *from = data;
     onnx_wire wire;
-    if (kind == ONNX_TENSOR && onnx_tensor_read(file, data, size, &tensor) == WEIR_OK && tensor.beside) {
-        bool whole = tensor.type == ONNX_INT32 || tensor.type == ONNX_INT64; /* they may decide a shape */
-        put_body(file, &tensor, tensor.bytes >= INLINE_BELOW && !whole, out);
-        return;
-    }
-    if (!file->nested || kind == ONNX_TENSOR) {
-        onnx_put_bytes(out, data, size);
-        return;
-    }
     onnx_wire_open(&wire, data, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        const onnx_schema_field *rule = field.number < ONNX_SCHEMA_FIELDS ? &onnx_schema[kind][field.number] : NULL;
-        if (rule && rule->kind == ONNX_MESSAGE && holds_tensors(rule->message)) {
-            onnx_buffer body = {0};
-            put_part(file, rule->message, field.data, field.size, &body);
-            put_child(field.number, &body, out);
+    for (onnx_field field; r->next < r->count && onnx_wire_next(&wire, &field) == 1;) {
+        const onnx_tensor *tensor = r->list[r->next];
+        if (tensor->begin >= field.end)
+            continue;
+        onnx_buffer body = {0};
+        onnx_put_bytes(out, from, (size_t)(field.begin - from));
+        if (tensor->begin == field.begin) {
+            put_tensor(r->file, tensor, &body);
+            r->next++;
         } else {
-            onnx_put_bytes(out, field.begin, (size_t)(field.end - field.begin));
+            rewrite(r, field.data, field.size, &body);
         }
+        onnx_put_data(out, field.number, body.data, body.size);
+        out->failed |= body.failed;
+        onnx_buffer_free(&body);
+        from = field.end;
     }
+    onnx_put_bytes(out, from, (size_t)(data + size - from));
 }
 
-weir_status onnx_strip(onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
+bool onnx_strips(const onnx_graph *graph)
 {
-    onnx_buffer body = {0};
-    const uint8_t *from = graph->data;
-    for (size_t i = 0; i < graph->weight_count; i++) {
-        const onnx_tensor *tensor = &graph->weights[i];
-        if (!rewritten(tensor))
-            continue;
-        put_part(file, ONNX_GRAPH, from, (size_t)(tensor->begin - from), &body);
-        put_tensor(file, tensor, &body);
-        from = tensor->end;
-    }
-    put_part(file, ONNX_GRAPH, from, (size_t)(graph->data + graph->size - from), &body);
+    bool any = false;
+    for (size_t i = 0; i < graph->weight_count; i++)
+        any |= rewritten(&graph->weights[i]);
+    for (size_t i = 0; i < graph->inner_count; i++)
+        any |= rewritten(&graph->inner[i]);
+    return any;
+}
 
-    const uint8_t *end = file->data + file->size;
-    put_part(file, ONNX_MODEL, file->data, (size_t)(graph->begin - file->data), out);
-    onnx_put_data(out, MODEL_GRAPH, body.data, body.size);
-    put_part(file, ONNX_MODEL, graph->end, (size_t)(end - graph->end), out);
-    bool failed = body.failed || out->failed;
-    onnx_buffer_free(&body);
-    if (failed) {
+weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
+{
+    rewriting r = {.file = file};
+    r.list = calloc(graph->weight_count + graph->inner_count + 1, sizeof *r.list);
+    out->failed |= !r.list;
+    if (r.list) {
+        gather(&r, graph->weights, graph->weight_count);
+        gather(&r, graph->inner, graph->inner_count);
+        qsort(r.list, r.count, sizeof(const onnx_tensor *), by_place);
+        rewrite(&r, file->data, file->size, out);
+    }
+    free(r.list);
+    if (out->failed) {
         onnx_buffer_free(out);
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for the model without its weights", file->name);
     }

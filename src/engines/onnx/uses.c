@@ -12,6 +12,7 @@ enum {
     GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
     NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
     NODE_OPERATOR = 4,
     NODE_ATTRIBUTE = 5,
     NODE_DOMAIN = 7,
@@ -31,7 +32,10 @@ typedef struct named {
 typedef struct reading {
     named *list; /* by name */
     size_t count;
+    named *copies; /* what Identity nodes of the main graph call them; by name, once all are known */
+    size_t copy_count, copy_room;
     bool functions, transposes, constants;
+    bool plain; /* no attribute is looked into */
 } reading;
 
 static int by_name(const void *a, const void *b)
@@ -42,15 +46,66 @@ static int by_name(const void *a, const void *b)
     return x->size ? memcmp(x->text, y->text, x->size) : 0;
 }
 
+static onnx_use *find(const reading *r, onnx_text name)
+{
+    named key = {.name = name}, *found = name.size ? bsearch(&key, r->list, r->count, sizeof key, by_name) : NULL;
+    if (!found && name.size && r->copy_count)
+        found = bsearch(&key, r->copies, r->copy_count, sizeof key, by_name);
+    return found ? found->use : NULL;
+}
+
 static void use(const reading *r, const onnx_field *name, unsigned kind, bool valued)
 {
-    named key = {.name = {(const char *)name->data, name->size}};
-    named *found = name->size ? bsearch(&key, r->list, r->count, sizeof key, by_name) : NULL;
+    onnx_use *found = find(r, (onnx_text){(const char *)name->data, name->size});
     if (!found)
         return;
-    found->use->kinds |= kind;
-    found->use->valued |= valued;
-    found->use->count++;
+    found->kinds |= kind;
+    found->valued |= valued;
+    found->count++;
+}
+
+/* The one input and output of an Identity; false: it is none. */
+static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to)
+{
+    onnx_text kind = {0}, domain = {0};
+    onnx_wire wire;
+    *from = *to = kind;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        onnx_text text = {(const char *)field.data, field.size};
+        if (field.number == NODE_OPERATOR)
+            kind = text;
+        else if (field.number == NODE_DOMAIN)
+            domain = text;
+        else if (field.number == NODE_INPUT)
+            *from = text;
+        else if (field.number == NODE_OUTPUT)
+            *to = text;
+    }
+    return domain.size == 0 && onnx_text_is(kind, "Identity");
+}
+
+/* What an Identity calls a weight by another name, readers of that name read. Without host memory those names are unknown: their
+ * readers then count as others. */
+static void read_copies(reading *r, const onnx_graph *graph)
+{
+    onnx_wire wire;
+    onnx_text from, to;
+    onnx_wire_open(&wire, graph->data, graph->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        onnx_use *its = field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? find(r, from) : NULL;
+        if (!its)
+            continue;
+        if (r->copy_count == r->copy_room) {
+            size_t room = r->copy_room ? 2 * r->copy_room : 32;
+            named *list = realloc(r->copies, room * sizeof *list);
+            if (!list)
+                return;
+            r->copies = list;
+            r->copy_room = room;
+        }
+        r->copies[r->copy_count++] = (named){to, its};
+    }
 }
 
 static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph);
@@ -64,27 +119,38 @@ static void read_attribute(reading *r, const onnx_field *attribute)
             read_graph(r, field.data, field.size, false);
 }
 
-/* What a node does: the kind of its second input, of its first, and of the others. */
+/* What a node does: the kinds of its inputs, in their order, the last one of all that follow. */
 typedef struct operation {
     const char *name;
-    unsigned first, second, others;
+    unsigned kinds[4];
 } operation;
 
+#define OTHERS                                                                                                         \
+    {                                                                                                                  \
+        ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER                                                 \
+    }
+#define GATES                                                                                                          \
+    {                                                                                                                  \
+        ONNX_USE_OTHER, ONNX_USE_GATES, ONNX_USE_GATES, ONNX_USE_OPERAND                                               \
+    }
+
 static const operation operations[] = {
-    {"MatMul", ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER},
-    {"Gemm", ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OPERAND},
-    {"Conv", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"ConvTranspose", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"LSTM", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"GRU", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"RNN", ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND},
-    {"Gather", ONNX_USE_TABLE, ONNX_USE_OTHER, ONNX_USE_OTHER},
-    {NULL, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER},
+    {"MatMul", {ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER, ONNX_USE_OTHER}},
+    {"MatMulInteger", {ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OTHER, ONNX_USE_OTHER}},
+    {"Gemm", {ONNX_USE_OPERAND, ONNX_USE_RIGHT, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"Conv", {ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"ConvTranspose", {ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"LSTM", GATES},
+    {"GRU", GATES},
+    {"RNN", {ONNX_USE_OTHER, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}},
+    {"Gather", {ONNX_USE_TABLE, ONNX_USE_OTHER, ONNX_USE_OTHER, ONNX_USE_OTHER}},
+    {NULL, OTHERS},
 };
 
 /* ONNX Runtime's own operators, but for the quantized ones: transpositions are moved through those. A model's functions
  * may be in that domain, too. */
-static const operation fused = {"", ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND};
+static const operation fused = {"", {ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND, ONNX_USE_OPERAND}};
+static const operation quantized_lstm = {"DynamicQuantizeLSTM", GATES};
 
 static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
 {
@@ -110,6 +176,8 @@ static const operation *operation_of(reading *r, const onnx_field *node, onnx_te
     while (it->name && !(standard && onnx_text_is(name, it->name)))
         it++;
     *own = standard ? name : (onnx_text){0};
+    if (!r->functions && onnx_text_is(domain, "com.microsoft") && onnx_text_is(name, quantized_lstm.name))
+        return &quantized_lstm;
     return is_fused(r, domain, name) ? &fused : it;
 }
 
@@ -131,19 +199,20 @@ static unsigned computes_from(onnx_text name)
 
 static void read_node(reading *r, const onnx_field *node, bool main_graph)
 {
-    onnx_text name;
+    onnx_text name, from, to;
     const operation *its = operation_of(r, node, &name);
-    unsigned input = 0, computes = computes_from(name);
+    unsigned input = 0, at = 0, computes = computes_from(name);
     onnx_wire wire;
+    if (main_graph && read_identity(node, &from, &to) && find(r, to))
+        return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == NODE_ATTRIBUTE)
+        if (field.number == NODE_ATTRIBUTE && !r->plain)
             read_attribute(r, &field);
         if (field.number != NODE_INPUT)
             continue;
-        unsigned kind = input == 0 ? its->first : input == 1 ? its->second : its->others;
-        use(r, &field, main_graph ? kind : ONNX_USE_OTHER, input < computes);
-        input++;
+        use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER, at++ < computes);
+        input += input < 3;
     }
 }
 
@@ -176,23 +245,33 @@ static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_g
 
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
 {
-    reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
-                 .count = graph->weight_count,
+    size_t all = graph->weight_count + graph->inner_count;
+    reading r = {.list = calloc(all + 1, sizeof *r.list),
                  .functions = graph->functions,
+                 .plain = graph->plain,
                  .transposes = graph->functions,
                  .constants = graph->functions};
-    *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
+    *out = (onnx_uses){.of = calloc(all + 1, sizeof *out->of)};
     weir_status status =
         r.list && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
-    for (size_t i = 0; status == WEIR_OK && i < r.count; i++)
-        r.list[i] = (named){graph->weights[i].name, &out->of[i]};
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
+        r.list[r.count++] = (named){graph->weights[i].name, &out->of[i]};
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
+        if (graph->inner[i].deep)
+            out->of[graph->weight_count + i].kinds = ONNX_USE_OTHER;
+        else
+            r.list[r.count++] = (named){graph->inner[i].name, &out->of[graph->weight_count + i]};
     if (status == WEIR_OK) {
         qsort(r.list, r.count, sizeof *r.list, by_name);
+        read_copies(&r, graph);
+        if (r.copy_count)
+            qsort(r.copies, r.copy_count, sizeof *r.copies, by_name);
         read_graph(&r, graph->data, graph->size, true);
         out->transposes = r.transposes;
         out->constants = r.constants;
     }
     free(r.list);
+    free(r.copies);
     return status;
 }
 

@@ -6,10 +6,11 @@
 
 /* By whom a weight is read, as bits. */
 enum {
-    ONNX_USE_RIGHT = 1,   /* the right-hand side of a MatMul or Gemm of the main graph */
+    ONNX_USE_RIGHT = 1,   /* the right-hand side of a MatMul, Gemm or MatMulInteger of the main graph */
     ONNX_USE_OPERAND = 2, /* any other input of one, of a convolution or of a recurrent layer there */
     ONNX_USE_TABLE = 4,   /* what a Gather of the main graph reads from */
     ONNX_USE_OTHER = 8,   /* any other node, a subgraph, the graph's inputs and outputs */
+    ONNX_USE_GATES = 32,  /* what a recurrent layer there multiplies its input or its last step by */
     ONNX_USE_HIDDEN = 16  /* a subgraph has an initializer of the same name; OTHER as well */
 };
 
@@ -19,7 +20,8 @@ typedef struct onnx_use {
 } onnx_use;
 
 typedef struct onnx_uses {
-    onnx_use *of;    /* for each of graph->weights */
+    onnx_use *
+        of; /* for each of graph->weights, and then of graph->inner; an Identity's readers are readers of what it reads */
     bool transposes; /* there is a Transpose somewhere, or a function or a node of another domain, which may have one */
     bool constants;  /* of 1 KiB and more beside the weights: there are, or may be, in nodes, subgraphs or functions */
 } onnx_uses;

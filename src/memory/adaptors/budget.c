@@ -1,6 +1,7 @@
 /* The adaptor "budget": claims bytes in the ledger before memory is looked for, and climbs the reclaim ladder before a
  * refusal. */
 #include "memory/adaptors/budget.h"
+#include "base/mappings.h"
 #include "base/options.h"
 #include "base/system.h"
 #include "base/window.h"
@@ -208,10 +209,14 @@ static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
     return wi_ledger_refuse(budget_ledger(l), l->account, l->request, shortage);
 }
 
-/* Bytes that wait for a stream are a shortage of time, and not of contiguous memory. */
+/* What the driver did not give, as the bases say, the process may have no mappings for. Bytes that wait for a stream are a
+ * shortage of time, and not of contiguous memory. */
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;
+    shortage->mappings = shortage->cause == WEIR_CAUSE_OTHER_PROCESS && wi_mappings_are_short();
+    if (shortage->mappings)
+        shortage->cause = WEIR_CAUSE_ADDRESS_RANGE;
     if (shortage->cause == WEIR_CAUSE_ADAPTOR || shortage->cause == WEIR_CAUSE_ADDRESS_RANGE)
         return;
     (void)wi_members_pass(budget_ledger(l), &left);
@@ -294,16 +299,12 @@ static wi_request budget_request(const wi_placement *p)
     return (wi_request){bytes, charged, p->memory_class, p->stream, p->tag, claimed, reserved};
 }
 
-/* No rung of the ladder makes a region longer; but given up memory gives mappings back. */
-static bool budget_may_climb(const wi_shortage *shortage)
-{
-    return shortage->cause != WEIR_CAUSE_ADDRESS_RANGE || shortage->mappings;
-}
-
 static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
     budget *b = (budget *)resource;
     wi_request request = budget_request(p);
+    uint64_t claimed = p->page ? request.claimed : p->reservation ? 0 : p->charged;
+    wi_shortage_begin(shortage, p->account, claimed);
     if (p->held) /* a capture pool's block: the account was charged before */
         return wi_allocate(resource->inner, p, out, shortage);
     ladder l = budget_begin(b, p->account, &request, p->may_wait);
@@ -314,14 +315,14 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
         return status;
     l.placement = p;
     for (;;) {
-        *shortage = (wi_shortage){.cause = WEIR_CAUSE_NONE};
+        wi_shortage_begin(shortage, p->account, claimed);
         p->rung = l.highest;
         status = wi_allocate(resource->inner, p, out, shortage);
         if (status == WEIR_OK)
             return WEIR_OK;
         l.largest = shortage->largest;
-        if (status == WEIR_ERR_OUT_OF_MEMORY && budget_may_climb(shortage) && budget_climb(&l, true))
-            continue;
+        if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && budget_climb(&l, true))
+            continue; /* no rung makes a region longer */
         budget_return_bytes(b, p);
         if (status == WEIR_ERR_OUT_OF_MEMORY)
             budget_blame(&l, shortage);
@@ -346,17 +347,19 @@ static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t 
     weir_status status = budget_claim(&l, WI_UNIT);
     if (status != WEIR_OK)
         return status;
+    wi_shortage_begin(shortage, NULL, 0);
     do
         status = wi_grow(resource->inner, block, bytes, may_wait, shortage);
     while ((status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) && budget_climb(&l, false));
+    bool refused = status == WEIR_ERR_OUT_OF_MEMORY; /* physical memory behind the block is missing */
+    if (refused) {
+        wi_shortage_begin(shortage, block->account, more);
+        shortage->cause = WEIR_CAUSE_FRAGMENTATION;
+        base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
+    }
     if (status != WEIR_OK)
         wi_ledger_cancel(resource->ledger, block->account, more);
-    if (status == WEIR_ERR_OUT_OF_MEMORY) { /* physical memory behind the block is missing */
-        *shortage = (wi_shortage){.cause = WEIR_CAUSE_FRAGMENTATION};
-        base->table->look(base, block->memory_class, more, WI_UNIT, shortage);
-        status = budget_refuse(&l, shortage);
-    }
-    return status;
+    return refused ? budget_refuse(&l, shortage) : status;
 }
 
 static void budget_destroy(wi_resource *resource)

@@ -49,6 +49,7 @@ static bool guard_overlap(const wi_guarded *a, const wi_guarded *b)
 void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under)
 {
     size_t at = guard_place_of(guard, record->start);
+    wi_assert(guard->count < guard->capacity);
     *under = NULL;
     for (size_t i = at; i < guard->count && guard->set[i]->start < record->end && !*under; i++)
         if (guard_overlap(guard->set[i], record))
@@ -62,6 +63,8 @@ void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded *
     memmove(guard->set + at + 1, guard->set + at, (guard->count - at) * sizeof(wi_guarded *));
     guard->set[at] = record;
     guard->count++;
+    wi_assert(at == 0 || guard->set[at - 1]->start <= record->start);
+    wi_assert(at + 1 == guard->count || record->start <= guard->set[at + 1]->start);
 }
 
 void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record)
@@ -309,6 +312,13 @@ static weir_status guard_let_go(wi_guard *guard, wi_guarded *record)
     return status;
 }
 
+/* Executes what holds of the quarantine; the lock is held. */
+static void guard_check_kept(const wi_guard *guard)
+{
+    wi_assert((guard->first == NULL) == (guard->kept == 0));
+    wi_assert(!guard->first || !guard->last->next);
+}
+
 static void guard_put_in(wi_guard *guard, wi_guarded *record, bool at_front)
 {
     record->state = WI_GUARDED_KEPT;
@@ -320,6 +330,7 @@ static void guard_put_in(wi_guard *guard, wi_guarded *record, bool at_front)
         guard->first = record;
     }
     guard->kept += record->charged;
+    guard_check_kept(guard);
     wi_guard_unpin(guard, record);
 }
 
@@ -335,6 +346,7 @@ static void guard_give_up(wi_guard *guard, uint64_t keep)
         guard->first = record->next;
         guard->kept -= charged;
         guard->leaving++;
+        guard_check_kept(guard);
         wi_guard_pin(guard, record);
         guard_unlock(guard);
         (void)guard_inspect(guard, record, &news); /* a block that cannot be read goes, too */

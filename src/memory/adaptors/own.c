@@ -11,8 +11,8 @@ typedef struct own_adaptor {
     wi_resource resource;
     const weir_adaptor_table *own;
     void *state;
-    wi_resource_table table; /* its name is the adaptor's */
-    char arguments[OWN_WORDS];
+    wi_resource_table table;                      /* its name is the adaptor's */
+    char arguments[OWN_WORDS + 2 * WI_ARGUMENTS]; /* of a stack, whose text is shorter than OWN_WORDS */
 } own_adaptor;
 
 /* How many functions of adaptors this thread is inside. */
@@ -236,15 +236,15 @@ static const wi_resource_table own_adaptor_table = {
     .destroy = own_adaptor_destroy,
 };
 
-static weir_status join_arguments(const wi_arguments *arguments, char *text, size_t capacity)
+/* What is between the commas of the text, with a blank before each but the first. */
+static void join_arguments(const wi_arguments *arguments, char *text, size_t capacity)
 {
     size_t length = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < arguments->count && length < capacity; i++)
+    for (size_t i = 0; i < arguments->count; i++) {
         length += (size_t)snprintf(text + length, capacity - length, "%s%s", i ? ", " : "", arguments->text[i]);
-    return length < capacity ? WEIR_OK
-                             : weir_fail(WEIR_ERR_INVALID, "the arguments of the adaptor %s have more than %zu bytes",
-                                         arguments->part, capacity - 1);
+        wi_assert(length < capacity);
+    }
 }
 
 static weir_status own_adaptor_make_state(own_adaptor *a)
@@ -269,9 +269,8 @@ weir_status wi_own_adaptor_create(const weir_adaptor_table *own, wi_resource *in
     a->table = own_adaptor_table;
     a->table.name = own->name;
     wi_resource_init(&a->resource, &a->table, inner->driver, inner->device, inner);
-    weir_status status = join_arguments(arguments, a->arguments, sizeof a->arguments);
-    if (status == WEIR_OK)
-        status = own_adaptor_make_state(a);
+    join_arguments(arguments, a->arguments, sizeof a->arguments);
+    weir_status status = own_adaptor_make_state(a);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&a->resource.lock);
         free(a);

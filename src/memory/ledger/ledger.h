@@ -203,6 +203,16 @@ void wi_ledger_driver_call(wi_ledger *ledger);
 void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended);
 void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved);
 
+/* What the ledger had at a moment: the numbers of a refusal, before the request. */
+typedef struct wi_ledger_seen {
+    uint64_t budget, others, mine; /* `others`: what all others use or are guaranteed */
+    uint64_t guaranteed, maximum;
+    struct {
+        char client[64];
+        uint64_t bytes;
+    } top[WEIR_REFUSAL_HOLDERS]; /* who has most, as in a refusal */
+} wi_ledger_seen;
+
 /* Why a request was refused, as the resource sees it. */
 typedef struct wi_shortage {
     weir_refusal_cause cause; /* WEIR_CAUSE_NONE: a limit of the ledger, which finds the cause itself */
@@ -212,7 +222,27 @@ typedef struct wi_shortage {
     bool mappings;            /* WEIR_CAUSE_ADDRESS_RANGE: the process has too many mappings */
     const char *words;        /* WEIR_CAUSE_ADAPTOR: whose, and why */
     /* WEIR_CAUSE_RESERVATION: `largest` is what is left of the reservation, `held` its total */
+    /* Whose request it is, and how much is promised to it for that alone. NULL: the ledger's numbers are those of the moment
+     * of the refusal. */
+    const wi_account *asker;
+    uint64_t claimed;
+    bool was_seen; /* `seen` is of the moment of `largest`, `later` and `held` */
+    wi_ledger_seen seen;
 } wi_shortage;
+
+/* Nothing is known of it yet. */
+static inline void wi_shortage_begin(wi_shortage *shortage, const wi_account *asker, uint64_t claimed)
+{
+    shortage->cause = WEIR_CAUSE_NONE;
+    shortage->largest = shortage->later = shortage->held = 0;
+    shortage->mappings = shortage->was_seen = false;
+    shortage->words = NULL;
+    shortage->asker = asker;
+    shortage->claimed = claimed;
+}
+
+/* A base that looks at what could be placed sees the ledger's side of it, while its own lock is held. */
+void wi_ledger_see(wi_ledger *ledger, wi_shortage *shortage);
 
 typedef struct wi_request {
     uint64_t bytes, charged; /* requested; charged for that */

@@ -37,32 +37,55 @@ static void refusal_copy_text(char *to, size_t capacity, const char *text)
 
 /* The accounts with the most used or guaranteed bytes, largest first. What `asker` has claimed for the request is not in
  * them. */
-static void refusal_find_top(const wi_ledger *ledger, const wi_account *asker, uint64_t claimed, weir_refusal *refusal)
+static void refusal_find_top(const wi_ledger *ledger, const wi_account *asker, uint64_t claimed, wi_ledger_seen *seen)
 {
     for (const wi_account *a = ledger->first; a; a = a->next) {
         uint64_t bytes = wi_max(refusal_used(a) - (a == asker ? claimed : 0), a->guaranteed);
         int at = WEIR_REFUSAL_HOLDERS;
-        while (at > 0 && bytes > refusal->holders[at - 1].bytes)
+        while (at > 0 && bytes > seen->top[at - 1].bytes)
             at--;
         if (bytes == 0 || at == WEIR_REFUSAL_HOLDERS)
             continue;
-        memmove(&refusal->holders[at + 1], &refusal->holders[at],
-                (size_t)(WEIR_REFUSAL_HOLDERS - 1 - at) * sizeof refusal->holders[0]);
-        refusal_copy_text(refusal->holders[at].client, sizeof refusal->holders[at].client, a->name);
-        refusal->holders[at].bytes = bytes;
+        memmove(&seen->top[at + 1], &seen->top[at], (size_t)(WEIR_REFUSAL_HOLDERS - 1 - at) * sizeof seen->top[0]);
+        refusal_copy_text(seen->top[at].client, sizeof seen->top[at].client, a->name);
+        seen->top[at].bytes = bytes;
     }
 }
 
-/* Finds the limit that forbids the request, what is left under it, and what it would have to be: all as it was before the
- * request. Other threads may have taken since what was there when a base found no place for it: then that is the cause. */
-static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, const wi_request *request,
-                          const wi_shortage *shortage, weir_refusal *refusal)
+/* The lock is held. */
+static void refusal_see(const wi_ledger *ledger, const wi_account *account, uint64_t claimed, wi_ledger_seen *out)
 {
-    uint64_t used = refusal_used(account), mine = used - wi_min(used, request->claimed);
-    uint64_t others = ledger->committed - wi_max(used, account->guaranteed);
-    uint64_t reserved = wi_min(request->reserved, mine), before = mine - reserved; /* without what is there for it */
-    uint64_t under_maximum = account->maximum - wi_min(account->maximum, before);
-    uint64_t under_budget = ledger->budget - others - before;
+    uint64_t used = refusal_used(account);
+    claimed = wi_min(used, claimed);
+    *out = (wi_ledger_seen){.budget = ledger->budget,
+                            .others = ledger->committed - wi_max(used, account->guaranteed),
+                            .mine = used - claimed,
+                            .guaranteed = account->guaranteed,
+                            .maximum = account->maximum};
+    refusal_find_top(ledger, account, claimed, out);
+}
+
+void wi_ledger_see(wi_ledger *ledger, wi_shortage *shortage)
+{
+    if (!shortage->asker)
+        return;
+    pthread_mutex_lock(&ledger->lock);
+    refusal_see(ledger, shortage->asker, shortage->claimed, &shortage->seen);
+    pthread_mutex_unlock(&ledger->lock);
+    shortage->was_seen = true;
+}
+
+/* Finds the limit that forbids the request, what is left under it, and what it would have to be: all as it was before the
+ * request. */
+static void refusal_weigh(const wi_ledger_seen *seen, const wi_request *request, const wi_shortage *shortage,
+                          weir_refusal *refusal)
+{
+    uint64_t reserved = wi_min(request->reserved, seen->mine),
+             before = seen->mine - reserved; /* without what is there for it */
+    uint64_t under_maximum = seen->maximum - wi_min(seen->maximum, before);
+    uint64_t under_budget = seen->budget - seen->others - before;
+    _Static_assert(sizeof refusal->holders == sizeof seen->top, "both have the same members");
+    memcpy(refusal->holders, seen->top, sizeof refusal->holders);
     if (refusal->cause == WEIR_CAUSE_RESERVATION) {
         refusal->limit = shortage->held;
         refusal->remaining = refusal->largest = shortage->largest;
@@ -70,20 +93,18 @@ static void refusal_weigh(const wi_ledger *ledger, const wi_account *account, co
         refusal->needed = refusal->current + refusal->requested;
         return;
     }
-    refusal->current = mine;
-    if (refusal->cause == WEIR_CAUSE_FRAGMENTATION && refusal->requested > wi_min(under_maximum, under_budget))
-        refusal->cause = WEIR_CAUSE_NONE;
+    refusal->current = seen->mine;
     if (refusal->cause == WEIR_CAUSE_NONE)
-        refusal->cause = account->maximum != UINT64_MAX && refusal->requested > under_maximum ? WEIR_CAUSE_MAXIMUM
-                                                                                              : WEIR_CAUSE_BUDGET;
+        refusal->cause =
+            seen->maximum != UINT64_MAX && refusal->requested > under_maximum ? WEIR_CAUSE_MAXIMUM : WEIR_CAUSE_BUDGET;
     if (refusal->cause == WEIR_CAUSE_MAXIMUM) {
-        refusal->limit = account->maximum;
+        refusal->limit = seen->maximum;
         refusal->remaining = under_maximum;
         refusal->needed = before + refusal->requested;
     } else {
-        refusal->limit = ledger->budget;
+        refusal->limit = seen->budget;
         refusal->remaining = under_budget;
-        refusal->needed = wi_max(shortage->held, others + wi_max(before + refusal->requested, account->guaranteed));
+        refusal->needed = wi_max(shortage->held, seen->others + wi_max(before + refusal->requested, seen->guaranteed));
     }
     refusal->largest = wi_min(shortage->largest, wi_min(under_maximum, under_budget));
     if (shortage->mappings || refusal->needed < refusal->requested) /* no limit would do, or the sum overflows */
@@ -200,8 +221,10 @@ static weir_status refusal_tell(wi_ledger *ledger, wi_account *account, const wi
                             .number = atomic_fetch_add_explicit(&refusal_count, 1, memory_order_relaxed) + 1};
     refusal_copy_text(refusal.client, sizeof refusal.client, account->name);
     refusal_copy_text(refusal.device, sizeof refusal.device, ledger->device);
-    refusal_weigh(ledger, account, request, shortage, &refusal);
-    refusal_find_top(ledger, account, request->claimed, &refusal);
+    wi_ledger_seen now;
+    if (!shortage->was_seen)
+        refusal_see(ledger, account, request->claimed, &now);
+    refusal_weigh(shortage->was_seen ? &shortage->seen : &now, request, shortage, &refusal);
     account->refusals++;
     ledger->refusals++;
     if (ledger->events)

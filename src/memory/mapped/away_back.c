@@ -276,7 +276,8 @@ weir_status wi_away_allocate(wi_resource *base, wi_placement *placement, wi_shor
         p->arrived = status == WEIR_OK;
     }
     if (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) {
-        shortage->cause = m->device_has == UINT64_MAX ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
+        bool enough = status == WEIR_ERR_NO_ROOM && m->device_has == UINT64_MAX;
+        shortage->cause = enough ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
         wi_place_look(m, NULL, placement->charged, WI_UNIT, shortage);
         status = WEIR_ERR_OUT_OF_MEMORY;
     }

@@ -1,7 +1,6 @@
 /* The base "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees are in
  * space/stream_order.c. */
 #include "memory/mapped/mapped.h"
-#include "base/mappings.h"
 #include "base/options.h"
 #include "base/system.h"
 #include "memory/away.h"
@@ -257,10 +256,6 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
                           : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
                                                                     : WEIR_CAUSE_OTHER_PROCESS;
         wi_place_look(mapped, wi_ordered_list(resource, p), p->charged, p->alignment, shortage);
-        if (status == WEIR_ERR_OUT_OF_MEMORY && wi_mappings_are_short()) {
-            shortage->cause = WEIR_CAUSE_ADDRESS_RANGE;
-            shortage->mappings = true;
-        }
         status = WEIR_ERR_OUT_OF_MEMORY;
     }
     mapped->device_has = UINT64_MAX;

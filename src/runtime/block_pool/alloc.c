@@ -207,13 +207,17 @@ static weir_status block_pool_alloc_slowly(const request *w)
 static weir_status block_pool_fill(const request *w)
 {
     const weir_block_pool *pool = w->member->pool;
-    const weir_runtime *runtime = pool->runtime;
-    weir_status status = WEIR_OK;
+    weir_runtime *runtime = pool->runtime;
+    void *native;
+    weir_status status = wi_streams_begin(&runtime->streams, w->stream, runtime->name, &native);
+    if (status != WEIR_OK)
+        return status;
     for (uint32_t r = 0; r < w->clearing->run_count && status == WEIR_OK; r++) {
         wi_block_run run = w->clearing->runs[r];
         status = runtime->driver->fill(runtime->device, (char *)pool->block.pointer + run.first * pool->bytes, 0,
-                                       run.count * pool->bytes, w->native);
+                                       run.count * pool->bytes, native);
     }
+    wi_streams_done(&runtime->streams, w->stream);
     return status;
 }
 

@@ -50,6 +50,8 @@ void wi_blocks_check(weir_block_pool *pool)
     wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* other blocks are being cleared */
     wi_assert(pending == pool->pending && waiting == (pool->shares ? leaving : pending));
     wi_assert(!pool->shares || unreferenced == pending);
+    if (pool->shares)
+        wi_prefix_check_counts(pool);
 #else
     (void)pool;
 #endif
@@ -168,6 +170,7 @@ weir_status weir_block_pool_destroy(weir_block_pool *pool)
     WI_ENTER();
     if (!pool)
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_destroy: NULL");
+    WI_VISIT(pool->runtime);
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
@@ -267,6 +270,7 @@ weir_status weir_block_pool_member_destroy(weir_block_pool_member *member)
     if (!member)
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_member_destroy: NULL");
     weir_block_pool *pool = member->pool;
+    WI_VISIT(pool->runtime);
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;

@@ -254,3 +254,20 @@ void wi_prefix_check(const weir_block_pool *pool, uint32_t index)
     (void)cache; /* for builds that execute none of this */
     (void)idle;
 }
+
+void wi_prefix_check_counts(const weir_block_pool *pool)
+{
+    for (const weir_prefix_cache *cache = pool->caches; cache; cache = cache->next) {
+        uint32_t cached = 0, idle = 0, evictable = 0;
+        for (uint32_t i = 0; i < pool->count; i++) {
+            const wi_prefix_node *node = pool->shares[i].node;
+            if (!node || node->cache != cache)
+                continue;
+            cached++;
+            idle += index_is_idle(node);
+            evictable += node->place > 0;
+        }
+        wi_assert(cached == cache->cached && idle == cache->idle && evictable == cache->evictable);
+        (void)cached, (void)idle, (void)evictable;
+    }
+}

@@ -90,7 +90,7 @@ bool wi_prefix_evict_one(weir_prefix_cache *cache, wi_prefix_node **gone);
  * is better served by them than by more. */
 bool wi_prefix_make_room(weir_block_pool_member *member, uint32_t count, uint32_t *later, wi_prefix_node **gone);
 
-/* The pool's lock is held in the next five. */
+/* The pool's lock is held in the next seven. */
 
 /* Somebody has taken a reference to a block that was the cache's alone; has dropped it; uses it. */
 void wi_prefix_joined(wi_prefix_node *node);
@@ -100,6 +100,8 @@ void wi_prefix_pin(wi_prefix_node *node);
 void wi_prefix_unpin(wi_prefix_node *node);
 /* Executes the invariants of the block's node, if it has one; nothing without WEIR_INVARIANTS. */
 void wi_prefix_check(const weir_block_pool *pool, uint32_t index);
+/* The same of what caches count of their nodes, in a pool with shares. */
+void wi_prefix_check_counts(const weir_block_pool *pool);
 /* Whether the member has prefix caches. */
 bool wi_prefix_any(const weir_block_pool_member *member);
 

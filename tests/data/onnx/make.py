@@ -324,12 +324,67 @@ def compare_schema(path):
     return wrong != 0
 
 
+def recurrent():
+    """Weights that kernels lay out anew, in an LSTM and a GRU, and a transposition that others have to be left alone for."""
+    nodes = [h.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+             h.make_node("LSTM", ["t", "lstm_w", "lstm_r"], ["a"], hidden_size=16),
+             h.make_node("Squeeze", ["a", "one"], ["b"]),
+             h.make_node("GRU", ["b", "gru_w", "gru_r"], ["y"], hidden_size=16)]
+    save("recurrent", nodes, [value("x", T.FLOAT, [1, "n", 32])], [value("y", T.FLOAT, ["n", 1, 1, 16])],
+         [weight("lstm_w", 1, 64, 32), weight("lstm_r", 1, 64, 16), weight("gru_w", 1, 48, 16), weight("gru_r", 1, 48, 16),
+          nh.from_array(np.array([1], np.int64), "one")])
+
+
+def inner():
+    """Weights in Constant nodes, of the graph and of both branches of an If, one of which has an initializer as well."""
+    def constant(name, *shape):
+        return h.make_node("Constant", [], [name], value=weight("", *shape))
+
+    def side(name, more):
+        nodes = [constant(f"{name}_w", 32, 40), h.make_node("Gemm", ["x", f"{name}_w"], [f"{name}_m"]),
+                 h.make_node("Mul", [f"{name}_m", f"{name}_s" if more else "table"], [f"{name}_y"])]
+        return h.make_graph(nodes, name, [], [value(f"{name}_y", T.FLOAT, ["n", 40])], [weight(f"{name}_s", 8, 40)] if more else [])
+    save("inner", [constant("table", 8, 40), h.make_node("If", ["yes"], ["m"], then_branch=side("a", True), else_branch=side("b", False)),
+                   h.make_node("Add", ["m", "table"], ["y"])],
+         [value("yes", T.BOOL, []), value("x", T.FLOAT, [8, 32])], [value("y", T.FLOAT, [8, 40])])
+
+
+def bytes_of():
+    """Products and convolutions of whole numbers, behind a transposition."""
+    def numbers(name, *shape):
+        return nh.from_array(RANDOM.integers(0, 255, shape, np.uint8), name)
+    nodes = [h.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             h.make_node("ConvInteger", ["q", "filters", "z"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+             h.make_node("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]), h.make_node("Cast", ["t"], ["f"], to=T.FLOAT),
+             h.make_node("DynamicQuantizeLinear", ["f"], ["q2", "s2", "z2"]),
+             h.make_node("MatMulInteger", ["q2", "matrix", "z2"], ["y"])]
+    save("bytes", nodes, [value("x", T.FLOAT, [1, 16, "h", 8])], [value("y", T.INT32, [1, "h", 8, 48])],
+         [numbers("filters", 32, 16, 3, 3), numbers("matrix", 32, 48)])
+
+
+def unpacked():
+    """Weights of bytes that are unpacked at the top of the file and read one after the other."""
+    nodes = [h.make_node("DequantizeLinear", [f"w{i}", "s", "z"], [f"d{i}"]) for i in range(4)]
+    nodes += [h.make_node("MatMul", [f"x{i}" if i else "x", f"d{i}"], [f"x{i + 1}" if i < 3 else "y"]) for i in range(4)]
+    save("unpacked", nodes, [value("x", T.FLOAT, ["n", 64])], [value("y", T.FLOAT, ["n", 64])],
+         [nh.from_array(RANDOM.integers(-9, 9, (64, 64), np.int8), f"w{i}") for i in range(4)] +
+         [nh.from_array(np.array(0.01, np.float32), "s"), nh.from_array(np.array(0, np.int8), "z")])
+
+
+def picky():
+    """Models that take one extent alone: 32, which is tried when it is not given, and 33, which is not."""
+    for name, extent in (("picky", 32), ("pickier", 33)):
+        save(name, [h.make_node("Reshape", ["x", "shape"], ["y"])], [value("x", T.FLOAT, ["n", "m"])], [value("y", T.FLOAT, [1, extent])],
+             [nh.from_array(np.array([1, extent], np.int64), "shape")])
+
+
 def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
-                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, doubled):
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, doubled, recurrent, inner,
+                 bytes_of, unpacked, picky):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0

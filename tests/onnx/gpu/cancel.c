@@ -67,7 +67,7 @@ int part_cancel(const bed *b, int argc, char **argv)
         cancelled c[3];
         for (uint64_t i = 0; i < 3; i++)
             c[i] = (cancelled){.model = &model, .q = i == 1 ? &other : &q, .wanted = &wanted, .id = i + 1};
-        gate_close(&g, b, model.client, model.model->lanes[0].stream);
+        gate_close(&g, b, model.client, model.model->slots[0].stream);
         begin(&c[0]);
         usleep(20000);
         begin(&c[1]);
@@ -81,7 +81,7 @@ int part_cancel(const bed *b, int argc, char **argv)
         check(c[1].status == WEIR_ERR_CANCELLED, "a run that waits was not cancelled");
         check(c[2].status == WEIR_OK && c[2].equal, "a run beside them is not as it should be");
         check(b->engine->cancel(model.model, 0) == WEIR_ERR_NOT_FOUND, "a run that is over was found");
-        gate_end(&g, model.client, model.model->lanes[0].stream);
+        gate_end(&g, model.client, model.model->slots[0].stream);
         check(live(b) == before, "a run that waits was begun although it was cancelled");
     }
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);

@@ -113,7 +113,7 @@ int part_delayed(const bed *b, int argc, char **argv)
         held_up h = {&slow, &slow_q, {0}, false};
         pthread_t thread;
         weir_outputs outputs[LATER];
-        gate_close(&g, b, slow.client, slow.model->lanes[0].stream);
+        gate_close(&g, b, slow.client, slow.model->slots[0].stream);
         check(pthread_create(&thread, NULL, run_held_up, &h) == 0, "no thread");
         usleep(20000); /* its work is queued by now, and some blocks are freed behind it */
         for (int i = 0; i < LATER; i++)
@@ -127,7 +127,7 @@ int part_delayed(const bed *b, int argc, char **argv)
             different += !same_on_device(b, &outputs[i], &quick_wanted, &most);
             b->engine->release_outputs(quick.model, &outputs[i]);
         }
-        gate_end(&g, slow.client, slow.model->lanes[0].stream);
+        gate_end(&g, slow.client, slow.model->slots[0].stream);
     }
     printf("{\"part\": \"delayed\", \"rounds\": %lu, \"held_up\": %lu, \"different\": %lu, \"most_different\": %.3g}\n",
            rounds, held_up_runs, different, most);

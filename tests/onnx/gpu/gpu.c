@@ -67,7 +67,7 @@ static void open_plain(served *s)
     check(s->model, "no host memory");
     s->model->library = s->bed->library;
     s->model->client = s->client;
-    s->model->lanes[0].session = plain_open(s->bed->library, s->path, &settings).session;
+    s->model->slots[0].session = plain_open(s->bed->library, s->path, &settings).session;
     must(onnx_ports_read(s->model, &nothing), s->path);
 }
 
@@ -115,7 +115,7 @@ served serve(const bed *b, const char *path)
 void serve_end(served *s)
 {
     if (s->bed->alone) {
-        s->bed->library->api->ReleaseSession(s->model->lanes[0].session);
+        s->bed->library->api->ReleaseSession(s->model->slots[0].session);
         onnx_ports_free(&s->model->inputs);
         onnx_ports_free(&s->model->outputs);
         free(s->model);
@@ -183,7 +183,7 @@ static void keep(const void *data, size_t bytes, answer *out)
 
 static void run_plain(const served *s, const question *q, answer *out)
 {
-    plain p = {s->bed->library, s->model->lanes[0].session};
+    plain p = {s->bed->library, s->model->slots[0].session};
     ort_value *values[PLAIN_VALUES];
     const onnx_ports *outputs = &s->model->outputs;
     plain_run(&p, q->inputs, q->count, outputs->names, outputs->count, values);
@@ -277,11 +277,12 @@ double percentile(double *list, size_t count, double share)
 static const struct {
     const char *name;
     int (*part)(const bed *b, int argc, char **argv);
-} parts[] = {
-    {"speed", part_speed},     {"hold", part_hold},         {"serve", part_serve},     {"shortage", part_shortage},
-    {"cycles", part_cycles},   {"refusals", part_refusals}, {"threads", part_threads}, {"graph", part_graph},
-    {"where", part_where},     {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
-    {"buckets", part_buckets}, {"handles", part_handles},   {"lanes", part_lanes},     {"again", part_again}};
+} parts[] = {{"speed", part_speed},       {"hold", part_hold},       {"serve", part_serve},
+             {"shortage", part_shortage}, {"cycles", part_cycles},   {"refusals", part_refusals},
+             {"threads", part_threads},   {"graph", part_graph},     {"where", part_where},
+             {"delayed", part_delayed},   {"witness", part_witness}, {"cancel", part_cancel},
+             {"buckets", part_buckets},   {"handles", part_handles}, {"concurrency", part_concurrency},
+             {"again", part_again}};
 
 int main(int argc, char **argv)
 {

@@ -105,7 +105,7 @@ int part_graph(const bed *b, int argc, char **argv);
 int part_delayed(const bed *b, int argc, char **argv);
 int part_cancel(const bed *b, int argc, char **argv);
 int part_buckets(const bed *b, int argc, char **argv);
-int part_lanes(const bed *b, int argc, char **argv);
+int part_concurrency(const bed *b, int argc, char **argv);
 int part_handles(const bed *b, int argc, char **argv);
 int part_witness(const bed *b, int argc, char **argv);
 

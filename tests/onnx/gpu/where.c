@@ -66,7 +66,7 @@ int part_where(const bed *b, int argc, char **argv)
     ask(&s, (shape){strtoll(argv[1], NULL, 10), strtoll(argv[2], NULL, 10)}, &q);
     for (int i = 0; i < 5; i++)
         run(&s, &q, NULL);
-    ort_allocator *table = (ort_allocator *)onnx_session_stats(&s.model->lanes[0]).allocators[WEIR_KIND_DEVICE];
+    ort_allocator *table = (ort_allocator *)onnx_session_stats(&s.model->slots[0]).allocators[WEIR_KIND_DEVICE];
     watched.original = *table;
     table->Alloc = timed_alloc;
     table->AllocOnStream = timed_on_stream;

@@ -44,6 +44,7 @@ LINKED_AS(cuMemHostRegister_v2, cuMemHostRegister, (void *address, size_t bytes,
 LINKED_AS(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, (CUdeviceptr * address, stub_ipc_handle handle, unsigned flags),
           (address, handle, flags))
 LINKED_AS(cuArray3DCreate_v2, cuArray3DCreate, (CUarray * array, const stub_array_descriptor *what), (array, what))
+LINKED_AS(cuArrayCreate_v2, cuArrayCreate, (CUarray * array, const stub_flat_descriptor *what), (array, what))
 LINKED_AS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, (CUdevice device), (device))
 LINKED_AS(cuStreamDestroy_v2, cuStreamDestroy, (CUstream stream), (stream))
 LINKED_AS(cuStreamBeginCapture_v2, cuStreamBeginCapture, (CUstream stream, int mode), (stream, mode))
@@ -59,6 +60,9 @@ LINKED(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), (address, stream)
 LINKED(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream stream), (address, stream))
 LINKED(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags), (address, bytes, flags))
 LINKED(cuArrayDestroy, (CUarray array), (array))
+LINKED(cuMipmappedArrayCreate, (CUmipmappedArray * array, const stub_array_descriptor *what, unsigned levels),
+       (array, what, levels))
+LINKED(cuMipmappedArrayDestroy, (CUmipmappedArray array), (array))
 LINKED(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags), (address, bytes, flags))
 LINKED(cuMemFreeHost, (void *address), (address))
 LINKED(cuMemHostUnregister, (void *address), (address))

@@ -189,7 +189,7 @@ CUresult stub_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned fla
 CUresult stub_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *p)
 {
     STUB_CALL(cuMemPoolCreate, STUB_UNSAFE);
-    if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->handleTypes != 0 || p->maxSize != 0 || p->usage != 0 ||
+    if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->handleTypes > 1 || p->maxSize != 0 || p->usage != 0 ||
         p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || p->location.id < 0 || p->location.id >= stub.devices)
         return STUB_INVALID_VALUE;
     CUmemoryPool pool = calloc(1, sizeof *pool);
@@ -494,15 +494,36 @@ CUresult stub_cuIpcOpenMemHandle(CUdeviceptr *address, stub_ipc_handle handle, u
     return CUDA_SUCCESS;
 }
 
-/* An array is as many bytes. */
+/* An array is as many bytes, whatever its format; one of several levels is as large as its first. */
+static CUresult make_array(void **array, const stub_array_descriptor *what)
+{
+    *array = NULL;
+    return allocate(DEVICE, what->width * wi_max(what->height, 1) * wi_max(what->depth, 1) * what->channels, array);
+}
+
 CUresult stub_cuArray3DCreate(CUarray *array, const stub_array_descriptor *what)
 {
     STUB_CALL(cuArray3DCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
-    void *start = NULL;
-    CUresult result =
-        allocate(DEVICE, what->width * wi_max(what->height, 1) * wi_max(what->depth, 1) * what->channels, &start);
-    *array = start;
-    return result;
+    return make_array((void **)array, what);
+}
+
+CUresult stub_cuArrayCreate(CUarray *array, const stub_flat_descriptor *what)
+{
+    STUB_CALL(cuArrayCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    const stub_array_descriptor same = {what->width, what->height, 0, what->format, what->channels, 0};
+    return make_array((void **)array, &same);
+}
+
+CUresult stub_cuMipmappedArrayCreate(CUmipmappedArray *array, const stub_array_descriptor *what, unsigned levels)
+{
+    STUB_CALL(cuMipmappedArrayCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return levels ? make_array((void **)array, what) : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuMipmappedArrayDestroy(CUmipmappedArray array)
+{
+    STUB_CALL(cuMipmappedArrayDestroy, STUB_IN_CONTEXT | STUB_UNSAFE);
+    return release(DEVICE, array);
 }
 
 CUresult stub_cuArrayDestroy(CUarray array)

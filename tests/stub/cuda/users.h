@@ -9,6 +9,7 @@
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUarray_st *CUarray;
+typedef struct CUmipmappedArray_st *CUmipmappedArray;
 
 typedef struct stub_ipc_handle {
     char reserved[64];
@@ -18,6 +19,11 @@ typedef struct stub_array_descriptor {
     size_t width, height, depth;
     unsigned format, channels, flags;
 } stub_array_descriptor;
+
+typedef struct stub_flat_descriptor {
+    size_t width, height;
+    unsigned format, channels;
+} stub_flat_descriptor;
 
 enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
@@ -55,7 +61,10 @@ enum {
     X(cuIpcGetMemHandle, 4010, (stub_ipc_handle * handle, CUdeviceptr address))                                        \
     X(cuIpcOpenMemHandle, 11000, (CUdeviceptr * address, stub_ipc_handle handle, unsigned flags))                      \
     X(cuArray3DCreate, 3020, (CUarray * array, const stub_array_descriptor *what))                                     \
+    X(cuArrayCreate, 3020, (CUarray * array, const stub_flat_descriptor *what))                                        \
     X(cuArrayDestroy, 2000, (CUarray array))                                                                           \
+    X(cuMipmappedArrayCreate, 5000, (CUmipmappedArray * array, const stub_array_descriptor *what, unsigned levels))    \
+    X(cuMipmappedArrayDestroy, 5000, (CUmipmappedArray array))                                                         \
     X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \
     X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer))                                         \
     X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags))                                                   \

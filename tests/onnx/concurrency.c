@@ -12,7 +12,7 @@
 
 #include "engines/onnx/buckets.h"
 
-enum { LANES = 4, MORE = 3, RUNS = LANES + MORE };
+enum { SLOTS = 4, MORE = 3, RUNS = SLOTS + MORE };
 
 /* How many there are of something of the stub's; 0 on a real device. */
 static uint64_t count_of(const char *what)
@@ -163,7 +163,7 @@ static void weights_are_there_once(void **state)
     uint64_t one = weights_with("chain", "concurrency=1");
     assert_true(one >= 2 * 16 * 17 * 4);
     loaded l = load_model("chain", (const char *const[]){"concurrency=4", NULL});
-    assert_int_equal(l.model->lane_count, LANES);
+    assert_int_equal(l.model->slot_count, SLOTS);
     assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), one);
     assert_int_equal(l.model->weight_count, 2);
     unload_model(&l);
@@ -176,10 +176,10 @@ static void what_is_not_shared_is_all_that_there_is_more(void **state)
     (void)state;
     uint64_t one = weights_with("mlp", "concurrency=1"), shared = onnx_charge(16 * 17 * 4, true);
     assert_true(one > shared);
-    for (int lanes = 2; lanes <= LANES; lanes++) {
+    for (int slots = 2; slots <= SLOTS; slots++) {
         char setting[32];
-        snprintf(setting, sizeof setting, "concurrency=%d", lanes);
-        assert_int_equal(weights_with("mlp", setting), one + (uint64_t)(lanes - 1) * (one - shared));
+        snprintf(setting, sizeof setting, "concurrency=%d", slots);
+        assert_int_equal(weights_with("mlp", setting), one + (uint64_t)(slots - 1) * (one - shared));
     }
 }
 
@@ -192,16 +192,16 @@ static void so_many_runs_are_inside_at_once(void **state)
     loaded l = load_model("mlp", (const char *const[]){"concurrency=4", NULL});
     for (int i = 0; i < RUNS; i++)
         begin(&runs[i], &l, NULL, i);
-    until(&inside.now, LANES);
+    until(&inside.now, SLOTS);
     until_waiting(&l, MORE);
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < SLOTS; i++)
         for (int k = 0; k < i; k++)
             assert_ptr_not_equal(inside.of[i], inside.of[k]);
     atomic_store(&inside.open, true);
     end(runs, RUNS);
     for (int i = 0; i < RUNS; i++)
         assert_int_equal(runs[i].status, WEIR_OK);
-    assert_int_equal(atomic_load(&inside.most), LANES);
+    assert_int_equal(atomic_load(&inside.most), SLOTS);
     assert_int_equal(atomic_load(&inside.ended), RUNS);
     unload_model(&l);
     close_client(&l);
@@ -246,9 +246,9 @@ static void every_session_is_warmed_up(void **state)
     loaded l = load_model("mlp", (const char *const[]){"concurrency=4", NULL});
     atomic_store(&inside.open, true);
     assert_ok(l.engine->warm_up(l.model));
-    assert_int_equal(atomic_load(&inside.ended), LANES);
-    for (int i = 0; i < LANES; i++)
-        assert_ptr_equal(inside.of[i], l.model->lanes[i].session);
+    assert_int_equal(atomic_load(&inside.ended), SLOTS);
+    for (int i = 0; i < SLOTS; i++)
+        assert_ptr_equal(inside.of[i], l.model->slots[i].session);
     unload_model(&l);
     close_client(&l);
 }
@@ -272,7 +272,7 @@ static void answers_are_those_of_one_session(void **state)
         atomic_store(&inside.open, false);
         for (int i = 0; i < RUNS; i++)
             begin(&at_once[i], &many, NULL, i);
-        until(&inside.now, LANES);
+        until(&inside.now, SLOTS);
         atomic_store(&inside.open, true);
         end(at_once, RUNS);
         for (int i = 0; i < RUNS; i++) {
@@ -302,7 +302,7 @@ static void nothing_is_mixed(void **state)
         atomic_store(&inside.came, 0);
         for (int i = 0; i < RUNS; i++)
             begin(&runs[i], &l, NULL, i);
-        until(&inside.now, LANES);
+        until(&inside.now, SLOTS);
         atomic_store(&inside.open, true);
         end(runs, RUNS);
         for (int i = 0; i < RUNS; i++) {
@@ -325,27 +325,27 @@ static void each_session_has_its_stream(void **state)
     close_client(&one);
     loaded l = load_model("mlp", (const char *const[]){"concurrency=4", NULL});
     if (on_stub())
-        assert_int_equal(count_of("streams"), with_one + LANES - 1);
+        assert_int_equal(count_of("streams"), with_one + SLOTS - 1);
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     weir_setting setting = {"outputs", "device"};
     weir_inference inference = {
         .struct_size = sizeof inference, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
-    onnx_turn turns[LANES];
+    onnx_turn turns[SLOTS];
     onnx_run its = {.id = 1};
-    for (int i = 0; i < LANES; i++) { /* whoever comes now gets the first that is free, which is the one behind */
+    for (int i = 0; i < SLOTS; i++) { /* whoever comes now gets the first that is free, which is the one behind */
         weir_outputs out = WEIR_INIT(weir_outputs);
         weir_block_details details = WEIR_INIT(weir_block_details);
         assert_ok(l.engine->infer(l.model, &inference, &out));
         assert_ok(weir_block_info(out.tensors[0].data, &details));
-        assert_int_equal(details.stream.id, l.model->lanes[i].stream.id);
+        assert_int_equal(details.stream.id, l.model->slots[i].stream.id);
         for (int k = 0; k < i; k++)
-            assert_int_not_equal(l.model->lanes[i].stream.id, l.model->lanes[k].stream.id);
+            assert_int_not_equal(l.model->slots[i].stream.id, l.model->slots[k].stream.id);
         l.engine->release_outputs(l.model, &out);
-        assert_int_equal(onnx_session_stats(&l.model->lanes[i]).unknown, 0);
+        assert_int_equal(onnx_session_stats(&l.model->slots[i]).unknown, 0);
         assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &turns[i]));
-        assert_ptr_equal(turns[i].lane, &l.model->lanes[i]);
+        assert_ptr_equal(turns[i].slot, &l.model->slots[i]);
     }
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < SLOTS; i++)
         onnx_turn_give(l.model, turns[i]);
     unload_model(&l);
     close_client(&l);
@@ -372,7 +372,7 @@ static void one_that_fails_leaves_nothing(void **state)
     uint64_t one = weights_with("mlp", "concurrency=1"), more = weights_with("mlp", "concurrency=2") - one;
     uint64_t streams = count_of("streams");
     watched.CreateSessionFromArray = made_until;
-    for (int fails = 2; fails <= LANES; fails++) {
+    for (int fails = 2; fails <= SLOTS; fails++) {
         asked runs[RUNS];
         sessions_made = 0;
         session_fails = fails;
@@ -380,7 +380,7 @@ static void one_that_fails_leaves_nothing(void **state)
         atomic_store(&inside.open, false);
         loaded l = load_model("mlp", (const char *const[]){"concurrency=4", NULL});
         assert_int_equal(sessions_made, fails);
-        assert_int_equal(l.model->lane_count, fails - 1);
+        assert_int_equal(l.model->slot_count, fails - 1);
         assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), one + (uint64_t)(fails - 2) * more);
         weir_stream again; /* what was released is there for the next */
         uint64_t made = count_of("streams");
@@ -390,7 +390,7 @@ static void one_that_fails_leaves_nothing(void **state)
         weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
         assert_ok(l.engine->metrics(l.model, &metrics));
         assert_int_equal(metrics.sessions, fails - 2);
-        assert_int_equal(metrics.sessions_failed, LANES - fails + 1);
+        assert_int_equal(metrics.sessions_failed, SLOTS - fails + 1);
         for (int i = 0; i < RUNS; i++)
             begin(&runs[i], &l, NULL, i);
         until(&inside.now, fails - 1);
@@ -428,7 +428,7 @@ static void without_memory_there_are_fewer(void **state)
     loaded l = open_client(0);
     assert_ok(weir_client_set_limits(l.client, 0, two));
     assert_ok(load_into(&l, "mlp", (const char *const[]){"concurrency=4", NULL}));
-    assert_int_equal(l.model->lane_count, 2);
+    assert_int_equal(l.model->slot_count, 2);
     assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), two);
     assert_true(two > one);
     unload_model(&l);
@@ -440,7 +440,7 @@ static void without_memory_there_are_fewer(void **state)
 static void a_model_that_works_is_not_unloaded(void **state)
 {
     (void)state;
-    asked runs[LANES];
+    asked runs[SLOTS];
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 1ull << 30};
     weir_setting setting = {"concurrency", "4"};
     weir_model_options wanted = {
@@ -450,16 +450,16 @@ static void a_model_that_works_is_not_unloaded(void **state)
     assert_ok(weir_engine_register(weir_engine_entry(WEIR_ENGINE_ABI)));
     assert_ok(weir_runtime_create(getenv("WEIR_TEST_DEVICE"), &options, &wanted.runtime));
     assert_ok(weir_model_create(model_path("mlp"), &wanted, &model));
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < SLOTS; i++)
         begin(&runs[i], NULL, model, i);
-    until(&inside.now, LANES);
+    until(&inside.now, SLOTS);
     assert_status(weir_model_destroy(model), WEIR_ERR_BUSY);
     assert_ok(weir_model_cancel(model, 0));
     assert_status(weir_model_destroy(model), WEIR_ERR_BUSY);
     assert_int_equal(atomic_load(&inside.ended), 0);
     atomic_store(&inside.open, true);
-    end(runs, LANES);
-    for (int i = 0; i < LANES; i++)
+    end(runs, SLOTS);
+    for (int i = 0; i < SLOTS; i++)
         assert_int_equal(runs[i].status, WEIR_ERR_CANCELLED);
     assert_int_equal(atomic_load(&inside.now), 0);
     assert_ok(weir_model_destroy(model));
@@ -494,8 +494,8 @@ static void what_cannot_be_together_is_said(void **state)
     assert_int_equal(read.concurrency, 1);
 }
 
-/* Each lane has its sessions by shape, which read the same weights, too; whoever makes one holds nobody up. */
-static void lanes_have_buckets(void **state)
+/* Each slot has its sessions by shape, which read the same weights, too; whoever makes one holds nobody up. */
+static void slots_have_buckets(void **state)
 {
     (void)state;
     enum { BOTH = 2 };
@@ -510,7 +510,7 @@ static void lanes_have_buckets(void **state)
         onnx_turn *t = turns + (ptrdiff_t)shape * BOTH;
         for (int i = 0; i < BOTH; i++) {
             assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &t[i]));
-            assert_ptr_equal(t[i].lane, &l.model->lanes[i]);
+            assert_ptr_equal(t[i].slot, &l.model->slots[i]);
             assert_int_equal(t[i].bucket != NULL, shape);
         }
         for (int i = 0; i < BOTH; i++)
@@ -604,7 +604,7 @@ static void shapes_threads_and_cancels(void **state)
     weir_inference inference = {.struct_size = sizeof inference, .inputs = &in, .input_count = 1};
     for (int i = 0; i < AT_ONCE; i++) { /* every place is free */
         assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &turns[i]));
-        assert_ptr_equal(turns[i].lane, &l.model->lanes[i]);
+        assert_ptr_equal(turns[i].slot, &l.model->slots[i]);
     }
     for (int i = 0; i < AT_ONCE; i++)
         onnx_turn_give(l.model, turns[i]);
@@ -631,7 +631,7 @@ int main(void)
         cmocka_unit_test(without_memory_there_are_fewer),
         cmocka_unit_test_setup_teardown(a_model_that_works_is_not_unloaded, hold, let_go),
         cmocka_unit_test(what_cannot_be_together_is_said),
-        cmocka_unit_test(lanes_have_buckets),
+        cmocka_unit_test(slots_have_buckets),
         cmocka_unit_test_setup_teardown(shapes_threads_and_cancels, hold, let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 #include "gpu.h"
 
-enum { ASKERS = 4, LANES_TRIED = 3 };
+enum { ASKERS = 4, SLOTS_TRIED = 3 };
 
 typedef struct asker {
     const served *model;
@@ -55,7 +55,7 @@ static uint64_t weights(const served *s)
 }
 
 /* Prints one; the first one's answer is what the others are compared with. */
-static double measure(const bed *b, const char *path, shape form, double time, int lanes, answer *wanted)
+static double measure(const bed *b, const char *path, shape form, double time, int slots, answer *wanted)
 {
     char setting[32];
     served s;
@@ -63,9 +63,9 @@ static double measure(const bed *b, const char *path, shape form, double time, i
     asker askers[ASKERS];
     uint64_t runs = 0, different = 0;
     double most = 0;
-    snprintf(setting, sizeof setting, "concurrency=%d", lanes);
+    snprintf(setting, sizeof setting, "concurrency=%d", slots);
     must(serve_try(b, path, 0, (const char *const[]){setting, NULL}, &s), path);
-    check(s.model->lane_count == (size_t)lanes, "not every session could be made");
+    check(s.model->slot_count == (size_t)slots, "not every session could be made");
     ask(&s, form, &q);
     if (!wanted->values)
         run(&s, &q, wanted);
@@ -80,24 +80,24 @@ static double measure(const bed *b, const char *path, shape form, double time, i
     }
     printf("%s{\"concurrency\": %d, \"runs\": %llu, \"runs_per_second\": %.2f, \"weights\": %llu, \"held\": %llu, "
            "\"different\": %llu, \"most_different\": %.3g}",
-           lanes > 1 ? ", " : "", lanes, (unsigned long long)runs, (double)runs / took, (unsigned long long)weights(&s),
+           slots > 1 ? ", " : "", slots, (unsigned long long)runs, (double)runs / took, (unsigned long long)weights(&s),
            (unsigned long long)held(b), (unsigned long long)different, most);
     ask_end(&q);
     serve_end(&s);
     return most;
 }
 
-/* lanes MODEL BATCH REST SECONDS: four threads that ask without a pause, with one, two and four runs at a time. */
-int part_lanes(const bed *b, int argc, char **argv)
+/* concurrency MODEL BATCH REST SECONDS: four threads that ask without a pause, with one, two and four runs at a time. */
+int part_concurrency(const bed *b, int argc, char **argv)
 {
-    check(argc == 4, "lanes MODEL BATCH REST SECONDS");
-    static const int lanes[LANES_TRIED] = {1, 2, 4};
+    check(argc == 4, "concurrency MODEL BATCH REST SECONDS");
+    static const int slots[SLOTS_TRIED] = {1, 2, 4};
     shape form = {strtoll(argv[1], NULL, 10), strtoll(argv[2], NULL, 10)};
     answer wanted = {0};
     double most = 0;
-    printf("{\"part\": \"lanes\", \"tried\": [");
-    for (int i = 0; i < LANES_TRIED; i++) {
-        double its = measure(b, argv[0], form, strtod(argv[3], NULL), lanes[i], &wanted);
+    printf("{\"part\": \"concurrency\", \"tried\": [");
+    for (int i = 0; i < SLOTS_TRIED; i++) {
+        double its = measure(b, argv[0], form, strtod(argv[3], NULL), slots[i], &wanted);
         most = its > most ? its : most;
     }
     printf("], \"most_different\": %.3g}\n", most);

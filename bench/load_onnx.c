@@ -1,0 +1,34 @@
+/* load_onnx.c: ONNX Runtime by itself loads a model, with its own defaults. */
+#include <stdlib.h>
+
+#include <weir/engine.h>
+
+#include "load_speed.h"
+#include "plain.h"
+
+static void *open_onnx(const char *path, int mmap, int context)
+{
+    const onnx_library *library = NULL;
+    (void)path, (void)mmap, (void)context;
+    if (onnx_library_get(ONNX_CPU, &library) != WEIR_OK)
+        abort();
+    return (void *)(uintptr_t)library;
+}
+
+static void *load_onnx(void *engine, const char *path)
+{
+    plain *it = malloc(sizeof *it);
+    if (!it)
+        abort();
+    *it = plain_open(engine, path, NULL);
+    return it;
+}
+
+static void unload_onnx(void *engine, void *model)
+{
+    (void)engine;
+    plain_close(model);
+    free(model);
+}
+
+const load_plain_side load_plain_onnx = {"onnx", open_onnx, load_onnx, unload_onnx};

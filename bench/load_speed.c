@@ -1,0 +1,194 @@
+/* load_speed.c: how long a model takes to load, by its engine alone and through weir, by turns in one process: medians, and the median
+ * of the pairs' quotients (the goal: at most 1.05 for loads of 2 ms or more).
+ *
+ *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [KEY=VALUE…]
+ *
+ * Both sides have their libraries open and have loaded the model once. A load is all that a program needs before its first run: of
+ * ONNX Runtime a session, of llama.cpp a model and a context, of GenAI a model and a tokenizer. With --cold 1 the page cache gives
+ * the model's files up before each load. llama.cpp reads the weights into memory, as the engine does; with --mmap 1 both map the file.
+ * Settings are for the engine gguf, onnx or llm. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <weir/weir.h>
+#include <weir/engine.h>
+#include <weir/model.h>
+
+#include "load_speed.h"
+
+enum { MOST_ROUNDS = 400, SETTINGS = 16 };
+
+typedef struct options {
+    const char *path;
+    int rounds, cold, mmap, context;
+    weir_setting settings[SETTINGS];
+    size_t setting_count;
+} options;
+
+static double now_ms(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
+}
+
+static void need(weir_status status)
+{
+    if (status == WEIR_OK)
+        return;
+    fprintf(stderr, "bench-load-speed: %s: %s\n", weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
+    exit(1);
+}
+
+/* ---- cold -------------------------------------------------------------------------------------------------------- */
+
+static void forget_file(const char *path)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    (void)fdatasync(file);
+    (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+}
+
+/* A file beside another of its folder's name may be a part of the model. */
+static void forget(const char *path)
+{
+    char folder[600], file[900];
+    struct stat about;
+    snprintf(folder, sizeof folder, "%s", path);
+    if (stat(path, &about) == 0 && !S_ISDIR(about.st_mode)) {
+        char *slash = strrchr(folder, '/');
+        snprintf(slash ? slash : folder, slash ? 1 : 2, "%s", slash ? "" : ".");
+    }
+    DIR *list = opendir(folder);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        snprintf(file, sizeof file, "%s/%s", folder, entry->d_name);
+        forget_file(file);
+    }
+    if (list)
+        closedir(list);
+}
+
+/* ---- both sides -------------------------------------------------------------------------------------------------- */
+
+static double load_plain(const options *o, const load_plain_side *side, void *engine)
+{
+    if (o->cold)
+        forget(o->path);
+    double start = now_ms();
+    void *model = side->load(engine, o->path);
+    double took = now_ms() - start;
+    side->unload(engine, model);
+    return took;
+}
+
+static double load_weir(const options *o)
+{
+    weir_model_options chosen = WEIR_INIT(weir_model_options);
+    weir_model *model;
+    chosen.settings = o->settings;
+    chosen.setting_count = o->setting_count;
+    if (o->cold)
+        forget(o->path);
+    double start = now_ms();
+    need(weir_model_create(o->path, &chosen, &model));
+    double took = now_ms() - start;
+    need(weir_model_destroy(model));
+    return took;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return left < right ? -1 : left > right;
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static void compare(const options *o, const load_plain_side *side)
+{
+    static double plain[MOST_ROUNDS], weir[MOST_ROUNDS], quotient[MOST_ROUNDS];
+    void *engine = side->open(o->path, o->mmap, o->context);
+    for (int i = -1; i < o->rounds; i++) {
+        double spent[2] = {0};
+        for (int half = 0; half < 2; half++) {
+            int ours = (i + half) & 1;
+            spent[ours] = ours ? load_weir(o) : load_plain(o, side, engine);
+        }
+        if (i < 0)
+            continue;
+        plain[i] = spent[0];
+        weir[i] = spent[1];
+        quotient[i] = spent[1] / spent[0];
+    }
+    const char *name = strrchr(o->path, '/');
+    printf("%-28s %-6s plain %9.2f ms   weir %9.2f ms   weir / plain %.3f (%d rounds%s)\n",
+           name && name[1] ? name + 1 : o->path, side->name, median(plain, o->rounds), median(weir, o->rounds),
+           median(quotient, o->rounds), o->rounds, o->cold ? ", cold" : "");
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+static options read_words(int argc, char **argv)
+{
+    options o = {.rounds = 21};
+    for (int i = 1; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        int *number = strcmp(argv[i], "--rounds") == 0    ? &o.rounds
+                      : strcmp(argv[i], "--cold") == 0    ? &o.cold
+                      : strcmp(argv[i], "--mmap") == 0    ? &o.mmap
+                      : strcmp(argv[i], "--context") == 0 ? &o.context
+                                                          : NULL;
+        if (number && i + 1 < argc) {
+            *number = atoi(argv[++i]);
+        } else if (equals && o.path && o.setting_count < SETTINGS) {
+            *equals = '\0';
+            o.settings[o.setting_count++] = (weir_setting){argv[i], equals + 1};
+        } else {
+            o.path = argv[i];
+        }
+    }
+    o.rounds = o.rounds < 1 ? 1 : o.rounds > MOST_ROUNDS ? MOST_ROUNDS : o.rounds;
+    return o;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t all = strlen(text), part = strlen(end);
+    return all >= part && strcmp(text + all - part, end) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    static char context[16];
+    options o = read_words(argc, argv);
+    if (!o.path) {
+        fprintf(stderr,
+                "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [KEY=VALUE...]\n");
+        return 2;
+    }
+    const load_plain_side *side = ends_with(o.path, ".onnx")   ? &load_plain_onnx
+                                  : ends_with(o.path, ".gguf") ? &load_plain_gguf
+                                                               : &load_plain_llm;
+    if (o.mmap && o.setting_count < SETTINGS)
+        o.settings[o.setting_count++] = (weir_setting){"mmap", "1"};
+    if (o.context && o.setting_count < SETTINGS) {
+        snprintf(context, sizeof context, "%d", o.context);
+        o.settings[o.setting_count++] = (weir_setting){"context", context};
+    }
+    compare(&o, side);
+    return 0;
+}

@@ -1,0 +1,151 @@
+/* checked.c: a file that was found good is read once, and again when it may have changed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <weir/weir.h>
+
+#include "engines/gguf/check.h"
+#include "writer.h"
+
+static char path[64];
+static int opened;
+static time_t later; /* by so much the clock is ahead */
+
+weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out);
+weir_status __real_wi_gguf_file_open(const char *name, wg_file *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+
+weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out)
+{
+    opened++;
+    return __real_wi_gguf_file_open(name, out);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    int answer = __real_clock_gettime(clock, out);
+    out->tv_sec += later;
+    return answer;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    opened = 0;
+    later = 60;
+    write_llama(path, &small_shape);
+    return 0;
+}
+
+static void look(wg_facts *facts, wg_hyper *hyper)
+{
+    if (wg_check_once(path, facts, hyper) != WEIR_OK)
+        fail_msg("%s", weir_detail());
+}
+
+static void a_file_is_read_once(void **state)
+{
+    (void)state;
+    wg_facts first, second;
+    wg_hyper one, other;
+    memset(&first, 0, sizeof first), memset(&second, 0, sizeof second);
+    look(&first, NULL); /* what a load asks for is enough for a prediction */
+    look(&second, &one);
+    look(&second, &other);
+    assert_int_equal(opened, 1);
+    assert_string_equal(first.architecture, second.architecture);
+    assert_int_equal(first.tokens, second.tokens);
+    assert_int_equal(first.known, second.known);
+    assert_int_equal(second.tokens, 286);
+    assert_int_equal(one.layers, 2);
+    assert_memory_equal(&one, &other, sizeof one);
+}
+
+/* Of the same length, in place and as another file by the same name. */
+static void a_file_that_has_changed_is_read_again(void **state)
+{
+    (void)state;
+    wg_facts facts;
+    model_shape shape = small_shape;
+    look(&facts, NULL);
+    shape.replace_u32 = "llama.context_length";
+    shape.replacement = 77;
+    write_llama(path, &shape);
+    look(&facts, NULL);
+    assert_int_equal(facts.context, 77);
+    shape.replacement = 78;
+    unlink(path);
+    write_llama(path, &shape);
+    look(&facts, NULL);
+    assert_int_equal(facts.context, 78);
+    assert_int_equal(opened, 3);
+    shape.replacement = 0;
+    write_llama(path, &shape);
+    assert_int_equal(wg_check_once(path, &facts, NULL), WEIR_ERR_CORRUPT);
+    assert_int_equal(wg_check_once(path, &facts, NULL), WEIR_ERR_CORRUPT); /* what is wrong is not remembered */
+    assert_int_equal(opened, 5);
+    unlink(path);
+    assert_int_equal(wg_check_once(path, &facts, NULL), WEIR_ERR_NOT_FOUND);
+}
+
+/* It may be written again without another time. */
+static void a_file_written_just_now_is_read_again(void **state)
+{
+    (void)state;
+    wg_facts facts;
+    later = 0;
+    look(&facts, NULL);
+    look(&facts, NULL);
+    assert_int_equal(opened, 2);
+    later = 60;
+    look(&facts, NULL);
+    look(&facts, NULL);
+    assert_int_equal(opened, 3);
+}
+
+/* More files than are kept: each is right all the same. */
+static void many_files(void **state)
+{
+    enum { FILES = 20 };
+    (void)state;
+    wg_facts facts;
+    char first[sizeof path], name[FILES][sizeof path + 8];
+    model_shape shape = small_shape;
+    memcpy(first, path, sizeof first);
+    shape.replace_u32 = "llama.context_length";
+    for (uint32_t i = 0; i < FILES; i++) {
+        snprintf(name[i], sizeof name[i], "%s.%u", first, i);
+        shape.replacement = 100 + i;
+        write_llama(name[i], &shape);
+    }
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < FILES; i++) {
+            if (wg_check_once(name[i], &facts, NULL) != WEIR_OK)
+                fail_msg("%s", weir_detail());
+            assert_int_equal(facts.context, 100 + i);
+        }
+    for (uint32_t i = 0; i < FILES; i++)
+        unlink(name[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_file_is_read_once, begin),
+        cmocka_unit_test_setup(a_file_that_has_changed_is_read_again, begin),
+        cmocka_unit_test_setup(a_file_written_just_now_is_read_again, begin),
+        cmocka_unit_test_setup(many_files, begin),
+    };
+    snprintf(path, sizeof path, "/tmp/weir-checked-%d.gguf", (int)getpid());
+    int failed = cmocka_run_group_tests_name("checked", tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}

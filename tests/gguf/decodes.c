@@ -1,0 +1,271 @@
+/* decodes.c: one decode of several runs, held where llama.cpp is called: it is stopped when nobody is left who wants it. */
+#include "common.h"
+#include <weir/engine.h>
+#include "plain.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "engines/gguf/wg.h"
+
+enum { RUNS = 3, LENGTH = 6, MADE = 16, BATCH = 32, CONTEXT = 256, END = 2 /* the vocabulary's end token */ };
+
+static char path[64];
+static const weir_setting three[] = {{"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "3"}};
+static int32_t prompts[RUNS][LENGTH], expected[RUNS][MADE];
+
+static void fill_prompts(void)
+{
+    for (int which = 0; which < RUNS; which++)
+        for (int i = 0; i < LENGTH; i++)
+            prompts[which][i] = i == 0 ? 1 : 260 + (i * (3 + 2 * which) + which) % 26;
+}
+
+static void learn_what_llama_says(const weir_engine *engine)
+{
+    plain it = plain_of(engine);
+    plain_open(&it, path, false, CONTEXT, BATCH, 1);
+    for (int i = 0; i < RUNS; i++)
+        plain_greedy(&it, prompts[i], LENGTH, BATCH, END, expected[i], MADE);
+    plain_close(&it);
+}
+
+/* ---- llama.cpp's call, which is held ------------------------------------------------------------------------------ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+static __typeof__(&llama_decode) real;
+/* With the lock. */
+static int wanted;          /* the next decode of at least so many sequences is held; 0: none */
+static int held, let_go_of; /* decodes, since the test began */
+static int code;            /* what llama.cpp said to the one that was held last */
+
+static int sequences_of(const struct llama_batch *tokens)
+{
+    bool there[RUNS] = {false};
+    int count = 0;
+    for (int i = 0; i < tokens->n_tokens; i++) {
+        count += !there[tokens->seq_id[i][0]];
+        there[tokens->seq_id[i][0]] = true;
+    }
+    return count;
+}
+
+static int32_t watched(struct llama_context *context, struct llama_batch tokens)
+{
+    pthread_mutex_lock(&lock);
+    bool mine = wanted > 0 && sequences_of(&tokens) >= wanted;
+    if (mine) {
+        int number = ++held;
+        wanted = 0;
+        pthread_cond_broadcast(&change);
+        while (let_go_of < number)
+            pthread_cond_wait(&change, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+    int32_t answer = real(context, tokens);
+    pthread_mutex_lock(&lock);
+    code = mine ? answer : code;
+    pthread_mutex_unlock(&lock);
+    return answer;
+}
+
+/* What is held goes on; the next decode of so many sequences is held (0: none). */
+static void let_go(int next)
+{
+    pthread_mutex_lock(&lock);
+    wanted = next;
+    let_go_of = held;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
+}
+
+static void until_held(void)
+{
+    pthread_mutex_lock(&lock);
+    while (held == let_go_of)
+        pthread_cond_wait(&change, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static fixture open_watched(void)
+{
+    fixture its = fixture_open(path, three, 4);
+    wg_library *library = (wg_library *)(uintptr_t)its.model->library;
+    learn_what_llama_says(its.it.engine);
+    real = library->llama_decode == watched ? real : library->llama_decode;
+    library->llama_decode = watched;
+    return its;
+}
+
+static void close_watched(fixture *its)
+{
+    ((wg_library *)(uintptr_t)its->model->library)->llama_decode = real;
+    fixture_close(its);
+}
+
+/* ---- runs --------------------------------------------------------------------------------------------------------- */
+
+typedef struct asker {
+    const fixture *its;
+    uint64_t id;
+    weir_tensor input;
+    pthread_t thread;
+    weir_status status;
+    char detail[256];
+    int32_t made[MADE];
+    size_t made_count;
+} asker;
+
+static void *ask(void *user)
+{
+    static const weir_setting greedy[] = {{"tokens", "16"}, {"ignore_eos", "1"}, {"temperature", "0"}};
+    asker *it = user;
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&it->input, greedy, 3);
+    inference.id = it->id;
+    it->status = it->its->it.engine->infer(it->its->model, &inference, &outputs);
+    if (it->status != WEIR_OK) {
+        snprintf(it->detail, sizeof it->detail, "%s", weir_detail());
+        return NULL;
+    }
+    const weir_tensor *made = output_named(&outputs, "tokens");
+    it->made_count = made->bytes / sizeof *it->made;
+    memcpy(it->made, made->data, made->bytes);
+    release(it->its, &outputs);
+    return NULL;
+}
+
+static void start(asker *it, const fixture *its, int which)
+{
+    *it = (asker){.its = its, .id = 10 + (uint64_t)which, .input = token_input(prompts[which], 0, LENGTH)};
+    assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
+}
+
+/* So many threads wait in the model: each has come to the line, and somebody else computes. */
+static void until_waiting(weir_engine_model *model, int count)
+{
+    for (int waiting = 0; waiting < count;) {
+        usleep(500);
+        waiting = 0;
+        pthread_mutex_lock(&model->lock);
+        for (const wg_run *run = model->runs; run; run = run->next)
+            waiting += run->sleeps;
+        pthread_mutex_unlock(&model->lock);
+    }
+}
+
+/* The first one's decode is held until the others are in the line; then one with tokens of all three is. */
+static void hold_three_in_a_decode(const fixture *its, asker *all)
+{
+    let_go(1);
+    for (int i = 0; i < RUNS; i++) {
+        start(&all[i], its, i);
+        if (i == 0)
+            until_held();
+        else
+            until_waiting(its->model, i);
+    }
+    let_go(RUNS);
+    until_held();
+}
+
+static void join_all(asker *all)
+{
+    for (int i = 0; i < RUNS; i++)
+        pthread_join(all[i].thread, NULL);
+}
+
+static void has_what_llama_says(const asker *it, int which)
+{
+    if (it->status != WEIR_OK)
+        print_error("run %d: %s\n", which, it->detail);
+    assert_int_equal(it->status, WEIR_OK);
+    assert_int_equal(it->made_count, MADE);
+    assert_memory_equal(it->made, expected[which], sizeof expected[which]);
+}
+
+/* ---- tests -------------------------------------------------------------------------------------------------------- */
+
+/* Whichever of three is cancelled while llama.cpp computes for all: it computes on, and the others have their tokens. */
+static void test_a_decode_of_several_is_not_stopped_for_one(void **state)
+{
+    (void)state;
+    fixture its = open_watched();
+    for (int victim = 0; victim < RUNS; victim++) {
+        asker all[RUNS];
+        hold_three_in_a_decode(&its, all);
+        weir_status found = its.it.engine->cancel(its.model, all[victim].id);
+        let_go(0);
+        join_all(all);
+        OK(found);
+        assert_int_equal(code, 0);
+        for (int i = 0; i < RUNS; i++)
+            if (i == victim)
+                assert_int_equal(all[i].status, WEIR_ERR_CANCELLED);
+            else
+                has_what_llama_says(&all[i], i);
+    }
+    OK(its.it.engine->health(its.model));
+    close_watched(&its);
+}
+
+/* Nor for two of them, which come one after the other. */
+static void test_a_decode_is_not_stopped_while_one_is_left(void **state)
+{
+    (void)state;
+    fixture its = open_watched();
+    for (int left = 0; left < RUNS; left++) {
+        asker all[RUNS];
+        hold_three_in_a_decode(&its, all);
+        for (int i = 0; i < RUNS; i++)
+            if (i != left)
+                OK(its.it.engine->cancel(its.model, all[i].id));
+        let_go(0);
+        join_all(all);
+        assert_int_equal(code, 0);
+        for (int i = 0; i < RUNS; i++)
+            if (i == left)
+                has_what_llama_says(&all[i], i);
+            else
+                assert_int_equal(all[i].status, WEIR_ERR_CANCELLED);
+    }
+    close_watched(&its);
+}
+
+/* With the last of them it is: llama.cpp says that it was told to end. The next run finds nothing of it. */
+static void test_a_decode_that_nobody_wants_is_stopped(void **state)
+{
+    (void)state;
+    fixture its = open_watched();
+    asker all[RUNS], again;
+    hold_three_in_a_decode(&its, all);
+    OK(its.it.engine->cancel(its.model, 0));
+    let_go(0);
+    join_all(all);
+    assert_int_equal(code, 2);
+    for (int i = 0; i < RUNS; i++) {
+        assert_int_equal(all[i].status, WEIR_ERR_CANCELLED);
+        assert_string_equal(all[i].detail, "the run was cancelled");
+    }
+    start(&again, &its, 1);
+    pthread_join(again.thread, NULL);
+    has_what_llama_says(&again, 1);
+    close_watched(&its);
+}
+
+int main(void)
+{
+    model_shape shape = {.layers = 2, .width = 64, .heads = 4, .heads_kv = 2, .wide = 128, .context = CONTEXT};
+    snprintf(path, sizeof path, "/tmp/weir-decodes-%d.gguf", (int)getpid());
+    write_llama(path, &shape);
+    fill_prompts();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_decode_of_several_is_not_stopped_for_one),
+        cmocka_unit_test(test_a_decode_is_not_stopped_while_one_is_left),
+        cmocka_unit_test(test_a_decode_that_nobody_wants_is_stopped),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}

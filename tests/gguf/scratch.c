@@ -1,0 +1,350 @@
+/* scratch.c, scratch_known.c: the scratch of a model on a device is computed for at its first load, and reserved at later ones;
+ * over a llama.cpp and devices that the test makes up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <weir/stats.h>
+#include <weir/weir.h>
+
+#include "engines/gguf/scratch.h"
+
+enum { PACK = 8, LONGEST = 64, BUFFERS = 1000, FIRST = 4096, SECOND = 4096 + 160, DEVICES = 2 };
+
+/* ---- what stands around them ------------------------------------------------------------------------------------- */
+
+static char home[64], named[96];
+static int decodes, refused_at;
+static uint64_t scratch[DEVICES];
+static size_t total = 1 << 20;
+static weir_client *clients[DEVICES];
+
+static int32_t decode(struct llama_context *context, struct llama_batch batch)
+{
+    (void)context;
+    assert_int_equal(batch.n_tokens, PACK);
+    decodes++;
+    for (uint64_t i = 0; i < DEVICES; i++)
+        scratch[i] = BUFFERS + (decodes % 2 ? FIRST : SECOND) * (i + 1);
+    return decodes == refused_at ? -3 : 0;
+}
+
+static struct llama_batch one_batch(llama_token *tokens, int32_t count)
+{
+    return (struct llama_batch){.token = tokens, .n_tokens = count};
+}
+
+static llama_memory_t memory_of(const struct llama_context *context)
+{
+    (void)context;
+    return (llama_memory_t)(void *)scratch;
+}
+
+static void wait_for_all(struct llama_context *context)
+{
+    (void)context;
+}
+
+static void clear(llama_memory_t memory, bool data)
+{
+    (void)memory, (void)data;
+}
+
+static const char *describe_device(ggml_backend_dev_t device)
+{
+    return device == NULL ? "a device" : "another";
+}
+
+static void memory_of_device(ggml_backend_dev_t device, size_t *unused, size_t *all)
+{
+    (void)device;
+    *unused = (size_t)decodes; /* which says nothing of the kind of device */
+    *all = total;
+}
+
+static wg_library library = {.file = "/nowhere/libllama.so",
+                             .llama_decode = decode,
+                             .llama_encode = decode,
+                             .llama_batch_get_one = one_batch,
+                             .llama_get_memory = memory_of,
+                             .llama_synchronize = wait_for_all,
+                             .llama_memory_clear = clear,
+                             .ggml_backend_dev_description = describe_device,
+                             .ggml_backend_dev_memory = memory_of_device};
+
+static const wt_choice choice_list[] = {{"context", 'i', true, offsetof(wg_load_settings, context), 0, 1 << 24},
+                                        {"threads", 'i', true, offsetof(wg_load_settings, threads), 0, 1 << 24}};
+const wt_choices wg_choices = {.list = choice_list, .count = 2};
+
+weir_status wg_cache_grow(weir_engine_model *model, int32_t sequence, uint32_t cells)
+{
+    (void)model, (void)sequence, (void)cells;
+    return WEIR_OK;
+}
+void wg_cache_begin(weir_engine_model *model)
+{
+    (void)model;
+}
+void wg_cache_end(weir_engine_model *model)
+{
+    (void)model;
+}
+void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells)
+{
+    (void)model, (void)sequence, (void)cells;
+}
+uint64_t wg_cache_rest(weir_engine_model *model, bool all)
+{
+    (void)model, (void)all;
+    return 0;
+}
+void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model)
+{
+    *phase = (wg_phase){.stage = stage, .model = model};
+}
+void wg_phase_end(wg_phase *phase)
+{
+    (void)phase;
+}
+bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
+{
+    if (capacity > 0)
+        text[0] = '\0';
+    fn(user);
+    return true;
+}
+void wg_log_forget(void) {}
+const char *wg_log_last_error(void)
+{
+    return "";
+}
+void wg_devices_scratch(const wg_places *places, uint64_t *bytes)
+{
+    for (size_t i = 0; i < places->devices; i++)
+        bytes[i] = scratch[i];
+}
+weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
+{
+    (void)directory;
+    snprintf(path, capacity, "/nowhere/libggml-cuda.so");
+    return WEIR_OK;
+}
+void wg_store_directory(const char *folder, char *out, size_t capacity)
+{
+    snprintf(out, capacity, "%s/%s", home, folder);
+}
+
+/* ---- loads ------------------------------------------------------------------------------------------------------- */
+
+static weir_engine_model made(void)
+{
+    weir_engine_model model = {.library = &library, .pack = PACK, .step = PACK, .longest = LONGEST, .fingerprint = 77};
+    model.places.devices = DEVICES;
+    for (int i = 0; i < DEVICES; i++)
+        model.places.clients[i] = clients[i];
+    return model;
+}
+
+static uint64_t promised(int index)
+{
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    assert_int_equal(weir_client_info(clients[index], &stats), WEIR_OK);
+    return stats.promised;
+}
+
+/* Loads it; answers how many batches were computed, and what is reserved on both devices. */
+static int load(weir_engine_model model, uint64_t reserved[DEVICES])
+{
+    int before = decodes;
+    for (int i = 0; i < DEVICES; i++)
+        scratch[i] = BUFFERS;
+    if (wg_scratch_measure(&model) != WEIR_OK)
+        fail_msg("%s", weir_detail());
+    for (int i = 0; i < DEVICES; i++)
+        reserved[i] = promised(i);
+    for (int i = 0; i < DEVICES; i++)
+        assert_int_equal(weir_reservation_destroy(model.places.reserves[i]), WEIR_OK);
+    return decodes - before;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    unlink(named);
+    decodes = refused_at = 0;
+    total = 1 << 20;
+    return 0;
+}
+
+static uint64_t grows(int device)
+{
+    return (uint64_t)(SECOND - FIRST) * (uint64_t)(device + 1) / (2 * PACK) * (LONGEST - 2 * PACK);
+}
+
+static uint64_t charged(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static void a_later_load_computes_nothing(void **state)
+{
+    (void)state;
+    uint64_t first[DEVICES], later[DEVICES];
+    assert_int_equal(load(made(), first), 2);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(load(made(), later), 0);
+        for (int i = 0; i < DEVICES; i++) {
+            assert_int_equal(first[i], charged(grows(i)));
+            /* What the batches took as well. */
+            assert_int_equal(later[i], charged(grows(i) + (uint64_t)SECOND * (uint64_t)(i + 1)));
+        }
+    }
+}
+
+/* Each of what scratch depends on; threads are none of it. */
+static void another_load_is_measured(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    weir_engine_model model = made();
+    assert_int_equal(load(model, reserved), 2);
+    model.load.threads = 7;
+    assert_int_equal(load(model, reserved), 0);
+    model.fingerprint++;
+    assert_int_equal(load(model, reserved), 2);
+    model.load.context = 5;
+    assert_int_equal(load(model, reserved), 2);
+    model.longest--;
+    assert_int_equal(load(model, reserved), 2);
+    model.places.list[1] = (ggml_backend_dev_t)(void *)&total;
+    assert_int_equal(load(model, reserved), 2);
+    total++;
+    assert_int_equal(load(model, reserved), 2);
+    strcpy(library.file, "/nowhere/other.so");
+    assert_int_equal(load(model, reserved), 2);
+    assert_int_equal(load(model, reserved), 0);
+    strcpy(library.file, "/nowhere/libllama.so");
+    total--;
+    assert_int_equal(load(made(), reserved), 0); /* all of them are kept */
+}
+
+static void a_load_that_failed_is_measured_again(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    weir_engine_model model = made();
+    refused_at = 2;
+    assert_int_equal(wg_scratch_measure(&model), WEIR_ERR_ENGINE);
+    decodes = refused_at = 0;
+    assert_int_equal(load(made(), reserved), 2);
+}
+
+/* What is reserved is a claim like any other: a load for which there is no room is refused. */
+static void there_has_to_be_room_for_what_is_known(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    weir_engine_model model = made();
+    assert_int_equal(load(model, reserved), 2);
+    assert_int_equal(weir_client_set_limits(clients[1], 0, SECOND), WEIR_OK);
+    assert_int_equal(wg_scratch_measure(&model), WEIR_ERR_OUT_OF_MEMORY);
+    assert_int_equal(weir_client_set_limits(clients[1], 0, 0), WEIR_OK);
+    assert_int_equal(weir_reservation_destroy(model.places.reserves[0]), WEIR_OK);
+    assert_int_equal(decodes, 2);
+}
+
+static void spoil(long at, int with)
+{
+    FILE *file = fopen(named, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    fputc(with, file);
+    fclose(file);
+}
+
+static void a_line_that_is_not_whole_is_left_out(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    assert_int_equal(load(made(), reserved), 2);
+    spoil(WG_SCRATCH_KEY, '9'); /* a number */
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(load(made(), reserved), 0);
+    spoil(0, 'x'); /* the key */
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(truncate(named, 60), 0);
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(load(made(), reserved), 0);
+}
+
+static void with_the_option_off_nothing_is_remembered(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    assert_int_equal(weir_option_set("predictions", "0"), WEIR_OK);
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_not_equal(access(named, F_OK), 0);
+    assert_int_equal(weir_option_set("predictions", "1"), WEIR_OK);
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(weir_option_set("predictions", "0"), WEIR_OK);
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(weir_option_set("predictions", "1"), WEIR_OK);
+}
+
+/* The oldest goes. */
+static void the_file_has_an_end(void **state)
+{
+    enum { MODELS = 300 };
+    (void)state;
+    uint64_t reserved[DEVICES];
+    weir_engine_model model = made();
+    for (uint64_t i = 0; i < MODELS; i++) {
+        model.fingerprint = 1000 + i;
+        assert_int_equal(load(model, reserved), 2);
+    }
+    assert_int_equal(load(model, reserved), 0);
+    model.fingerprint = 1000 + MODELS - 256;
+    assert_int_equal(load(model, reserved), 0);
+    model.fingerprint = 1000 + MODELS - 257;
+    assert_int_equal(load(model, reserved), 2);
+}
+
+static int make_clients(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = NULL;
+    weir_client_options options = WEIR_INIT(weir_client_options);
+    options.name = "llama";
+    if (weir_option_set("predictions", "1") != WEIR_OK || weir_runtime_get("host", NULL, &runtime) != WEIR_OK)
+        return 1;
+    for (int i = 0; i < DEVICES; i++)
+        if (weir_client_create(runtime, &options, &clients[i]) != WEIR_OK)
+            return 1;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_later_load_computes_nothing, begin),
+        cmocka_unit_test_setup(another_load_is_measured, begin),
+        cmocka_unit_test_setup(a_load_that_failed_is_measured_again, begin),
+        cmocka_unit_test_setup(there_has_to_be_room_for_what_is_known, begin),
+        cmocka_unit_test_setup(a_line_that_is_not_whole_is_left_out, begin),
+        cmocka_unit_test_setup(with_the_option_off_nothing_is_remembered, begin),
+        cmocka_unit_test_setup(the_file_has_an_end, begin),
+    };
+    snprintf(home, sizeof home, "/tmp/weir-scratch-XXXXXX");
+    if (!mkdtemp(home))
+        return 1;
+    snprintf(named, sizeof named, "%s/gguf-scratch", home);
+    int failed = cmocka_run_group_tests_name("scratch", tests, make_clients, NULL);
+    unlink(named);
+    rmdir(home);
+    return failed;
+}

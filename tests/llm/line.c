@@ -1,0 +1,253 @@
+/* line.c: runs that wait in line for GenAI's engine, which is held in a step: in which order they begin, how many of them before
+ * the next step, and that a step that fails fails all that it was for. */
+#include "common.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+#include "engines/llm/wl.h"
+
+enum { PROMPT = 5, RUNS = 4, MOST = 16 };
+
+/* ---- GenAI's functions, which are watched ------------------------------------------------------------------------ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+static wl_library real;
+/* With the lock. */
+static int32_t begun[MOST];                           /* by the first tokens of their prompts */
+static size_t begun_count, step_count, at_step[MOST]; /* at_step: runs that had begun at each of the first steps */
+static size_t held_step, fails_step, engines;         /* the steps that are held, and that fail, from 1; 0: none */
+static bool inside, open_it;
+static int failure; /* stands for the result of the step that fails */
+
+static oga_result *watched_begin(oga_request *request, const oga_turn_options *options, const int32_t *tokens,
+                                 uint64_t count, uint64_t *turn)
+{
+    pthread_mutex_lock(&lock);
+    if (begun_count < MOST)
+        begun[begun_count++] = tokens[0];
+    pthread_mutex_unlock(&lock);
+    return real.OgaRequestBeginTurn(request, options, tokens, count, turn);
+}
+
+static oga_result *watched_run(oga_engine *engine, oga_event_buffer *buffer)
+{
+    pthread_mutex_lock(&lock);
+    size_t number = ++step_count;
+    if (number <= MOST)
+        at_step[number - 1] = begun_count;
+    if (number == held_step) {
+        inside = true;
+        pthread_cond_broadcast(&change);
+        while (!open_it)
+            pthread_cond_wait(&change, &lock);
+    }
+    bool fails = number == fails_step;
+    pthread_mutex_unlock(&lock);
+    return fails ? (oga_result *)(void *)&failure : real.OgaEngineRun(engine, buffer);
+}
+
+static oga_result *watched_engine(oga_model *model, oga_engine **out)
+{
+    pthread_mutex_lock(&lock);
+    engines++;
+    pthread_mutex_unlock(&lock);
+    return real.OgaCreateEngine(model, out);
+}
+
+static const char *watched_words(const oga_result *result)
+{
+    return (const void *)result == &failure ? "failed on purpose" : real.OgaResultGetError(result);
+}
+
+static void watched_destroy(oga_result *result)
+{
+    if ((void *)result != &failure)
+        real.OgaDestroyResult(result);
+}
+
+/* The first step is held; the one of that number fails. */
+static void watch(const bench *it, size_t fails)
+{
+    wl_library *library = (wl_library *)(uintptr_t)it->model->library;
+    if (!real.OgaEngineRun)
+        real = *library;
+    begun_count = step_count = engines = 0;
+    held_step = 1;
+    fails_step = fails;
+    inside = open_it = false;
+    library->OgaRequestBeginTurn = watched_begin;
+    library->OgaEngineRun = watched_run;
+    library->OgaCreateEngine = watched_engine;
+    library->OgaResultGetError = watched_words;
+    library->OgaDestroyResult = watched_destroy;
+}
+
+static void unwatch(const bench *it)
+{
+    *(wl_library *)(uintptr_t)it->model->library = real;
+}
+
+static void until_inside(void)
+{
+    pthread_mutex_lock(&lock);
+    while (!inside)
+        pthread_cond_wait(&change, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void let_go(void)
+{
+    pthread_mutex_lock(&lock);
+    open_it = true;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+typedef struct asker {
+    const bench *it;
+    int32_t prompt[PROMPT];
+    weir_tensor input;
+    pthread_t thread;
+    atomic_long number; /* of the thread */
+    weir_status status;
+    char detail[256];
+    size_t made;
+} asker;
+
+static void *ask(void *user)
+{
+    static const weir_setting settings[] = {GREEDY("4"), {"ignore_eos", "1"}};
+    asker *it = user;
+    weir_outputs outputs;
+    atomic_store(&it->number, (long)syscall(SYS_gettid));
+    it->status = infer(it->it, &it->input, settings, 3, &outputs);
+    snprintf(it->detail, sizeof it->detail, "%s", it->status == WEIR_OK ? "" : weir_detail());
+    if (it->status != WEIR_OK)
+        return NULL;
+    it->made = (size_t)output_named(&outputs, "tokens")->shape[0];
+    release(it->it, &outputs);
+    return NULL;
+}
+
+static void start(asker *to, const bench *it, int which)
+{
+    *to = (asker){.it = it};
+    fill_prompt(to->prompt, PROMPT, 1);
+    to->prompt[0] = 100 + which;
+    to->input = token_input(to->prompt, PROMPT);
+    assert_int_equal(pthread_create(&to->thread, NULL, ask, to), 0);
+}
+
+/* Its thread sleeps: in the line, as nothing else makes it wait while the engine is held. */
+static void until_it_sleeps(const asker *it)
+{
+    char file[64], state = 0;
+    for (int seen = 0; seen < 20;) {
+        usleep(2000);
+        long number = atomic_load(&it->number);
+        snprintf(file, sizeof file, "/proc/self/task/%ld/stat", number);
+        FILE *stat = number ? fopen(file, "r") : NULL;
+        if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        if (stat)
+            fclose(stat);
+        seen = state == 'S' ? seen + 1 : 0;
+    }
+}
+
+/* The first one is alone in the engine, in its first step; the others are in the line in this order. */
+static void hold_one_before_others(asker *all, const bench *it)
+{
+    for (int i = 0; i < RUNS; i++) {
+        start(&all[i], it, i);
+        if (i == 0)
+            until_inside();
+        else
+            until_it_sleeps(&all[i]);
+    }
+}
+
+static void join_all(asker *all)
+{
+    for (int i = 0; i < RUNS; i++)
+        pthread_join(all[i].thread, NULL);
+}
+
+static bench bench_of(const char *sequences)
+{
+    const weir_setting load[] = {{"threads", "1"}, {"sequences", sequences}};
+    bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+    OK(bench_load(&it, load, 2));
+    return it;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+/* Three wait while one computes: all of them begin before its second step, and in the order in which they came. */
+static void test_all_that_wait_begin_in_the_order_in_which_they_came(void **state)
+{
+    (void)state;
+    bench it = bench_of("3");
+    asker all[RUNS];
+    watch(&it, 0);
+    hold_one_before_others(all, &it);
+    assert_int_equal(begun_count, 1);
+    let_go();
+    join_all(all);
+    unwatch(&it);
+    assert_int_equal(at_step[0], 1);
+    assert_int_equal(at_step[1], RUNS);
+    assert_int_equal(begun_count, RUNS);
+    for (int i = 0; i < RUNS; i++) {
+        assert_int_equal(begun[i], 100 + i);
+        assert_int_equal(all[i].status, WEIR_OK);
+        assert_int_equal(all[i].made, 4);
+    }
+    bench_close(&it);
+}
+
+/* An engine that fails in a step fails all that are in it, in words, and the next run gets another engine. */
+static void test_a_step_that_fails_fails_all_of_its_runs(void **state)
+{
+    (void)state;
+    bench it = bench_of("3");
+    uint64_t weights = stats_of(&it).live;
+    asker all[RUNS], again;
+    watch(&it, 2);
+    hold_one_before_others(all, &it);
+    size_t before = engines;
+    let_go();
+    join_all(all);
+    assert_int_equal(step_count, 2);
+    for (int i = 0; i < RUNS; i++) {
+        assert_int_equal(all[i].status, WEIR_ERR_ENGINE);
+        assert_words(all[i].detail, "failed on purpose");
+    }
+    assert_int_equal(stats_of(&it).live, weights);
+    assert_int_equal(engines, before);
+    start(&again, &it, 2);
+    pthread_join(again.thread, NULL);
+    unwatch(&it);
+    assert_int_equal(again.status, WEIR_OK);
+    assert_int_equal(again.made, 4);
+    assert_int_equal(engines, before + 1);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    OK(it.engine->metrics(it.model, &metrics));
+    assert_int_equal(metrics.failures, RUNS);
+    assert_int_equal(metrics.runs, 1);
+    bench_close(&it);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_that_wait_begin_in_the_order_in_which_they_came),
+        cmocka_unit_test(test_a_step_that_fails_fails_all_of_its_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,28 @@
+/* What the cases of the program have together, and those of several.c. The budget is 64 MiB a device. */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include "preload/way.h"
+
+/* cuMemAlloc and cuMemFree, which answer as they should. */
+CUdeviceptr take(size_t bytes);
+void give(CUdeviceptr address);
+/* What cuMemAlloc answers; what it gave is freed. */
+CUresult try(size_t bytes);
+/* What cuMemGetInfo says is free, of 64 MiB. */
+size_t left(void);
+CUstream new_stream(void);
+
+extern const CUmemAllocationProp on_device;
+
+/* Cases of several.c. */
+void arrays(void);
+void host_fails(void);
+void mappings(void);
+void captures(void);
+void pools_of_two_devices(void);
+void resets(void);
+void direct_fails(void);
+void budgets(void);
+
+#endif

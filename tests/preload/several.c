@@ -1,0 +1,232 @@
+/* Cases of the program with two and three of what the others have one of, and calls that CUDA refuses when weir has counted
+ * them already. */
+#include "preload/program.h"
+
+#include <unistd.h>
+
+/* CUDA's own ------------------------------------------------------------------------------------------------------- */
+
+static const CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1 << 20, .Height = 2, .Format = 0x10, .NumChannels = 4};
+static const CUDA_ARRAY3D_DESCRIPTOR deep = {.Width = 1 << 20, .Height = 4, .Format = 0x01, .NumChannels = 2};
+
+/* Formats, channels and levels count: 16 MiB of halves; 8 MiB, 2 MiB and half a MiB, which CUDA rounds up together. */
+void arrays(void)
+{
+    CUarray array, sparse;
+    CUmipmappedArray levels;
+    CUDA_ARRAY_DESCRIPTOR large = flat;
+    CUDA_ARRAY3D_DESCRIPTOR unbacked = deep;
+    EXPECT(cu.cuArrayCreate_v2(&array, &flat) == CUDA_SUCCESS && left() == MIB(48));
+    EXPECT(cu.cuMipmappedArrayCreate(&levels, &deep, 3) == CUDA_SUCCESS && left() == MIB(36));
+    unbacked.Flags = WP_ARRAY_SPARSE;
+    EXPECT(cu.cuArray3DCreate_v2(&sparse, &unbacked) == CUDA_SUCCESS && left() == MIB(36));
+    large.Height = 5;
+    uint64_t calls = stub.stub_count("cuArrayCreate");
+    EXPECT(cu.cuArrayCreate_v2(&sparse, &large) == CUDA_ERROR_OUT_OF_MEMORY &&
+           stub.stub_count("cuArrayCreate") == calls);
+    stub.stub_fail("cuArrayDestroy", 1, WP_UNKNOWN);
+    EXPECT(cu.cuArrayDestroy(array) == WP_UNKNOWN && left() == MIB(36));
+    EXPECT(cu.cuArrayDestroy(array) == CUDA_SUCCESS && left() == MIB(52));
+    stub.stub_fail("cuMipmappedArrayDestroy", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMipmappedArrayDestroy(levels) == WP_UNKNOWN && left() == MIB(52));
+    EXPECT(cu.cuMipmappedArrayDestroy(levels) == CUDA_SUCCESS && left() == MIB(64));
+    stub.stub_fail("cuArrayCreate", 1, WP_UNKNOWN);
+    stub.stub_fail("cuArray3DCreate", 1, WP_UNKNOWN);
+    stub.stub_fail("cuMipmappedArrayCreate", 1, WP_UNKNOWN);
+    EXPECT(cu.cuArrayCreate_v2(&array, &flat) == WP_UNKNOWN && left() == MIB(64));
+    EXPECT(cu.cuArray3DCreate_v2(&array, &deep) == WP_UNKNOWN && left() == MIB(64));
+    EXPECT(cu.cuMipmappedArrayCreate(&levels, &deep, 3) == WP_UNKNOWN && left() == MIB(64));
+}
+
+/* Under --budget host=8MiB,64MiB: pinned and page-locked memory are of one budget. */
+void host_fails(void)
+{
+    void *a, *b;
+    static char own[5 << 20];
+    stub.stub_fail("cuMemHostAlloc", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemHostAlloc(&a, MIB(8), CU_MEMHOSTALLOC_PORTABLE) == WP_UNKNOWN);
+    stub.stub_fail("cuMemAllocHost", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemAllocHost_v2(&a, MIB(8)) == WP_UNKNOWN);
+    stub.stub_fail("cuMemHostRegister", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemHostRegister_v2(own, sizeof own, 0) == WP_UNKNOWN);
+    EXPECT(cu.cuMemHostRegister_v2(own, sizeof own, 0) == CUDA_SUCCESS); /* none of them counts */
+    EXPECT(cu.cuMemHostAlloc(&a, MIB(4), CU_MEMHOSTALLOC_PORTABLE) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(cu.cuMemHostAlloc(&a, MIB(1), CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS &&
+           cu.cuMemAllocHost_v2(&b, MIB(2)) == CUDA_SUCCESS);
+    stub.stub_fail("cuMemFreeHost", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemFreeHost(b) == WP_UNKNOWN &&
+           cu.cuMemHostAlloc(&b, 1, CU_MEMHOSTALLOC_PORTABLE) == CUDA_ERROR_OUT_OF_MEMORY);
+    stub.stub_fail("cuMemHostUnregister", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemHostUnregister(own) == WP_UNKNOWN &&
+           cu.cuMemHostAlloc(&b, 1, CU_MEMHOSTALLOC_PORTABLE) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(cu.cuMemHostUnregister(own) == CUDA_SUCCESS && cu.cuMemFreeHost(a) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemHostAlloc(&a, MIB(6), CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS &&
+           cu.cuMemFreeHost(a) == CUDA_SUCCESS);
+}
+
+/* Two that lie side by side are unmapped in one call. */
+void mappings(void)
+{
+    CUmemGenericAllocationHandle handles[2];
+    CUdeviceptr at;
+    EXPECT(cu.cuMemAddressReserve(&at, MIB(20), 0, 0, 0) == CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        EXPECT(cu.cuMemCreate(&handles[i], MIB(10), &on_device, 0) == CUDA_SUCCESS &&
+               cu.cuMemMap(at + (CUdeviceptr)i * MIB(10), MIB(10), 0, handles[i], 0) == CUDA_SUCCESS);
+    stub.stub_fail("cuMemRelease", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemRelease(handles[1]) == WP_UNKNOWN);
+    EXPECT(cu.cuMemRelease(handles[0]) == CUDA_SUCCESS && left() == MIB(44));
+    stub.stub_fail("cuMemUnmap", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemUnmap(at, MIB(20)) == WP_UNKNOWN && left() == MIB(44));
+    EXPECT(cu.cuMemUnmap(at, MIB(20)) == CUDA_SUCCESS && left() == MIB(54)); /* the second has its handle */
+    EXPECT(cu.cuMemRelease(handles[1]) == CUDA_SUCCESS && left() == MIB(64));
+}
+
+/* Order ------------------------------------------------------------------------------------------------------------ */
+
+/* What is freed waits for the last of several captures, however the others end. */
+void captures(void)
+{
+    CUgraph graph;
+    CUdeviceptr blocks[3];
+    CUstream streams[2] = {new_stream(), new_stream()};
+    for (int i = 0; i < 3; i++)
+        blocks[i] = take(MIB(2));
+    for (int i = 0; i < 2; i++)
+        EXPECT(cu.cuStreamBeginCapture_v2(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++)
+        give(blocks[i]);
+    EXPECT(left() == MIB(58) && cu.cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS && left() == MIB(58));
+    stub.stub_fail("cuStreamEndCapture", 1, WP_CAPTURE_WRONG_THREAD); /* it goes on */
+    EXPECT(cu.cuStreamEndCapture(streams[1], &graph) == WP_CAPTURE_WRONG_THREAD && left() == MIB(58));
+    EXPECT(cu.cuStreamEndCapture(streams[1], &graph) == CUDA_SUCCESS && left() == MIB(64));
+    stub.stub_fail("cuStreamBeginCapture", 1, WP_UNKNOWN);
+    EXPECT(cu.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED) == WP_UNKNOWN);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(64));
+    EXPECT(cu.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[0]) == CUDA_SUCCESS && left() == MIB(64));
+    EXPECT(cu.cuMemAllocAsync(&blocks[0], MIB(2), streams[1]) == CUDA_SUCCESS); /* from now on weir knows that one */
+    EXPECT(cu.cuMemFreeAsync(blocks[0], streams[1]) == CUDA_SUCCESS);
+    EXPECT(cu.cuStreamBeginCapture_v2(streams[1], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[1]) == CUDA_SUCCESS && left() == MIB(64));
+    EXPECT(try(MIB(64)) == CUDA_SUCCESS && stub.stub_count("captures broken") == 0);
+}
+
+/* Devices ---------------------------------------------------------------------------------------------------------- */
+
+static CUmemoryPool new_pool(int device, unsigned handle_types)
+{
+    CUmemoryPool pool;
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .handleTypes = handle_types,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    EXPECT(cu.cuMemPoolCreate(&pool, &properties) == CUDA_SUCCESS);
+    return pool;
+}
+
+static unsigned long long figure(CUmemoryPool pool, int attribute)
+{
+    unsigned long long value;
+    EXPECT(cu.cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS);
+    return value;
+}
+
+/* What is asked of the pool is CUDA's, and counts. */
+static void is_cudas(CUmemoryPool pool, CUstream stream)
+{
+    CUdeviceptr a;
+    uint64_t calls = stub.stub_count("cuMemAllocFromPoolAsync");
+    EXPECT(cu.cuMemAllocFromPoolAsync(&a, MIB(8), pool, stream) == CUDA_SUCCESS && left() == MIB(56));
+    EXPECT(stub.stub_count("cuMemAllocFromPoolAsync") == calls + 1);
+    EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && left() == MIB(64));
+}
+
+void pools_of_two_devices(void)
+{
+    const CUmemAccessDesc both[] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                    {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUdeviceptr a, b;
+    CUmemoryPool of_all;
+    CUstream stream = new_stream();
+    CUmemoryPool plain = new_pool(0, 0), reached = new_pool(0, 0), exported = new_pool(0, 1),
+                 elsewhere = new_pool(1, 0);
+    EXPECT(cu.cuMemPoolSetAccess(plain, both, 1) == CUDA_SUCCESS); /* its own device, which reaches it anyway */
+    EXPECT(cu.cuMemPoolSetAccess(reached, both, 2) == CUDA_SUCCESS);
+    is_cudas(reached, stream);
+    is_cudas(exported, stream);
+    EXPECT(cu.cuMemAllocFromPoolAsync(&a, MIB(8), elsewhere, stream) == WP_INVALID_VALUE && left() == MIB(64));
+    /* What is idle beyond what shall be kept goes; the most that there was is known. */
+    EXPECT(cu.cuMemAllocFromPoolAsync(&a, MIB(8), plain, stream) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocFromPoolAsync(&b, MIB(8), plain, stream) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemFreeAsync(b, stream) == CUDA_SUCCESS && cu.cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemPoolTrimTo(plain, MIB(12)) == CUDA_SUCCESS);
+    EXPECT(figure(plain, WP_POOL_RESERVED) <= MIB(12) && figure(plain, WP_POOL_RESERVED_HIGH) >= MIB(16));
+    EXPECT(figure(plain, WP_POOL_USED) == MIB(8) && figure(plain, WP_POOL_USED_HIGH) == MIB(16));
+    EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && cu.cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    /* The device's own pool, once another one reaches it. */
+    uint64_t calls = stub.stub_count("cuMemAllocAsync");
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(8), stream) == CUDA_SUCCESS && stub.stub_count("cuMemAllocAsync") == calls);
+    EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && cu.cuDeviceGetDefaultMemPool(&of_all, 0) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemPoolSetAccess(of_all, &both[1], 1) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(8), stream) == CUDA_SUCCESS && stub.stub_count("cuMemAllocAsync") == calls + 1);
+    EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS);
+    /* One with the address of a plain one that is gone is not plain for that. */
+    EXPECT(cu.cuMemPoolDestroy(plain) == CUDA_SUCCESS);
+    for (int i = 0; i < 64 && exported != plain; i++)
+        exported = new_pool(0, 1);
+    is_cudas(exported, stream);
+}
+
+/* All of the device's blocks are freed, however many, and none of the other device's. */
+void resets(void)
+{
+    enum { MANY = 600, BYTES = 4096 };
+    for (int i = 0; i < MANY; i++)
+        (void)take(BYTES);
+    use_device(1);
+    for (int i = 0; i < 3; i++)
+        (void)take(MIB(6));
+    EXPECT(cu.cuDevicePrimaryCtxReset_v2(1) == CUDA_SUCCESS && left() == MIB(64));
+    use_device(0);
+    EXPECT(left() == MIB(64) - (size_t)MANY * BYTES);
+    EXPECT(cu.cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && left() == MIB(64) && try(MIB(64)) == CUDA_SUCCESS);
+}
+
+/* Under --direct. */
+void direct_fails(void)
+{
+    CUdeviceptr a;
+    CUstream stream = new_stream();
+    give(take(MIB(40)));
+    give(take(MIB(2)));
+    stub.stub_fail("cuMemAlloc", 1, WP_UNKNOWN);
+    EXPECT(try(MIB(8)) == WP_UNKNOWN && left() == MIB(64));
+    stub.stub_fail("cuMemAllocAsync", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(8), stream) == WP_UNKNOWN && left() == MIB(64));
+    stub.stub_fail("cuMemAllocManaged", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemAllocManaged(&a, MIB(8), 1) == WP_UNKNOWN && left() == MIB(64));
+    a = take(MIB(8));
+    stub.stub_fail("cuMemFree", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemFree_v2(a) == WP_UNKNOWN && left() == MIB(56));
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(8), stream) == CUDA_SUCCESS && left() == MIB(48));
+    stub.stub_fail("cuMemFreeAsync", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemFreeAsync(a, stream) == WP_UNKNOWN && left() == MIB(48));
+}
+
+/* Under a list that gives the first device 64 MiB and the second one 32 MiB; before and behind their first memory. */
+void budgets(void)
+{
+    size_t available, total;
+    for (int turn = 0; turn < 2; turn++) {
+        use_device(0);
+        EXPECT(left() == MIB(64));
+        use_device(1);
+        EXPECT(cu.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS && total == MIB(32) && available == MIB(32));
+        EXPECT(try(MIB(33)) == CUDA_ERROR_OUT_OF_MEMORY && try(MIB(32)) == CUDA_SUCCESS);
+        use_device(0);
+        EXPECT(try(MIB(65)) == CUDA_ERROR_OUT_OF_MEMORY && try(MIB(64)) == CUDA_SUCCESS);
+    }
+}

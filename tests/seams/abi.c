@@ -1,0 +1,278 @@
+/* What the seam of PyTorch puts in the place of functions that throw (src/seams/torch_abi.c), over stand-ins for PyTorch's
+ * libraries: what they answer, and states of pools as PyTorch's C++ has them. */
+#include "seams/torch.h"
+#include "seams/seams.h"
+
+#include "core.h"
+#include "info.h"
+#include "seams/places.h"
+#include "seams/torch_abi.h"
+
+#include <dlfcn.h>
+
+enum { BLOCK = 1 << 20, MANY = 20, POOL = 7 };
+/* Slots of fake_torch.c's table. */
+enum { CACHE_INFO, FRACTION, RESET_PEAKS, RESET_ACCUMULATED, GET_STATE, SET_STATE, OTHER };
+
+typedef struct allocator {
+    void (**table)(void);
+} allocator;
+
+typedef struct counted {
+    void (*const *table)(struct counted *self);
+    int uses, weak;
+} counted;
+
+typedef struct shared {
+    void *state;
+    counted *counted;
+} shared;
+
+typedef struct data_ptr {
+    void *data;
+    void (*deleter)(void *);
+    void *context;
+    int8_t device_type, device;
+} data_ptr;
+
+typedef struct delta {
+    void **freed, **freed_end, **freed_room;
+    data_ptr *alive, *alive_end, *alive_room;
+} delta;
+
+/* A std::function, as far as it is asked. */
+typedef struct filter {
+    void *functor[2];
+    bool (*manager)(void *to, const void *from, int what);
+    bool (*invoker)(const void *functor, void *const *stream);
+} filter;
+
+static allocator torch;
+static void *cpp;
+static weir_client *client;
+static int *thrown;
+static void *(*torch_malloc)(void *self, size_t bytes, int8_t device, void *stream);
+static void (*torch_delete)(void *self, void *pointer);
+
+static void open_device(int device)
+{
+    weir_client_options options = WEIR_INIT(weir_client_options);
+    weir_runtime *runtime;
+    options.name = "torch";
+    ok(weir_runtime_get("cuda:0", NULL, &runtime));
+    ok(weir_client_create(runtime, &options, &client));
+    ok(wseam_torch_give(device, client));
+}
+
+static void *symbol(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    if (!found)
+        fail_msg("%s", dlerror());
+    return found;
+}
+
+#define ALLOCATOR "5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
+
+/* The program has PyTorch with a pluggable allocator, which is the seam's. */
+static int set_up(void **state)
+{
+    (void)state;
+    void *c10 = dlopen(WEIR_TEST_TORCH "/libc10_cuda.so", RTLD_NOW),
+         *cuda = dlopen(WEIR_TEST_TORCH "/libtorch_cuda.so", RTLD_NOW);
+    cpp = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
+    if (!cpp || !c10 || !cuda)
+        return -1;
+    thrown = symbol(cuda, "fake_thrown");
+    *(void **)&torch_malloc = symbol(cuda, "_ZN" ALLOCATOR "6mallocEmaP11CUstream_st");
+    *(void **)&torch_delete = symbol(cuda, "_ZN" ALLOCATOR "10raw_deleteEPv");
+    *(void *(**)(size_t, int, void *))symbol(cuda, "fake_alloc") = wseam_torch_alloc;
+    *(void (**)(void *, size_t, int, void *))symbol(cuda, "fake_free") = wseam_torch_free;
+    torch.table = (void (**)(void))symbol(cuda, "_ZTVN" ALLOCATOR "E") + 2;
+    ok(wseam_torch_begin(open_device));
+    assert_int_equal(wseam_torch_complete(), 0); /* PyTorch has no allocator yet */
+    *(allocator **)symbol(c10, "_ZN3c104cuda20CUDACachingAllocator9allocatorE") = &torch;
+    void (**of_all)(void) = torch.table;
+#ifdef __x86_64__
+    assert_int_equal(wseam_torch_complete(), WTORCH_REPLACED);
+#else
+    assert_int_equal(wseam_torch_complete(), WTORCH_REPLACED - 2);
+#endif
+    assert_ptr_not_equal(torch.table, of_all); /* other allocators of the class keep theirs */
+    return 0;
+}
+
+static void *take(size_t bytes)
+{
+    void *pointer = torch_malloc(&torch, bytes, 0, NULL);
+    assert_non_null(pointer);
+    return pointer;
+}
+
+static void give(void *pointer)
+{
+    torch_delete(&torch, pointer);
+}
+
+static size_t largest(size_t known)
+{
+    ((void (*)(void *, int8_t, size_t *))torch.table[CACHE_INFO])(&torch, 0, &known);
+    return known;
+}
+
+static double fraction(int8_t device)
+{
+    return ((double (*)(void *, int8_t))torch.table[FRACTION])(&torch, device);
+}
+
+static weir_gauge bytes_now(void)
+{
+    wseam_torch_counts counts;
+    wseam_torch_count(0, &counts);
+    return counts.requested_bytes[0];
+}
+
+static void what_throws_is_answered(void **state)
+{
+    gate g = GATE;
+    weir_stream legacy, other;
+    weir_runtime *runtime;
+    void *native;
+    int (*create)(void **stream, unsigned flags);
+    (void)state;
+    assert_ptr_equal(wtorch_abi_current_stream(1), (void *)41);
+    void *a = take(10 * MIB), *b = take(2 * MIB);
+    give(b);
+    ok(wseam_place_of(client, NULL, &legacy));
+    ok(weir_stream_synchronize(legacy));
+    assert_int_equal(largest(0), 54 * MIB);
+    assert_int_equal(largest(60 * MIB), 60 * MIB); /* what PyTorch knows of is more */
+    assert_true(fraction(0) == 1 && fraction(1) == 1);
+    wseam_torch_set_fraction(0.5, 0);
+    assert_true(fraction(0) == 0.5 && fraction(1) == 1);
+    assert_int_equal(largest(0), 22 * MIB);
+    runtime = weir_client_runtime(client);
+    *(void **)&create = symbol(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamCreate");
+    ok(weir_runtime_enter(runtime));
+    assert_int_equal(create(&native, 1), 0);
+    weir_runtime_leave(runtime);
+    ok(wseam_place_of(client, native, &other));
+    ok(weir_call(runtime, pass_gate, &g, other));
+    wseam_torch_record_stream(a, native);
+    give(a);
+    size_t pending = largest(0); /* as long as the other stream is at work with it */
+    wseam_torch_set_fraction(1, 0);
+    size_t of_all = largest(0);
+    open_gate(&g);
+    ok(weir_stream_synchronize(other));
+    assert_int_equal(pending, 22 * MIB);
+    assert_int_equal(of_all, 54 * MIB);
+    a = take(3 * MIB);
+    ((void (*)(void *, int8_t))torch.table[RESET_PEAKS])(&torch, 0);
+    assert_int_equal(bytes_now().peak, 3 * MIB);
+    assert_int_equal(bytes_now().allocated, 15 * MIB);
+    ((void (*)(void *, int8_t))torch.table[RESET_ACCUMULATED])(&torch, 0);
+    assert_int_equal(bytes_now().allocated + bytes_now().freed, 0);
+    give(a);
+    assert_int_equal(*thrown, 0);
+    torch.table[OTHER]();
+    assert_int_equal(*thrown, 1);
+}
+
+#ifdef __x86_64__
+
+static bool manage(void *to, const void *from, int what)
+{
+    (void)to;
+    return from && what < 0;
+}
+
+static bool every(const void *functor, void *const *stream)
+{
+    return functor && stream;
+}
+
+static shared get_state(void)
+{
+    shared state;
+    assert_ptr_equal(
+        ((void *(*)(shared *, void *, int8_t, uint64_t, uint64_t))torch.table[GET_STATE])(&state, &torch, 0, POOL, 0),
+        &state);
+    assert_int_equal(state.counted->uses, 1);
+    return state;
+}
+
+static delta set_state(const shared *state)
+{
+    delta changes;
+    assert_ptr_equal(
+        ((void *(*)(delta *, void *, int8_t, const shared *))torch.table[SET_STATE])(&changes, &torch, 0, state),
+        &changes);
+    return changes;
+}
+
+/* More blocks than a list has room for at first. */
+static void a_state_is_set_as_cpp_has_it(void **ignored)
+{
+    const filter of_all = {.manager = manage, .invoker = every};
+    void *stay[MANY], *go[MANY];
+    (void)ignored;
+    void *outside = take(BLOCK);
+    wseam_torch_begin_pool(0, POOL, 0, &of_all);
+    for (int i = 0; i < MANY; i++)
+        stay[i] = take(BLOCK);
+    shared state = get_state();
+    for (int i = 0; i < MANY; i++) {
+        give(stay[i]);
+        go[i] = take(BLOCK);
+    }
+    assert_int_equal(bytes_now().current, (MANY + 1) * BLOCK);
+    delta changes = set_state(&state);
+    assert_int_equal(changes.freed_end - changes.freed, MANY);
+    assert_int_equal(changes.alive_end - changes.alive, MANY);
+    for (int i = 0; i < MANY; i++) {
+        int freed = 0, alive = 0;
+        for (int k = 0; k < MANY; k++) {
+            freed += changes.freed[k] == go[i];
+            alive += changes.alive[k].data == stay[i] && changes.alive[k].context == stay[i];
+        }
+        assert_int_equal(freed, 1);
+        assert_int_equal(alive, 1);
+        assert_int_equal(changes.alive[i].device_type, 1); /* CUDA */
+        assert_int_equal(changes.alive[i].device, 0);
+    }
+    assert_int_equal(bytes_now().current, (MANY + 1) * BLOCK);
+    assert_int_equal(client_details(client).live, (MANY + 1) * BLOCK);
+    for (int i = 0; i < MANY; i++)
+        changes.alive[i].deleter(changes.alive[i].context);
+    assert_int_equal(client_details(client).live, (MANY + 1) * BLOCK); /* the state has them */
+    state.counted->table[2](state.counted);                            /* its last use has gone, */
+    assert_int_equal(client_details(client).live, BLOCK);
+    state.counted->table[3](state.counted); /* and the last that knows of it */
+    wseam_torch_end_pool(0, POOL, 0);
+    wseam_torch_release_pool(0, POOL, 0);
+    give(outside);
+    assert_int_equal(bytes_now().current, 0);
+    void (*drop)(void *);
+    *(void **)&drop = symbol(cpp, "_ZdlPv"); /* of the library that the seam has them from */
+    drop(changes.freed);
+    drop(changes.alive);
+}
+
+#else
+
+static void a_state_is_set_as_cpp_has_it(void **state)
+{
+    (void)state; /* how results come back is known of x86-64 alone */
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_throws_is_answered),
+        cmocka_unit_test(a_state_is_set_as_cpp_has_it),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
