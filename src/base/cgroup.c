@@ -69,12 +69,43 @@ static void visit_groups(const char *root, const char *controller, visit each, v
 
 typedef struct memory {
     uint64_t machine, total, available;
+    uint64_t low; /* bytes below which the kernel begins to look for more */
 } memory;
+
+/* The low watermarks of all zones. */
+static uint64_t low_watermark(const char *root)
+{
+    char path[PATH_MAX], line[256];
+    unsigned long long pages;
+    uint64_t sum = 0;
+    if (snprintf(path, sizeof path, "%s/proc/zoneinfo", root) >= (int)sizeof path)
+        return 0;
+    FILE *zones = fopen(path, "re");
+    while (zones && fgets(line, sizeof line, zones))
+        if (sscanf(line, " low %llu", &pages) == 1)
+            sum += pages;
+    if (zones)
+        fclose(zones);
+    return sum * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What the kernel gives up of a group before it refuses it anything: pages of files, those that were read once and those
+ * that were read again. As of the machine's (MemAvailable), the low watermark or half of them stay. */
+static uint64_t files_of(const char *directory, bool second, uint64_t low)
+{
+    char text[WI_SYSFS_BYTES];
+    uint64_t once = 0, again = 0;
+    wi_sysfs_text(text, sizeof text, "%s/memory.stat", directory);
+    wi_sysfs_field(text, second ? "inactive_file " : "total_inactive_file ", &once);
+    wi_sysfs_field(text, second ? "active_file " : "total_active_file ", &again);
+    uint64_t files = once + again;
+    return files - wi_min(files / 2, low);
+}
 
 static void limit_memory(const char *directory, bool second, void *user)
 {
     memory *m = user;
-    uint64_t limit = UINT64_MAX, high = UINT64_MAX, used, idle = 0;
+    uint64_t limit = UINT64_MAX, high = UINT64_MAX, used;
     wi_sysfs_number(&limit, "%s/%s", directory, second ? "memory.max" : "memory.limit_in_bytes");
     if (second)
         wi_sysfs_number(&high, "%s/memory.high", directory);
@@ -84,10 +115,7 @@ static void limit_memory(const char *directory, bool second, void *user)
     m->total = wi_min(m->total, limit);
     if (!wi_sysfs_number(&used, "%s/%s", directory, second ? "memory.current" : "memory.usage_in_bytes"))
         used = 0;
-    char text[WI_SYSFS_BYTES];
-    wi_sysfs_text(text, sizeof text, "%s/memory.stat", directory);
-    wi_sysfs_field(text, second ? "inactive_file " : "total_inactive_file ", &idle);
-    used -= wi_min(used, idle);
+    used -= wi_min(used, files_of(directory, second, m->low));
     m->available = wi_min(m->available, limit > used ? limit - used : 0);
 }
 
@@ -106,6 +134,7 @@ bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
     }
     m.available = wi_min(m.available, m.total);
     m.machine = m.total;
+    m.low = low_watermark(root);
     visit_groups(root, "memory", limit_memory, &m);
     *available = m.available;
     *total = m.total;

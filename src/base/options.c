@@ -40,7 +40,8 @@ static struct option {
     {.name = "range",
      .environment = "WEIR_RANGE",
      .standard = "",
-     .help = "addresses to reserve for each of a device's two ranges, in whole GiB; by default four times its memory",
+     .help = "addresses to reserve for each of a device's ranges, in whole GiB; by default four times its memory, or "
+             "what the system's limit of addresses leaves room for",
      .valid = is_size},
     {.name = "thread_cache",
      .environment = "WEIR_THREAD_CACHE",

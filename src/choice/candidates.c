@@ -137,6 +137,23 @@ static bool can_predict(const weir_engine *table)
     return table->plan != NULL;
 }
 
+/* A model that cannot be planned could not be loaded either. What has failed here for want of something may be had where
+ * it is loaded. */
+static weir_verdict verdict_of(weir_status status)
+{
+    switch (status) {
+    case WEIR_ERR_INVALID:
+        return WEIR_VERDICT_BAD_SETTING;
+    case WEIR_ERR_OUT_OF_MEMORY:
+    case WEIR_ERR_DRIVER:
+    case WEIR_ERR_DEVICE_LOST:
+    case WEIR_ERR_CANCELLED:
+        return WEIR_VERDICT_ACCEPTED;
+    default:
+        return WEIR_VERDICT_OTHER_FORMAT;
+    }
+}
+
 static void take(wi_context *context, wi_prediction *prediction, weir_status status, const weir_prediction *said)
 {
     prediction->known = status == WEIR_OK;
@@ -145,10 +162,7 @@ static void take(wi_context *context, wi_prediction *prediction, weir_status sta
         prediction->bytes = said->least_total;
         return;
     }
-    if (status == WEIR_ERR_INVALID)
-        prediction->verdict = WEIR_VERDICT_BAD_SETTING;
-    else if (status == WEIR_ERR_CORRUPT || status == WEIR_ERR_UNSUPPORTED)
-        prediction->verdict = WEIR_VERDICT_OTHER_FORMAT;
+    prediction->verdict = verdict_of(status);
     prediction->reason = wi_string_pool_print(&context->strings, "%s", weir_detail());
 }
 

@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_ENGINES = 64, NAME_BYTES = 32 };
@@ -418,6 +419,13 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
                          engine->suffixes ? engine->suffixes : "");
         }
     }
+    struct stat about;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return weir_fail(
+            WEIR_ERR_NOT_FOUND,
+            "no engine here takes %s: it is a folder, and has no genai_config.json; name a model's file in "
+            "it; there are: %s%s",
+            path, tried[0] ? tried : "none", failure);
     return weir_fail(WEIR_ERR_NOT_FOUND,
                      "no engine here takes %s; there are: %s%s; " WEIR_ENGINES_COMMAND " gets others", path,
                      tried[0] ? tried : "none", failure);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -426,4 +427,29 @@ const wg_tensor *wi_gguf_file_tensor(const wg_file *file, const char *name)
             high = middle;
     }
     return NULL;
+}
+
+/* The name of the first part, where the file is called as llama-gguf-split calls parts. */
+static bool first_part(const char *path, char *out, size_t capacity)
+{
+    static const char end[] = "-00001-of-00001.gguf";
+    size_t length = strlen(path), tail = sizeof end - 1;
+    unsigned part, count;
+    if (length <= tail || sscanf(path + length - tail, "-%5u-of-%5u.gguf", &part, &count) != 2)
+        return false;
+    int written = snprintf(out, capacity, "%.*s-%05u-of-%05u.gguf", (int)(length - tail), path, 1u, count);
+    return written > 0 && (size_t)written < capacity;
+}
+
+weir_status wi_gguf_file_whole(const wg_file *file)
+{
+    char first[512];
+    const wg_key *count = wi_gguf_file_key(file, "split.count"), *part = wi_gguf_file_key(file, "split.no");
+    if (!count || count->number < 2)
+        return WEIR_OK;
+    bool named = first_part(file->path, first, sizeof first);
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "%s: is part %.0f of %.0f of a model; join them with llama-gguf-split --merge %s WHOLE.gguf, and "
+                     "name that",
+                     file->path, part ? part->number + 1 : 1, count->number, named ? first : "FIRST-PART");
 }

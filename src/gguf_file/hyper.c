@@ -378,6 +378,9 @@ weir_status wi_gguf_hyper_read(const wg_file *file, wg_hyper *out)
     reader it = {.file = file, .hyper = out};
     memset(out, 0, sizeof *out);
     const wg_key *name = wi_gguf_file_key(file, "general.architecture");
+    weir_status whole = wi_gguf_file_whole(file);
+    if (whole != WEIR_OK)
+        return whole;
     if (!name || name->kind != WG_TEXT || name->text_bytes == 0 || name->text_bytes >= sizeof out->architecture)
         return missing(file, "", "general.architecture");
     snprintf(out->architecture, sizeof out->architecture, "%.63s", name->text);

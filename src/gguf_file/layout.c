@@ -76,6 +76,12 @@ static uint64_t widest_values(const wg_hyper *h)
     return widest;
 }
 
+static uint64_t state_of(const wg_hyper *h, const wg_asked *asked, const wg_layer *layer)
+{
+    bool has = h->remembers && layer->memory & WG_STATE;
+    return has ? times(times(plus(h->state_r, h->state_s), 4), asked->sequences) : 0;
+}
+
 static uint64_t cache_of(const wg_hyper *h, const wg_asked *asked, const wg_layer *layer, uint64_t widest)
 {
     uint64_t bytes = 0, streams = asked->shared ? 1 : asked->sequences;
@@ -87,9 +93,14 @@ static uint64_t cache_of(const wg_hyper *h, const wg_asked *asked, const wg_laye
         uint64_t cell = plus(row(asked->type_k, keys), h->latent ? 0 : row(asked->type_v, values));
         bytes = times(times(cell, cells(h, asked, layer)), streams);
     }
-    if (layer->memory & WG_STATE)
-        bytes = plus(bytes, times(times(plus(h->state_r, h->state_s), 4), asked->sequences));
-    return bytes;
+    return plus(bytes, state_of(h, asked, layer));
+}
+
+/* What it takes however few tokens there are. */
+static uint64_t fixed_of(const wg_hyper *h, const wg_asked *asked, const wg_layer *layer, uint64_t cache)
+{
+    bool window = layer->windowed && cells(h, asked, layer) < rounded(asked->context, 256);
+    return window ? cache : state_of(h, asked, layer);
 }
 
 /* What computing takes ---------------------------------------------------------------------------------------------
@@ -170,11 +181,11 @@ static uint64_t compute(const wg_hyper *h, const wg_asked *asked)
 
 /* The whole -------------------------------------------------------------------------------------------------------- */
 
-static void add(wg_bytes *to, uint64_t weights, uint64_t cache, bool window)
+static void add(wg_bytes *to, uint64_t weights, uint64_t cache, uint64_t fixed)
 {
     to->weights = plus(to->weights, weights);
     to->cache = plus(to->cache, cache);
-    to->windows = plus(to->windows, window ? cache : 0);
+    to->fixed = plus(to->fixed, fixed);
 }
 
 /* Layers come to the device from the last on, behind the output layer, which counts as one. A table of tokens that
@@ -187,11 +198,11 @@ void wi_gguf_layout_make(const wg_hyper *h, const wg_asked *asked, wg_layout *ou
     for (uint32_t i = 0; i < h->layers; i++) {
         bool on_device = there > 0 && i + there >= all;
         uint64_t cache = i < h->own ? cache_of(h, asked, &h->layer[i], widest) : 0;
-        bool window = h->layer[i].windowed && cells(h, asked, &h->layer[i]) < rounded(asked->context, 256);
-        add(on_device ? &out->device : &out->host, h->layer[i].weights, cache, window);
+        uint64_t fixed = i < h->own ? fixed_of(h, asked, &h->layer[i], cache) : 0;
+        add(on_device ? &out->device : &out->host, h->layer[i].weights, cache, fixed);
     }
-    add(&out->host, h->first, 0, false);
-    add(there > 0 ? &out->device : &out->host, h->last, 0, false);
+    add(&out->host, h->first, 0, 0);
+    add(there > 0 ? &out->device : &out->host, h->last, 0, 0);
     if (there > 0)
         out->device.weights = plus(out->device.weights, h->tied);
     uint64_t scratch = compute(h, asked);

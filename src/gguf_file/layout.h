@@ -61,7 +61,8 @@ typedef struct wg_asked {
 
 typedef struct wg_bytes {
     uint64_t weights, cache, compute, outputs;
-    uint64_t windows; /* of the cache: layers with a window that have fewer cells than the context */
+    uint64_t
+        fixed; /* of the cache, what is there from the start: windows of fewer cells than the context, and states */
 } wg_bytes;
 
 typedef struct wg_layout {

@@ -11,7 +11,7 @@
 #include "onnx_file/tensor.h"
 
 /* protobuf refuses more than 100 levels; each subgraph takes three. */
-enum { MAX_DEPTH = 96 };
+enum { MAX_DEPTH = 96, DEPTH_OF_WEIGHTS = 3 /* of the main graph */ };
 
 typedef struct checker {
     onnx_file *file;
@@ -176,6 +176,14 @@ static bool is_constant_text(const uint8_t *data, size_t size, const summary *s)
     return onnx_text_is(its, "value_string") || onnx_text_is(its, "value_strings");
 }
 
+static void note_tensor(const checker *c, const onnx_tensor *tensor)
+{
+    bool two = tensor->type == ONNX_UINT2 || tensor->type == ONNX_INT2;
+    c->file->texts |= tensor->type == ONNX_STRING;
+    c->file->nested |= tensor->beside && c->depth > DEPTH_OF_WEIGHTS;
+    c->file->two_bits |= two && tensor->rank > 1 && tensor->shape[tensor->rank - 1] % 4 != 0;
+}
+
 static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size_t size, const summary *s)
 {
     onnx_tensor tensor;
@@ -194,7 +202,8 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
         return look_attribute(c, data, s);
     case ONNX_TENSOR:
         status = onnx_tensor_read(c->file, data, size, &tensor);
-        c->file->texts |= status == WEIR_OK && tensor.type == ONNX_STRING;
+        if (status == WEIR_OK)
+            note_tensor(c, &tensor);
         return status;
     case ONNX_SPARSE:
         return HAS(s, 1) && HAS(s, 2) ? WEIR_OK : bad(c, data, "a sparse tensor without values or indices");

@@ -16,7 +16,7 @@ typedef struct kept_side {
 typedef struct kept {
     char *real;
     onnx_stamp stamp;
-    bool texts, plain;
+    bool texts, plain, nested, two_bits;
     size_t count;
     kept_side sides[];
 } kept;
@@ -75,6 +75,8 @@ static bool was_checked(onnx_file *file)
         if (found) {
             file->texts = files[i]->texts;
             file->plain = files[i]->plain;
+            file->nested = files[i]->nested;
+            file->two_bits = files[i]->two_bits;
         }
     }
     pthread_mutex_unlock(&lock);
@@ -95,6 +97,8 @@ static kept *describe(const onnx_file *file)
     it->stamp = file->stamp;
     it->texts = file->texts;
     it->plain = file->plain;
+    it->nested = file->nested;
+    it->two_bits = file->two_bits;
     it->real = strdup(file->real);
     good = it->real != NULL;
     for (const onnx_side_file *side = file->sides; good && side; side = side->next) {

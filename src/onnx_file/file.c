@@ -46,6 +46,23 @@ static weir_status named_failure(const char *path, int error)
     return weir_fail(status, "cannot read the model %s: %s", path, strerror(error));
 }
 
+/* Cuts the path to its folder; the root keeps its slash. */
+static void cut_to_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    slash[slash == path] = 0;
+}
+
+/* The folder of a path, without links. */
+static char *home_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char *real = folder ? realpath(folder, NULL) : NULL;
+    free(folder);
+    return real;
+}
+
 weir_status onnx_file_open(const char *path, onnx_file *file)
 {
     memset(file, 0, sizeof *file);
@@ -53,15 +70,16 @@ weir_status onnx_file_open(const char *path, onnx_file *file)
     if (!file->real)
         return named_failure(path, errno);
     int error = map_file(file->real, &file->data, &file->size, &file->stamp);
-    if (!error && !(file->folder = strdup(file->real)))
+    if (!error &&
+        (!(file->named = strdup(path)) || !(file->folder = strdup(file->real)) || !(file->home = home_of(path))))
         error = ENOMEM;
     if (error) {
         onnx_file_close(file);
         return named_failure(path, error);
     }
-    char *slash = strrchr(file->folder, '/');
-    slash[slash == file->folder] = 0; /* the root keeps its slash */
-    file->name = strrchr(file->real, '/') + 1;
+    cut_to_folder(file->folder);
+    const char *slash = strrchr(file->named, '/');
+    file->name = slash ? slash + 1 : file->named;
     if (file->size == 0) {
         onnx_file_close(file);
         return weir_fail(WEIR_ERR_CORRUPT, "%s: the file is empty", path);
@@ -74,6 +92,7 @@ static void free_side(onnx_side_file *side)
     if (side->data)
         munmap((void *)(uintptr_t)side->data, side->size);
     free(side->location);
+    free(side->named);
     free(side->real);
     free(side);
 }
@@ -87,56 +106,104 @@ void onnx_file_close(onnx_file *file)
         file->sides = side->next;
         free_side(side);
     }
+    free(file->named);
     free(file->real);
+    free(file->home);
     free(file->folder);
     memset(file, 0, sizeof *file);
 }
 
-/* Is a part of the path ".."? */
+/* Does the path lead above where it begins? "a/../b" does not. */
 static bool climbs(const char *path)
 {
-    for (const char *part = path; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
-        if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == 0))
-            return true;
-    return false;
+    int depth = 0;
+    for (const char *part = path; depth >= 0 && *part; part += *part == '/') {
+        size_t length = strcspn(part, "/");
+        bool up = length == 2 && part[0] == '.' && part[1] == '.';
+        bool here = length == 0 || (length == 1 && part[0] == '.');
+        depth += up ? -1 : !here;
+        part += length;
+    }
+    return depth < 0;
 }
 
-static bool below(const char *folder, const char *path)
+static bool below(const char *folder, size_t length, const char *path)
 {
-    size_t n = strlen(folder);
-    n -= n == 1; /* the root */
-    return strncmp(folder, path, n) == 0 && path[n] == '/';
+    length -= length == 1; /* the root */
+    return strncmp(folder, path, length) == 0 && path[length] == '/';
+}
+
+static size_t folder_length(const char *path)
+{
+    size_t length = (size_t)(strrchr(path, '/') - path);
+    return length + (length == 0);
+}
+
+/* In or below the folder of the path that was given, or of the file to which it leads. */
+static bool allowed(const onnx_file *file, const char *path)
+{
+    return below(file->home, strlen(file->home), path) || below(file->real, folder_length(file->real), path);
 }
 
 const char *onnx_file_inside(const onnx_file *file, const onnx_side_file *side)
 {
     size_t n = strlen(file->folder);
-    return side->real + n + (n > 1);
+    return (side ? side->real : file->real) + n + (n > 1);
+}
+
+const char *onnx_file_path(const onnx_file *file)
+{
+    for (const onnx_side_file *side = file->sides; side; side = side->next)
+        if (side->beside_target)
+            return file->real;
+    return file->named;
+}
+
+/* Looks for it beside `path`; 0, or an errno value. */
+static int look_beside(const char *path, onnx_side_file *side)
+{
+    const char *slash = strrchr(path, '/');
+    int before = slash ? (int)(slash - path) + 1 : 0;
+    free(side->named);
+    if (asprintf(&side->named, "%.*s%s", before, path, side->location) < 0) {
+        side->named = NULL;
+        return ENOMEM;
+    }
+    side->real = realpath(side->named, NULL);
+    return side->real ? 0 : errno;
 }
 
 static onnx_side_file *open_side(const onnx_file *file, onnx_text location, char *why, size_t capacity)
 {
-    char path[PATH_MAX];
     onnx_side_file *side = calloc(1, sizeof *side);
     if (!side || !(side->location = onnx_text_copy(location))) {
         snprintf(why, capacity, "no host memory");
         free(side);
         return NULL;
     }
-    int error = 0;
-    int n = snprintf(path, sizeof path, "%s/%s", file->folder, side->location);
-    if (side->location[0] == '/' || climbs(side->location))
+    bool leaves = side->location[0] == '/' || climbs(side->location);
+    int error = leaves ? 0 : look_beside(file->named, side);
+    if (error == ENOENT && look_beside(file->real, side) == 0) {
+        error = 0;
+        side->beside_target = true;
+    }
+    if (leaves)
         snprintf(why, capacity, "it leaves the model's folder");
-    else if (n < 0 || (size_t)n >= sizeof path || !(side->real = realpath(path, NULL)))
-        snprintf(why, capacity, "%s", strerror(n < 0 || (size_t)n >= sizeof path ? ENAMETOOLONG : errno));
-    else if (!below(file->folder, side->real))
+    else if (!error && !allowed(file, side->real))
         snprintf(why, capacity, "it is a link that leaves the model's folder");
-    else if ((error = map_file(side->real, &side->data, &side->size, &side->stamp)) != 0)
-        snprintf(why, capacity, "%s", strerror(error));
-    else
+    else if (!error && (error = map_file(side->real, &side->data, &side->size, &side->stamp)) == 0)
         return side;
+    if (error)
+        snprintf(why, capacity, "%s", strerror(error));
     free_side(side);
     return NULL;
+}
+
+/* Raises the folder until the file lies below it, too. */
+static void take_in(onnx_file *file, const onnx_side_file *side)
+{
+    while (!below(file->folder, strlen(file->folder), side->real))
+        cut_to_folder(file->folder);
 }
 
 const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *why, size_t capacity)
@@ -152,6 +219,7 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
     if (side) {
         side->next = file->sides;
         file->sides = side;
+        take_in(file, side);
     }
     return side;
 }
@@ -159,7 +227,7 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
 /* ---- later ------------------------------------------------------------------------------------------------------- */
 
 typedef struct origin {
-    char *path;
+    char *path, *named;
     onnx_stamp stamp;
 } origin;
 
@@ -168,12 +236,11 @@ struct onnx_origins {
     origin list[];
 };
 
-static bool add_origin(onnx_origins *to, const char *path, onnx_stamp stamp)
+static bool add_origin(onnx_origins *to, const char *path, const char *named, onnx_stamp stamp)
 {
-    origin *its = &to->list[to->count];
-    *its = (origin){strdup(path), stamp};
-    to->count += its->path != NULL;
-    return its->path != NULL;
+    origin *its = &to->list[to->count++];
+    *its = (origin){strdup(path), strdup(named), stamp};
+    return its->path && its->named;
 }
 
 onnx_origins *onnx_origins_of(const onnx_file *file)
@@ -182,9 +249,9 @@ onnx_origins *onnx_origins_of(const onnx_file *file)
     for (const onnx_side_file *side = file->sides; side; side = side->next)
         most++;
     onnx_origins *out = calloc(1, sizeof *out + most * sizeof *out->list);
-    bool good = out && add_origin(out, file->real, file->stamp);
+    bool good = out && add_origin(out, file->real, file->named, file->stamp);
     for (const onnx_side_file *side = file->sides; good && side; side = side->next)
-        good = add_origin(out, side->real, side->stamp);
+        good = add_origin(out, side->real, side->named, side->stamp);
     if (good)
         return out;
     onnx_origins_free(out);
@@ -193,8 +260,10 @@ onnx_origins *onnx_origins_of(const onnx_file *file)
 
 void onnx_origins_free(onnx_origins *origins)
 {
-    for (size_t i = 0; origins && i < origins->count; i++)
+    for (size_t i = 0; origins && i < origins->count; i++) {
         free(origins->list[i].path);
+        free(origins->list[i].named);
+    }
     free(origins);
 }
 
@@ -213,7 +282,7 @@ weir_status onnx_origins_check(const onnx_origins *origins)
         if (!is_same(&its->stamp, &now))
             return weir_fail(WEIR_ERR_CONFLICT,
                              "%s is not the file any more that the model was loaded from; load the model again",
-                             its->path);
+                             its->named);
     }
     return WEIR_OK;
 }

@@ -1,6 +1,8 @@
 /* See main_graph.h. */
 #include "onnx_file/main_graph.h"
 
+#include "onnx_file/schema.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,14 +195,8 @@ static bool may_be_shape(int32_t type)
     return type == ONNX_INT32 || type == ONNX_INT64 || type == ONNX_UINT32 || type == ONNX_UINT64 || type == ONNX_BOOL;
 }
 
-/* `name`: what it is called, if not by its own. */
-static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
+static void keep(inner_reading *r, const onnx_tensor *tensor)
 {
-    onnx_tensor tensor = {0};
-    if (r->status == WEIR_OK && field->size >= r->least)
-        r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
-    if (r->status != WEIR_OK || field->size < r->least || tensor.bytes < r->least || may_be_shape(tensor.type))
-        return;
     if (r->graph->inner_count == r->capacity) {
         size_t capacity = r->capacity ? 2 * r->capacity : 32;
         onnx_tensor *list = realloc(r->graph->inner, capacity * sizeof *list);
@@ -211,11 +207,22 @@ static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name,
         r->graph->inner = list;
         r->capacity = capacity;
     }
+    r->graph->inner[r->graph->inner_count++] = *tensor;
+}
+
+/* `name`: what it is called, if not by its own. */
+static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
+{
+    onnx_tensor tensor = {0};
+    if (r->status == WEIR_OK && field->size >= r->least)
+        r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
+    if (r->status != WEIR_OK || field->size < r->least || tensor.bytes < r->least || may_be_shape(tensor.type))
+        return;
     tensor.name = name.size ? name : tensor.name;
     tensor.begin = field->begin;
     tensor.end = field->end;
     tensor.deep = deep;
-    r->graph->inner[r->graph->inner_count++] = tensor;
+    keep(r, &tensor);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph);
@@ -272,6 +279,51 @@ weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t l
 {
     inner_reading r = {.file = file, .graph = graph, .least = least};
     read_inside(&r, graph->data, graph->size, true);
+    return r.status;
+}
+
+static bool is_kept(const onnx_graph *graph, const onnx_field *field)
+{
+    for (size_t i = 0; i < graph->inner_count; i++)
+        if (graph->inner[i].begin == field->begin)
+            return true;
+    return false;
+}
+
+static void add_beside(inner_reading *r, const onnx_field *field)
+{
+    onnx_tensor tensor = {0};
+    r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
+    if (r->status != WEIR_OK || !tensor.beside || is_kept(r->graph, field))
+        return;
+    tensor.begin = field->begin;
+    tensor.end = field->end;
+    tensor.deep = tensor.stays = true;
+    keep(r, &tensor);
+}
+
+/* All tensors inside a message of that kind, but for the initializers of the main graph. */
+static void find_beside(inner_reading *r, onnx_message kind, const uint8_t *data,
+                        size_t size) // NOLINT(misc-no-recursion): as deep as onnx_check allows
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; r->status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        const onnx_schema_field *rule = field.number < ONNX_SCHEMA_FIELDS ? &onnx_schema[kind][field.number] : NULL;
+        bool weight = kind == ONNX_GRAPH && field.number == GRAPH_WEIGHT && data == r->graph->data;
+        if (!rule || rule->kind != ONNX_MESSAGE || weight)
+            continue;
+        if (rule->message == ONNX_TENSOR)
+            add_beside(r, &field);
+        else
+            find_beside(r, rule->message, field.data, field.size);
+    }
+}
+
+weir_status onnx_graph_read_beside(onnx_file *file, onnx_graph *graph)
+{
+    inner_reading r = {.file = file, .graph = graph, .capacity = graph->inner_count};
+    find_beside(&r, ONNX_MODEL, file->data, file->size);
     return r.status;
 }
 

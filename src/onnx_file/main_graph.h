@@ -39,6 +39,10 @@ void onnx_graph_free(onnx_graph *graph);
  * WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t least);
 
+/* Reads what nodes and functions have of tensors that lie beside the model and are not among `inner` yet: whole numbers, small
+ * ones, and where `inner` was not read all. They are marked to stay. WEIR_ERR_SYSTEM without host memory. */
+weir_status onnx_graph_read_beside(onnx_file *file, onnx_graph *graph);
+
 /* Refuses inputs and outputs that weir's tensors cannot carry, by name. */
 weir_status onnx_graph_supported(const onnx_file *file, const onnx_graph *graph);
 

@@ -35,8 +35,10 @@ static const struct {
     [ONNX_INT4] = {"int4", 4, WEIR_TYPE_NONE},
     [23] = {"float4e2m1", 4, WEIR_TYPE_NONE},
     [24] = {"float8e8m0", 8, WEIR_TYPE_NONE},
-    [25] = {"uint2", 2, WEIR_TYPE_NONE},
-    [26] = {"int2", 2, WEIR_TYPE_NONE},
+    [ONNX_UINT2] = {"uint2", 2, WEIR_TYPE_NONE},
+    [ONNX_INT2] = {"int2", 2, WEIR_TYPE_NONE},
+    [ONNX_FLOAT6E2M3] = {"float6e2m3", 6, WEIR_TYPE_NONE},
+    [ONNX_FLOAT6E3M2] = {"float6e3m2", 6, WEIR_TYPE_NONE},
 };
 
 static bool known(int32_t type)
@@ -194,7 +196,7 @@ static weir_status read_field(found *f, const onnx_field *field)
     case DIMS:
         return read_dims(f, field);
     case TYPE:
-        t->type = field->value < ONNX_TYPE_COUNT ? (int32_t)field->value : -1;
+        t->type = field->value <= INT32_MAX ? (int32_t)field->value : -1;
         break;
     case SEGMENT:
         return bad(f, WEIR_ERR_UNSUPPORTED, "data in segments");
@@ -239,6 +241,8 @@ static weir_status measure(found *f)
             return BAD(f, "its dimensions multiply beyond what can be addressed");
     if (!known(t->type))
         return BAD(f, "its element type %" PRId32 " is none", t->type);
+    if (t->type == ONNX_FLOAT6E2M3 || t->type == ONNX_FLOAT6E3M2)
+        return bad(f, WEIR_ERR_UNSUPPORTED, "it is of %s, which ONNX Runtime does not know", types[t->type].name);
     t->bytes = (t->elements * types[t->type].bits + 7) / 8;
     return WEIR_OK;
 }
@@ -296,14 +300,18 @@ static weir_status settle_beside(found *f)
     if (f->has_length && f->length != t->bytes)
         return BAD(f, "external data: length %" PRIu64 ", its shape and type (%s) need %" PRIu64, f->length,
                    onnx_type_name(t->type), t->bytes);
+    t->beside = true;
+    t->place = ONNX_PLACE_NONE;
+    if (t->elements == 0) /* packages of ONNX write where the next one would begin, which may be behind the end */
+        return WEIR_OK;
     t->side = onnx_file_side(f->file, f->location, why, sizeof why);
     if (!t->side)
         return BAD(f, "external data \"%.*s\" cannot be used: %s", ONNX_SHOW(f->location), why);
     if (f->offset > t->side->size || t->bytes > t->side->size - f->offset)
         return BAD(f, "external data \"%.*s\": bytes %" PRIu64 " to %" PRIu64 " of a file of %zu",
                    ONNX_SHOW(f->location), f->offset, f->offset + t->bytes, t->side->size);
-    t->place = t->elements ? ONNX_PLACE_BESIDE : ONNX_PLACE_NONE;
-    t->data = t->side->data ? t->side->data + f->offset : NULL;
+    t->place = ONNX_PLACE_BESIDE;
+    t->data = t->side->data + f->offset;
     return WEIR_OK;
 }
 

@@ -26,7 +26,11 @@ enum {
     ONNX_BFLOAT16 = 16,
     ONNX_UINT4 = 21,
     ONNX_INT4 = 22,
-    ONNX_TYPE_COUNT = 27
+    ONNX_UINT2 = 25,
+    ONNX_INT2 = 26,
+    ONNX_FLOAT6E2M3 = 27,
+    ONNX_FLOAT6E3M2 = 28,
+    ONNX_TYPE_COUNT = 29
 };
 
 /* "float16", "?" for a number that is none. */
@@ -54,6 +58,7 @@ typedef struct onnx_tensor {
     uint64_t elements, bytes;
     onnx_place place;
     const uint8_t *data;
+    bool beside; /* said to be in another file; of one without elements that is not opened */
     const onnx_side_file *side;
     const uint8_t *begin, *end; /* the whole field in the list that holds it; set by who reads that list */
     bool deep;                  /* in a graph inside a node; set by onnx_graph_read_inner */

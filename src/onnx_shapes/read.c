@@ -208,34 +208,80 @@ static weir_status read_value(graph *g, const onnx_field *info)
     return WEIR_OK;
 }
 
+static weir_status declare_weight(graph *g, const onnx_field *proto, const onnx_tensor *tensor, uint32_t *id)
+{
+    weir_status status = value_named(g, tensor->name, id);
+    if (status != WEIR_OK)
+        return status;
+    if (tensor->rank > GRAPH_MAX_RANK)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has more than %d dimensions",
+                         g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor->name), GRAPH_MAX_RANK);
+    graph_value *value = &g->values[*id];
+    value->weight = value->constant = true;
+    value->input = false; /* an initializer that is an input too is its default */
+    value->type = tensor->type;
+    value->shaped = true;
+    value->shape.rank = tensor->rank;
+    memcpy(value->shape.dims, tensor->shape, tensor->rank * sizeof *tensor->shape);
+    value->elements = tensor->elements;
+    value->bytes = tensor->bytes;
+    if (!graph_addressable(&value->shape))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: byte %zu: tensor \"%.*s\" has dimensions beyond what can be addressed", g->file->name,
+                         graph_offset(g, proto->begin), ONNX_SHOW(tensor->name));
+    return WEIR_OK;
+}
+
 static weir_status read_weight(graph *g, const onnx_field *proto)
 {
     onnx_tensor tensor;
     uint32_t id;
     weir_status status = onnx_tensor_read(g->file, proto->data, proto->size, &tensor);
     if (status == WEIR_OK)
-        status = value_named(g, tensor.name, &id);
+        status = declare_weight(g, proto, &tensor, &id);
     if (status != WEIR_OK)
         return status;
-    if (tensor.rank > GRAPH_MAX_RANK)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: tensor \"%.*s\" has more than %d dimensions",
-                         g->file->name, graph_offset(g, proto->begin), ONNX_SHOW(tensor.name), GRAPH_MAX_RANK);
-    graph_value *value = &g->values[id];
-    value->weight = value->constant = true;
-    value->input = false; /* an initializer that is an input too is its default */
-    value->type = tensor.type;
-    value->shaped = true;
-    value->shape.rank = tensor.rank;
-    memcpy(value->shape.dims, tensor.shape, tensor.rank * sizeof *tensor.shape);
-    value->elements = tensor.elements;
-    value->bytes = tensor.bytes;
-    value->proto = proto->data;
-    value->proto_size = proto->size;
-    if (!graph_addressable(&value->shape))
-        return weir_fail(WEIR_ERR_UNSUPPORTED,
-                         "%s: byte %zu: tensor \"%.*s\" has dimensions beyond what can be addressed", g->file->name,
-                         graph_offset(g, proto->begin), ONNX_SHOW(tensor.name));
+    g->values[id].proto = proto->data;
+    g->values[id].proto_size = proto->size;
     return WEIR_OK;
+}
+
+static void add_extent(onnx_tensor *tensor, uint64_t extent)
+{
+    if (tensor->rank < ONNX_MAX_RANK)
+        tensor->shape[tensor->rank++] = extent <= INT64_MAX ? (int64_t)extent : INT64_MAX;
+}
+
+/* ONNX Runtime makes a dense one of it, called as its values are; what it holds is not looked at here. */
+static weir_status read_sparse(graph *g, const onnx_field *proto)
+{
+    enum { VALUES = 1, EXTENTS = 3 };
+    onnx_tensor tensor = {.rank = 0};
+    uint32_t id;
+    weir_status status = WEIR_OK;
+    onnx_wire wire, extents;
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == VALUES)
+            status = onnx_tensor_read(g->file, field.data, field.size, &tensor);
+    tensor.rank = 0;
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number != EXTENTS)
+            continue;
+        if (field.type == PB_WT_VARINT)
+            add_extent(&tensor, field.value);
+        onnx_wire_open(&extents, field.data, field.type == PB_WT_STRING ? field.size : 0);
+        for (uint64_t extent; onnx_wire_varint(&extents, &extent) == 1;)
+            add_extent(&tensor, extent);
+    }
+    tensor.elements = 1;
+    for (uint32_t i = 0; i < tensor.rank; i++)
+        if (__builtin_mul_overflow(tensor.elements, (uint64_t)tensor.shape[i], &tensor.elements))
+            tensor.elements = UINT64_MAX / 64;
+    tensor.bytes =
+        tensor.elements > UINT64_MAX / 64 ? UINT64_MAX / 8 : (tensor.elements * onnx_type_bits(tensor.type) + 7) / 8;
+    return status == WEIR_OK ? declare_weight(g, proto, &tensor, &id) : status;
 }
 
 /* Names of dimensions ---------------------------------------------------------------------------------------------- */
@@ -355,23 +401,19 @@ typedef struct tally {
     size_t nodes, ids, outputs;
 } tally;
 
-static weir_status count(graph *g, const onnx_field *proto, tally *sum)
+static void count(const graph *g, const onnx_field *proto, tally *sum)
 {
     onnx_wire wire, inner;
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field, name; onnx_wire_next(&wire, &field) == 1;) {
         sum->outputs += field.number == GRAPH_OUTPUT;
         sum->nodes += field.number == GRAPH_NODE;
-        if (field.number == GRAPH_SPARSE)
-            return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: a sparse initializer", g->file->name,
-                             graph_offset(g, field.begin));
         if (field.number == GRAPH_NODE && !g->file->plain)
             sum->ids += graph_bodies_count(text_of(&field));
         onnx_wire_open(&inner, field.data, field.number == GRAPH_NODE ? field.size : 0);
         while (onnx_wire_next(&inner, &name) == 1)
             sum->ids += name.number == NODE_INPUT || name.number == NODE_OUTPUT;
     }
-    return WEIR_OK;
 }
 
 static weir_status make_room(graph *g, const tally *sum)
@@ -388,9 +430,8 @@ static weir_status make_room(graph *g, const tally *sum)
 static weir_status read_graph(graph *g, const onnx_field *proto)
 {
     tally sum = {0};
-    weir_status status = count(g, proto, &sum);
-    if (status == WEIR_OK)
-        status = make_room(g, &sum);
+    count(g, proto, &sum);
+    weir_status status = make_room(g, &sum);
     uint32_t *ids = g->ids;
     onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
@@ -401,6 +442,8 @@ static weir_status read_graph(graph *g, const onnx_field *proto)
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_WEIGHT)
             status = read_weight(g, &field);
+        else if (field.number == GRAPH_SPARSE)
+            status = read_sparse(g, &field);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_NODE)

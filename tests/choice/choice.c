@@ -106,8 +106,12 @@ static void what_the_engine_refuses(void **state)
     (void)state;
     doubles[0].plan = WEIR_ERR_INVALID;
     is_refused(WEIR_VERDICT_BAD_SETTING, "cpu", "cpu", "the double was told to fail");
-    doubles[0].plan = WEIR_ERR_CORRUPT;
-    is_refused(WEIR_VERDICT_OTHER_FORMAT, "cpu", "cpu", "the double was told to fail");
+    static const weir_status fails[] = {WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOT_FOUND, WEIR_ERR_ENGINE,
+                                        WEIR_ERR_SYSTEM};
+    for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
+        doubles[0].plan = fails[i];
+        is_refused(WEIR_VERDICT_OTHER_FORMAT, "cpu", "cpu", "the double was told to fail");
+    }
     assert_false(candidate(made, "onnx", "cpu", "cpu")->predicted);
     /* It is so with every provider: that there is no GPU is not why. */
     const char *why = strstr(made->rule, "Nothing is accepted: onnx: ");
@@ -143,7 +147,7 @@ static void without_a_prediction_the_file_counts(void **state)
 {
     (void)state;
     weir_obtainable there[] = {{"cpu", 999}, {"cuda-0", 1000}};
-    doubles[0].plan = WEIR_ERR_SYSTEM;
+    doubles[0].plan = WEIR_ERR_OUT_OF_MEMORY;
     machine_add(&here, WEIR_HARDWARE_CUDA, 8 * GIB);
     options.obtainable = there;
     options.obtainable_count = 2;

@@ -263,7 +263,8 @@ static void look_at_provider(const view *v, const char *engine, const char *prov
     w[LIBRARY_MISSING] = e->has[i] && e->states[i] == WEIR_PROVIDER_NO_LIBRARY;
     const char *level = text_or_none(v->r->graph_optimization_level);
     w[SETTING] = (level && !same(engine, "onnx") && !same(level, "all")) || e->plan == WEIR_ERR_INVALID;
-    w[UNREADABLE] = e->plan == WEIR_ERR_CORRUPT || e->plan == WEIR_ERR_UNSUPPORTED;
+    w[UNREADABLE] = e->plan != WEIR_OK && e->plan != WEIR_ERR_INVALID && e->plan != WEIR_ERR_OUT_OF_MEMORY &&
+                    e->plan != WEIR_ERR_DRIVER && e->plan != WEIR_ERR_DEVICE_LOST && e->plan != WEIR_ERR_CANCELLED;
 }
 
 static bool older(weir_version_number there, weir_version_number wanted)

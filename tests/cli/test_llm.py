@@ -160,7 +160,7 @@ class Folders(harness.Case):
                 verdict = next(c for c in answer["candidates"] if (c["engine"], c["provider"]) == ("llm", "cpu"))
                 self.assertEqual(verdict["verdict"], "OTHER_FORMAT")
                 self.assertIn(said, verdict["reason"])
-        self.assertIn("no engine here takes empty; there are", self.refused("run", "empty", status=1))
+        self.assertIn("no engine here takes empty: it is a folder, and has no genai_config.json", self.refused("run", "empty", status=1))
         for verb in ("check", "explain"):
             self.assertIn("a folder without genai_config.json", self.refused(verb, "empty", status=1))
         for verb in ("check", "explain", "run"):

@@ -36,6 +36,12 @@ if(TARGET weir_serve)
     WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/fuzz_openapi.py)
   set_tests_properties(cli-openapi-fuzz PROPERTIES LABELS "cli;long")
 endif()
+# Models made by the packages that people make theirs with.
+if(EXISTS ${WEIR_STORE_PATH}/venv/bin/python AND NOT WEIR_SANITIZE)
+  add_test(NAME cli-odd_models COMMAND ${CMAKE_COMMAND} -E env WEIR_TEST_BINARY=${PROJECT_BINARY_DIR} WEIR_TEST_STORE=${WEIR_STORE_PATH}
+    ${WEIR_STORE_PATH}/venv/bin/python -B ${CMAKE_CURRENT_LIST_DIR}/test_odd_models.py)
+  set_tests_properties(cli-odd_models PROPERTIES LABELS "cli;engine")
+endif()
 set_tests_properties(cli-engines cli-llm cli-run_aside cli-run_refused PROPERTIES LABELS "cli;engine")
 # On a device of CUDA's with ONNX Runtime: by scripts/gpu-onnx a GPU, here the stub.
 if(TARGET weir-engine-onnx AND NOT WEIR_SANITIZE)

@@ -30,10 +30,9 @@ static void devices_that_are_none(void **state)
     detail_names("cache");
 }
 
-/* With too few addresses nothing can start; with enough of them the next call can. */
-static void a_failed_start_leaves_nothing(void **state)
+/* Whether this process can be given fewer addresses. */
+static void need_limits(void)
 {
-    (void)state;
 #if defined __SANITIZE_ADDRESS__ || UNDER_TSAN
     skip(); /* their shadow memory needs all addresses */
 #elif defined __has_feature
@@ -43,6 +42,13 @@ static void a_failed_start_leaves_nothing(void **state)
 #endif
     if (getenv("WEIR_RANGE"))
         skip(); /* under an emulator, which does not limit addresses */
+}
+
+/* With too few addresses nothing can start; with enough of them the next call can. */
+static void a_failed_start_leaves_nothing(void **state)
+{
+    (void)state;
+    need_limits();
     struct rlimit old, small;
     weir_runtime *runtime = NULL;
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
@@ -52,9 +58,33 @@ static void a_failed_start_leaves_nothing(void **state)
         weir_status status = weir_runtime_get("host", NULL, &runtime);
         assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
         assert_null(runtime);
-        assert_true(strlen(weir_detail()) > 0);
+        detail_names("the process may have 256 MiB (ulimit -v)");
     }
     setrlimit(RLIMIT_AS, &old);
+}
+
+/* With some, all ranges are as much smaller as it takes, and the process has as many again as a range. */
+static void few_addresses_are_shared_out(void **state)
+{
+    static const unsigned gib[] = {5, 8, 20, 60, 200, 400, 600, 1500};
+    struct rlimit old, small;
+    (void)state;
+    need_limits();
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    for (size_t i = 0; i < sizeof gib / sizeof *gib; i++) {
+        weir_runtime *runtime = NULL;
+        small = (struct rlimit){(rlim_t)gib[i] << 30, old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+        ok(weir_runtime_create("host", NULL, &runtime));
+        weir_client *client = open_client(runtime, "x", 0, 0);
+        void *p = allocate(client, 64 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV), *q = malloc(512 << 20);
+        assert_non_null(q);
+        free(q);
+        ok(weir_free(client, p, WEIR_STREAM_HOST));
+        ok(weir_client_destroy(client));
+        ok(weir_runtime_destroy(runtime));
+        assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+    }
 }
 
 static void one_runtime_per_device(void **state)
@@ -236,6 +266,7 @@ int main(void)
         cmocka_unit_test(exit_with_everything_live),
         cmocka_unit_test(devices_that_are_none),
         cmocka_unit_test(a_failed_start_leaves_nothing),
+        cmocka_unit_test(few_addresses_are_shared_out),
         cmocka_unit_test(one_runtime_per_device),
         cmocka_unit_test(destroying),
         cmocka_unit_test(streams_run_out),

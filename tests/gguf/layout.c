@@ -121,7 +121,7 @@ static void test_a_tied_table_is_there_twice(void **state)
         .context = 128, .sequences = 1, .batch = 128, .outputs = 1, .type_k = 1, .type_v = 1, .flash = true};
     wg_layout host, device;
     wi_gguf_layout_make(&hyper, &asked, &host);
-    assert_int_equal(host.host.windows, 0); /* they have as many cells as the others */
+    assert_int_equal(host.host.fixed, 0); /* they have as many cells as the others */
     asked.device_layers = UINT32_MAX;
     wi_gguf_layout_make(&hyper, &asked, &device);
     assert_int_equal(device.device.weights + device.host.weights, host.host.weights + (uint64_t)32 * 286 * 4);
@@ -141,11 +141,26 @@ static void test_how_much_of_a_cache_are_windows(void **state)
         .context = 1024, .sequences = 1, .batch = 128, .outputs = 1, .type_k = 1, .type_v = 1, .flash = true};
     wg_layout layout;
     wi_gguf_layout_make(&hyper, &asked, &layout);
-    assert_int_equal(layout.host.cache, layout.host.windows / 3 * (3 + 1024 / 256));
-    assert_true(layout.host.windows > 0);
+    assert_int_equal(layout.host.cache, layout.host.fixed / 3 * (3 + 1024 / 256));
+    assert_true(layout.host.fixed > 0);
     asked.whole_windows = true;
     wi_gguf_layout_make(&hyper, &asked, &layout);
-    assert_int_equal(layout.host.windows, 0);
+    assert_int_equal(layout.host.fixed, 0);
+}
+
+/* A state is as large for one token as for many. */
+static void test_states_are_there_from_the_start(void **state)
+{
+    static wg_hyper hyper;
+    (void)state;
+    write_recurrent(path, &small_shape);
+    read_hyper(&hyper);
+    wg_asked asked = {
+        .context = 4096, .sequences = 3, .batch = 128, .outputs = 1, .type_k = 1, .type_v = 1, .flash = true};
+    wg_layout layout;
+    wi_gguf_layout_make(&hyper, &asked, &layout);
+    assert_true(layout.host.cache > 0);
+    assert_int_equal(layout.host.fixed, layout.host.cache);
 }
 
 static void test_what_embeds_and_does_not_remember(void **state)
@@ -214,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_the_last_layers_cache_is_on_the_device),
         cmocka_unit_test(test_a_tied_table_is_there_twice),
         cmocka_unit_test(test_how_much_of_a_cache_are_windows),
+        cmocka_unit_test(test_states_are_there_from_the_start),
         cmocka_unit_test(test_what_embeds_and_does_not_remember),
         cmocka_unit_test(test_impossible_numbers_are_the_largest),
         cmocka_unit_test(test_files_without_what_every_model_has),

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The processor of a machine with 64 GiB, 60 free, and 8 processors. */
 static weir_hardware_device processor(const machine *m)
@@ -67,6 +68,33 @@ static void nested_groups(void **state)
     expect(&m, 4, 2, 3);
     GROUP(&m, "/kube.slice/pod.slice/app", "memory.current", "%llu\n", (unsigned long long)(5 * GIB));
     expect(&m, 4, 0, 3);
+}
+
+/* Pages of files that were read again are given up as well, but for the machine's low watermark, or half of them. */
+static void files_read_again(void **state)
+{
+    (void)state;
+    machine m = make("limits-files", "0::/app\n");
+    long page = sysconf(_SC_PAGESIZE);
+    GROUP(&m, "/app", "memory.max", "%llu\n", (unsigned long long)(8 * GIB));
+    GROUP(&m, "/app", "memory.current", "%llu\n", (unsigned long long)(7 * GIB));
+    GROUP(&m, "/app", "memory.stat", "anon 5\ninactive_file %llu\nactive_file %llu\n", (unsigned long long)GIB,
+          (unsigned long long)(5 * GIB));
+    expect(&m, 8, 7, 8);
+    machine_file(&m, "proc/zoneinfo",
+                 "Node 0, zone DMA\n  pages free 9\n        low      %llu\n"
+                 "Node 0, zone Normal\n        min 7\n        low      %llu\n        high 9\n",
+                 (unsigned long long)(GIB / 2) / (unsigned long long)page,
+                 3 * (unsigned long long)(GIB / 2) / (unsigned long long)page);
+    expect(&m, 8, 5, 8);
+    GROUP(&m, "/app", "memory.stat", "inactive_file 0\nactive_file %llu\n", (unsigned long long)(2 * GIB));
+    expect(&m, 8, 2, 8);
+    machine first = make("limits-files-first", "7:memory:/app\n");
+    GROUP(&first, "/memory/app", "memory.limit_in_bytes", "%llu\n", (unsigned long long)(8 * GIB));
+    GROUP(&first, "/memory/app", "memory.usage_in_bytes", "%llu\n", (unsigned long long)(7 * GIB));
+    GROUP(&first, "/memory/app", "memory.stat", "active_file 1\ntotal_inactive_file %llu\ntotal_active_file %llu\n",
+          (unsigned long long)GIB, (unsigned long long)(3 * GIB));
+    expect(&first, 8, 5, 8);
 }
 
 /* In a container with a namespace of its own the group is called "/", and its limits lie at the top. */
@@ -184,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(d26_a_machine_without_limits),
         cmocka_unit_test(nested_groups),
+        cmocka_unit_test(files_read_again),
         cmocka_unit_test(a_group_at_the_top),
         cmocka_unit_test(the_first_version),
         cmocka_unit_test(a_name_from_outside),

@@ -50,7 +50,8 @@ static const char good_words[] =
     "{\"tokenizer_class\": \"GPT2Tokenizer\", \"model_max_length\": 1000000000000000019884624838656,"
     " \"added_tokens_decoder\": {\"2\": {\"content\": \"<s>\"}},"
     " \"chat_template\": \"{% for m in messages %}{{ m }}{% endfor %}\"}";
-static const graph_shape good_graph = {2, 16, {-1, 3, -1, 8}, 4, 1, "logits"};
+static const graph_shape good_graph = {
+    .layers = 2, .width = 16, .cache = {-1, 3, -1, 8}, .rank = 4, .type = 1, .logits = "logits"};
 
 static void write_file(const char *name, const char *text)
 {
@@ -139,7 +140,6 @@ static void test_a_folder_is_read(void **state)
     assert_true(read.shares_cache);
     assert_false(read.paged);
     assert_int_equal(read.weight_bytes, 4 * 16 * sizeof(float));
-    assert_int_equal(read.cache_width, sizeof(float));
     assert_int_equal(read.nodes, 5);
     assert_int_equal(wl_folder_cache(&read, 10), 10 * 2 * 2 * 3 * 8 * sizeof(float));
     snprintf(file, sizeof file, "%s/genai_config.json", folder);
@@ -171,10 +171,10 @@ static void test_what_may_be_left_out_has_its_standard(void **state)
 static void test_a_cache_without_measure(void **state)
 {
     (void)state;
-    wl_folder huge = {.layers = 4096, .kv_heads = 4096, .head_size = 65536, .cache_width = 8};
-    assert_int_equal(wl_folder_cache(&huge, 1), 4096ull * 2 * 4096 * 65536 * 8);
+    wl_folder huge = {.token_bytes = 4096ull * 2 * 4096 * 65536 * 8, .state_bytes = 7};
+    assert_int_equal(wl_folder_cache(&huge, 1), 4096ull * 2 * 4096 * 65536 * 8 + 7);
     assert_true(wl_folder_cache(&huge, 1 << 24) == UINT64_MAX);
-    huge.layers = INT64_MAX / 1024;
+    huge = (wl_folder){.token_bytes = UINT64_MAX, .state_bytes = 1};
     assert_true(wl_folder_cache(&huge, 1) == UINT64_MAX);
 }
 
@@ -214,7 +214,7 @@ static const wrong configs[] = {
     {"{\"model\"", "{\"model\": {}, \"model\"", BAD, "duplicate"},
     {"\"llama\"", "7", BAD, "\"type\" is missing"},
     {"\"vocab_size\": 16", "\"vocab_size\": 0", BAD, "\"vocab_size\" is no whole number, from 1 to 16777216"},
-    {"\"vocab_size\": 16", "\"vocab_size\": 16.0", BAD, "\"vocab_size\""},
+    {"\"vocab_size\": 16", "\"vocab_size\": 16.5", BAD, "\"vocab_size\""},
     {"\"vocab_size\": 16", "\"vocab_size\": 16777217", BAD, "\"vocab_size\""},
     {"\"vocab_size\": 16, ", "", BAD, "\"vocab_size\" is missing"},
     {"\"context_length\": 64", "\"context_length\": -1", BAD, "\"context_length\""},
@@ -229,14 +229,18 @@ static const wrong configs[] = {
     {"\"model.onnx\"", "\"\"", BAD, "\"filename\" is no name"},
     {"\"model.onnx\"", "\"other.onnx\"", WEIR_ERR_NOT_FOUND, "other.onnx"},
     {"\"bos_token_id\": 0", "\"bos_token_id\": 16", BAD, "\"bos_token_id\" is no token; the vocabulary has 0 to 15"},
-    {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [1, -2]", BAD, "\"eos_token_id\" is no token"},
+    {"\"bos_token_id\": 0", "\"bos_token_id\": -2", BAD, "\"bos_token_id\" is no token"},
+    {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [1, -1]", BAD, "\"eos_token_id\" is no token"},
     {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [\"1\"]", BAD, "\"eos_token_id\" is no token"},
     {"\"pad_token_id\": 2", "\"pad_token_id\": null", BAD, "\"pad_token_id\" is no token"},
     {"\"pad_token_id\": 2", "\"tokenizer_dir\": \"..\"", BAD, "\"model.tokenizer_dir\" is no empty text"},
     {"\"pad_token_id\": 2", "\"encoder\": {}", NOT, "a part \"encoder\""},
     {"\"pad_token_id\": 2", "\"draft\": {}", NOT, "a part \"draft\""},
-    {"\"pad_token_id\": 2", "\"vad\": {\"filename\": \"x\"}", NOT, "does not know \"model.vad\""},
-    {"\"pad_token_id\": 2", "\"colour\": 7", NOT, "does not know \"model.colour\""},
+    {"\"pad_token_id\": 2", "\"vad\": {\"filename\": \"x\"}", NOT, "a part \"vad\""},
+    {"\"pad_token_id\": 2", "\"colour\": \"/red\"", NOT, "does not know \"model.colour\", and does not pass on"},
+    {"\"pad_token_id\": 2", "\"colour\": \"%s\"", NOT, "does not know \"model.colour\""},
+    {"\"pad_token_id\": 2", "\"colour\": 1e10", NOT, "does not know \"model.colour\""},
+    {"\"pad_token_id\": 2", "\"colour\": {\"of\": [\"../red\"]}", NOT, "does not know \"model.colour.of[]\""},
     {DECODER, DECODER "\"pipeline\": [], ", NOT, "several graphs"},
     {DECODER, DECODER "\"shared_initializers\": [], ", NOT, "weights in files that it names"},
     {DECODER, DECODER "\"run_options\": {\"enable_profiling\": \"/tmp/x\"}, ", NOT, "options of runs"},
@@ -280,7 +284,42 @@ static const wrong configs[] = {
     {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"block_size\": 0}}, \"search\"", BAD, "block_size"},
     {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"gpu_utilization_factor\": 1.5}}, \"search\"", BAD, "factor"},
     {"\"search\"", "\"engine\": {\"static_batching\": {\"max_batch_size\": 1e300}}, \"search\"", BAD, "max_batch_size"},
-    {"\"search\"", "\"more\": {}, \"search\"", NOT, "does not know \"more\""},
+    {OPTIONS, OPTIONS "\"ep.context_enable\": \"1\", ", NOT, "may reach out of the model"},
+    {"\"enable_cuda_graph\": \"0\"", "\"device_id\": \"1\"", NOT, "may reach out of the model"},
+    {DECODER, DECODER "\"layer_types\": [\"conv\"], ", BAD, "layer_types\" has 1 of the 2 layers"},
+    {DECODER, DECODER "\"sliding_window\": {\"pad_value\": 0}, ", BAD, "slides and has no \"window_size\""},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 65}, ", BAD,
+     "sliding_window.window_size\" is 65, which does not go with a context of 64"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 33}, ", BAD,
+     "window_size\" is 33, which does not go with keys and values that slide in a context of 64"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 65, \"slide_key_value_cache\": false}, ", BAD,
+     "is 65, which does not go with a context of 64"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 16, \"cache_slack\": 49}, ", BAD,
+     "with its \"cache_slack\" is 65"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 8, \"layers\": [0, 2]}, ", BAD,
+     "layers[]\" is 2, which does not go with a number of layers of 2"},
+};
+
+/* What GenAI takes, and its builder writes. */
+static const char *const right_configs[][2] = {
+    {"\"vocab_size\": 16", "\"vocab_size\": 16.0"},
+    {"\"context_length\": 64", "\"context_length\": 64.0"},
+    {"\"head_size\": 8", "\"head_size\": 8.0"},
+    {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [1.0, 2]"},
+    {"\"bos_token_id\": 0", "\"bos_token_id\": -1"},
+    {"\"pad_token_id\": 2", "\"pad_token_id\": -1"},
+    {"\"pad_token_id\": 2", "\"colour\": 7"},
+    {"\"pad_token_id\": 2", "\"colour\": {\"of\": [\"red\", 1.5, null, true]}"},
+    {"\"past_key_values.%d.key\"", "\"past_key_values.%d.key\", \"past_key_scale_names\": \"past.%d.scale\","
+                                   " \"past_recurrent_names\": \"past.%d.state\", \"later_names\": \"later.%d\""},
+    {OPTIONS, OPTIONS "\"optimization.disable_specified_optimizers\": \"A;B\", \"session.later\": \"1\", "},
+    {"\"enable_cuda_graph\": \"0\"", "\"cudnn_conv_algo_search\": \"DEFAULT\""},
+    {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"prefix_caching\": true}}, \"search\""},
+    {"\"search\"", "\"more\": {}, \"search\""},
+    {DECODER, DECODER "\"layer_types\": [\"conv\", \"full_attention\"], "},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 32, \"layers\": [0, 1]}, "},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 64, \"slide_key_value_cache\": false}, "},
+    {DECODER, DECODER "\"sliding_window\": {\"slide_key_value_cache\": false, \"slide_inputs\": false}, "},
 };
 
 static void test_each_word_of_a_config_has_its_rule(void **state)
@@ -289,6 +328,21 @@ static void test_each_word_of_a_config_has_its_rule(void **state)
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         with("genai_config.json", good_config, configs[i].one, configs[i].other);
         refused(configs[i].status, configs[i].words);
+    }
+}
+
+static void test_configs_as_genai_takes_them(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof right_configs / sizeof *right_configs; i++) {
+        wl_folder read;
+        with("genai_config.json", good_config, right_configs[i][0], right_configs[i][1]);
+        weir_status status = wl_folder_read(folder, &read);
+        if (status != WEIR_OK)
+            print_error("%s: %s\n", right_configs[i][1], weir_detail());
+        assert_int_equal(status, WEIR_OK);
+        assert_int_equal(read.vocabulary, 16);
+        assert_int_equal(read.context, 64);
     }
 }
 
@@ -320,23 +374,16 @@ static void test_the_graph_is_as_the_config_has_it(void **state)
     shape.type = 10;
     write_graph(&shape);
     OK(wl_folder_read(folder, &read));
-    assert_int_equal(read.cache_width, 2);
-    shape = good_graph;
-    shape.cache[1] = 4;
-    write_graph(&shape);
-    refused(BAD, "\"past_key_values.0.key\" is not as genai_config.json has it: 3 heads of 8");
-    shape = good_graph;
-    shape.cache[3] = 9;
-    write_graph(&shape);
-    refused(BAD, "is not as genai_config.json has it");
+    assert_int_equal(wl_folder_cache(&read, 10),
+                     10 * 2 * 2 * 3 * 8 * 2); /* the config has what the graph leaves open */
     shape = good_graph;
     shape.rank = 3;
     write_graph(&shape);
-    refused(BAD, "is not as genai_config.json has it");
+    refused(BAD, "\"past_key_values.0.key\" holds no keys and values");
     shape = good_graph;
     shape.type = 8;
     write_graph(&shape);
-    refused(BAD, "is not as genai_config.json has it");
+    refused(BAD, "holds no keys and values");
     shape = good_graph;
     shape.width = 15;
     write_graph(&shape);
@@ -346,6 +393,39 @@ static void test_the_graph_is_as_the_config_has_it(void **state)
     OK(wl_folder_read(folder, &read));
     write_file("model.onnx", "\x08\x08");
     refused(BAD, "model.onnx");
+}
+
+/* Layers with other heads than the config says, values wider than keys, both in one input, states that do not grow. */
+static void test_keys_and_values_are_as_the_graph_has_them(void **state)
+{
+    (void)state;
+    wl_folder read;
+    graph_shape shape = good_graph;
+    shape.cache[1] = 4;
+    shape.cache[3] = 9;
+    write_graph(&shape);
+    OK(wl_folder_read(folder, &read));
+    assert_int_equal(wl_folder_cache(&read, 10), 10 * 2 * 2 * 4 * 9 * sizeof(float));
+    shape.other = 1;
+    shape.other_cache[1] = 2;
+    shape.other_cache[3] = 16;
+    write_graph(&shape);
+    OK(wl_folder_read(folder, &read));
+    assert_int_equal(wl_folder_cache(&read, 10), 10 * (3 * 4 * 9 + 2 * 16) * sizeof(float));
+    shape.other_cache[2] = 6; /* a state */
+    write_graph(&shape);
+    OK(wl_folder_read(folder, &read));
+    assert_int_equal(wl_folder_cache(&read, 10), (10 * 3 * 4 * 9 + 2 * 6 * 16) * sizeof(float));
+    shape = good_graph;
+    shape.rank = 5;
+    memcpy(shape.cache, (int64_t[]){2, -1, 3, -1, 8}, sizeof shape.cache);
+    write_graph(&shape);
+    OK(wl_folder_read(folder, &read));
+    assert_int_equal(wl_folder_cache(&read, 10), 10 * 4 * 2 * 3 * 8 * sizeof(float));
+    shape = good_graph;
+    shape.cache[1] = shape.cache[3] = INT64_MAX;
+    write_graph(&shape);
+    refused(BAD, "beyond what can be addressed");
 }
 
 /* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
@@ -630,8 +710,10 @@ int main(void)
         cmocka_unit_test(test_a_cache_without_measure),
         cmocka_unit_test(test_paths),
         WITH_FOLDER(test_each_word_of_a_config_has_its_rule),
+        WITH_FOLDER(test_configs_as_genai_takes_them),
         WITH_FOLDER(test_a_config_that_is_no_file),
         WITH_FOLDER(test_the_graph_is_as_the_config_has_it),
+        WITH_FOLDER(test_keys_and_values_are_as_the_graph_has_them),
         WITH_FOLDER(test_the_tables_of_a_tokenizer),
         WITH_FOLDER(test_tokens_have_a_length),
         WITH_FOLDER(test_nested_files),

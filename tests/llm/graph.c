@@ -1,6 +1,7 @@
 /* See graph.h. */
 #include "graph.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,14 @@ static void put_weight(bytes *graph)
     put_message(graph, 5, &weight);
 }
 
+static void put_cache(bytes *graph, const char *name, const graph_shape *shape, bool other)
+{
+    int64_t extents[4];
+    for (int i = 0; i < 4; i++)
+        extents[i] = shape->other_cache[i] ? shape->other_cache[i] : -1;
+    put_value(graph, 11, name, shape->type, other ? extents : shape->cache, other ? 4 : shape->rank);
+}
+
 void graph_write(const char *path, const graph_shape *shape)
 {
     static const int64_t row[] = {-1, -1};
@@ -117,7 +126,7 @@ void graph_write(const char *path, const graph_shape *shape)
     put_value(&graph, 11, "input_ids", 7, row, 2);
     for (int i = 0; i < shape->layers * 2; i++) {
         snprintf(name, sizeof name, "past_key_values.%d.%s", i / 2, i % 2 ? "value" : "key");
-        put_value(&graph, 11, name, shape->type, shape->cache, shape->rank);
+        put_cache(&graph, name, shape, shape->other && i == shape->layers * 2 - 1);
     }
     put_value(&graph, 12, shape->logits, 1, logits, 3);
     put_number(&model, 1, 8);

@@ -9,6 +9,8 @@ typedef struct graph_shape {
     int64_t cache[5];  /* of the inputs past_key_values.N.key and .value; -1: a name */
     int rank, type;    /* of the same; 1: f32, 10: f16, 8: text */
     const char *logits;
+    int other;              /* 1: the values of the last layer have extents of their own, of four */
+    int64_t other_cache[4]; /* of which a 0 is a name */
 } graph_shape;
 
 /* Writes it; the test ends where that fails. */

@@ -112,8 +112,9 @@ static void only_what_cuda_reads_is_shared(void **state)
     (void)state;
     static const char *const none[] = {""}, *const shapes[] = {"Shape", "Gather", "Concat"}, *const sums[] = {"Add"},
                              *const products[] = {"Shape", "MatMul"}, *const unknown[] = {"Attention"};
-    const onnx_use twice = {ONNX_USE_RIGHT | ONNX_USE_OPERAND, 2}, table = {ONNX_USE_TABLE, 1},
-                   tables = {ONNX_USE_TABLE, 2}, other = {ONNX_USE_RIGHT | ONNX_USE_OTHER, 2}, nobody = {0, 0};
+    const onnx_use twice = {ONNX_USE_RIGHT | ONNX_USE_OPERAND, 2, false}, table = {ONNX_USE_TABLE, 1, false},
+                   tables = {ONNX_USE_TABLE, 2, false}, other = {ONNX_USE_RIGHT | ONNX_USE_OTHER, 2, false},
+                   nobody = {0, 0, false};
     assert_true(onnx_shared_allowed(&twice, true, none, 0));
     assert_true(onnx_shared_allowed(&twice, true, shapes, 3));
     assert_true(onnx_shared_allowed(&tables, true, sums, 1));

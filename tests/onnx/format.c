@@ -322,7 +322,7 @@ static void stripped_model_tells_the_truth(void **state)
         assert_int_equal(moved, 1);
         onnx_graph_free(&copy);
         again.data = NULL;
-        again.real = again.folder = NULL;
+        again.named = again.real = again.home = again.folder = NULL;
         onnx_file_close(&again);
         onnx_graph_free(&graph);
         onnx_buffer_free(&stripped);

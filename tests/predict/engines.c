@@ -110,6 +110,24 @@ static void test_windows(void **state)
     }
 }
 
+/* States are there from the start, whatever the context is. */
+static void test_states(void **state)
+{
+    const weir_setting little[] = {{"context", "256"}}, much[] = {{"context", "4096"}};
+    model_shape shape = small_shape;
+    (void)state;
+    need("gguf");
+    shape.context = 4096;
+    write_recurrent(path, &shape);
+    for (int quick = 0; quick < 2; quick++) {
+        weir_prediction one = predict(path, little, 1, quick), all = predict(path, much, 1, quick);
+        assert_true(one.least[WEIR_CLASS_KV] > 0);
+        assert_int_equal(all.least[WEIR_CLASS_KV], one.least[WEIR_CLASS_KV]);
+        assert_int_equal(all.least[WEIR_CLASS_KV], all.peak[WEIR_CLASS_KV]);
+    }
+    compare(much, 1);
+}
+
 static void test_gguf(void **state)
 {
     const weir_setting several[] = {{"sequences", "3"}, {"context", "600"}, {"cache_k", "q8_0"}, {"batch", "64"}};
@@ -246,6 +264,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
     const struct CMUnitTest tests[] = {TEST(test_windows),
+                                       TEST(test_states),
                                        TEST(test_gguf),
                                        TEST(test_a_cache_that_grows),
                                        TEST(test_settings_that_do_not_count),

@@ -144,19 +144,37 @@ static int read_setting(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int add_input(run_args *args, const char *option, const char *word, int model, char *name, const char *value)
+/* Whether both are for the same input, as far as words can tell: a name may have a '=' in it. */
+static bool same_input(const input_arg *a, const input_arg *b)
+{
+    bool several = a->word != NULL && b->word != NULL && strchr(a->word + strlen(a->name) + 1, '=') != NULL &&
+                   strchr(b->word + strlen(b->name) + 1, '=') != NULL;
+    return a->model == b->model && strcmp(a->name, b->name) == 0 && !several;
+}
+
+/* `rest`: of the word, NAME=VALUE without a model. */
+static int add_input(run_args *args, const char *option, const char *word, int model, char *name, const char *rest,
+                     const char *value)
 {
     args->inputs = text_grow(args->inputs, args->input_count + 1, sizeof *args->inputs);
     input_arg *input = &args->inputs[args->input_count++];
-    *input = (input_arg){.option = option, .model = model, .name = name};
+    *input = (input_arg){.option = option, .model = model, .word = rest != NULL ? text_copy(rest) : NULL};
+    input->name = name;
     for (size_t i = 0; i + 1 < args->input_count; i++)
-        if (args->inputs[i].model == model && strcmp(args->inputs[i].name, name) == 0)
+        if (same_input(&args->inputs[i], input))
             return cli_usage("run", "%s %s: that input is given twice", option, word);
     if (strcmp(option, "--prompt") == 0) {
         input->value = text_copy(value);
         return -1;
     }
     weir_status status = input_arg_read(value, input);
+    if (status != WEIR_OK &&
+        strchr(value, '=') != NULL) { /* the name may go on; it is read again when inputs are known */
+        free(input->value);
+        input->kind = INPUT_ARG_TEXT;
+        input->value = text_copy(value);
+        return -1;
+    }
     if (status == WEIR_ERR_INVALID)
         return cli_usage("run", "%s %s %s", option, word, weir_detail());
     return status == WEIR_OK ? -1 : cli_fail("%s %s: %s", option, word, weir_detail());
@@ -165,7 +183,7 @@ static int add_input(run_args *args, const char *option, const char *word, int m
 static int read_prompt(const arg *option, const char *value, void *to)
 {
     (void)option;
-    return add_input(to, "--prompt", value, INPUT_ARG_EVERY_MODEL, text_copy("text"), value);
+    return add_input(to, "--prompt", value, INPUT_ARG_EVERY_MODEL, text_copy("text"), NULL, value);
 }
 
 static int read_input(const arg *option, const char *value, void *to)
@@ -176,7 +194,7 @@ static int read_input(const arg *option, const char *value, void *to)
     (void)option;
     if (equals == NULL || equals == name)
         return cli_usage("run", "--input %s: NAME=VALUE or MODEL:NAME=VALUE is wanted", value);
-    return add_input(to, "--input", value, model, text_print("%.*s", (int)(equals - name), name), equals + 1);
+    return add_input(to, "--input", value, model, text_print("%.*s", (int)(equals - name), name), name, equals + 1);
 }
 
 static bool ends_in(const char *path, const char *suffix)

@@ -87,6 +87,7 @@ weir_status input_arg_read(const char *value, input_arg *out)
 void input_arg_clear(input_arg *arg)
 {
     free(arg->name);
+    free(arg->word);
     free(arg->value);
     free(arg->array.data);
     *arg = (input_arg){0};
@@ -109,13 +110,35 @@ char *inputs_names(const weir_model_details *info)
     return all;
 }
 
+/* By its name, or by the whole word where the input's own name has a '=' in it. */
+static bool is_for(const input_arg *arg, const char *name)
+{
+    size_t length = strlen(name);
+    return strcmp(arg->name, name) == 0 || (strchr(name, '=') != NULL && arg->word != NULL &&
+                                            strncmp(arg->word, name, length) == 0 && arg->word[length] == '=');
+}
+
+/* Reads the value again behind the name of the input, which is longer than was thought. */
+static weir_status read_behind(input_arg *arg, const char *name)
+{
+    input_arg again = {.option = arg->option, .model = arg->model, .used = true};
+    if (strcmp(arg->name, name) == 0)
+        return WEIR_OK;
+    again.name = text_copy(name);
+    again.word = text_copy(arg->word);
+    weir_status status = input_arg_read(arg->word + strlen(name) + 1, &again);
+    input_arg_clear(arg);
+    *arg = again;
+    return status;
+}
+
 /* The argument for this input: one for this model comes before one for every model. */
 static input_arg *find_arg(const weir_port *port, int model, input_arg *args, size_t count)
 {
     input_arg *found = NULL;
     for (size_t i = 0; i < count; i++) {
         bool fits = args[i].model == INPUT_ARG_EVERY_MODEL || args[i].model == model;
-        if (!fits || strcmp(args[i].name, port->name) != 0)
+        if (!fits || !is_for(&args[i], port->name))
             continue;
         args[i].used = true;
         if (found == NULL || args[i].model == model)
@@ -273,12 +296,14 @@ weir_status inputs_make(const weir_model_details *info, int model, input_arg *ar
     bool wanted = needs_first(info, model, args, arg_count);
     for (size_t i = 0; i < info->input_count; i++) {
         const weir_port *port = &info->inputs[i];
-        const input_arg *found = find_arg(port, model, args, arg_count);
+        input_arg *found = find_arg(port, model, args, arg_count);
         if (found == NULL && port->optional && !(i == 0 && wanted))
             continue;
         weir_tensor *tensor = &out->tensors[out->count++];
         *tensor = (weir_tensor){.struct_size = sizeof *tensor, .name = port->name, .type = port->type};
-        weir_status status = found != NULL ? set_arg(tensor, port, found) : set_default(tensor, port, extent, out);
+        weir_status status = found != NULL ? read_behind(found, port->name) : set_default(tensor, port, extent, out);
+        if (status == WEIR_OK && found != NULL)
+            status = set_arg(tensor, port, found);
         if (status != WEIR_OK) {
             char *why = text_copy(weir_detail());
             weir_fail(status, "input %s %s", port->name, why);

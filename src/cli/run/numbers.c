@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,7 +170,22 @@ weir_status numbers_read(const char *text, weir_type type, void *data)
     return status;
 }
 
-double numbers_at(weir_type type, const void *data, size_t index)
+/* A byte of sign, `exponent` bits and the rest fraction. The types called "uz" have neither infinities nor a zero below 0,
+ * which is their only NaN; of the others, e4m3fn has one NaN in place of infinities. */
+static float float_of_byte(uint8_t byte, unsigned exponent, bool uz)
+{
+    unsigned fraction = 7 - exponent, most = (1u << exponent) - 1;
+    int bias = (int)(1u << (exponent - 1)) - 1 + uz;
+    unsigned e = byte >> fraction & most, f = byte & ((1u << fraction) - 1);
+    if (uz ? byte == 0x80 : e == most && (exponent == 5 ? f != 0 : f == 7))
+        return NAN;
+    float magnitude = !uz && exponent == 5 && e == most ? INFINITY
+                      : e == 0                          ? ldexpf((float)f, 1 - bias - (int)fraction)
+                               : ldexpf((float)(f + (1u << fraction)), (int)e - bias - (int)fraction);
+    return byte & 0x80 ? -magnitude : magnitude;
+}
+
+static double real_at(weir_type type, const void *data, size_t index)
 {
     switch (type) {
     case WEIR_TYPE_F32:
@@ -180,21 +196,44 @@ double numbers_at(weir_type type, const void *data, size_t index)
         return float_of_half(((const uint16_t *)data)[index]);
     case WEIR_TYPE_BF16:
         return float_of_brain(((const uint16_t *)data)[index]);
-    case WEIR_TYPE_I8:
-        return ((const int8_t *)data)[index];
-    case WEIR_TYPE_I16:
-        return ((const int16_t *)data)[index];
-    case WEIR_TYPE_I32:
-        return ((const int32_t *)data)[index];
-    case WEIR_TYPE_I64:
-        return (double)((const int64_t *)data)[index];
-    case WEIR_TYPE_U16:
-        return ((const uint16_t *)data)[index];
-    case WEIR_TYPE_U32:
-        return ((const uint32_t *)data)[index];
-    case WEIR_TYPE_U64:
-        return (double)((const uint64_t *)data)[index];
-    default: /* one byte: u8, bool, and the f8 types as they are stored */
-        return ((const uint8_t *)data)[index];
+    case WEIR_TYPE_F8E4M3FN:
+        return float_of_byte(((const uint8_t *)data)[index], 4, false);
+    case WEIR_TYPE_F8E4M3FNUZ:
+        return float_of_byte(((const uint8_t *)data)[index], 4, true);
+    case WEIR_TYPE_F8E5M2:
+        return float_of_byte(((const uint8_t *)data)[index], 5, false);
+    default:
+        return float_of_byte(((const uint8_t *)data)[index], 5, true);
     }
+}
+
+static int64_t whole_at(size_t width, const void *data, size_t index)
+{
+    switch (width) {
+    case 1:
+        return ((const int8_t *)data)[index];
+    case 2:
+        return ((const int16_t *)data)[index];
+    case 4:
+        return ((const int32_t *)data)[index];
+    default:
+        return ((const int64_t *)data)[index];
+    }
+}
+
+const char *numbers_text(weir_type type, const void *data, size_t index, char *text, size_t capacity)
+{
+    int64_t least;
+    uint64_t most;
+    size_t width = wi_type_bytes(type);
+    if (!integer_range(type, &least, &most)) {
+        snprintf(text, capacity, "%.5g", real_at(type, data, index));
+        return text;
+    }
+    int64_t whole = whole_at(width, data, index);
+    if (least < 0)
+        snprintf(text, capacity, "%" PRId64, whole);
+    else
+        snprintf(text, capacity, "%" PRIu64, (uint64_t)whole & UINT64_MAX >> (64 - 8 * width));
+    return text;
 }

@@ -138,9 +138,10 @@ json_t *outputs_json(const outputs *kept)
 
 static void print_values(const weir_tensor *tensor)
 {
+    char text[32];
     size_t width = wi_type_bytes(tensor->type), count = width == 0 ? 0 : tensor->bytes / width;
     for (size_t i = 0; i < count && i < SHOWN_VALUES; i++)
-        printf(" %.5g", numbers_at(tensor->type, tensor->data, i));
+        printf(" %s", numbers_text(tensor->type, tensor->data, i, text, sizeof text));
     printf("%s\n", count > SHOWN_VALUES ? " …" : count == 0 ? " (empty)" : "");
 }
 

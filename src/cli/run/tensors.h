@@ -21,7 +21,8 @@ typedef enum input_arg_kind {
 typedef struct input_arg {
     const char *option; /* "--input" or "--prompt" */
     int model;          /* INPUT_ARG_EVERY_MODEL: every model with such an input */
-    char *name;
+    char *name;         /* up to the first '=' */
+    char *word;         /* all of NAME=VALUE; NULL for a prompt */
     input_arg_kind kind;
     char *value; /* as typed; INPUT_ARG_LINES: the content of the file */
     weir_tensor array;
@@ -116,7 +117,7 @@ size_t numbers_count(const char *text);
 /* Writes the listed numbers to `data`; WEIR_ERR_INVALID when one is not of that type. */
 weir_status numbers_read(const char *text, weir_type type, void *data);
 
-/* Element number `index` as a double, for display. */
-double numbers_at(weir_type type, const void *data, size_t index);
+/* Writes element number `index` as what it is: whole numbers with all digits, others with five. Answers `text`. */
+const char *numbers_text(weir_type type, const void *data, size_t index, char *text, size_t capacity);
 
 #endif

@@ -131,7 +131,7 @@ static void restore(void *user)
     wg_generation *it = user;
     if (!wg_state_restore(it)) {
         fail(it, weir_fail(WEIR_ERR_INVALID, "the input 'state' does not fit into this model's sequence: %s",
-                           wg_log_last_error()[0] ? wg_log_last_error() : "no reason given"));
+                           wg_log_first_error()[0] ? wg_log_first_error() : "no reason given"));
         return;
     }
     it->computed = it->prompt.restored;

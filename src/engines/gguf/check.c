@@ -119,6 +119,9 @@ static weir_status per_layer(const wg_file *file, const wg_facts *facts, const c
 static weir_status architecture(const wg_file *file, wg_facts *facts)
 {
     const wg_key *key = wi_gguf_file_key(file, "general.architecture");
+    weir_status whole = wi_gguf_file_whole(file);
+    if (whole != WEIR_OK)
+        return whole;
     if (!key)
         return wg_no_key(file, "general.architecture");
     if (key->kind != WG_TEXT || key->text_bytes == 0 || key->text_bytes >= sizeof facts->architecture ||
@@ -126,10 +129,6 @@ static weir_status architecture(const wg_file *file, wg_facts *facts)
         return wg_bad_key(file, key, "it must be a short name in small letters");
     snprintf(facts->architecture, sizeof facts->architecture, "%s", key->text);
     facts->known = strcmp(facts->architecture, "llama") == 0 || strcmp(facts->architecture, "bert") == 0;
-    const wg_key *parts = wi_gguf_file_key(file, "split.count");
-    if (parts && parts->number != 0 && parts->number != 1)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is one of %.0f parts; join them with llama-gguf-split --merge",
-                         file->path, parts->number);
     const wg_key *kind = wi_gguf_file_key(file, "general.type");
     if (kind && kind->kind == WG_TEXT && strcmp(kind->text, "model") != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: is no model but '%.60s'", file->path, kind->text);

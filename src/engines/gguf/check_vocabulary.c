@@ -108,40 +108,61 @@ static weir_status beside(const wg_file *file, const char *name, uint32_t elemen
     return status;
 }
 
-/* A token id under `name`, or what llama.cpp takes when the file names none. */
-static weir_status special(const wg_file *file, const char *name, uint32_t otherwise, bool needed, uint64_t count)
+/* What llama.cpp takes where a file names no token, or one that is not there: -1 is none. Bert's tokenizer frames every text
+ * with the first two and the last, and asserts that they exist; others do so where they add tokens to a text. */
+typedef struct standard {
+    const char *model;
+    int bos, eos, unknown, separator;
+    bool adds_bos, adds_eos;
+} standard;
+
+static const standard *standard_of(const char *model)
+{
+    static const standard list[] = {{"llama", 1, 2, 0, -1, true, false},    {"bert", 101, -1, 100, 102, true, false},
+                                    {"gpt2", 11, 11, -1, -1, false, false}, {"hybriddna", 11, 11, -1, -1, false, false},
+                                    {"t5", -1, 1, 2, -1, false, true},      {"plamo2", 1, 2, 0, -1, false, false},
+                                    {"", -1, -1, -1, -1, false, false}};
+    const standard *it = list;
+    while (it->model[0] && strcmp(it->model, model) != 0)
+        it++;
+    return it;
+}
+
+static bool is_on(const wg_file *file, const char *name, bool otherwise)
+{
+    const wg_key *key = wi_gguf_file_key(file, name);
+    return key && key->kind == WG_BOOL ? key->integer != 0 : otherwise;
+}
+
+/* A token's number under `name`: one that is there, or else `otherwise`; without both, llama.cpp goes on with none, unless
+ * it is `needed`. */
+static weir_status special(const wg_file *file, const char *name, int otherwise, bool needed, uint64_t count)
 {
     const wg_key *key = wi_gguf_file_key(file, name);
     if (key && key->kind != WG_U32)
         return wg_bad_key(file, key, "it must be a u32");
-    if (key && key->integer >= count && (needed || key->integer != UINT32_MAX))
-        return wg_bad_key(file, key, "there is no token of that number");
-    if (!key && needed && otherwise >= count)
-        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is missing, and there is no token %u to take instead",
+    if (!needed || (key && key->integer < count) || (otherwise >= 0 && (uint64_t)otherwise < count))
+        return WEIR_OK;
+    if (!key)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is missing, and there is no token %d to take instead",
                          file->path, name, otherwise);
-    return WEIR_OK;
+    return wg_bad_key(file, key, "there is no token of that number, and none to take instead");
 }
 
 static weir_status specials(const wg_file *file, const char *model, uint64_t count)
 {
+    const standard *usual = standard_of(model);
     bool bert = strcmp(model, "bert") == 0;
-    /* Bert's tokenizer frames every text with the first two and asserts that they exist. */
-    weir_status status = special(file, "tokenizer.ggml.bos_token_id", 101, bert, count);
+    bool named = wi_gguf_file_key(file, "tokenizer.ggml.bos_token_id") != NULL;
+    bool bos = bert || (named && is_on(file, "tokenizer.ggml.add_bos_token", usual->adds_bos));
+    weir_status status = special(file, "tokenizer.ggml.bos_token_id", usual->bos, bos, count);
     if (status == WEIR_OK)
-        status = special(file, "tokenizer.ggml.seperator_token_id", 102, false, count);
+        status = special(file, "tokenizer.ggml.seperator_token_id", usual->separator, bert, count);
     if (status == WEIR_OK)
-        status = special(file, "tokenizer.ggml.unknown_token_id", 100, bert, count);
-    if (status == WEIR_OK)
-        status = special(file, "tokenizer.ggml.eos_token_id", 0, false, count);
-    if (status != WEIR_OK || !bert)
-        return status;
-    bool usual = !wi_gguf_file_key(file, "tokenizer.ggml.seperator_token_id");
-    if (usual && count <= 102)
-        return weir_fail(WEIR_ERR_CORRUPT,
-                         "%s: key 'tokenizer.ggml.seperator_token_id' is missing, and there is no token "
-                         "102 to take instead",
-                         file->path);
-    return WEIR_OK;
+        status = special(file, "tokenizer.ggml.unknown_token_id", usual->unknown, bert, count);
+    bool ends = wi_gguf_file_key(file, "tokenizer.ggml.eos_token_id") != NULL &&
+                is_on(file, "tokenizer.ggml.add_eos_token", usual->adds_eos);
+    return status == WEIR_OK ? special(file, "tokenizer.ggml.eos_token_id", usual->eos, ends, count) : status;
 }
 
 weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts)

@@ -242,7 +242,7 @@ static void find_devices(void *user)
         it->status = weir_runtime_info(weir_client_runtime(it->places->clients[i]), &its);
         if (it->status == WEIR_OK && (its.ordinal < 0 || (size_t)its.ordinal >= there))
             it->status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp finds %zu devices of CUDA, and %s is not among them: %s",
-                                   there, its.device, wg_log_last_error());
+                                   there, its.device, wg_log_first_error());
         if (it->status != WEIR_OK)
             return;
         ggml_backend_dev_t device = lib->ggml_backend_reg_dev_get(registry, (size_t)its.ordinal);

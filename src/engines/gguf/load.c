@@ -128,12 +128,12 @@ static void make_context(void *user)
     model->context = model->library->llama_init_from_model(model->model, params);
 }
 
-/* What went wrong, in the order of how much it explains: weir's refusal, the exception, llama.cpp's last words. */
+/* What went wrong, in the order of how much it explains: weir's refusal, the exception, llama.cpp's first error. */
 static weir_status explain(const wg_phase *phase, const char *path, const char *thrown, const char *doing)
 {
     if (phase->refusal != WEIR_OK)
         return weir_fail(phase->refusal, "%s", phase->detail);
-    const char *words = thrown[0] ? thrown : wg_log_last_error();
+    const char *words = thrown[0] ? thrown : wg_log_first_error();
     return weir_fail(WEIR_ERR_ENGINE, "%s: llama.cpp %s: %s", path, doing, words[0] ? words : "no reason given");
 }
 

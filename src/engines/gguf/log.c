@@ -1,19 +1,20 @@
-/* log.c: what llama.cpp and ggml have to say goes into weir's log; the last error is kept for the answer. */
+/* log.c: what llama.cpp and ggml have to say goes into weir's log; the first error is kept for the answer: those that
+ * follow say that what has failed has failed. */
 #include "wg.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char last_error[512];
+static _Thread_local char first_error[512];
 
 void wg_log_forget(void)
 {
-    last_error[0] = '\0';
+    first_error[0] = '\0';
 }
 
-const char *wg_log_last_error(void)
+const char *wg_log_first_error(void)
 {
-    return last_error;
+    return first_error;
 }
 
 /* llama.cpp tells its whole life at level info; that is worth debug here. */
@@ -31,13 +32,21 @@ static weir_log_level level_of(enum ggml_log_level level)
     }
 }
 
+/* Without the name of the function in front. */
+static void keep(const char *text, size_t length)
+{
+    size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    size_t skip = name > 0 && strncmp(text + name, ": ", 2) == 0 && name + 2 < length ? name + 2 : 0;
+    snprintf(first_error, sizeof first_error, "%.*s", (int)(length - skip), text + skip);
+}
+
 void wg_on_log(enum ggml_log_level level, const char *text, void *user)
 {
     (void)user;
     size_t length = strcspn(text, "\n");
     if (length == 0 || level_of(level) == WEIR_LOG_OFF)
         return;
-    if (level == GGML_LOG_LEVEL_ERROR)
-        snprintf(last_error, sizeof last_error, "%.*s", (int)length, text);
+    if (level == GGML_LOG_LEVEL_ERROR && !first_error[0])
+        keep(text, length);
     weir_log(level_of(level), "llama.cpp: %.*s", (int)length, text);
 }

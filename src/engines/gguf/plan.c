@@ -15,9 +15,9 @@
 #include "gguf_file/layout.h"
 #include "state.h"
 
-/* Of an elastic cache, what the first run has to have: cells come by 256, but for those of windows, which are there from
+/* Of an elastic cache, what the first run has to have: cells come by 256, but for windows and states, which are there from
  * the start. A promise is of whole pages. */
-static void plan_cache(const weir_engine_model *model, uint64_t windows, uint64_t *bytes, uint64_t *whole, bool *exact)
+static void plan_cache(const weir_engine_model *model, uint64_t fixed, uint64_t *bytes, uint64_t *whole, bool *exact)
 {
     enum { CELLS = 256, HOST_PAGE = 64 << 10, DEVICE_PAGE = 2 << 20 };
     uint64_t cells = (uint64_t)model->longest * (uint64_t)model->load.sequences;
@@ -25,14 +25,14 @@ static void plan_cache(const weir_engine_model *model, uint64_t windows, uint64_
     if (!wg_cache_wanted(model))
         return;
     uint64_t pages = (*bytes + page - 1) / page * page;
-    if (wg_cache_grows(model)) {
-        *whole = pages;
-        windows = windows < *bytes ? windows : *bytes;
-        *bytes = cells > CELLS ? windows + (*bytes - windows) / cells * CELLS : *bytes;
-        *exact = false;
-    } else {
+    fixed = fixed < *bytes ? fixed : *bytes;
+    if (!wg_cache_grows(model) || fixed == *bytes) {
         *bytes = pages;
+        return;
     }
+    *whole = pages;
+    *bytes = cells > CELLS ? fixed + (*bytes - fixed) / cells * CELLS : *bytes;
+    *exact = false;
 }
 
 /* Where a model is asked for without a place, the provider says whether it is to be on a device. */
@@ -44,7 +44,7 @@ static bool on_device(const weir_engine_load *load, const weir_engine_model *mod
 
 /* What holds for both ways. With more tokens at once than at load, the buffer of the outputs grows. On a device it is the
  * scratch that kernels and CUDA's libraries ask for. */
-static void finish(const weir_engine_model *model, bool device, uint64_t windows, weir_prediction_source source,
+static void finish(const weir_engine_model *model, bool device, uint64_t fixed, weir_prediction_source source,
                    weir_engine_plan *out)
 {
     bool laid_out = source == WEIR_PREDICTED_DRY_RUN;
@@ -54,7 +54,7 @@ static void finish(const weir_engine_model *model, bool device, uint64_t windows
     }
     out->exact[WEIR_CLASS_ACTIVATIONS] = laid_out && !model->embeds;
     out->exact[WEIR_CLASS_SCRATCH] = laid_out && !device;
-    plan_cache(model, windows, &out->bytes[WEIR_CLASS_KV], &out->whole[WEIR_CLASS_KV], &out->exact[WEIR_CLASS_KV]);
+    plan_cache(model, fixed, &out->bytes[WEIR_CLASS_KV], &out->whole[WEIR_CLASS_KV], &out->exact[WEIR_CLASS_KV]);
     if (model->load.mmap && !device) {
         out->bytes[WEIR_CLASS_WEIGHTS] = 0;
         out->exact[WEIR_CLASS_WEIGHTS] = false;
@@ -144,11 +144,11 @@ static weir_status work_out(const weir_engine_load *load, const weir_engine_mode
     take_bytes(device ? &layout.device : &layout.host, out->bytes);
     if (device)
         take_bytes(&layout.host, out->host);
-    finish(model, device, device ? layout.device.windows : layout.host.windows, WEIR_PREDICTED_METADATA, out);
+    finish(model, device, device ? layout.device.fixed : layout.host.fixed, WEIR_PREDICTED_METADATA, out);
     return WEIR_OK;
 }
 
-/* The file tells how much of the cache are windows; llama.cpp does not. */
+/* The file tells how much of the cache is there from the start; llama.cpp does not. */
 static weir_status measure(const weir_engine_load *load, weir_engine_model *model, const wg_phase *phase,
                            weir_engine_plan *out)
 {
@@ -159,7 +159,7 @@ static weir_status measure(const weir_engine_load *load, weir_engine_model *mode
     if (read_layout(load, model, device, &layout) != WEIR_OK)
         layout = (wg_layout){0};
     (device ? out->host : out->bytes)[WEIR_CLASS_ACTIVATIONS] = phase->planned_output; /* it lies on the host */
-    finish(model, device, device ? layout.device.windows : layout.host.windows, WEIR_PREDICTED_DRY_RUN, out);
+    finish(model, device, device ? layout.device.fixed : layout.host.fixed, WEIR_PREDICTED_DRY_RUN, out);
     return WEIR_OK;
 }
 

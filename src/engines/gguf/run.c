@@ -127,7 +127,7 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
                          "larger",
                          model->longest);
     return weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed with code %d: %s", code,
-                     wg_log_last_error()[0] ? wg_log_last_error() : "no reason given");
+                     wg_log_first_error()[0] ? wg_log_first_error() : "no reason given");
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */

@@ -207,7 +207,7 @@ weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_setting
         status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot make the samplers: %s", thrown);
     else if (status == WEIR_OK && wants_grammar && !out->grammar)
         status = weir_fail(WEIR_ERR_INVALID, "the setting 'grammar': llama.cpp refuses it: %s",
-                           wg_log_last_error()[0] ? wg_log_last_error() : "no reason given");
+                           wg_log_first_error()[0] ? wg_log_first_error() : "no reason given");
     free(it.biases);
     wt_words_drop(&it.breakers);
     return status;

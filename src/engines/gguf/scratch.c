@@ -67,7 +67,7 @@ static weir_status probe(probing *it, uint64_t *scratch)
         return phase.scope.overrun == 0 ? WEIR_OK : does_not_fit(it, phase.scope.overrun);
     if (phase.refusal != WEIR_OK)
         return weir_fail(phase.refusal, "%s", phase.detail);
-    const char *words = thrown[0] ? thrown : wg_log_last_error();
+    const char *words = thrown[0] ? thrown : wg_log_first_error();
     return weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot compute %d tokens at once: %s", it->count,
                      words[0] ? words : "no reason given");
 }

@@ -130,7 +130,7 @@ bool wg_breakdown(void *function, const struct llama_context *context, ggml_back
 
 void wg_on_log(enum ggml_log_level level, const char *text, void *user);
 /* The last error llama.cpp logged on this thread since wg_log_forget; "" if none. */
-const char *wg_log_last_error(void);
+const char *wg_log_first_error(void);
 void wg_log_forget(void);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */

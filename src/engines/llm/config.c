@@ -1,5 +1,6 @@
 /* config.c: what genai_config.json may say. GenAI takes most of it as it is: a name becomes the format of a printf, a length a
- * divisor, a word the path of a file or of a library. So every word has its rule here, and what has none is refused. */
+ * divisor, a word the path of a file or of a library. So every word that weir knows has its rule here. What has none, as of a
+ * later GenAI, is passed on with a warning, unless it could be one of these. */
 #include "folder.h"
 
 #include <math.h>
@@ -14,8 +15,8 @@ typedef enum kind {
     NUMBER,  /* any, likewise */
     SWITCH,  /* true or false */
     WORD,    /* a text of at most `most` bytes */
-    NAME,    /* of an input or output: without a '%' */
     PATTERN, /* of a name for each layer: with one %d, and no other '%' */
+    NAME,    /* of an input or output: without a '%', but for one %d, which one of a layer has */
     TOKENS,  /* a whole number, or a list of such */
     HERE,    /* a folder: this one */
     NEVER    /* `why` */
@@ -50,7 +51,13 @@ static const rule rules[] = {
     {"model.decoder.inputs.past_names", PATTERN, 0, 0, NULL},
     {"model.decoder.inputs.past_key_names", PATTERN, 0, 0, NULL},
     {"model.decoder.inputs.past_value_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.past_key_scale_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.past_value_scale_names", PATTERN, 0, 0, NULL},
     {"model.decoder.inputs.past_conv_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.past_recurrent_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.past_indexer_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.past_ple_token_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.past_ple_conv_names", PATTERN, 0, 0, NULL},
     {"model.decoder.inputs.cross_past_key_names", PATTERN, 0, 0, NULL},
     {"model.decoder.inputs.cross_past_value_names", PATTERN, 0, 0, NULL},
     {"model.decoder.inputs.*", NAME, 0, 0, NULL},
@@ -58,7 +65,15 @@ static const rule rules[] = {
     {"model.decoder.outputs.present_names", PATTERN, 0, 0, NULL},
     {"model.decoder.outputs.present_key_names", PATTERN, 0, 0, NULL},
     {"model.decoder.outputs.present_value_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.present_key_scale_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.present_value_scale_names", PATTERN, 0, 0, NULL},
     {"model.decoder.outputs.present_conv_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.present_recurrent_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.present_indexer_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.present_ple_token_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.present_ple_conv_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.state_update_conv_value_names", PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.state_update_recurrent_capsule_names", PATTERN, 0, 0, NULL},
     {"model.decoder.outputs.output_cross_qk_names", PATTERN, 0, 0, NULL},
     {"model.decoder.outputs.*", NAME, 0, 0, NULL},
     {"model.decoder.sliding_window", OBJECT, 0, 0, NULL},
@@ -68,7 +83,8 @@ static const rule rules[] = {
     {"model.decoder.sliding_window.alignment", WORD, 0, LENGTH, NULL},
     {"model.decoder.sliding_window.layers", LIST, 0, 0, NULL},
     {"model.decoder.sliding_window.layers[]", WHOLE, 0, 4096, NULL},
-    {"model.decoder.sliding_window.*", SWITCH, 0, 0, NULL},
+    {"model.decoder.sliding_window.slide_key_value_cache", SWITCH, 0, 0, NULL},
+    {"model.decoder.sliding_window.slide_inputs", SWITCH, 0, 0, NULL},
     {"model.decoder.session_options", OBJECT, 0, 0, NULL},
     {"model.decoder.session_options.custom_ops_library", NEVER, 0, 0, "a library to be loaded"},
     {"model.decoder.session_options.enable_profiling", NEVER, 0, 0, "a file to be written"},
@@ -89,15 +105,20 @@ static const rule rules[] = {
     {"model.decoder.session_options.provider_options", LIST, 0, 0, NULL},
     {"model.decoder.session_options.provider_options[]", OBJECT, 0, 0, NULL},
     {"model.decoder.session_options.provider_options[].cuda", OBJECT, 0, 0, NULL},
-    /* Others would choose a device, or hand over addresses. */
     {"model.decoder.session_options.provider_options[].cuda.enable_cuda_graph", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.provider_options[].cuda.enable_skip_layer_norm_strict_mode", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.provider_options[].cuda.prefer_nhwc", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.provider_options[].cuda.sdpa_kernel", WORD, 0, LENGTH, NULL},
     {"model.decoder.session_options.provider_options[].cuda.use_tf32", WORD, 0, LENGTH, NULL},
-    {"model.decoder.*", WHOLE, 0, MANY, NULL},
-    {"model.pad_token_id", WHOLE, 0, MANY, NULL},
-    {"model.bos_token_id", WHOLE, 0, MANY, NULL},
+    {"model.decoder.hidden_size", WHOLE, 0, MANY, NULL},
+    {"model.decoder.head_size", WHOLE, 0, MANY, NULL},
+    {"model.decoder.num_attention_heads", WHOLE, 0, MANY, NULL},
+    {"model.decoder.num_hidden_layers", WHOLE, 0, MANY, NULL},
+    {"model.decoder.num_key_value_heads", WHOLE, 0, MANY, NULL},
+    {"model.decoder.conv_cache_size", WHOLE, 0, MANY, NULL},
+    {"model.decoder.state_update_capacity", WHOLE, 0, MANY, NULL},
+    {"model.pad_token_id", WHOLE, -1, MANY, NULL},
+    {"model.bos_token_id", WHOLE, -1, MANY, NULL},
     {"model.sep_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
     {"model.decoder_start_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
     {"model.image_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
@@ -121,7 +142,11 @@ static const rule rules[] = {
     {"search.num_beams", WHOLE, 1, INT32_MAX, NULL},
     {"search.num_return_sequences", WHOLE, 1, INT32_MAX, NULL},
     {"search.no_repeat_ngram_size", WHOLE, 0, INT32_MAX, NULL},
-    {"search.*", NUMBER, -1000000, 1000000, NULL},
+    {"search.top_p", NUMBER, -1000000, 1000000, NULL},
+    {"search.temperature", NUMBER, -1000000, 1000000, NULL},
+    {"search.repetition_penalty", NUMBER, -1000000, 1000000, NULL},
+    {"search.length_penalty", NUMBER, -1000000, 1000000, NULL},
+    {"search.diversity_penalty", NUMBER, -1000000, 1000000, NULL},
     {"engine", OBJECT, 0, 0, NULL},
     {"engine.static_batching", OBJECT, 0, 0, NULL},
     {"engine.static_batching.max_batch_size", WHOLE, 1, 4096, NULL},
@@ -164,17 +189,30 @@ static const char *name_of(kind what)
                                         "number",
                                         "true or false",
                                         "short text",
-                                        "name without a '%'",
                                         "name with one %d",
+                                        "name without a '%', but for one %d",
                                         "token or list of tokens",
                                         "empty text: the tokenizer lies beside it",
                                         ""};
     return names[what];
 }
 
+bool wl_config_whole(const json_t *value, int64_t *out)
+{
+    double number = json_real_value(value);
+    if (json_is_integer(value))
+        *out = json_integer_value(value);
+    else if (json_is_real(value) && number == trunc(number) && fabs(number) <= 1e15)
+        *out = (int64_t)number;
+    else
+        return false;
+    return true;
+}
+
 static bool is_whole(const rule *it, const json_t *value)
 {
-    return json_is_integer(value) && json_integer_value(value) >= it->least && json_integer_value(value) <= it->most;
+    int64_t number;
+    return wl_config_whole(value, &number) && number >= it->least && number <= it->most;
 }
 
 static bool is_right(const rule *it, const json_t *value)
@@ -195,10 +233,10 @@ static bool is_right(const rule *it, const json_t *value)
         return json_is_boolean(value);
     case WORD:
         return text && length <= (size_t)it->most;
-    case NAME:
-        return text && length <= LENGTH && !strchr(text, '%');
     case PATTERN:
         return text && length <= LENGTH && is_pattern(text);
+    case NAME:
+        return text && length <= LENGTH && (!strchr(text, '%') || is_pattern(text));
     case TOKENS:
         return json_is_array(value) || is_whole(it, value);
     case HERE:
@@ -209,12 +247,63 @@ static bool is_right(const rule *it, const json_t *value)
     return false;
 }
 
+/* ---- words without a rule ---------------------------------------------------------------------------------------- */
+
+static bool has_one(const char *text, const char *const *words)
+{
+    while (*words && !strcasestr(text, *words))
+        words++;
+    return *words != NULL;
+}
+
+/* By their names: entries of a session that name files, take what the file is from the folder, or memory out of weir's
+ * hands; and options of cuda that choose a device, or hand over addresses. */
+static bool reaches_out(const char *place)
+{
+    static const char *const of_session[] = {"address", "allocator",    "ep.context",  "file", "folder",
+                                             "library", "model_format", "model_bytes", "path", NULL};
+    static const char *const of_cuda[] = {"alloc", "arena", "device", "empty_cache", "free", "mem", "stream", NULL};
+    const char *entry = strstr(place, "session_options."), *option = strstr(place, "[].cuda.");
+    return option ? has_one(option + strlen("[].cuda."), of_cuda) : entry && has_one(entry, of_session);
+}
+
+/* A text that can be no format and no place outside of the folder. */
+static bool is_harmless(const char *text)
+{
+    bool formats = strchr(text, '%') && !is_pattern(text);
+    return strlen(text) <= LENGTH && !formats && text[0] != '/' && !strstr(text, "..") && !strchr(text, '\\');
+}
+
+static weir_status pass_on(const wl_folder *folder, const char *place, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    double number = json_number_value(value);
+    if (strlen(place) > LENGTH)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s/%s: this engine does not know \"%.80s…\", which is nested too deeply", folder->path,
+                         WL_CONFIG, place);
+    if (reaches_out(place))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s/%s: this engine does not know \"%s\", which may reach out of the model", folder->path,
+                         WL_CONFIG, place);
+    if ((text && !is_harmless(text)) || (json_is_number(value) && !(fabs(number) <= INT32_MAX)))
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s/%s: this engine does not know \"%s\", and does not pass on what it is: a text of up to %d "
+                         "bytes that is no path and no format, or a number of 32 bits, could be",
+                         folder->path, WL_CONFIG, place, LENGTH);
+    if (!json_is_object(value) && !json_is_array(value))
+        weir_log(WEIR_LOG_WARNING, "%s/%s: \"%s\" is not known here, and passed on to ONNX Runtime GenAI", folder->path,
+                 WL_CONFIG, place);
+    return WEIR_OK;
+}
+
+/* ---- one word ---------------------------------------------------------------------------------------------------- */
+
 static weir_status check_here(const wl_folder *folder, const char *place, const json_t *value)
 {
     const rule *it = rule_of(place);
     if (!it)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s/%s: this engine does not know \"%s\"", folder->path, WL_CONFIG,
-                         place);
+        return pass_on(folder, place, value);
     if (it->kind == NEVER)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s/%s: \"%s\" names %s, which this engine does not do", folder->path,
                          WL_CONFIG, place, it->why);
@@ -246,7 +335,7 @@ static weir_status check_member(const wl_folder *folder, const char *place, cons
     return check(folder, inner, member);
 }
 
-/* As deep as there are rules. */
+/* As deep as there are rules, or places have names of LENGTH. */
 static weir_status check(const wl_folder *folder, const char *place, const json_t *value)
 {
     char items[LENGTH * 2 + 8];
@@ -266,7 +355,60 @@ static weir_status check(const wl_folder *folder, const char *place, const json_
     return status;
 }
 
+/* ---- what has to go together ------------------------------------------------------------------------------------- */
+
+static weir_status apart(const wl_folder *folder, const char *what, int64_t one, const char *against, int64_t other)
+{
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"model.decoder.%s\" is %lld, which does not go with %s of %lld",
+                     folder->path, WL_CONFIG, what, (long long)one, against, (long long)other);
+}
+
+static bool slides(const json_t *window, const char *key)
+{
+    const json_t *said = json_object_get(window, key);
+    return !said || json_is_true(said); /* GenAI's default */
+}
+
+/* GenAI takes the window from the context for lengths, and where keys and values slide once more: they must not come out
+ * below 0. */
+static weir_status check_window(const wl_folder *folder, const json_t *window)
+{
+    int64_t size = 0, slack = 0, layer;
+    size_t index;
+    json_t *item;
+    bool keys = slides(window, "slide_key_value_cache"), moves = keys || slides(window, "slide_inputs");
+    bool given = wl_config_whole(json_object_get(window, "window_size"), &size);
+    (void)wl_config_whole(json_object_get(window, "cache_slack"), &slack);
+    if (!given && moves)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"model.decoder.sliding_window\" slides and has no \"window_size\"",
+                         folder->path, WL_CONFIG);
+    if (size > folder->context || size + slack > folder->context)
+        return apart(folder,
+                     slack ? "sliding_window.window_size\" with its \"cache_slack" : "sliding_window.window_size",
+                     size + slack, "a context", folder->context);
+    if (keys && 2 * size > folder->context)
+        return apart(folder, "sliding_window.window_size", size, "keys and values that slide in a context",
+                     folder->context);
+    json_array_foreach(json_object_get(window, "layers"), index, item)
+    {
+        if (wl_config_whole(item, &layer) && layer >= folder->layers)
+            return apart(folder, "sliding_window.layers[]", layer, "a number of layers", folder->layers);
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_together(const wl_folder *folder, const json_t *root)
+{
+    const json_t *decoder = json_object_get(json_object_get(root, "model"), "decoder");
+    const json_t *window = json_object_get(decoder, "sliding_window"), *types = json_object_get(decoder, "layer_types");
+    if (types && (int64_t)json_array_size(types) != folder->layers)
+        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"model.decoder.layer_types\" has %zu of the %lld layers",
+                         folder->path, WL_CONFIG, json_array_size(types), (long long)folder->layers);
+    return window ? check_window(folder, window) : WEIR_OK;
+}
+
 weir_status wl_config_check(const wl_folder *folder, const json_t *root)
 {
-    return check(folder, "", root);
+    weir_status status = check(folder, "", root);
+    return status == WEIR_OK ? check_together(folder, root) : status;
 }

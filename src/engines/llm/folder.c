@@ -50,9 +50,7 @@ static weir_status number(const wl_folder *folder, const json_t *object, const c
     *out = standard;
     if (!value && standard >= least)
         return WEIR_OK;
-    if (json_is_integer(value))
-        *out = json_integer_value(value);
-    if (json_is_integer(value) && *out >= least && *out <= most)
+    if (wl_config_whole(value, out) && *out >= least && *out <= most)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is %s, from %lld to %lld", folder->path, WL_CONFIG, key,
                      value ? "no whole number" : "missing, a whole number", (long long)least, (long long)most);
@@ -76,8 +74,8 @@ static weir_status file_name(const wl_folder *folder, const json_t *object, cons
 
 static weir_status refuse_parts(const wl_folder *folder, const json_t *model)
 {
-    static const char *const parts[] = {"encoder", "vision", "speech", "embedding",
-                                        "draft",   "mtp",    "joiner", "encoder_decoder_init"};
+    static const char *const parts[] = {"encoder", "vision",  "speech", "embedding",           "draft", "mtp", "joiner",
+                                        "vad",     "dflash2", "dspark", "encoder_decoder_init"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (json_object_get(model, parts[i]))
             return weir_fail(WEIR_ERR_UNSUPPORTED,
@@ -108,9 +106,11 @@ static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
     return status;
 }
 
-static weir_status check_token(const wl_folder *folder, const json_t *value, const char *key)
+/* `least` -1: it may say so that there is none. */
+static weir_status check_token(const wl_folder *folder, const json_t *value, const char *key, int64_t least)
 {
-    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < folder->vocabulary)
+    int64_t number;
+    if (wl_config_whole(value, &number) && number >= least && number < folder->vocabulary)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no token; the vocabulary has 0 to %lld", folder->path,
                      WL_CONFIG, key, (long long)folder->vocabulary - 1);
@@ -118,14 +118,18 @@ static weir_status check_token(const wl_folder *folder, const json_t *value, con
 
 static weir_status check_tokens(const wl_folder *folder, const json_t *model)
 {
-    static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    static const struct {
+        const char *key;
+        int64_t least;
+    } tokens[] = {{"bos_token_id", -1}, {"eos_token_id", 0}, {"pad_token_id", -1}};
     weir_status status = WEIR_OK;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && status == WEIR_OK; i++) {
-        const json_t *value = json_object_get(model, keys[i]);
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens && status == WEIR_OK; i++) {
+        const char *key = tokens[i].key;
+        const json_t *value = json_object_get(model, key);
         for (size_t k = 0; json_is_array(value) && k < json_array_size(value) && status == WEIR_OK; k++)
-            status = check_token(folder, json_array_get(value, k), keys[i]);
+            status = check_token(folder, json_array_get(value, k), key, tokens[i].least);
         if (value && !json_is_array(value) && status == WEIR_OK)
-            status = check_token(folder, value, keys[i]);
+            status = check_token(folder, value, key, tokens[i].least);
     }
     return status;
 }
@@ -182,29 +186,75 @@ static bool named(onnx_text text, const char *word)
     return text.size == strlen(word) && memcmp(text.text, word, text.size) == 0;
 }
 
-/* Where there are blocks other inputs are named alike: the lengths of the past, of one extent. */
+/* What the graph remembers of a text goes in by names with "past_" in front. Where there are blocks other inputs are named
+ * alike: the lengths of the past, of one extent. */
 static bool is_cache(const wl_folder *folder, const onnx_value *value)
 {
     bool alike = value->name.size > 5 && memcmp(value->name.text, "past_", 5) == 0;
-    return alike && !(folder->paged && value->shaped && value->rank != 4);
+    bool lengths = value->shaped && (folder->paged ? value->rank != 4 : value->rank < 2);
+    return alike && !lengths;
 }
 
-/* Four extents: sequences, heads, tokens, numbers of a head; or blocks, tokens, heads, numbers of a head. Those that the
- * graph gives are held against the config's. */
+/* By name, keys or values: of four extents, or of five where both are one input. */
+static bool is_keys(onnx_text name)
+{
+    static const char key[] = ".key", other[] = ".value";
+    return (name.size > 4 && memcmp(name.text + name.size - 4, key, 4) == 0) ||
+           (name.size > 6 && memcmp(name.text + name.size - 6, other, 6) == 0);
+}
+
+/* An extent that the graph leaves open: `other` in its place. */
+static uint64_t extent_or(const onnx_value *value, uint32_t at, int64_t other)
+{
+    return (uint64_t)(value->shape[at] < 0 ? other : value->shape[at]);
+}
+
+static bool add_product(uint64_t *sum, const uint64_t *factors, size_t count)
+{
+    uint64_t product = 1;
+    for (size_t i = 0; i < count; i++)
+        if (__builtin_mul_overflow(product, factors[i], &product))
+            return false;
+    return !__builtin_add_overflow(*sum, product, sum);
+}
+
+/* Of keys and values the extents are sequences, heads, tokens, numbers of a head; or blocks, tokens, heads, numbers of a
+ * head; both together have two of them in front. Layers may differ: what the graph says counts, and the config for what it
+ * leaves open. What has no open extent but that of the sequences is a state, which does not grow. */
+static bool add_cache(wl_folder *folder, const onnx_value *value, unsigned bytes)
+{
+    uint32_t first = value->rank == 5, heads = first + (folder->paged ? 2 : 1),
+             tokens = first + (folder->paged ? 1 : 2);
+    bool keys = value->rank == 4 || value->rank == 5;
+    if (!value->shaped || (keys && value->shape[tokens] < 0)) {
+        uint64_t factors[] = {bytes, (uint64_t)folder->kv_heads, (uint64_t)folder->head_size, 1};
+        if (value->shaped) {
+            factors[1] = extent_or(value, heads, folder->kv_heads);
+            factors[2] = extent_or(value, first + 3, folder->head_size);
+            factors[3] = first ? extent_or(value, 0, 2) : 1;
+        }
+        return add_product(&folder->token_bytes, factors, 4);
+    }
+    uint64_t factors[ONNX_MAX_RANK + 1] = {bytes};
+    for (uint32_t i = 0; i < value->rank; i++)
+        factors[i + 1] = extent_or(value, i, 1);
+    return add_product(&folder->state_bytes, factors, value->rank + 1);
+}
+
 static weir_status check_cache(wl_folder *folder, const onnx_value *value)
 {
     unsigned bits = onnx_type_bits(value->type);
-    int heads = folder->paged ? 2 : 1;
-    bool fits = value->kind == ONNX_VALUE_TENSOR && bits >= 8;
-    if (fits && value->shaped)
-        fits = value->rank == 4 && (value->shape[heads] < 0 || value->shape[heads] == folder->kv_heads) &&
-               (value->shape[3] < 0 || value->shape[3] == folder->head_size);
+    bool fits = value->kind == ONNX_VALUE_TENSOR && bits >= 8 && value->rank <= ONNX_MAX_RANK;
+    if (fits && value->shaped && is_keys(value->name))
+        fits = value->rank == 4 || value->rank == 5;
     if (!fits)
-        return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the input \"%.*s\" is not as %s has it: %lld heads of %lld",
-                         folder->path, folder->model, ONNX_SHOW(value->name), WL_CONFIG, (long long)folder->kv_heads,
-                         (long long)folder->head_size);
-    folder->cache_width = bits / 8;
-    return WEIR_OK;
+        return weir_fail(WEIR_ERR_CORRUPT,
+                         "%s/%s: the input \"%.*s\" holds no keys and values: a tensor of numbers with four extents",
+                         folder->path, folder->model, ONNX_SHOW(value->name));
+    return add_cache(folder, value, bits / 8)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_CORRUPT, "%s/%s: the input \"%.*s\" is beyond what can be addressed", folder->path,
+                           folder->model, ONNX_SHOW(value->name));
 }
 
 static weir_status check_logits(const wl_folder *folder, const onnx_graph *graph)
@@ -317,11 +367,9 @@ weir_status wl_folder_read(const char *path, wl_folder *out)
 
 uint64_t wl_folder_cache(const wl_folder *folder, uint64_t tokens)
 {
-    /* Each is within bounds: 4096 × 2 × 4096 × 65536 × 8 × 2^24 stays below 2^64 only with sizes that no model has. */
-    uint64_t token = 0;
-    if (__builtin_mul_overflow((uint64_t)folder->layers * 2 * (uint64_t)folder->kv_heads * folder->cache_width,
-                               (uint64_t)folder->head_size, &token) ||
-        __builtin_mul_overflow(token, tokens, &token))
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(folder->token_bytes, tokens, &bytes) ||
+        __builtin_add_overflow(bytes, folder->state_bytes, &bytes))
         return UINT64_MAX;
-    return token;
+    return bytes;
 }

@@ -26,7 +26,8 @@ typedef struct wl_folder {
     int64_t block;         /* tokens of such a block */
     uint64_t weight_bytes; /* in the graph and beside it */
     uint64_t table_bytes;  /* of these, what nothing is multiplied by: tables of tokens and positions, scales */
-    uint32_t cache_width;  /* bytes of one number in the cache; 0: unknown */
+    uint64_t token_bytes;  /* of a token's keys and values in all layers, as the graph has them */
+    uint64_t state_bytes;  /* of what a sequence has however long it is: states of layers that keep no keys */
     uint64_t nodes;
     bool flat; /* the graph and all files that it names lie in the folder itself */
 } wl_folder;
@@ -48,14 +49,17 @@ void wl_folder_keep(const wl_files *files, const wl_folder *folder);
 
 /* An object of JSON in the folder; `flags` are jansson's. */
 weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, size_t flags, json_t **out);
-/* config.c: whether each word of genai_config.json has a rule, and keeps it. */
+/* config.c: whether each word of genai_config.json that has a rule keeps it, what has none is harmless, and all go
+ * together. */
 weir_status wl_config_check(const wl_folder *folder, const json_t *root);
+/* Whether it is a whole number, which may be written as 256.0. */
+bool wl_config_whole(const json_t *value, int64_t *out);
 /* tokenizer.c */
 weir_status wl_tokenizer_check(const wl_folder *folder);
 /* Whether the template is one that GenAI can read; `what` names it. */
 weir_status wl_template_check(const char *what, const char *text);
 
-/* Bytes of the cache of one sequence of so many tokens. */
+/* Bytes of the cache of one sequence of so many tokens; UINT64_MAX where they are beyond all measure. */
 uint64_t wl_folder_cache(const wl_folder *folder, uint64_t tokens);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cores.h"
 #include "foresee.h"
 #include "join.h"
+#include "levels.h"
 #include "onnx_file/check.h"
 #include "replay.h"
 #include "uses.h"
@@ -83,13 +84,18 @@ static bool is_shared(const onnx_settings *settings)
     return settings->buckets > 1;
 }
 
-/* What is handed over by name, or mapped. */
+/* What is handed over by name, or mapped; and what is left to ONNX Runtime. Of tensors beside the model that only nodes and
+ * functions have, those that are not taken out are put into the stripped model, which has no folder of its own. */
 static weir_status onnx_source_choose(onnx_source *source, const onnx_settings *settings, bool cuda, bool maps)
 {
-    if (!settings->ours || cuda)
+    onnx_file *file = &source->file;
+    onnx_graph *graph = &source->graph;
+    if (!settings->ours)
         return WEIR_OK;
-    return maps ? onnx_graph_read_inner(&source->file, &source->graph, ONNX_INLINE_BELOW)
-                : onnx_uses_mark(&source->graph, settings->optimization);
+    weir_status status = onnx_uses_mark(graph, settings->optimization, !cuda && !maps);
+    if (status == WEIR_OK && maps && !cuda)
+        status = onnx_graph_read_inner(file, graph, ONNX_INLINE_BELOW);
+    return status == WEIR_OK && file->nested ? onnx_graph_read_beside(file, graph) : status;
 }
 
 static void onnx_source_close(onnx_source *source)
@@ -246,6 +252,13 @@ static void describe(weir_engine_model *model, const onnx_graph *graph)
              "outside: %s%sONNX Runtime's graph and kernels, %s, buffers inside some kernels", all, what, turned);
 }
 
+static void remark_level(weir_engine_model *model)
+{
+    size_t length = strlen(model->remarks);
+    if (model->level[0])
+        snprintf(model->remarks + length, sizeof model->remarks - length, "; %s", model->level);
+}
+
 static weir_status check_place(const weir_engine_load *load)
 {
     if (load->place_count == 0 || !load->places || !load->places[0].client || !load->places[0].runtime)
@@ -286,6 +299,22 @@ static bool convolves(const onnx_graph *graph)
     return false;
 }
 
+/* What somebody has chosen stays, with a warning. */
+static void choose_level(weir_engine_model *model, const onnx_file *file)
+{
+    onnx_settings *settings = &model->settings;
+    int right = onnx_level_right(file, model->library->minor, settings->optimization, &model->level);
+    if (model->level[0] && !settings->level_open)
+        weir_log(WEIR_LOG_WARNING,
+                 "onnx: %s: its answers will be wrong at this level of optimization: without the "
+                 "setting it has %s",
+                 model->name, model->level);
+    if (settings->level_open)
+        settings->optimization = right;
+    else
+        model->level = "";
+}
+
 static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
                         onnx_source *source, bool maps, weir_engine_model **out)
 {
@@ -305,6 +334,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->texts = source->file.texts;
     model->metrics.struct_size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
+    choose_level(model, &source->file);
     report(load, 0.1);
     status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
     bool entered = status == WEIR_OK;
@@ -336,6 +366,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     }
     onnx_shares_read(model);
     describe(model, &source->graph);
+    remark_level(model);
     report(load, 1.0);
     *out = model;
     return WEIR_OK;

@@ -78,7 +78,8 @@ struct weir_engine_model {
     onnx_ports inputs, outputs;
     bool texts; /* constants of it are texts: objects of ONNX Runtime's inside the client's memory */
     char architecture[64];
-    char remarks[512];
+    char remarks[768];
+    const char *level;    /* why it is optimized at a lower level than others, or "" */
     pthread_mutex_t lock; /* guards what follows */
     onnx_run *runs;
     weir_engine_metrics metrics;

@@ -161,10 +161,12 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
     if (FAILED(model, a, api->SetSessionGraphOptimizationLevel(options, s->optimization)) ||
         FAILED(model, a, api->SetIntraOpNumThreads(options, s->threads)) ||
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) ||
-        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")) ||
-        FAILED(
-            model, a,
-            api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path", file->folder)))
+        FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")))
+        return false;
+    /* By its path it finds the files beside a model by itself. */
+    if (s->ours && FAILED(model, a,
+                          api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path",
+                                                     file->folder)))
         return false;
     char most[32];
     snprintf(most, sizeof most, "%" PRIu64, fold_at_most(file));
@@ -226,7 +228,7 @@ static weir_status make_session(weir_engine_model *model, onnx_slot *slot, const
         set ? onnx_device_provide(model->library, &model->device, slot->stream, &model->settings, load, options)
             : onnx_session_failed(model, slot, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, slot, file->real, stripped, load, options, &slot->session);
+        status = create(model, slot, onnx_file_path(file), stripped, load, options, &slot->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
         slot->options = options;
     else if (options)

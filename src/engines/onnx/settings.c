@@ -357,6 +357,7 @@ static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_setti
         .ours = either(values[OURS], runs == ONNX_CPU || cuda),
         .outside_counts = values[OUTSIDE] == 1,
         .pattern_open = values[PATTERN] == UNSET,
+        .level_open = values[LEVEL] == UNSET,
         .optimization = runs == ONNX_COREML && level > 1 ? 1 : level,
         .threads = values[THREADS],
         .cuda_graph = values[GRAPH],

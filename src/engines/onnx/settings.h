@@ -17,6 +17,7 @@ typedef struct onnx_settings {
     bool memory_pattern; /* one block for all activations of a run whose shapes were seen before */
     bool pattern_open;   /* nobody chose: as suits the model */
     int optimization;    /* ONNX Runtime's number for the level */
+    bool level_open;     /* nobody chose it: lower where that level is known to be wrong */
     int threads;         /* 0: as many as cores */
     onnx_provider provider;
     bool cuda_graph;    /* runs are captured, and launched again with the same addresses */

@@ -20,7 +20,7 @@ bool onnx_moved(const onnx_tensor *tensor)
 
 static bool rewritten(const onnx_tensor *tensor)
 {
-    return onnx_moved(tensor) || tensor->place == ONNX_PLACE_BESIDE;
+    return onnx_moved(tensor) || tensor->beside;
 }
 
 static void put_entry(onnx_buffer *out, const char *key, const char *value)
@@ -37,7 +37,7 @@ static void put_place(const onnx_file *file, const onnx_tensor *tensor, onnx_buf
 {
     char number[32];
     const uint8_t *start = tensor->side ? tensor->side->data : file->data;
-    put_entry(out, "location", tensor->side ? onnx_file_inside(file, tensor->side) : file->name);
+    put_entry(out, "location", onnx_file_inside(file, tensor->side));
     snprintf(number, sizeof number, "%zu", (size_t)(tensor->data - start));
     put_entry(out, "offset", number);
     snprintf(number, sizeof number, "%" PRIu64, tensor->bytes);
@@ -54,7 +54,7 @@ static void put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_bu
     if (onnx_moved(tensor))
         put_place(file, tensor, out);
     else
-        onnx_put_data(out, RAW, tensor->data, tensor->bytes);
+        onnx_put_data(out, RAW, tensor->data, tensor->elements ? tensor->bytes : 0);
 }
 
 /* Tensors that are rewritten, in the file's order. */

@@ -15,8 +15,8 @@ bool onnx_moved(const onnx_tensor *tensor);
 bool onnx_strips(const onnx_graph *graph);
 
 /* Writes the stripped model. The notes are true: offset and length of the bytes in the model's own file, or in the file
- * beside it, so that whatever part of ONNX Runtime follows one reads the right bytes. Small tensors that lie beside are
- * put inline. WEIR_ERR_SYSTEM without host memory. */
+ * beside it, as seen from file->folder, so that whatever part of ONNX Runtime follows one reads the right bytes. Small
+ * tensors that lie beside are put inline. WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* See uses.h. */
 #include "uses.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,12 +54,13 @@ static onnx_use *find(const reading *r, onnx_text name)
     return found ? found->use : NULL;
 }
 
-static void use(const reading *r, const onnx_field *name, unsigned kind)
+static void use(const reading *r, const onnx_field *name, unsigned kind, bool valued)
 {
     onnx_use *found = find(r, (onnx_text){(const char *)name->data, name->size});
     if (!found)
         return;
     found->kinds |= kind;
+    found->valued |= valued;
     found->count++;
 }
 
@@ -155,7 +157,8 @@ static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
     return !r->functions && onnx_text_is(domain, "com.microsoft") && name.size && !strchr("QD", name.text[0]);
 }
 
-static const operation *operation_of(reading *r, const onnx_field *node)
+/* `*own` gets the name of one of ONNX's own operators, and no text for another. */
+static const operation *operation_of(reading *r, const onnx_field *node, onnx_text *own)
 {
     onnx_text name = {0}, domain = {0};
     const operation *it = operations;
@@ -172,16 +175,33 @@ static const operation *operation_of(reading *r, const onnx_field *node)
     r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
     while (it->name && !(standard && onnx_text_is(name, it->name)))
         it++;
+    *own = standard ? name : (onnx_text){0};
     if (!r->functions && onnx_text_is(domain, "com.microsoft") && onnx_text_is(name, quantized_lstm.name))
         return &quantized_lstm;
     return is_fused(r, domain, name) ? &fused : it;
 }
 
+/* From which input on a standard operator only computes with whole numbers that it reads: they decide no shape, and are
+ * passed on to nothing that could. Of any other every input may be a size, an axis, or on its way to become one. */
+static unsigned computes_from(onnx_text name)
+{
+    static const struct {
+        const char *name;
+        unsigned input;
+    } list[] = {{"ConvInteger", 0},   {"DequantizeLinear", 0}, {"Gather", 1},        {"GatherElements", 1},
+                {"GatherND", 1},      {"MatMul", 0},           {"MatMulInteger", 0}, {"QLinearConv", 0},
+                {"QLinearMatMul", 0}, {"ScatterElements", 1},  {"ScatterND", 1}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (onnx_text_is(name, list[i].name))
+            return list[i].input;
+    return UINT_MAX;
+}
+
 static void read_node(reading *r, const onnx_field *node, bool main_graph)
 {
-    const operation *its = operation_of(r, node);
-    unsigned input = 0;
-    onnx_text from, to;
+    onnx_text name, from, to;
+    const operation *its = operation_of(r, node, &name);
+    unsigned input = 0, at = 0, computes = computes_from(name);
     onnx_wire wire;
     if (main_graph && read_identity(node, &from, &to) && find(r, to))
         return;
@@ -191,7 +211,7 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
             read_attribute(r, &field);
         if (field.number != NODE_INPUT)
             continue;
-        use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER);
+        use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER, at++ < computes);
         input += input < 3;
     }
 }
@@ -204,7 +224,7 @@ static void use_named(const reading *r, const onnx_field *message, uint32_t numb
     onnx_wire_open(&wire, message->data, message->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == number)
-            use(r, &field, kind);
+            use(r, &field, kind, false);
 }
 
 static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph)
@@ -255,15 +275,20 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     return status;
 }
 
-weir_status onnx_uses_mark(onnx_graph *graph, int optimization)
+static bool is_whole(int32_t type)
+{
+    return type == ONNX_INT32 || type == ONNX_INT64;
+}
+
+weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over)
 {
     enum { LAYOUTS = 3 };
     onnx_uses uses;
     weir_status status = onnx_uses_read(graph, &uses);
     bool turned = optimization > 0 && (uses.transposes || optimization >= LAYOUTS);
-    unsigned kinds = ONNX_USE_HIDDEN | (turned ? ONNX_USE_OTHER : 0);
+    unsigned kinds = !handed_over ? 0 : ONNX_USE_HIDDEN | (turned ? ONNX_USE_OTHER : 0);
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
-        graph->weights[i].stays = uses.of[i].kinds & kinds;
+        graph->weights[i].stays = uses.of[i].kinds & kinds || (uses.of[i].valued && is_whole(graph->weights[i].type));
     free(uses.of);
     return status;
 }

@@ -16,6 +16,7 @@ enum {
 
 typedef struct onnx_use {
     unsigned kinds, count;
+    bool valued; /* its numbers may decide a shape: some reader is none that only computes with them */
 } onnx_use;
 
 typedef struct onnx_uses {
@@ -28,11 +29,13 @@ typedef struct onnx_uses {
 /* Reads them; free(out->of) in any case. WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out);
 
-/* Marks the weights that are left to ONNX Runtime, as its optimizer may write them again under their own names: it
- * moves transpositions through a graph and into constants, where one that was handed over would keep the old layout
- * (1.23 to 1.31). Those that only nodes read through which it moves none are not touched. From level 3 of
- * `optimization` on it makes transpositions itself, around quantized convolutions. And at any level those by whose name
- * a subgraph has one of its own: what is handed over goes by the name, into every graph of the model. */
-weir_status onnx_uses_mark(onnx_graph *graph, int optimization);
+/* Marks the weights that are left to ONNX Runtime. Those of whole numbers that may decide a shape: it infers shapes of
+ * what the file itself holds, and refuses a model whose sizes, axes or repeats lie elsewhere (1.31). With `handed_over`,
+ * where the client's memory takes their place, also those that its optimizer may write again under their own names: it
+ * moves transpositions through a graph and into constants, where one that was handed over would keep the old layout (1.23
+ * to 1.31). Those that only nodes read through which it moves none are not touched. From level 3 of `optimization` on it
+ * makes transpositions itself, around quantized convolutions. And at any level those by whose name a subgraph has one of
+ * its own: what is handed over goes by the name, into every graph of the model. */
+weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over);
 
 #endif

@@ -8,6 +8,9 @@
 
 #include <weir/pressure.h>
 
+#include <stdio.h>
+#include <sys/resource.h>
+
 /* Layout ----------------------------------------------------------------------------------------------------------- */
 
 /* Writes an extent into the layout. A busy one may have no memory yet, or none any more. */
@@ -410,17 +413,24 @@ static void mapped_each(wi_resource *resource, void (*fn)(wi_block *block, void 
                 fn(&e->block, user);
 }
 
+static void mapped_unreserve_regions(wi_mapped *mapped)
+{
+    wi_resource *r = &mapped->resource;
+    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
+        wi_region *region = &mapped->regions[region_number];
+        char *base = region->base;
+        wi_region_destroy(region);
+        if (base)
+            r->driver->unreserve(r->device, base, mapped->range_bytes);
+    }
+}
+
 static void mapped_destroy(wi_resource *resource)
 {
     wi_mapped *mapped = mapped_of(resource);
     wi_stream_lists_drain(&mapped->stream_lists);
     (void)mapped_trim(resource, 0);
-    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
-        char *base = mapped->regions[region_number].base;
-        wi_region_destroy(&mapped->regions[region_number]);
-        if (base)
-            resource->driver->unreserve(resource->device, base, mapped->range_bytes);
-    }
+    mapped_unreserve_regions(mapped);
     wi_stream_lists_destroy(&mapped->stream_lists);
     wi_extent_pool_destroy(&mapped->shared.pool);
     pthread_cond_destroy(&mapped->returned);
@@ -453,9 +463,46 @@ static const wi_resource_table table = {
     .check = mapped_check,
 };
 
+/* All regions, each of so many addresses, or none. With `spare`, as many again as one has are left to the process. */
+static weir_status mapped_reserve_all(wi_mapped *mapped, uint64_t bytes, bool spare)
+{
+    wi_resource *r = &mapped->resource;
+    void *left = NULL, *base;
+    weir_status status = spare ? r->driver->reserve(r->device, bytes, &left) : WEIR_OK;
+    mapped->range_bytes = bytes;
+    for (int region_number = 0; status == WEIR_OK && region_number < WI_REGIONS; region_number++) {
+        wi_region *region = &mapped->regions[region_number];
+        status = r->driver->reserve(r->device, bytes, &base);
+        if (status != WEIR_OK)
+            break;
+        status = wi_region_init(region, (unsigned)region_number, base, bytes, mapped->granule, &mapped->shared);
+        if (status != WEIR_OK)
+            r->driver->unreserve(r->device, base, bytes);
+    }
+    if (status != WEIR_OK)
+        mapped_unreserve_regions(mapped);
+    if (left)
+        r->driver->unreserve(r->device, left, bytes);
+    return status;
+}
+
+static weir_status mapped_no_addresses(weir_status status)
+{
+    char why[400], text[32];
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    snprintf(why, sizeof why, "%s", weir_detail());
+    (void)getrlimit(RLIMIT_AS, &limit);
+    return weir_fail(
+        status,
+        "%s; a device takes %d ranges of 1 GiB of addresses at least, and the process may have %s (ulimit -v): "
+        "allow it more",
+        why, WI_REGIONS,
+        limit.rlim_cur == RLIM_INFINITY ? "any number" : weir_size_format(limit.rlim_cur, text, sizeof text));
+}
+
 /* Reserves the regions. Addresses cost only the tables for them: four times the device's memory for each region leaves
- * room for large blocks between scattered small ones. Where the system limits addresses, they are fewer, or as the
- * option `range` says. */
+ * room for large blocks between scattered small ones. Where the system limits addresses, they are fewer, for all regions
+ * alike, or as the option `range` says. */
 static weir_status mapped_reserve_regions(wi_mapped *mapped)
 {
     wi_resource *r = &mapped->resource;
@@ -466,21 +513,12 @@ static weir_status mapped_reserve_regions(wi_mapped *mapped)
     if (bytes == 0)
         for (bytes = WI_GIB; bytes < 4 * total && bytes < 4096 * WI_GIB;)
             bytes *= 2;
-    for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
-        void *base = NULL;
-        while ((status = r->driver->reserve(r->device, bytes, &base)) != WEIR_OK && region_number == 0 && bytes > total)
-            bytes /= 2;
-        if (status == WEIR_OK)
-            status = wi_region_init(&mapped->regions[region_number], (unsigned)region_number, base, bytes,
-                                    mapped->granule, &mapped->shared);
-        if (status != WEIR_OK) {
-            if (base)
-                r->driver->unreserve(r->device, base, bytes);
-            return status;
-        }
-        mapped->range_bytes = bytes;
+    status = mapped_reserve_all(mapped, bytes, false);
+    while (status != WEIR_OK && bytes > WI_GIB) {
+        bytes = wi_round_up(bytes / 2, WI_GIB);
+        status = mapped_reserve_all(mapped, bytes, true);
     }
-    return WEIR_OK;
+    return status == WEIR_OK ? WEIR_OK : mapped_no_addresses(status);
 }
 
 weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out)
