@@ -117,9 +117,27 @@ static weir_elastic *pages_owner(weir_client *client, const char *address, size_
     return found;
 }
 
-/* Does the same to all pieces. */
-static weir_status pages_all(weir_client *client, const wi_away *pages,
-                             weir_status (*call)(weir_elastic *, size_t, size_t, weir_stream))
+weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
+{
+    wi_block *list = NULL, **end = &list;
+    wi_resource *base = NULL;
+    weir_status status = WEIR_OK;
+    size_t offset = 0;
+    for (size_t i = 0; i < pages->piece_count && status == WEIR_OK; i++) {
+        const wi_piece *p = &pages->pieces[i];
+        const weir_elastic *e = pages_owner(client, p->low, &offset);
+        base = e ? e->range->base : base;
+        if (e)
+            status = wi_elastic_claim(e, offset, (size_t)(p->high - p->low), &end);
+    }
+    if (status == WEIR_OK)
+        wi_elastic_free_claimed(client->runtime, list);
+    else
+        wi_elastic_unclaim(base, list);
+    return status;
+}
+
+weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages)
 {
     weir_status status = WEIR_OK;
     size_t offset = 0;
@@ -127,19 +145,9 @@ static weir_status pages_all(weir_client *client, const wi_away *pages,
         const wi_piece *p = &pages->pieces[i];
         weir_elastic *e = pages_owner(client, p->low, &offset);
         if (e)
-            status = call(e, offset, (size_t)(p->high - p->low), WEIR_STREAM_HOST);
+            status = weir_elastic_commit(e, offset, (size_t)(p->high - p->low), WEIR_STREAM_HOST);
     }
     return status;
-}
-
-weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
-{
-    return pages_all(client, pages, weir_elastic_release);
-}
-
-weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages)
-{
-    return pages_all(client, pages, weir_elastic_commit);
 }
 
 /* Calls fn for each page, with the lock of its base held. */
@@ -177,19 +185,6 @@ weir_status wi_elastic_away_written(weir_client *client, const wi_away *pages, w
     writing w = {event, WEIR_OK};
     pages_each(client, pages, page_written, &w);
     return w.status;
-}
-
-static void page_missing(const wi_elastic_range *range, uint64_t index, void *user)
-{
-    uint64_t *bytes = user;
-    *bytes += wi_elastic_look(range, index, NULL) == WI_PAGE_THERE ? 0 : range->page;
-}
-
-uint64_t wi_elastic_away_missing(weir_client *client, const wi_away *pages)
-{
-    uint64_t bytes = 0;
-    pages_each(client, pages, page_missing, &bytes);
-    return bytes;
 }
 
 /* Forgetting ------------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@ ROOMS = {
     "base": (),
     "gguf_file": (),
     # libweir, upwards
+    "cores": ("base",),
     "planner": ("base",),
     "driver": ("base",),
     "memory": ("driver", "base"),

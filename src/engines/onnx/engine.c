@@ -10,6 +10,7 @@
 #include <weir/stats.h>
 
 #include "buckets.h"
+#include "cores.h"
 #include "foresee.h"
 #include "join.h"
 #include "onnx_file/check.h"
@@ -205,6 +206,7 @@ static void onnx_unload(weir_engine_model *model)
     onnx_ports_free(&model->outputs);
     onnx_slot_end(model, &model->slots[0]);
     onnx_device_end(model->library, &model->device);
+    onnx_cores_end(model);
     pthread_mutex_destroy(&model->lock);
     free(model);
 }
@@ -311,6 +313,8 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         status = begin_memory(model);
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
+    if (status == WEIR_OK)
+        status = onnx_cores_begin(model);
     if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
     if (status == WEIR_OK)

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cores.h"
 #include "model.h"
 #include "onnx_shapes/attributes.h"
 #include "onnx_shapes/memory.h"
@@ -377,7 +377,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 
 static int threads_of(const onnx_settings *settings)
 {
-    long here = settings->threads > 0 ? settings->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    long here = settings->threads > 0 ? settings->threads : onnx_cores();
     return here < 1 ? 1 : here > 256 ? 256 : (int)here;
 }
 
