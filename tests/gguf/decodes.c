@@ -1,9 +1,11 @@
-/* decodes.c: one decode of several runs, held where llama.cpp is called: it is stopped when nobody is left who wants it. */
+/* decodes.c: one decode of several runs, held where llama.cpp is called: it is stopped when nobody is left who wants it, and
+ * whoever goes to its reader hands the computing on. */
 #include "common.h"
 #include <weir/engine.h>
 #include "plain.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engines/gguf/wg.h"
@@ -110,12 +112,28 @@ typedef struct asker {
     const fixture *its;
     uint64_t id;
     weir_tensor input;
+    bool reads; /* it has a reader, who is held with the first piece */
     pthread_t thread;
     weir_status status;
     char detail[256];
     int32_t made[MADE];
     size_t made_count;
 } asker;
+
+static int readers; /* that are held; with the lock, and so is the next */
+static bool readers_leave;
+
+static bool on_piece(const weir_piece *piece, void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&lock);
+    readers += piece->index == 0;
+    pthread_cond_broadcast(&change);
+    while (!readers_leave)
+        pthread_cond_wait(&change, &lock);
+    pthread_mutex_unlock(&lock);
+    return true;
+}
 
 static void *ask(void *user)
 {
@@ -124,7 +142,9 @@ static void *ask(void *user)
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     weir_inference inference = inference_of(&it->input, greedy, 3);
     inference.id = it->id;
-    it->status = it->its->it.engine->infer(it->its->model, &inference, &outputs);
+    const weir_engine *engine = it->its->it.engine;
+    it->status = it->reads ? engine->infer_stream(it->its->model, &inference, on_piece, it, &outputs)
+                           : engine->infer(it->its->model, &inference, &outputs);
     if (it->status != WEIR_OK) {
         snprintf(it->detail, sizeof it->detail, "%s", weir_detail());
         return NULL;
@@ -136,10 +156,16 @@ static void *ask(void *user)
     return NULL;
 }
 
+static void start_reading(asker *it, const fixture *its, int which, bool reads)
+{
+    *it = (asker){
+        .its = its, .reads = reads, .id = 10 + (uint64_t)which, .input = token_input(prompts[which], 0, LENGTH)};
+    assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
+}
+
 static void start(asker *it, const fixture *its, int which)
 {
-    *it = (asker){.its = its, .id = 10 + (uint64_t)which, .input = token_input(prompts[which], 0, LENGTH)};
-    assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
+    start_reading(it, its, which, false);
 }
 
 /* So many threads wait in the model: each has come to the line, and somebody else computes. */
@@ -254,6 +280,43 @@ static void test_a_decode_that_nobody_wants_is_stopped(void **state)
     close_watched(&its);
 }
 
+/* The first one and the last are with their readers, after a step of each one's own thread: the last to come hands the computing
+ * on to the one that sleeps, though it is itself the newest. */
+static void test_who_goes_to_its_reader_hands_the_computing_on(void **state)
+{
+    (void)state;
+    fixture its = open_watched();
+    asker all[RUNS];
+    readers = 0;
+    readers_leave = false;
+    let_go(1);
+    for (int i = 0; i < RUNS; i++) {
+        start_reading(&all[i], &its, i, i != 1);
+        if (i == 0)
+            until_held();
+        else
+            until_waiting(its.model, i);
+    }
+    let_go(0);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    bool ended = pthread_timedjoin_np(all[1].thread, NULL, &until) == 0;
+    pthread_mutex_lock(&lock);
+    int held_readers = readers;
+    readers_leave = true;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < RUNS; i++)
+        if (i != 1 || !ended)
+            pthread_join(all[i].thread, NULL);
+    assert_true(ended);
+    assert_int_equal(held_readers, 2);
+    for (int i = 0; i < RUNS; i++)
+        has_what_llama_says(&all[i], i);
+    close_watched(&its);
+}
+
 int main(void)
 {
     model_shape shape = {.layers = 2, .width = 64, .heads = 4, .heads_kv = 2, .wide = 128, .context = CONTEXT};
@@ -264,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_a_decode_of_several_is_not_stopped_for_one),
         cmocka_unit_test(test_a_decode_is_not_stopped_while_one_is_left),
         cmocka_unit_test(test_a_decode_that_nobody_wants_is_stopped),
+        cmocka_unit_test(test_who_goes_to_its_reader_hands_the_computing_on),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

@@ -239,6 +239,35 @@ static void test_long_texts(void **state)
     fixture_close(&its);
 }
 
+/* The last token of a text is the mark of its end, which a cut one has at its last place. */
+static void test_a_cut_text_keeps_its_end(void **state)
+{
+    (void)state;
+    enum { LONG = 300, END_MARK = 9 };
+    static const weir_setting cut[] = {{"truncate", "1"}};
+    fixture its = fixture_open(bert_path, NULL, 0);
+    int32_t row[LONG];
+    weir_outputs outputs[3];
+    for (int i = 0; i < LONG; i++)
+        row[i] = 1 + i % 7;
+    row[LONG - 1] = END_MARK;
+    weir_tensor input = token_input(row, 0, LONG);
+    OK(infer(&its, &input, cut, 1, &outputs[0]));
+    int32_t kept = *(const int32_t *)output_named(&outputs[0], "prompt_tokens")->data;
+    assert_true(kept > 1 && kept < LONG);
+    for (int i = 1; i < 3; i++) { /* without its end, and with it */
+        row[kept - 1] = i == 1 ? row[kept - 1] : END_MARK;
+        input = token_input(row, 0, kept);
+        OK(infer(&its, &input, NULL, 0, &outputs[i]));
+    }
+    const weir_tensor *whole = output_named(&outputs[0], "embeddings");
+    assert_memory_not_equal(whole->data, output_named(&outputs[1], "embeddings")->data, whole->bytes);
+    assert_memory_equal(whole->data, output_named(&outputs[2], "embeddings")->data, whole->bytes);
+    for (int i = 0; i < 3; i++)
+        release(&its, &outputs[i]);
+    fixture_close(&its);
+}
+
 /* ---- generation ------------------------------------------------------------------------------------------------- */
 
 typedef struct pieces {
@@ -658,6 +687,7 @@ int main(void)
         cmocka_unit_test(test_a_decoder_that_pools_embeds_several_texts_at_once),
         cmocka_unit_test(test_normalized_in_any_company),
         cmocka_unit_test(test_long_texts),
+        cmocka_unit_test(test_a_cut_text_keeps_its_end),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_cancel),
