@@ -31,7 +31,7 @@ void served_read(served *it, const char *word)
 {
     char between = 0;
     const char *colon = strrchr(word, ':');
-    *it = (served){.context = "4096"};
+    *it = (served){.context = "4096", .threads = "1"}; /* as there are other threads enough */
     bool read = colon && (size_t)(colon - word) < sizeof it->path &&
                 sscanf(colon + 1, "%ld%c%ld", &it->first, &between, &it->rest) == 3;
     it->generates = between == '+';
@@ -51,8 +51,8 @@ static size_t settings_of(const served *it, bool on_host, weir_setting *list)
 {
     const char *module = getenv("WEIR_LLAMA_CUDA");
     size_t count = 0;
-    if (on_host) /* as there are other threads enough */
-        list[count++] = (weir_setting){"threads", "1"};
+    if (on_host && it->threads[0])
+        list[count++] = (weir_setting){"threads", it->threads};
     if (it->generates && !it->folder)
         list[count++] = (weir_setting){"context", it->context};
     if (it->generates && !it->folder && !on_host && module)

@@ -12,6 +12,7 @@ enum { SERVED_INPUTS = 8, SERVED_SETTINGS = 8 };
 typedef struct served {
     char path[512];
     const char *name, *context; /* the latter of a model that generates */
+    const char *threads;        /* on the host; "": as the engine takes them */
     int64_t first, rest;
     bool generates, folder; /* the latter: it is the engine llm's */
     bool any_answer;        /* where kernels compute nothing */

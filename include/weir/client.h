@@ -39,8 +39,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_create(weir_runtime *runtime, co
 
 /* Closes it. Pending frees are waited for; meanwhile other threads may free and look, while what would take more for
  * the client, or close it, is WEIR_ERR_INVALID. WEIR_ERR_BUSY while it has blocks, naming how many, how many bytes
- * and the largest one's tag (the log has all of them); the client stays open. Closing a closed client is
- * WEIR_ERR_INVALID. Any thread. */
+ * and the largest one's tag (the log has all of them); the client stays open. WEIR_ERR_DRIVER: it was
+ * suspended, and the driver does not say whether its copies are done, which may still be using the host's memory; nothing
+ * has changed, and it is closed when the device answers again. Closing a closed client is WEIR_ERR_INVALID. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_destroy(weir_client *client);
 
 /* Changes the limits while in use. A maximum below what is live, pending and promised, or a guarantee that the others

@@ -145,7 +145,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_residency(weir_client *client, w
  * while others are read. It is written behind the work on `stream`, and is there at return, for all streams. On a host's
  * runtime the threads read into `to` itself.
  *
- * On failure `to` may have been written to in part. Errors: WEIR_ERR_NOT_FOUND (no such file), WEIR_ERR_INVALID (it ends
+ * On failure `to` may have been written to in part; where the driver does not say then whether that is done, the pieces stay
+ * live, and so does the block of weir_alloc_from_file, which the log says. Errors: WEIR_ERR_NOT_FOUND (no such file), WEIR_ERR_INVALID (it ends
  * before `offset` + `bytes`; NULL), WEIR_ERR_SYSTEM (it cannot be read), WEIR_ERR_OUT_OF_MEMORY (the host's ledger, for
  * the pieces), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_read_file(weir_client *client, void *to, const char *path, uint64_t offset,

@@ -27,7 +27,8 @@ typedef struct weir_stream {
  * that are registered counted in, then WEIR_ERR_BUSY; never a silent fallback to a default stream. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
 
-/* Gives the stream back when its work is done: waits for that work. Blocks freed on it are final then; blocks
+/* Gives the stream back when its work is done: waits for that work, and for calls of other threads that are putting some
+ * there; what comes later is WEIR_ERR_STREAM_MISUSE, and changes nothing. Blocks freed on it are final then; blocks
  * allocated on it stay live. WEIR_ERR_STREAM_MISUSE when it is not an acquired stream, or captured; WEIR_ERR_INVALID
  * for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays acquired. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
@@ -46,7 +47,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
  * weir's own, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);
 
-/* Ends that, once the work put on it so far is done, for which it waits. WEIR_ERR_STREAM_MISUSE when it is not
+/* Ends that, once the work put on it so far is done, for which it waits as weir_stream_release does. WEIR_ERR_STREAM_MISUSE when it is not
  * registered, or captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the
  * wait fails, and the stream stays registered. Any thread. A per-thread stream is waited for by its own thread alone:
  * others, which may unregister it when that thread has ended or no longer works on it, wait for what weir has

@@ -16,6 +16,7 @@ from ._c.library import check, lib, text, to_bytes
 from ._handle import Handle, once
 from ._later import inside
 from ._numbers import RANGES, SECOND, nanoseconds, whole
+from .call import Call
 from .errors import Busy, Invalid, NotFound
 from .model import Model
 from .names import Class, Status
@@ -118,6 +119,7 @@ class Lease(Model):
         self._runs: set[Run] = set()
         self._runtime = None
         self._kept: weakref.WeakValueDictionary[int, Outputs] = weakref.WeakValueDictionary()
+        self._prepared: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
         self._pool = pool
         self._model: int | None = None
         self._gone = False

@@ -12,7 +12,7 @@
 typedef bool check_fn(const char *value);
 
 static check_fn is_size, is_amount, is_bytes, is_budget, is_stack, is_level, is_duration, is_age, is_switch, is_percent,
-    is_policy, is_anything;
+    is_policy, is_count, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -59,6 +59,13 @@ static struct option {
          "percent of the time that allocations may wait for what other streams have freed rather than hold more memory "
          "than was in use: 0 to 100",
      .valid = is_percent},
+    {.name = "cores",
+     .environment = "WEIR_CORES",
+     .standard = "",
+     .help =
+         "cores that all models together compute with, 1 to 1024; by default those that the affinity and the cgroups "
+         "leave; weir/cores.h",
+     .valid = is_count},
     {.name = "trace",
      .environment = "WEIR_TRACE",
      .standard = "",
@@ -282,6 +289,12 @@ static bool read_count(const char *value, unsigned *out)
     return good;
 }
 
+static bool is_count(const char *value)
+{
+    unsigned count;
+    return *value == '\0' || (read_count(value, &count) && count >= 1 && count <= 1024);
+}
+
 static bool is_percent(const char *value)
 {
     unsigned percent;
@@ -461,6 +474,15 @@ unsigned wi_option_reuse_wait(void)
     if (weir_option_info("reuse_wait", 0, &option) == WEIR_OK)
         (void)read_count(option.value, &percent);
     return percent;
+}
+
+unsigned wi_option_cores(void)
+{
+    weir_option option = {.struct_size = sizeof option};
+    unsigned cores = 0;
+    if (weir_option_info("cores", 0, &option) == WEIR_OK && option.value[0])
+        (void)read_count(option.value, &cores);
+    return cores;
 }
 
 uint64_t wi_option_wait(void)

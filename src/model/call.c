@@ -159,11 +159,13 @@ static bool make_places(weir_model_call *call, size_t count)
     if (count <= call->place_count)
         return true;
     weir_tensor *results = realloc(call->results, count * sizeof *results);
-    call->results = results ? results : call->results;
-    spot *places = results ? realloc(call->places, count * sizeof *places) : NULL;
-    call->places = places ? places : call->places;
+    if (!results)
+        return false;
+    call->results = results;
+    spot *places = realloc(call->places, count * sizeof *places);
     if (!places)
         return false;
+    call->places = places;
     memset(results + call->place_count, 0, (count - call->place_count) * sizeof *results);
     memset(places + call->place_count, 0, (count - call->place_count) * sizeof *places);
     call->place_count = count;
@@ -202,10 +204,11 @@ static bool make_name(char **of, const char *name)
     if (*of && strcmp(*of, name) == 0)
         return true;
     char *made = strdup(name);
-    if (made)
-        free(*of);
-    *of = made ? made : *of;
-    return made != NULL;
+    if (!made)
+        return false;
+    free(*of);
+    *of = made;
+    return true;
 }
 
 /* All that a run's results need, before any of the last ones is touched. */

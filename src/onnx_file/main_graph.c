@@ -194,9 +194,9 @@ static bool may_be_shape(int32_t type)
 }
 
 /* `name`: what it is called, if not by its own. */
-static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name)
+static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
 {
-    onnx_tensor tensor;
+    onnx_tensor tensor = {0};
     if (r->status == WEIR_OK && field->size >= r->least)
         r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
     if (r->status != WEIR_OK || field->size < r->least || tensor.bytes < r->least || may_be_shape(tensor.type))
@@ -214,24 +214,25 @@ static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name)
     tensor.name = name.size ? name : tensor.name;
     tensor.begin = field->begin;
     tensor.end = field->end;
+    tensor.deep = deep;
     r->graph->inner[r->graph->inner_count++] = tensor;
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph);
 
-static void read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output)
+static void read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output, bool deep)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, attribute->data, attribute->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == ATTRIBUTE_TENSOR && constant)
-            add_inner(r, &field, output);
+            add_inner(r, &field, output, deep);
         else if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
             read_inside(r, field.data, field.size, false);
     }
 }
 
-static void read_node(inner_reading *r, const onnx_field *node)
+static void read_node(inner_reading *r, const onnx_field *node, bool deep)
 {
     onnx_text kind = {0}, domain = {0}, output = {0};
     onnx_wire wire;
@@ -246,10 +247,13 @@ static void read_node(inner_reading *r, const onnx_field *node)
             output = text;
     }
     bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
+    bool constant = standard && onnx_text_is(kind, "Constant");
+    if (!constant && r->graph->plain) /* trees have a hundred million numbers there */
+        return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_ATTRIBUTE)
-            read_attribute(r, &field, standard && onnx_text_is(kind, "Constant"), output);
+            read_attribute(r, &field, constant, output, deep);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)
@@ -258,9 +262,9 @@ static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_NODE && field.size >= r->least)
-            read_node(r, &field);
+            read_node(r, &field, !main_graph);
         else if (field.number == GRAPH_WEIGHT && !main_graph)
-            add_inner(r, &field, (onnx_text){0});
+            add_inner(r, &field, (onnx_text){0}, true);
     }
 }
 

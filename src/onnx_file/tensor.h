@@ -56,6 +56,7 @@ typedef struct onnx_tensor {
     const uint8_t *data;
     const onnx_side_file *side;
     const uint8_t *begin, *end; /* the whole field in the list that holds it; set by who reads that list */
+    bool deep;                  /* in a graph inside a node; set by onnx_graph_read_inner */
     bool stays;                 /* ONNX Runtime has to have it itself (onnx_uses_mark) */
 } onnx_tensor;
 

@@ -168,10 +168,13 @@ bool onnx_buffer_reserve(onnx_buffer *buffer, size_t size)
     if (buffer->failed || size <= buffer->capacity)
         return !buffer->failed;
     uint8_t *data = realloc(buffer->data, size);
-    buffer->failed = !data;
-    buffer->data = data ? data : buffer->data;
-    buffer->capacity = data ? size : buffer->capacity;
-    return data != NULL;
+    if (!data) {
+        buffer->failed = true;
+        return false;
+    }
+    buffer->data = data;
+    buffer->capacity = size;
+    return true;
 }
 
 void onnx_put_bytes(onnx_buffer *buffer, const void *bytes, size_t size)

@@ -96,7 +96,8 @@ bool rule_feature_vector(step *s)
         return false;
     for (unsigned i = 0; i < s->node->input_count; i++) {
         const graph_shape *x = &step_in(s, i)->shape;
-        width += x->rank ? x->dims[x->rank - 1] : 1;
+        if (__builtin_add_overflow(width, x->rank ? x->dims[x->rank - 1] : 1, &width))
+            return step_wrong(s, "its inputs are too wide");
     }
     return step_give(s, 0, ONNX_FLOAT, &(graph_shape){2, {rows_of(&step_in(s, 0)->shape), width}});
 }

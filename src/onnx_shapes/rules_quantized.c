@@ -77,9 +77,9 @@ bool rule_quantized_concat(step *s)
         return false;
     for (unsigned i = 5; i < s->node->input_count; i += 3) {
         const graph_value *more = step_in(s, i);
-        if (!more || more->shape.rank != shape.rank)
+        if (!more || more->shape.rank != shape.rank ||
+            __builtin_add_overflow(shape.dims[at], more->shape.dims[at], &shape.dims[at]))
             return step_wrong(s, "its inputs do not go together");
-        shape.dims[at] += more->shape.dims[at];
     }
     return step_give(s, 0, step_in(s, 2)->type, &shape);
 }

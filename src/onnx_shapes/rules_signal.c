@@ -216,9 +216,13 @@ bool rule_unpool(step *s)
     bool padded = graph_ints(s->node, "pads", pads, 2 * GRAPH_MAX_RANK) == 2 * axes;
     if (axes < 1 || given != axes)
         return plain(s, "kernel");
-    for (int i = 0; i < axes; i++)
-        shape.dims[i + 2] =
-            (shape.dims[i + 2] - 1) * (steps ? strides[i] : 1) + kernel[i] - (padded ? pads[i] + pads[i + axes] : 0);
+    for (int i = 0; i < axes; i++) {
+        int64_t *size = &shape.dims[i + 2], by = steps ? strides[i] : 1;
+        if (__builtin_mul_overflow(*size - 1, by, size) || __builtin_add_overflow(*size, kernel[i], size) ||
+            (padded &&
+             (__builtin_sub_overflow(*size, pads[i], size) || __builtin_sub_overflow(*size, pads[i + axes], size))))
+            return plain(s, "kernel, strides or pads");
+    }
     return step_give(s, 0, step_in(s, 0)->type, &shape);
 }
 

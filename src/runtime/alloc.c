@@ -631,7 +631,7 @@ static weir_status check_slack(weir_runtime *runtime, const wi_block *block)
     return weir_fail(
         WEIR_ERR_NO_ROOM,
         "the block at %p cannot grow here: what lies behind it is in the order of stream %llx of %s, and would "
-        "have to be zeroed first; grow it on that stream, or when it is past, or allocate anew and copy",
+        "have to be zeroed first; grow it on that stream, or when it is past, or allocate another block and copy",
         block->pointer, (unsigned long long)block->stream.id, runtime->name);
 }
 
@@ -661,7 +661,7 @@ static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_bloc
         block->shrunk
             ? weir_fail(WEIR_ERR_NO_ROOM,
                         "the block at %p cannot grow: what it had behind it may still be in use, and would have to "
-                        "be zeroed first; allocate anew and copy",
+                        "be zeroed first; allocate another block and copy",
                         block->pointer)
             : scrub_growth(runtime, stack, block, from, stream, native);
     if (status != WEIR_OK)

@@ -235,8 +235,9 @@ weir_status weir_client_destroy(weir_client *client)
     status = wi_graphs_check_none(client);
     if (status != WEIR_OK)
         return status;
-    wi_residency_end(client);
-    status = client_has_host_blocks(client);
+    status = wi_residency_end(client);
+    if (status == WEIR_OK)
+        status = client_has_host_blocks(client);
     if (status != WEIR_OK)
         return status;
     /* Of several closers one succeeds, so that the account leaves the ledger once. Blocks that other threads allocated
@@ -244,14 +245,16 @@ weir_status weir_client_destroy(weir_client *client)
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return client_check(client, "weir_client_destroy", false);
-    wi_residency_end(client); /* again: a suspend may have begun, and been undone, between that and the state CLOSING */
+    status = wi_residency_end(client); /* again: a suspend may have begun, and been undone, before the state CLOSING */
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);
     reservations =
         atomic_load(&client->reservations); /* one may have been made between the look and the state CLOSING */
-    status =
-        reservations > 0 ? client_has_reservations(client, reservations, stats.promised) : wi_graphs_check_none(client);
+    if (status == WEIR_OK && reservations > 0)
+        status = client_has_reservations(client, reservations, stats.promised);
+    if (status == WEIR_OK)
+        status = wi_graphs_check_none(client);
     if (status == WEIR_OK)
         status = wi_elastics_check_none(client);
     if (status == WEIR_OK)

@@ -1,4 +1,4 @@
-/* Elastic blocks: what elastic.c and elastic_pages.c share. */
+/* Elastic blocks: what elastic.c, elastic_pages.c and elastic_away.c share. */
 #ifndef WI_RUNTIME_ELASTIC_H
 #define WI_RUNTIME_ELASTIC_H
 
@@ -12,5 +12,13 @@ struct weir_elastic {
     atomic_uint_fast64_t refused;
     weir_elastic *next; /* of the client */
 };
+
+/* In elastic_pages.c, for pages of several elastic blocks that go together or not at all. Claims the pages there that are
+ * committed, linked by pending_next, and adds them behind **end. WEIR_ERR_BUSY: a launch uses one; those before it are
+ * claimed. */
+weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end);
+/* Gives claimed pages up again; gives them back, with nothing under way that uses them but what was declared. */
+void wi_elastic_unclaim(wi_resource *base, wi_block *list);
+void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list);
 
 #endif

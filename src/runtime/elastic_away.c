@@ -27,12 +27,12 @@ static weir_status pages_add(wi_away *pages, char *low, char *high, bool kept)
     return WEIR_OK;
 }
 
-/* The last piece grows by a page that adjoins it. False: it does not. */
-static bool pages_extend(wi_away *pages, const char *low, uint64_t page, bool kept)
+/* The last piece grows by a page of its block that adjoins it. False: none does. */
+static bool pages_extend(wi_away *pages, const char *low, uint64_t page)
 {
     size_t count = pages->piece_count;
     wi_piece *last = count > 0 ? &pages->pieces[count - 1] : NULL;
-    if (!last || last->high != low || pages->runs[count - 1].kept != kept || last->high - last->low >= LONGEST)
+    if (!last || last->high != low || last->high - last->low >= LONGEST)
         return false;
     last->high += page;
     pages->runs[count - 1].bytes += page;
@@ -60,7 +60,8 @@ static weir_status pages_list_range(const wi_elastic_range *range, wi_away *page
                                range->account->name, range->tag);
         for (uint32_t k = 0; wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, k, &event); k++)
             point(event, user);
-        if (status == WEIR_OK && !pages_extend(pages, low, range->page, kept))
+        /* Another block may end where this one begins. */
+        if (status == WEIR_OK && (i == 0 || !pages_extend(pages, low, range->page)))
             status = pages_add(pages, low, low + range->page, kept);
     }
     wi_resource_unlock(range->base);
@@ -116,9 +117,27 @@ static weir_elastic *pages_owner(weir_client *client, const char *address, size_
     return found;
 }
 
-/* Does the same to all pieces. */
-static weir_status pages_all(weir_client *client, const wi_away *pages,
-                             weir_status (*call)(weir_elastic *, size_t, size_t, weir_stream))
+weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
+{
+    wi_block *list = NULL, **end = &list;
+    wi_resource *base = NULL;
+    weir_status status = WEIR_OK;
+    size_t offset = 0;
+    for (size_t i = 0; i < pages->piece_count && status == WEIR_OK; i++) {
+        const wi_piece *p = &pages->pieces[i];
+        const weir_elastic *e = pages_owner(client, p->low, &offset);
+        base = e ? e->range->base : base;
+        if (e)
+            status = wi_elastic_claim(e, offset, (size_t)(p->high - p->low), &end);
+    }
+    if (status == WEIR_OK)
+        wi_elastic_free_claimed(client->runtime, list);
+    else
+        wi_elastic_unclaim(base, list);
+    return status;
+}
+
+weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages)
 {
     weir_status status = WEIR_OK;
     size_t offset = 0;
@@ -126,19 +145,9 @@ static weir_status pages_all(weir_client *client, const wi_away *pages,
         const wi_piece *p = &pages->pieces[i];
         weir_elastic *e = pages_owner(client, p->low, &offset);
         if (e)
-            status = call(e, offset, (size_t)(p->high - p->low), WEIR_STREAM_HOST);
+            status = weir_elastic_commit(e, offset, (size_t)(p->high - p->low), WEIR_STREAM_HOST);
     }
     return status;
-}
-
-weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
-{
-    return pages_all(client, pages, weir_elastic_release);
-}
-
-weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages)
-{
-    return pages_all(client, pages, weir_elastic_commit);
 }
 
 /* Calls fn for each page, with the lock of its base held. */
@@ -176,19 +185,6 @@ weir_status wi_elastic_away_written(weir_client *client, const wi_away *pages, w
     writing w = {event, WEIR_OK};
     pages_each(client, pages, page_written, &w);
     return w.status;
-}
-
-static void page_missing(const wi_elastic_range *range, uint64_t index, void *user)
-{
-    uint64_t *bytes = user;
-    *bytes += wi_elastic_look(range, index, NULL) == WI_PAGE_THERE ? 0 : range->page;
-}
-
-uint64_t wi_elastic_away_missing(weir_client *client, const wi_away *pages)
-{
-    uint64_t bytes = 0;
-    pages_each(client, pages, page_missing, &bytes);
-    return bytes;
 }
 
 /* Forgetting ------------------------------------------------------------------------------------------------------- */

@@ -9,14 +9,12 @@
  * addresses; classes as `pages` has them. `point` is told what uses of them have left. WEIR_ERR_BUSY: a launch uses one. */
 weir_status wi_elastic_away_list(weir_client *client, wi_away *pages, void (*point)(wi_event event, void *user),
                                  void *user);
-/* Gives all of them back. On failure some are. */
+/* Gives all of them back. WEIR_ERR_BUSY: a launch uses one; none was given back. */
 weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages);
 /* Commits those that are not there. On failure some are; the refusal is weir_elastic_commit's. */
 weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages);
 /* What uses them on other streams comes behind the event. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_elastic_away_written(weir_client *client, const wi_away *pages, wi_event event);
-/* Bytes of those that are not there. */
-uint64_t wi_elastic_away_missing(weir_client *client, const wi_away *pages);
 /* The client gives pages in [low, high) back, or ends their block: they will not be committed again. Returns their
  * bytes. */
 uint64_t wi_elastic_away_forget(wi_away *pages, const char *low, const char *high);

@@ -375,7 +375,7 @@ weir_status weir_elastic_commit(weir_elastic *elastic, size_t offset, size_t byt
 
 /* Release ---------------------------------------------------------------------------------------------------------- */
 
-static void release_unclaim(wi_resource *base, wi_block *list)
+void wi_elastic_unclaim(wi_resource *base, wi_block *list)
 {
     for (wi_block *block = list, *next; block; block = next) {
         next = block->pending_next;
@@ -383,12 +383,11 @@ static void release_unclaim(wi_resource *base, wi_block *list)
     }
 }
 
-/* Claims the pages that are there, linked by pending_next. WEIR_ERR_BUSY: a launch uses one of them. */
-static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block **list)
+/* Claims the pages that are there, and adds them behind **end. WEIR_ERR_BUSY: a launch uses one of them; those before it are
+ * claimed. */
+static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block ***end)
 {
-    wi_block **end = list;
     bool used = false;
-    *list = NULL;
     wi_resource_lock(range->base);
     for (uint64_t i = pages.first; i < pages.end && !used; i++) {
         wi_block *block = wi_elastic_live(range, i);
@@ -398,15 +397,26 @@ static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_blo
         if (used || !wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED))
             continue;
         block->pending_next = NULL;
-        *end = block;
-        end = &block->pending_next;
+        **end = block;
+        *end = &block->pending_next;
     }
     wi_resource_unlock(range->base);
     if (!used)
         return WEIR_OK;
-    release_unclaim(range->base, *list);
     return weir_fail(WEIR_ERR_BUSY, "a page of \"%s\" is used by a launch that has not ended; end or abort it first",
                      range->tag);
+}
+
+/* The pages that lie in the range as a whole. */
+static page_run release_run(const weir_elastic *elastic, size_t offset, size_t bytes)
+{
+    uint64_t page = elastic->range->page;
+    return (page_run){(offset + page - 1) / page, (offset + bytes) / page};
+}
+
+weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end)
+{
+    return release_claim(elastic->range, release_run(elastic, offset, bytes), end);
 }
 
 /* The point on the stream behind which the pages can be given back. */
@@ -435,20 +445,24 @@ static void release_free(weir_runtime *runtime, wi_block *list, weir_stream stre
     }
 }
 
+void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list)
+{
+    release_free(runtime, list, WEIR_STREAM_HOST, NULL, (wi_event){0});
+}
+
 static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_stream stream)
 {
     weir_runtime *runtime = elastic->client->runtime;
-    wi_block *list;
+    wi_block *list = NULL, **end = &list;
     wi_stream_facts at;
     wi_event event;
-    weir_status status = release_claim(elastic->range, pages, &list);
-    if (status != WEIR_OK)
-        return status;
-    status = release_fence(runtime, stream, &at, &event);
+    weir_status status = release_claim(elastic->range, pages, &end);
+    if (status == WEIR_OK)
+        status = release_fence(runtime, stream, &at, &event);
     if (status == WEIR_OK)
         release_free(runtime, list, stream, at.native, event);
     else
-        release_unclaim(elastic->range->base, list);
+        wi_elastic_unclaim(elastic->range->base, list);
     return status;
 }
 
@@ -460,8 +474,7 @@ weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t by
     weir_status status = pages_check(elastic, offset, bytes, "weir_elastic_release");
     if (status != WEIR_OK)
         return status;
-    uint64_t page = elastic->range->page;
-    page_run pages = {(offset + page - 1) / page, (offset + bytes) / page};
+    page_run pages = release_run(elastic, offset, bytes);
     if (pages.first >= pages.end)
         return WEIR_OK;
     wi_residency_forget(elastic->client, wi_elastic_at(elastic->range, pages.first),

@@ -27,6 +27,7 @@ typedef struct reading {
     pthread_mutex_t lock;
     weir_status status; /* the first failure, and its words */
     char detail[512];
+    bool rests; /* nothing that it has queued is under way any more */
 } reading;
 
 /* A reader's memory; it has two pieces, so that one is read while the other is on its way. */
@@ -124,6 +125,25 @@ static weir_status reading_order(const reading *r, void *native)
                      : runtime->driver->wait(runtime->device, event, UINT64_MAX);
 }
 
+/* After a failure copies may be under way. Where the driver does not say that they are done, they keep their stream and the pieces
+ * that they read. */
+static void reading_end(reading *r, weir_block block, bool failed)
+{
+    const weir_runtime *runtime = r->client->runtime;
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    r->rests = !r->stream || !failed || wi_stream_rests(runtime, r->stream);
+    if (!r->rests)
+        weir_log(WEIR_LOG_WARNING,
+                 "%s does not say whether copies of %s are done: the host's memory that they read stays live, of %s",
+                 runtime->name, r->path, r->client->account.name);
+    if (r->stream && r->rests)
+        runtime->driver->stream_destroy(runtime->device, r->stream);
+    if (block.pointer && r->rests)
+        (void)!weir_free_block(r->client, block, WEIR_STREAM_HOST);
+    wi_detail_restore(&kept);
+}
+
 static weir_status reading_through(reading *r, void *native)
 {
     const weir_runtime *runtime = r->client->runtime;
@@ -154,13 +174,7 @@ static weir_status reading_through(reading *r, void *native)
         if (r->status != WEIR_OK)
             status = weir_fail(r->status, "%s", r->detail);
     }
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    if (r->stream)
-        runtime->driver->stream_destroy(runtime->device, r->stream);
-    if (block.pointer)
-        (void)!weir_free_block(r->client, block, WEIR_STREAM_HOST);
-    wi_detail_restore(&kept);
+    reading_end(r, block, status != WEIR_OK);
     return status;
 }
 
@@ -180,10 +194,11 @@ static weir_status reading_open(reading *r)
     return status;
 }
 
-weir_status weir_read_file(weir_client *client, void *to, const char *path, uint64_t offset, size_t bytes,
-                           weir_stream stream)
+static weir_status read_file(weir_client *client, void *to, const char *path, uint64_t offset, size_t bytes,
+                             weir_stream stream, bool *rests)
 {
     void *native;
+    *rests = true;
     weir_status status = wi_client_check(client, "weir_read_file");
     if (status == WEIR_OK && (!to || !path))
         status = weir_fail(WEIR_ERR_INVALID, "weir_read_file: no place, or no path");
@@ -198,9 +213,17 @@ weir_status weir_read_file(weir_client *client, void *to, const char *path, uint
         pthread_mutex_init(&r.lock, NULL);
         status = reading_through(&r, native);
         pthread_mutex_destroy(&r.lock);
+        *rests = r.rests;
     }
     close(r.file);
     return status;
+}
+
+weir_status weir_read_file(weir_client *client, void *to, const char *path, uint64_t offset, size_t bytes,
+                           weir_stream stream)
+{
+    bool ignored;
+    return read_file(client, to, path, offset, bytes, stream, &ignored);
 }
 
 weir_status weir_alloc_from_file(weir_client *client, const weir_request *request, const char *path, uint64_t offset,
@@ -209,12 +232,16 @@ weir_status weir_alloc_from_file(weir_client *client, const weir_request *reques
     weir_status status = weir_alloc_with(client, request, out);
     if (status != WEIR_OK)
         return status;
-    status = weir_read_file(client, out->pointer, path, offset, request->bytes, request->stream);
+    bool rests;
+    status = read_file(client, out->pointer, path, offset, request->bytes, request->stream, &rests);
     if (status == WEIR_OK || !out->pointer)
         return status;
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    (void)!weir_free_block(client, *out, request->stream);
+    if (rests)
+        (void)!weir_free_block(client, *out, request->stream);
+    else
+        weir_log(WEIR_LOG_WARNING, "the block for %s stays live, too", path);
     wi_detail_restore(&kept);
     *out = (weir_block){NULL, 0};
     return status;

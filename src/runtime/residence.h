@@ -46,14 +46,11 @@ weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline);
 weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, uint64_t deadline);
 /* In nanoseconds of wi_now; `wait` 0: never. */
 uint64_t wi_residence_deadline(uint64_t wait);
-/* Waits for copies that are under way; what they touch is about to be used otherwise. A driver that cannot tell about the
- * stream is asked about the device. False: it does not say that they are done. The thread's detail stays. */
+/* wi_stream_rests of the copies that are under way. */
 bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r);
 /* They do not rest: a free waits for them as for declared uses, where it is of a page of an elastic block, and with `blocks`
  * also of a claimed block. The thread's detail stays. */
 void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks);
-/* Commits the pages that are not there, and has their contents on their way. */
-weir_status wi_residence_bring_pages(weir_client *client, wi_residence *r);
 
 /* In resume.c: what the base asks for about copies that are shown. */
 weir_status wi_residence_hide(wi_away *away, wi_piece *piece, void *client);

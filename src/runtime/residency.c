@@ -432,13 +432,7 @@ static weir_status residency_take_all(const weir_client *client, wi_residence *r
 
 bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r)
 {
-    const weir_runtime *runtime = client->runtime;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    bool rest = !r->stream || runtime->driver->stream_synchronize(runtime->device, r->stream) == WEIR_OK ||
-                (runtime->driver->synchronize && runtime->driver->synchronize(runtime->device) == WEIR_OK);
-    wi_detail_restore(&kept);
-    return rest;
+    return !r->stream || wi_stream_rests(client->runtime, r->stream);
 }
 
 void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks)
@@ -482,32 +476,6 @@ static void residency_count_dropped(wi_residence *r)
             r->receipt.dropped += of[k]->runs[i].kept ? 0 : of[k]->runs[i].bytes;
 }
 
-weir_status wi_residence_bring_pages(weir_client *client, wi_residence *r)
-{
-    weir_status status = wi_elastic_away_commit(client, &r->pages);
-    for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++)
-        if (r->pages.runs[i].kept)
-            status = wi_copies_load(&r->copies, &r->pages, &r->pages.pieces[i], r->stream);
-    return status;
-}
-
-/* Gives the pages back when all is copied. If that fails half-way they are committed again; *gone: in vain. */
-static weir_status residency_give_pages(weir_client *client, wi_residence *r, bool *gone)
-{
-    const weir_runtime *runtime = client->runtime;
-    weir_status status = wi_elastic_away_release(client, &r->pages);
-    *gone = status == WEIR_OK;
-    if (status == WEIR_OK)
-        return WEIR_OK;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    *gone = wi_residence_bring_pages(client, r) != WEIR_OK;
-    r->pages.bytes = wi_elastic_away_missing(client, &r->pages);
-    (void)runtime->driver->stream_synchronize(runtime->device, r->stream);
-    wi_detail_restore(&kept);
-    return status;
-}
-
 /* The pages of elastic blocks stay after all. */
 static void residency_keep_pages(wi_residence *r)
 {
@@ -520,7 +488,6 @@ static weir_status residency_move_out(weir_client *client, wi_residence *r)
     const weir_runtime *runtime = client->runtime;
     wi_event *events = calloc(r->away.piece_count + 1, sizeof *events);
     weir_status status = events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the events of copies");
-    bool gone = false;
     residency_count_dropped(r);
     if (status == WEIR_OK)
         status = residency_copy_out(client, r, events);
@@ -530,11 +497,11 @@ static weir_status residency_move_out(weir_client *client, wi_residence *r)
         status = residency_take_all(client, r, events);
     if (status == WEIR_OK)
         status = runtime->driver->stream_synchronize(runtime->device, r->stream);
-    if (status == WEIR_OK)
-        status = residency_give_pages(client, r, &gone);
+    if (status == WEIR_OK) /* last, as it is all or nothing */
+        status = wi_elastic_away_release(client, &r->pages);
     if (status != WEIR_OK && !wi_residence_copies_rest(client, r))
         wi_residence_copies_are_uses(client, r, true);
-    if (gone)
+    if (status == WEIR_OK)
         wi_ledger_elsewhere(&client->runtime->ledger, &client->account, r->pages.bytes);
     else
         residency_keep_pages(r);
@@ -595,7 +562,7 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
     wi_detail_keep(&kept);
     if (status != WEIR_OK && r->away.show)
         residency_hide_all(r);
-    *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away) || r->pages.bytes > 0;
+    *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away);
     if (status == WEIR_OK)
         base->table->away->leave(base, &r->away);
     wi_detail_restore(&kept);
@@ -751,17 +718,24 @@ static void residency_leave_homes(const weir_client *client, wi_residence *r)
     wi_detail_restore(&kept);
 }
 
-void wi_residency_end(weir_client *client)
+static weir_status residency_refuse_end(const weir_client *client, const wi_residence *r)
+{
+    char text[24];
+    return weir_fail(WEIR_ERR_DRIVER,
+                     "%s is not closed: %s does not say whether the copies of what it had there are done, and they may "
+                     "be using the %s that are stored of it; close it when the device answers again",
+                     client->account.name, client->runtime->name,
+                     weir_size_format(wi_copies_stored(&r->copies), text, sizeof text));
+}
+
+static weir_status residency_end(weir_client *client, wi_residence *r)
 {
     weir_runtime *runtime = client->runtime;
-    weir_residency_state found;
-    wi_residence *r = residence_of(client);
-    if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
-        return;
+    if (!wi_residence_copies_rest(client, r))
+        return residency_refuse_end(client, r);
     if (r->pressure) /* also inside a callback of the program's: this one waits for no other */
         (void)!wi_pressures_remove(&wi_kinds_host(runtime)->ledger.pressures, r->pressure, true);
     r->pressure = 0;
-    (void)wi_residence_copies_rest(client, r);
     if (r->away.piece_count > 0) /* shown, and without blocks */
         residency_leave_homes(client, r);
     wi_copies_end(&r->copies);
@@ -770,7 +744,18 @@ void wi_residency_end(weir_client *client)
     if (r->stream)
         runtime->driver->stream_destroy(runtime->device, r->stream);
     r->stream = NULL;
+    return WEIR_OK;
+}
+
+weir_status wi_residency_end(weir_client *client)
+{
+    weir_residency_state found;
+    wi_residence *r = residence_of(client);
+    if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
+        return WEIR_OK;
+    weir_status status = residency_end(client, r);
     wi_residence_set(r, found); /* the client may stay open; what it is guaranteed comes back with a resume */
+    return status;
 }
 
 void wi_residency_free(weir_client *client)

@@ -21,8 +21,9 @@ void wi_residency_forget(weir_client *client, const char *low, const char *high)
 void wi_residency_sweep(weir_client *client);
 /* Waits for contents that a resume has put on their way. */
 weir_status wi_residency_settle(const weir_client *client);
-/* The client has no blocks and is about to be closed: its copies go. Its residence goes with its record. */
-void wi_residency_end(weir_client *client);
+/* The client has no blocks and is about to be closed: its copies go. Its residence goes with its record. WEIR_ERR_DRIVER: the
+ * driver does not say whether copies are done; nothing has changed. */
+weir_status wi_residency_end(weir_client *client);
 void wi_residency_free(weir_client *client);
 
 #endif

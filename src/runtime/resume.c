@@ -80,6 +80,16 @@ static weir_status residency_arrive(weir_client *client, wi_residence *r, void *
     return status == WEIR_OK ? base->table->away->arrive(base, &r->away, native ? &event : NULL) : status;
 }
 
+/* Commits the pages that are not there, and has their contents on their way. */
+static weir_status residency_bring_pages(weir_client *client, wi_residence *r)
+{
+    weir_status status = wi_elastic_away_commit(client, &r->pages);
+    for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++)
+        if (r->pages.runs[i].kept)
+            status = wi_copies_load(&r->copies, &r->pages, &r->pages.pieces[i], r->stream);
+    return status;
+}
+
 static weir_status residency_bring(weir_client *client, wi_residence *r, weir_stream stream, void *native)
 {
     const weir_runtime *runtime = client->runtime;
@@ -106,7 +116,7 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     if (gave_up)
         status = wi_ledger_guarantee_again(ledger, &client->account);
     if (status == WEIR_OK)
-        status = wi_residence_bring_pages(client, r);
+        status = residency_bring_pages(client, r);
     if (status == WEIR_OK)
         status = residency_arrive(client, r, native);
     if (status != WEIR_OK && gave_up)

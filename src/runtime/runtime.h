@@ -93,7 +93,8 @@ void wi_runtime_visit_end(weir_runtime *runtime);
 /* The same for the rest of the function, which answers WEIR_ERR_INVALID when the door is shut. */
 #define WI_VISIT(runtime)                                                                                              \
     weir_status wi_door = wi_runtime_visit((runtime), __func__);                                                       \
-    __attribute__((cleanup(wi_runtime_visited))) weir_runtime *wi_visited = wi_door == WEIR_OK ? (runtime) : NULL;     \
+    __attribute__((cleanup(wi_runtime_visited), unused)) weir_runtime *wi_visited =                                    \
+        wi_door == WEIR_OK ? (runtime) : NULL;                                                                         \
     if (wi_unlikely(wi_door != WEIR_OK))                                                                               \
     return wi_door
 void wi_runtime_visited(weir_runtime **runtime); /* NULL: nobody is inside */

@@ -544,6 +544,17 @@ weir_status weir_stream_synchronize(weir_stream stream)
     return wi_recorded(runtime, status, .action = WEIR_ACTION_SYNCHRONIZE, .stream = stream);
 }
 
+bool wi_stream_rests(const weir_runtime *runtime, void *stream)
+{
+    wi_kept_detail kept;
+    wi_detail_keep(&kept);
+    weir_status status = runtime->driver->stream_synchronize(runtime->device, stream);
+    if (status != WEIR_OK && runtime->driver->synchronize)
+        status = runtime->driver->synchronize(runtime->device);
+    wi_detail_restore(&kept);
+    return status == WEIR_OK || status == WEIR_ERR_DEVICE_LOST;
+}
+
 /* A stream that has gone meanwhile has nothing to wait for. */
 static weir_status streams_synchronize_if_there(weir_runtime *runtime, weir_stream stream, const char *call)
 {

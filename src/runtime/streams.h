@@ -125,6 +125,11 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
  * WEIR_ERR_STREAM_MISUSE while a stream is captured. */
 weir_status wi_streams_point_of_all(weir_runtime *runtime, const char *call, wi_event *out);
 
+/* Waits for work of weir's own on the driver's stream; what it touches is about to be used otherwise. A driver that cannot tell
+ * about the stream is asked about the device, and on a lost one nothing works any more. False: it does not say that the work is
+ * done. The thread's detail stays. */
+bool wi_stream_rests(const weir_runtime *runtime, void *stream);
+
 /* Among the files of this room ------------------------------------------------------------------------------------- */
 
 /* The id of a registered stream of the driver's; WEIR_STREAM_HOST: it is not registered. */

@@ -258,10 +258,12 @@ static void touch_live(oracle *o, owner *w, const access *a, uint64_t sequence)
     }
 }
 
-/* A copy of what leaves, or comes; others of the same block are of other bytes. */
+/* A copy of what leaves, or comes; others of the same block are of other bytes. Those may be an earlier call's, which has brought a
+ * part, also where this copy is of a file, and on no stream. */
 static void touch_moving(oracle *o, owner *w, const access *a, uint64_t sequence)
 {
     unsigned by = o->accounts[w->client].by;
+    by = by || !w->arrived ? by : w->by;
     uint64_t last = by ? w->last[by] : 0;
     if (by)
         w->last[by] = 0;

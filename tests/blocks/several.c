@@ -330,6 +330,29 @@ static void a_successor_inherits_nothing_of_many_blocks(void **state)
     ok(weir_block_pool_destroy(pool));
 }
 
+/* The longest run is told also where as many blocks are free as are asked for, and of more runs than one. */
+static void a_refused_run_tells_the_longest(void **state)
+{
+    fixture *f = *state;
+    weir_block_pool *pool = make_pool(f->a, 8);
+    weir_block_pool_member *m = join(pool, f->a, 0);
+    uint32_t first;
+    take_run(m, 8);
+    give(m, 1, 1);
+    give(m, 3, 2);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 3, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &first));
+    detail_names("3 of 8 are free and 0 pending, but the longest run is 2");
+    assert_int_equal(first, WEIR_BLOCK_POOL_NONE);
+    give(m, 6, 1);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 3, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, &first));
+    detail_names("4 of 8 are free and 0 pending, but the longest run is 2");
+    give(m, 0, 1);
+    give(m, 2, 1);
+    give(m, 5, 1);
+    give(m, 7, 1);
+    ok(weir_block_pool_destroy(pool));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +362,7 @@ int main(void)
         TEST(a_list_that_is_freed_on_a_stream_is_pending_as_a_whole),
         TEST(members_leave_from_the_middle_and_are_told_in_order),
         TEST(a_refusal_names_who_has_the_most),
+        TEST(a_refused_run_tells_the_longest),
         TEST(each_block_has_its_owner_and_its_generation),
         TEST(a_refused_list_has_freed_nothing),
         TEST(blocks_of_others_are_cleared_between_ones_own),

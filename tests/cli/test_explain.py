@@ -37,7 +37,7 @@ class Explain(harness.Case):
 
     def test_json(self):
         answer = self.weir_json("explain", "a.toy")
-        self.assertEqual(set(answer), {"policy", "rule", "chosen", "candidates"})
+        self.assertEqual(set(answer), {"policy", "rule", "chosen", "cores", "candidates"})
         self.assertEqual(answer["policy"], "fastest")
         self.assertEqual(answer["chosen"], {"engine": "toy", "provider": "cpu", "device": "cpu", "runtime": "host"})
         self.assertIn("Chosen: toy with cpu on cpu, as the last resort", answer["rule"])

@@ -27,8 +27,8 @@ static void act(void)
 
 void __real_wi_tcaches_end(weir_runtime *runtime);
 void __wrap_wi_tcaches_end(weir_runtime *runtime);
-void __real_wi_residency_end(weir_client *client);
-void __wrap_wi_residency_end(weir_client *client);
+weir_status __real_wi_residency_end(weir_client *client);
+weir_status __wrap_wi_residency_end(weir_client *client);
 void __real_wi_residency_forget(weir_client *client, const char *low, const char *high);
 void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high);
 
@@ -57,10 +57,15 @@ void __wrap_wi_tcaches_end(weir_runtime *runtime)
     __real_wi_tcaches_end(runtime);
 }
 
-void __wrap_wi_residency_end(weir_client *client)
+static int residence_stays = -1; /* so many ends of a residence go well before one is refused; -1: none is */
+
+weir_status __wrap_wi_residency_end(weir_client *client)
 {
-    __real_wi_residency_end(client);
+    weir_status status = residence_stays-- == 0
+                             ? weir_fail(WEIR_ERR_DRIVER, "copies of %s may be under way", wi_client_name(client))
+                             : __real_wi_residency_end(client);
     act();
+    return status;
 }
 
 void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high)
@@ -209,6 +214,28 @@ static void a_suspend_while_a_client_closes(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* Copies of such a suspend may be under way for longer than the close can wait. The client is open again then. */
+static void copies_of_a_suspend_while_a_client_closes(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_runtime(BUDGET);
+    weir_client *client = open_client(runtime, "model", 0, 0);
+    ok(weir_client_suspend(client, NULL, NULL));
+    ok(weir_client_resume(client, WEIR_STREAM_HOST));
+    for (int first = 0; first < 2; first++) {
+        residence_stays = 1 - first;
+        fails(WEIR_ERR_DRIVER, weir_client_destroy(client));
+        detail_names("copies of model");
+        void *p = allocate(client, 1 << 20, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        ok(weir_client_suspend(client, NULL, NULL));
+        ok(weir_client_resume(client, WEIR_STREAM_HOST));
+        ok(weir_free(client, p, WEIR_STREAM_HOST));
+    }
+    residence_stays = -1;
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 /* An elastic block --------------------------------------------------------------------------------------------------------- */
 
 typedef struct leaver {
@@ -255,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_refused_end_shuts_nobody_out),
         cmocka_unit_test(a_client_that_comes_while_an_end_looks),
         cmocka_unit_test(a_suspend_while_a_client_closes),
+        cmocka_unit_test(copies_of_a_suspend_while_a_client_closes),
         cmocka_unit_test(a_suspend_while_an_elastic_block_ends),
     };
     return cmocka_run_group_tests_name("ends", tests, NULL, NULL);

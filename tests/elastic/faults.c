@@ -242,6 +242,47 @@ static void every_range_that_was_not_taken_back_is_tried_again(void **state)
     assert_true(faults_nothing_left());
 }
 
+/* Its memory has been taken away when the driver refuses the cover: it comes back, and where even that is refused, the page
+ * is not taken back by a commit but made anew. */
+static void a_page_that_cannot_be_covered_has_its_memory_again(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    for (int mapped = 0; mapped < 2; mapped++) {
+        tried = faulty_driver;
+        faults_reset(-1);
+        faulted = (fixture){.page = GRANULE, .gate = GATE, .bytes = __real_malloc(GRANULE)};
+        ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+        faulted.client = open_client(faulted.runtime, "one", 0, 0);
+        ok(weir_stream_acquire(faulted.runtime, &faulted.stream));
+        ok(try_create(faulted.client, 4 * GRANULE, false, &e));
+        commit(&faulted, e, 1, 1);
+        write_page(&faulted, e, 1, 5);
+        hold_stream(&faulted);
+        release(&faulted, e, 1, 1, faulted.stream);
+        let_go(&faulted);
+        fault.calls = 0;
+        fault.fail_at = 1; /* behind the unmap; a look tries twice */
+        fault.and_at = mapped ? 4 : -1;
+        fault.stay = !mapped;
+        pages_are(&faulted, e, 0, 1);
+        fault.fail_at = fault.and_at = -1;
+        fault.stay = false;
+        assert_int_equal(atomic_load(&fault.mapped), mapped);
+        ok(try_commit(&faulted, e, 1, 1, faulted.stream));
+        ok(weir_stream_synchronize(faulted.stream));
+        pages_are(&faulted, e, 1, 0);
+        page_holds(&faulted, e, 1, 0);
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+        ok(weir_stream_release(faulted.stream));
+        ok(weir_client_destroy(faulted.client));
+        ok(weir_runtime_destroy(faulted.runtime));
+        assert_true(faults_nothing_left());
+        free(faulted.bytes);
+    }
+}
+
 /* Of two fills the second fails while the stream is held up: the pages go when it is past the first. */
 static void what_was_queued_is_waited_for(void **state)
 {
@@ -399,6 +440,7 @@ int main(void)
         cmocka_unit_test(each_allocation_of_host_memory_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(every_range_that_was_not_taken_back_is_tried_again),
+        cmocka_unit_test(a_page_that_cannot_be_covered_has_its_memory_again),
         cmocka_unit_test(what_was_queued_is_waited_for),
         cmocka_unit_test(what_was_taken_back_is_put_back),
         cmocka_unit_test(a_device_with_less_than_the_budget),

@@ -121,6 +121,28 @@ static void a_refused_promise_tells_how_it_was_before(void **state)
     free_all(f, blocks);
 }
 
+/* Of a page of two granules there is room for one, which is not kept from others. */
+static void a_page_that_does_not_fit_holds_nothing(void **state)
+{
+    fixture *f = *state;
+    weir_elastic_options o = {.struct_size = sizeof o, .bytes = 4 * f->page, .page = 2 * f->page, .tag = "wide"};
+    weir_elastic *wide, *e = create(f, 2, false);
+    void *blocks[BLOCKS];
+    ok(weir_elastic_create(f->client, &o, &wide));
+    assert_int_equal(stats_of(wide).page, 2 * f->page);
+    if (fill_with_holes(f, blocks)) {
+        empty_a_page(f, blocks);
+        for (int i = 0; i < 2; i++)
+            fails(WEIR_ERR_OUT_OF_MEMORY, weir_elastic_commit(wide, 0, 2 * f->page, WEIR_STREAM_HOST));
+        commit(f, e, 0, 1);
+        fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(f, e, 1, 1, WEIR_STREAM_HOST));
+        pages_are(f, e, 1, 0);
+    }
+    free_all(f, blocks);
+    ok(weir_elastic_destroy(wide, WEIR_STREAM_HOST));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
 /* A reservation's bytes are left for what comes out of it. */
 static void a_refusal_out_of_a_reservation_has_its_bytes_left(void **state)
 {
@@ -294,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_refusal_tells_how_it_was_before),
         CASE(a_refused_promise_tells_how_it_was_before),
+        CASE(a_page_that_does_not_fit_holds_nothing),
         CASE(a_refusal_out_of_a_reservation_has_its_bytes_left),
         CASE(pending_pages_of_several_blocks_fill_a_maximum),
         CASE(a_commit_around_a_pending_page_gives_all_back),

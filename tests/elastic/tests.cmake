@@ -17,6 +17,7 @@ endif()
 weir_test(elastic-check elastic/check.c INTERNAL)
 weir_test(elastic-wakes elastic/wakes.c core/faulty.c INTERNAL)
 weir_test(elastic-faults elastic/faults.c core/faulty.c INTERNAL)
+weir_test(elastic-away elastic/away.c core/faulty.c INTERNAL)
 target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
 # Beside other resources of the runtime's.
 foreach(resource direct async)

@@ -18,7 +18,7 @@ enum { PACK = 8, LONGEST = 64, BUFFERS = 1000, FIRST = 4096, SECOND = 4096 + 160
 
 /* ---- what stands around them ------------------------------------------------------------------------------------- */
 
-static char folder[64], named[96];
+static char home[64], named[96];
 static int decodes, refused_at;
 static uint64_t scratch[DEVICES];
 static size_t total = 1 << 20;
@@ -113,7 +113,8 @@ void wg_phase_end(wg_phase *phase)
 }
 bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
 {
-    (void)text, (void)capacity;
+    if (capacity > 0)
+        text[0] = '\0';
     fn(user);
     return true;
 }
@@ -133,9 +134,9 @@ weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
     snprintf(path, capacity, "/nowhere/libggml-cuda.so");
     return WEIR_OK;
 }
-void wg_store_directory(const char *name, char *out, size_t capacity)
+void wg_store_directory(const char *folder, char *out, size_t capacity)
 {
-    snprintf(out, capacity, "%s/%s", folder, name);
+    snprintf(out, capacity, "%s/%s", home, folder);
 }
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
@@ -338,12 +339,12 @@ int main(void)
         cmocka_unit_test_setup(with_the_option_off_nothing_is_remembered, begin),
         cmocka_unit_test_setup(the_file_has_an_end, begin),
     };
-    snprintf(folder, sizeof folder, "/tmp/weir-scratch-XXXXXX");
-    if (!mkdtemp(folder))
+    snprintf(home, sizeof home, "/tmp/weir-scratch-XXXXXX");
+    if (!mkdtemp(home))
         return 1;
-    snprintf(named, sizeof named, "%s/gguf-scratch", folder);
+    snprintf(named, sizeof named, "%s/gguf-scratch", home);
     int failed = cmocka_run_group_tests_name("scratch", tests, make_clients, NULL);
     unlink(named);
-    rmdir(folder);
+    rmdir(home);
     return failed;
 }

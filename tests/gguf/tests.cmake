@@ -20,7 +20,7 @@ target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together several decodes text sequence elastic elastic-book memory library)
+  foreach(part engine together several decodes text sequence elastic elastic-book memory library cores)
     string(REPLACE - _ source ${part})
     weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)

@@ -13,6 +13,7 @@ ROOMS = {
     "base": (),
     "gguf_file": (),
     # libweir, upwards
+    "cores": ("base",),
     "planner": ("base",),
     "driver": ("base",),
     "memory": ("driver", "base"),
@@ -33,7 +34,7 @@ ROOMS = {
     "manifest": ("base",),
     "onnx_file": (),
     "onnx_shapes": ("onnx_file", "base"),
-    "engines/onnx": ("onnx_shapes", "onnx_file", "onnxruntime/api.h", "base/window.h", "engines/command.h"),
+    "engines/onnx": ("onnx_shapes", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "base/window.h", "engines/command.h"),
     "engines/text": (),
     "engines/gguf": ("engines/text", "gguf_file", "interpose", "engines/command.h"),
     "engines/llm": ("engines/text", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "engines/command.h"),

@@ -198,7 +198,7 @@ static void the_request_is_copied_and_its_inputs_are_read(void **state)
     b.on_host = true;
     (void)run_it(call);
     assert_string_equal(b.asked, "text:one more:two top=40 ");
-    memcpy(second, "six", 3);
+    second[0] = 's', second[1] = 'i', second[2] = 'x';
     (void)run_it(call);
     assert_string_equal(b.asked, "text:one more:six top=40 ");
     ok(weir_model_call_destroy(call));

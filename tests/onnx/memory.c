@@ -172,6 +172,58 @@ static void weights_of_bytes_are_charged(void **state)
     close_client(&l);
 }
 
+static void copy_model(const char *name, const char *to)
+{
+    static char bytes[1 << 16];
+    FILE *from = fopen(model_path(name), "rb"), *file = fopen(to, "wb");
+    assert_non_null(from);
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, sizeof bytes, from);
+    assert_true(size > 0 && size < sizeof bytes);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(from);
+    fclose(file);
+}
+
+static int replaced;
+
+/* In the middle of a load, when the first weight has been placed. */
+static void replace(double fraction, void *user)
+{
+    (void)user;
+    if (fraction <= 0.1 || replaced++ > 0)
+        return;
+    char other[600];
+    snprintf(other, sizeof other, "%s.other", scratch_path());
+    copy_model("chain", other);
+    assert_int_equal(rename(other, scratch_path()), 0);
+}
+
+/* ONNX Runtime opens the file again for each weight. */
+static void another_file_in_its_place_is_refused(void **state)
+{
+    (void)state;
+    loaded l = open_client(0);
+    weir_setting off = {"prepack", "off"};
+    weir_engine_place place = {l.runtime, l.client};
+    weir_engine_load load = {.struct_size = sizeof load,
+                             .path = scratch_path(),
+                             .places = &place,
+                             .place_count = 1,
+                             .settings = &off,
+                             .setting_count = 1,
+                             .progress = replace};
+    copy_model("mlp", scratch_path());
+    replaced = 0;
+    assert_status(l.engine->load(&load, &l.model), WEIR_ERR_CONFLICT);
+    assert_detail("is not the file any more");
+    assert_true(replaced > 0);
+    assert_null(l.model);
+    assert_int_equal(live(&l), 0);
+    scratch_clear();
+    close_client(&l);
+}
+
 /* What the load takes of the heap is told with its size, and counts where that is asked for. */
 static void what_lies_outside_is_told_or_counted(void **state)
 {
@@ -239,6 +291,26 @@ static void plan_agrees_with_load(void **state)
             assert_true(plan.bytes[WEIR_CLASS_WEIGHTS] <= live_class(&l, WEIR_CLASS_WEIGHTS));
         assert_false(plan.exact[WEIR_CLASS_ACTIVATIONS]);
         assert_int_equal(plan.bytes[WEIR_CLASS_KV], 0);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
+/* As kernels pack them, in branches and nodes too; but for what is too small to count. */
+static void weights_are_foreseen(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp", "conv", "recurrent", "bytes", "unpacked", "chain"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        loaded l = load_model(models[i], NULL);
+        weir_engine_load load = {.struct_size = sizeof load, .path = model_path(models[i])};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(l.engine->plan(&load, &plan));
+        uint64_t said = plan.bytes[WEIR_CLASS_WEIGHTS], has = live_class(&l, WEIR_CLASS_WEIGHTS);
+        uint64_t off = said > has ? said - has : has - said;
+        if (off > has * 3 / 100 + 1024)
+            fail_msg("%s: %llu bytes are said, and it has %llu", models[i], (unsigned long long)said,
+                     (unsigned long long)has);
         unload_model(&l);
         close_client(&l);
     }
@@ -438,8 +510,10 @@ int main(void)
         cmocka_unit_test(constants_of_nodes_are_weights),
         cmocka_unit_test(weights_of_bytes_are_charged),
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
+        cmocka_unit_test(another_file_in_its_place_is_refused),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(weights_are_foreseen),
         cmocka_unit_test(every_allocation_can_fail),
         cmocka_unit_test(one_is_refused_the_other_answers),
         cmocka_unit_test(a_small_file_takes_little),

@@ -19,18 +19,22 @@ static float order[MOST];    /* the first value of each run's input, as they cam
 static int came, may_go;     /* runs; may_go: so many, in that order */
 static int making, may_make; /* sessions */
 
+static float first_of(const ort_value *input)
+{
+    void *first = NULL;
+    if (real->GetTensorMutableData((ort_value *)(uintptr_t)input, &first) || !first)
+        abort();
+    return *(const float *)first;
+}
+
 static ort_status *held_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
                             const ort_value *const *inputs, size_t input_count, const char *const *output_names,
                             size_t output_count, ort_value **outputs)
 {
-    void *first = NULL;
-    ort_status *status = real->GetTensorMutableData((ort_value *)(uintptr_t)inputs[0], &first);
-    if (status)
-        return status;
     pthread_mutex_lock(&lock);
     int at = came++;
     if (at < MOST)
-        order[at] = *(const float *)first;
+        order[at] = first_of(inputs[0]);
     pthread_cond_broadcast(&change);
     while (at >= may_go)
         pthread_cond_wait(&change, &lock);

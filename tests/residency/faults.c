@@ -8,6 +8,8 @@
 
 #include <weir/elastic.h>
 
+#include <limits.h>
+
 /* malloc, which the linker leads through here ---------------------------------------------------------------------- */
 
 static long mallocs, malloc_fails_at = -1;
@@ -90,6 +92,7 @@ typedef struct scene {
 static wi_driver scene_driver;
 static void *copies_stream;
 static int points_fail, waits_fail;
+static weir_status waits_answer = WEIR_ERR_DRIVER;
 
 static weir_status scene_record(wi_device *device, void *stream, wi_event *out)
 {
@@ -101,7 +104,7 @@ static weir_status scene_record(wi_device *device, void *stream, wi_event *out)
 static weir_status scene_synchronize(wi_device *device, void *stream)
 {
     if (stream && stream == copies_stream && points_fail == 0 && waits_fail > 0 && waits_fail-- > 0)
-        return weir_fail(WEIR_ERR_DRIVER, "the stream of copies does not answer");
+        return weir_fail(waits_answer, "the stream of copies does not answer");
     return faulty_driver.stream_synchronize(device, stream);
 }
 
@@ -115,6 +118,25 @@ static weir_status scene_copy(wi_device *device, void *to, const void *from, siz
         ok(wi_host_driver.call(device, pass_gate, &held_copies, stream));
     }
     return faulty_driver.copy(device, to, from, bytes, stream);
+}
+
+static bool next_is_of_copies; /* the next stream that is made */
+
+static weir_status scene_create(wi_device *device, void **stream)
+{
+    weir_status status = faulty_driver.stream_create(device, stream);
+    if (next_is_of_copies)
+        copies_stream = *stream;
+    next_is_of_copies = false;
+    return status;
+}
+
+/* Its work is to be done by then; if it waits at the gate, the test would hang. */
+static void scene_destroy(wi_device *device, void *stream)
+{
+    if (stream == copies_stream)
+        open_gate(&held_copies);
+    faulty_driver.stream_destroy(device, stream);
 }
 
 static char *page_of(const scene *s, size_t index)
@@ -666,9 +688,70 @@ static void frees_without_host_memory(void **state)
     malloc_fails_at = -1;
 }
 
-/* A suspend fails while its copies are still to be made, and the driver does not say whether they are: what is freed keeps
- * its memory until they have read it. */
+/* A suspend of a scene fails while its copies are still to be made, and the driver does not say whether they are. */
+static void fail_under_copies(scene *s)
+{
+    faults_reset(-1);
+    open_scene(s, &ways[0]);
+    ok(try_suspend(s));
+    ok(try_resume(s));
+    copies_stream = atomic_load(&s->model->residence)->stream;
+    fault.status = WEIR_ERR_DRIVER;
+    held_copies = (gate)GATE;
+    points_fail = 1;
+    waits_fail = 2;
+    holds_copies = true;
+    fails(WEIR_ERR_DRIVER, try_suspend(s));
+    assert_int_equal(waits_fail, 0);
+    assert_int_equal(residency(s->model).state, WEIR_RESIDENT);
+    for (int i = 0; i < BLOCKS; i++)
+        ok(weir_free(s->model, s->blocks[i].start, WEIR_STREAM_HOST));
+}
+
+static void copies_come_through(scene *s)
+{
+    open_gate(&held_copies);
+    ok(wi_host_driver.stream_synchronize(s->runtime->device, copies_stream));
+    copies_stream = NULL;
+    for (int i = 0; i < BLOCKS; i++)
+        s->blocks[i].start = allocate(s->model, s->blocks[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    end_scene(s);
+}
+
+/* What is freed then keeps its memory until they have read it. */
 static void what_is_freed_after_a_suspend_is_read_first(void **state)
+{
+    (void)state;
+    scene s;
+    fail_under_copies(&s);
+    assert_true(take_snapshot(s.runtime).device.pending > 3 * GRANULE);
+    ok(weir_runtime_trim(s.runtime, NULL, NULL));
+    copies_come_through(&s);
+}
+
+/* And the client is not closed, as the copies are written to the host's memory. */
+static void nobody_is_closed_under_copies(void **state)
+{
+    (void)state;
+    scene s;
+    fail_under_copies(&s);
+    snapshot before = take_snapshot(s.host);
+    uint64_t stored = residency(s.model).stored;
+    assert_true(stored > 3 * GRANULE);
+    for (int times = 0; times < 2; times++) {
+        waits_fail = 1;
+        fails(WEIR_ERR_DRIVER, weir_client_destroy(s.model));
+        detail_names("model is not closed");
+        detail_names("close it when the device answers again");
+        assert_int_equal(waits_fail, 0);
+    }
+    assert_int_equal(residency(s.model).stored, stored);
+    unchanged(s.host, before);
+    copies_come_through(&s); /* which closes it */
+}
+
+/* On a lost device nothing writes there any more. */
+static void on_a_lost_device_clients_are_closed(void **state)
 {
     (void)state;
     scene s;
@@ -677,23 +760,50 @@ static void what_is_freed_after_a_suspend_is_read_first(void **state)
     ok(try_suspend(&s));
     ok(try_resume(&s));
     copies_stream = atomic_load(&s.model->residence)->stream;
-    fault.status = WEIR_ERR_DRIVER;
+    waits_answer = WEIR_ERR_DEVICE_LOST;
+    waits_fail = INT_MAX;
+    end_scene(&s);
+    assert_true(waits_fail < INT_MAX);
+    waits_answer = WEIR_ERR_DRIVER;
+    waits_fail = 0;
+    copies_stream = NULL;
+}
+
+static void free_largest(weir_client *client, const wi_resource *stack, const wi_account *account)
+{
+    wi_block left;
+    wi_largest_block(stack->base, account, &left);
+    ok(weir_free(client, left.pointer, WEIR_STREAM_HOST));
+}
+
+/* A copy of a piece of a file is still to be made, and the driver does not say whether it is: neither the piece nor the block is
+ * given to anybody else. */
+static void what_reads_a_file_stays_under_copies(void **state)
+{
+    (void)state;
+    scene s;
+    weir_block block;
+    weir_request request = {.struct_size = sizeof request, .bytes = GRANULE, .memory_class = WEIR_CLASS_WEIGHTS};
+    faults_reset(-1);
+    open_scene(&s, &ways[0]);
+    weir_client *reader = open_client(s.runtime, "reader", 0, 0);
+    snapshot before = take_snapshot(s.host);
     held_copies = (gate)GATE;
-    points_fail = 1;
+    holds_copies = next_is_of_copies = true;
     waits_fail = 2;
-    holds_copies = true;
-    fails(WEIR_ERR_DRIVER, try_suspend(&s));
+    fails(WEIR_ERR_DRIVER, weir_alloc_from_file(reader, &request, "/proc/self/exe", 0, &block));
+    assert_null(block.pointer);
     assert_int_equal(waits_fail, 0);
-    assert_int_equal(residency(s.model).state, WEIR_RESIDENT);
-    for (int i = 0; i < BLOCKS; i++)
-        ok(weir_free(s.model, s.blocks[i].start, WEIR_STREAM_HOST));
-    assert_true(take_snapshot(s.runtime).device.pending > 3 * GRANULE);
-    ok(weir_runtime_trim(s.runtime, NULL, NULL));
+    assert_int_equal(client_details(reader).live, GRANULE);
+    assert_true(take_snapshot(s.host).device.live > before.device.live);
+    fails(WEIR_ERR_BUSY, weir_client_destroy(reader));
     open_gate(&held_copies);
     ok(wi_host_driver.stream_synchronize(s.runtime->device, copies_stream));
+    scene_destroy(s.runtime->device, copies_stream);
     copies_stream = NULL;
-    for (int i = 0; i < BLOCKS; i++)
-        s.blocks[i].start = allocate(s.model, s.blocks[i].bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    free_largest(reader, s.runtime->resource, &reader->account);
+    free_largest(reader, atomic_load(&s.runtime->kinds[WEIR_KIND_PINNED]), &reader->host_account);
+    ok(weir_client_destroy(reader));
     end_scene(&s);
 }
 
@@ -703,6 +813,8 @@ int main(void)
     scene_driver.record = scene_record;
     scene_driver.stream_synchronize = scene_synchronize;
     scene_driver.copy = scene_copy;
+    scene_driver.stream_create = scene_create;
+    scene_driver.stream_destroy = scene_destroy;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
@@ -711,6 +823,9 @@ int main(void)
         cmocka_unit_test(what_a_failed_resume_leaves_is_not_lost),
         cmocka_unit_test(what_is_freed_under_copies_waits_for_them),
         cmocka_unit_test(what_is_freed_after_a_suspend_is_read_first),
+        cmocka_unit_test(nobody_is_closed_under_copies),
+        cmocka_unit_test(on_a_lost_device_clients_are_closed),
+        cmocka_unit_test(what_reads_a_file_stays_under_copies),
         cmocka_unit_test(a_device_with_less_than_its_budget),
         cmocka_unit_test(frees_without_host_memory),
     };

@@ -1,5 +1,6 @@
 /* explain.c: the verb explain: what would be selected for a model, and why not the others. */
 #include <weir/base.h>
+#include <weir/cores.h>
 #include <weir/manifest.h>
 #include <weir/predict.h>
 #include <weir/select.h>
@@ -73,14 +74,60 @@ static json_t *candidate_json(const weir_manifest *manifest, const weir_choice_o
     return object;
 }
 
+/* What a model of that candidate computes with: at least and at most; 0: all of the process. False: it leases none, or
+ * nobody knows. Engines have their words for that in docs/guide/cores.md. */
+static bool cores_of(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice,
+                     unsigned *least, unsigned *most)
+{
+    const weir_candidate *c = &choice->candidates[0];
+    const char *fixed = NULL;
+    if (choice->accepted == 0 || strcmp(c->runtime, "host") != 0)
+        return false;
+    bool shares = strcmp(c->engine, "gguf") == 0;
+    if (!shares && strcmp(c->engine, "onnx") != 0 && strcmp(c->engine, "llm") != 0)
+        return false;
+    for (size_t i = 0; i < manifest->setting_count; i++)
+        if (strcmp(manifest->settings[i].key, "threads") == 0)
+            fixed = manifest->settings[i].value;
+    for (size_t i = 0; i < asked->setting_count; i++)
+        if (strcmp(asked->settings[i].key, "threads") == 0)
+            fixed = asked->settings[i].value;
+    *most = fixed ? (unsigned)strtoul(fixed, NULL, 10) : 0;
+    *least = shares && *most == 0 ? 1 : *most;
+    return true;
+}
+
+static json_t *cores_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
+{
+    weir_cores_totals process = WEIR_INIT(weir_cores_totals);
+    unsigned least, most;
+    if (weir_cores_info(&process) != WEIR_OK || !cores_of(manifest, asked, choice, &least, &most))
+        return json_null();
+    return json_pack("{s:I, s:I, s:I}", "process", (json_int_t)process.cores, "least", (json_int_t)least, "most",
+                     (json_int_t)most);
+}
+
+static void print_cores(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
+{
+    weir_cores_totals process = WEIR_INIT(weir_cores_totals);
+    unsigned least, most;
+    if (weir_cores_info(&process) != WEIR_OK || !cores_of(manifest, asked, choice, &least, &most))
+        return;
+    printf("cores: %u for all models of a process; this one computes with ", process.cores);
+    if (most > 0)
+        printf("%u, as its setting threads says\n", most);
+    else
+        puts(least == 1 ? "its share of them" : "all of them in its turn");
+}
+
 static json_t *choice_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < choice->count; i++)
         json_array_append_new(list, candidate_json(manifest, asked, &choice->candidates[i]));
     json_t *chosen = choice->accepted > 0 ? place_json(&choice->candidates[0]) : json_null();
-    return json_pack("{s:s, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
-                     chosen, "candidates", list);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
+                     chosen, "cores", cores_json(manifest, asked, choice), "candidates", list);
 }
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
@@ -229,7 +276,7 @@ static int read_model(char **operands, size_t count, void *to)
 static const arg option_list[] = {
     ARGS_CHOICE(explain_args, options),
     {"sysroot", "DIR", "of the machine whose files are below DIR", ARG_NAME, AT(sysroot)},
-    {"json", NULL, "the answer as JSON: policy, rule, chosen, candidates[]", ARG_FLAG, AT(json)},
+    {"json", NULL, "the answer as JSON: policy, rule, chosen, cores, candidates[]", ARG_FLAG, AT(json)},
     {.name = NULL}};
 
 static const args_table arguments = {
@@ -251,8 +298,8 @@ static int fail(const explain_args *args)
 {
     char *reason = text_copy(weir_detail());
     if (args->json)
-        (void)cli_print_json(
-            json_pack("{s:s, s:o, s:n, s:[]}", "policy", "", "rule", text_json(reason), "chosen", "candidates"));
+        (void)cli_print_json(json_pack("{s:s, s:o, s:n, s:n, s:[]}", "policy", "", "rule", text_json(reason), "chosen",
+                                       "cores", "candidates"));
     int status = cli_fail("%s", reason);
     free(reason);
     return status;
@@ -278,8 +325,10 @@ static int answer(const explain_args *args, const weir_manifest *manifest, const
     int status = CLI_OK;
     if (args->json)
         status = cli_print_json(choice_json(manifest, &args->options, choice));
-    else
+    else {
         print_choice(choice);
+        print_cores(manifest, &args->options, choice);
+    }
     if (choice->accepted == 0 && status == CLI_OK)
         return cli_fail("%s: no engine, provider and device will do; %s", args->model,
                         args->json ? "the rule says why" : "the table says why");

@@ -268,6 +268,13 @@ static char *command_as_typed(int argc, char **argv)
     return all;
 }
 
+static int set_cores(const arg *option, const char *value, void *to)
+{
+    (void)option;
+    (void)to;
+    return weir_option_set("cores", value) == WEIR_OK ? -1 : cli_usage("run", "--cores: %s", weir_detail());
+}
+
 #define AT(member) .at = offsetof(run_args, member)
 
 static const arg option_list[] = {
@@ -277,6 +284,8 @@ static const arg option_list[] = {
     {"no-fallback", NULL, "the first choice or an error, also when a run fails", ARG_FLAG, AT(no_fallback)},
     {"budget", "SIZE", "what all models together may hold: 600MiB, 2g; or by device: host=2g,cuda:0=6g", ARG_LATE,
      .read = read_budget},
+    {"cores", "N", "that all models together compute with (default: those of the affinity and the cgroups)", ARG_CALL,
+     .read = set_cores},
     {"guarantee", "NAME=SIZE", "bytes that are kept for that model", ARG_LATE, .read = read_limit},
     {"maximum", "NAME=SIZE", "the most that model may have", ARG_LATE, .read = read_limit},
     {"input", "[MODEL:]NAME=V",

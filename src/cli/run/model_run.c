@@ -331,6 +331,17 @@ static void close_client(model_run *m)
     m->client = NULL;
 }
 
+/* The line of its client's name. */
+static void note_cores(model_run *m, const weir_client_stats *client)
+{
+    weir_cores_stats line = WEIR_INIT(weir_cores_stats);
+    for (size_t i = 0; weir_cores_look(i, &line) == WEIR_OK; i++)
+        if (strcmp(line.name, client->name) == 0) {
+            m->cores = line;
+            return;
+        }
+}
+
 void model_run_unload(model_run *m)
 {
     weir_model_details info = WEIR_INIT(weir_model_details);
@@ -345,6 +356,7 @@ void model_run_unload(model_run *m)
     weir_client *client = weir_model_client(m->model); /* NULL: on no device; a request has failed for it */
     if (client)
         failure_note(&m->failed, weir_client_info(client, &m->stats), "unload");
+    note_cores(m, &m->stats);
     inputs_clear(&m->in); /* their names belong to the model */
     failure_note(&m->failed, weir_model_destroy(m->model), "unload");
     m->model = NULL;

@@ -22,6 +22,16 @@ static json_t *classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
     return object;
 }
 
+static json_t *cores_json(const weir_cores_stats *line)
+{
+    if (line->struct_size == 0)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:f}", "least", text_json_count(line->least), "most",
+                     text_json_count(line->most), "last", text_json_count(line->last), "leases",
+                     text_json_count(line->leases), "waits", text_json_count(line->waits), "waited_seconds",
+                     (double)line->waited / 1e9);
+}
+
 static json_t *client_json(const model_run *m)
 {
     const weir_client_stats *stats = &m->stats;
@@ -46,6 +56,7 @@ static json_t *client_json(const model_run *m)
     json_object_set_new(object, "first_run_seconds", json_real(m->first_seconds));
     json_object_set_new(object, "seconds", json_real(m->seconds));
     json_object_set_new(object, "runs", text_json_count(m->runs));
+    json_object_set_new(object, "cores", cores_json(&m->cores));
     json_object_set_new(object, "suspensions", aside_json(m));
     json_object_set_new(object, "shares", m->shares != NULL ? json_incref(m->shares) : json_array());
     json_object_set_new(object, "attempts", m->attempts != NULL ? json_incref(m->attempts) : json_array());
@@ -235,6 +246,27 @@ static void print_asides(const model_run *m)
     }
 }
 
+/* "cores: 2; a.onnx computed with 2, b.gguf with 1". */
+static void print_cores(const run *all)
+{
+    weir_cores_totals totals = WEIR_INIT(weir_cores_totals);
+    const char *before = "; ";
+    if (weir_cores_info(&totals) != WEIR_OK)
+        return;
+    printf("%scores: %u", terminal_faint(), totals.cores);
+    for (size_t i = 0; i < all->count; i++) {
+        const weir_cores_stats *line = &all->models[i].cores;
+        char waited[24];
+        if (line->leases == 0)
+            continue;
+        printf("%s%s computed with %u", before, all->models[i].args->name, line->last);
+        if (line->waits > 0)
+            printf(" and waited for them for %s", text_seconds((double)line->waited / 1e9, waited, sizeof waited));
+        before = ", ";
+    }
+    printf("%s\n", terminal_plain());
+}
+
 /* What an engine took when it was opened, and its own remarks on memory that it keeps to itself. */
 static void print_remarks(const run *all)
 {
@@ -269,6 +301,7 @@ void run_print_table(const run *all)
         print_total(all, &all->devices[i]);
     for (size_t i = 0; i < all->count; i++)
         print_asides(&all->models[i]);
+    print_cores(all);
     print_remarks(all);
     if (all->trace != NULL)
         printf("trace: %s\n", all->trace);

@@ -7,6 +7,7 @@
 #include "trace/timeline.h"
 
 #include <weir/weir.h>
+#include <weir/cores.h>
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
@@ -125,9 +126,10 @@ typedef struct model_run {
     inputs in;
     outputs out; /* of the last run */
     weir_client_stats stats;
-    uint64_t outside;      /* what the model took outside weir, on its device */
-    uint64_t outside_once; /* what the engine took when it was opened, if this model was the first to use it */
-    uint64_t outside_host; /* what the model took on the host, where `outside` is on another device */
+    weir_cores_stats cores; /* struct_size 0: it has no line in the ledger of cores */
+    uint64_t outside;       /* what the model took outside weir, on its device */
+    uint64_t outside_once;  /* what the engine took when it was opened, if this model was the first to use it */
+    uint64_t outside_host;  /* what the model took on the host, where `outside` is on another device */
     bool measured;
     double load_seconds, first_seconds, seconds; /* the last: of all runs but the first */
     uint64_t runs;                               /* those */

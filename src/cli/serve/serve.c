@@ -47,6 +47,13 @@ static int set_budget(const arg *option, const char *value, void *to)
     return weir_option_set("budget", value) == WEIR_OK ? -1 : cli_usage("serve", "--budget: %s", weir_detail());
 }
 
+static int set_cores(const arg *option, const char *value, void *to)
+{
+    (void)option;
+    (void)to;
+    return weir_option_set("cores", value) == WEIR_OK ? -1 : cli_usage("serve", "--cores: %s", weir_detail());
+}
+
 static const arg options[] = {
     {"config", "FILE", "options, folders and models from this file; options given beside it go before it", ARG_FILE,
      .at = offsetof(serve_args, config)},
@@ -55,6 +62,8 @@ static const arg options[] = {
     {"port", "N", "and at which port (default: 8000; 0: any that is free)", ARG_COUNT, .at = offsetof(serve_args, port),
      .least = 0, .most = 65535},
     {"budget", "SIZE", "of every device: all models together hold no more", ARG_CALL, .read = set_budget},
+    {"cores", "N", "that all models together compute with (default: those of the affinity and the cgroups)", ARG_CALL,
+     .read = set_cores},
     {"load", NULL, "load all models before the first request, not when they are asked for", ARG_FLAG,
      .at = offsetof(serve_args, load)},
     {"shared-memory", NULL, "tensors may lie in shared memory of this machine, which clients name", ARG_FLAG,

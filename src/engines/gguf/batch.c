@@ -9,11 +9,15 @@
  *
  * The lock is not held while llama.cpp computes. What is only the computing thread's is written without it: text.h. */
 #include "text.h"
+
+#include <weir/cores.h>
 #include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cores.h"
 
 struct wg_batch {
     wg_generation *seated[WG_MOST_SEQUENCES]; /* that have a sequence, in the order in which they came */
@@ -358,8 +362,8 @@ static void settle(wg_generation *it, weir_status status)
         conclude(it);
 }
 
-/* Without the lock: all that one thread does for all runs. */
-static void compute(weir_engine_model *model)
+/* Without the lock: all that one thread does for all runs; without cores, only to let go who leaves. */
+static void compute(weir_engine_model *model, bool cores)
 {
     struct wg_batch *batch = model->batch;
     for (size_t i = 0; i < batch->seated_count; i++) {
@@ -369,6 +373,8 @@ static void compute(weir_engine_model *model)
         if (leaves(it))
             conclude(it);
     }
+    if (!cores)
+        return;
     fill(model);
     if (batch->in_count == 0)
         return;
@@ -494,18 +500,29 @@ static void unseat(struct wg_batch *batch)
     batch->seated_count = left;
 }
 
-static void step(weir_engine_model *model)
+/* Asked while the thread waits for cores. */
+static bool somebody_leaves(void *user)
+{
+    const struct wg_batch *batch = user;
+    for (size_t i = 0; i < batch->seated_count; i++)
+        if (leaves(batch->seated[i]))
+            return true;
+    return false;
+}
+
+static void step(weir_engine_model *model, bool *leased)
 {
     struct wg_batch *batch = model->batch;
     batch->computing = true;
     seat(model);
     pthread_mutex_unlock(&model->lock);
+    bool cores = wg_cores_take(model, somebody_leaves, batch, leased) != WEIR_ERR_CANCELLED;
     double from = wg_seconds_now();
     if (atomic_load(&model->broken))
         for (size_t i = 0; i < batch->seated_count; i++)
             fail(batch->seated[i], weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go "
                                                               "on; load it again"));
-    compute(model);
+    compute(model, cores);
     double took = wg_seconds_now() - from;
     pthread_mutex_lock(&model->lock);
     model->metrics.busy_seconds += took;
@@ -539,26 +556,32 @@ static void deliver(wg_generation *it)
         free(text);
     pthread_mutex_lock(&model->lock);
     it->delivered++;
-    if (!more)
+    if (!more) {
         atomic_store(&it->quit, true);
+        weir_cores_wake(model->cores);
+    }
 }
 
 static void wait_until_done(wg_generation *it)
 {
     weir_engine_model *model = it->model;
+    bool leased = false; /* cores, by this thread; no longer than it computes */
     while (!it->done) {
         if (has_pieces(it)) {
+            wg_cores_give(model, &leased);
             deliver(it);
         } else if (it->sequence < 0 && atomic_load(&it->run->stop)) {
             leave_line(it);
             fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began"));
             it->done = true;
         } else if (!model->batch->computing && has_work(model)) {
-            step(model);
+            step(model, &leased);
         } else {
+            wg_cores_give(model, &leased);
             sleep_on(it);
         }
     }
+    wg_cores_give(model, &leased);
     while (has_pieces(it))
         deliver(it);
 }

@@ -20,7 +20,7 @@ weir_status wg_check(const char *path, wg_facts *out);
 weir_status wg_check_file(const wg_file *file, wg_facts *out);
 /* checked.c: the same, and what its memory depends on (`hyper`; NULL: not wanted). A file that this process has found good
  * and that has not changed since is not opened. Any thread. */
-weir_status wg_check_once(const char *path, wg_facts *out, wg_hyper *hyper);
+weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper);
 
 /* check_tensors.c: shapes and types of what the architectures `llama` and `bert` compute with. */
 weir_status wg_check_tensors(const wg_file *file, const wg_facts *facts);

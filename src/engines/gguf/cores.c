@@ -1,35 +1,108 @@
-/* cores.c: hardware threads of one core share its multipliers, so a matrix product gains nothing from the second. */
+/* cores.c: see cores.h.
+ *
+ * Without a pool ggml starts threads for each graph and ends them behind it. A model has a pool of its own from its first
+ * step with several cores on: a context that changes to another pool has ggml pause the one before, in which another
+ * model's step would then hang. Its threads sleep between two steps. A step with one core needs no pool. */
 #include "cores.h"
 
-#include <sched.h>
-#include <stdio.h>
+#include <weir/cores.h>
 
-/* The first processor of the core that `cpu` belongs to; `cpu` itself where the system does not tell. */
-static int first_of_core(int cpu)
-{
-    char path[96];
-    int first = cpu;
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    FILE *list = fopen(path, "re");
-    if (!list)
-        return cpu;
-    if (fscanf(list, "%d", &first) != 1)
-        first = cpu;
-    fclose(list);
-    return first;
-}
+#include <stdlib.h>
+
+enum { POLLING = 0 }; /* threads without work sleep at once: the core is another model's by then */
 
 int wg_cores(void)
 {
-    cpu_set_t allowed, cores;
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return 1;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed)) {
-            int first = first_of_core(cpu);
-            if (first >= 0 && first < CPU_SETSIZE)
-                CPU_SET(first, &cores);
-        }
-    return CPU_COUNT(&cores) > 0 ? CPU_COUNT(&cores) : 1;
+    weir_cores_totals now = {.struct_size = sizeof now};
+    return weir_cores_info(&now) == WEIR_OK && now.cores > 0 ? (int)now.cores : 1;
+}
+
+static bool is_on_devices(const weir_engine_model *model)
+{
+    return model->places.devices > 0 &&
+           (model->load.gpu_layers < 0 || (uint64_t)model->load.gpu_layers > model->facts.layers);
+}
+
+weir_status wg_cores_open(weir_engine_model *model)
+{
+    weir_client_stats client = {.struct_size = sizeof client};
+    uint32_t fixed = (uint32_t)model->load.threads;
+    if (is_on_devices(model))
+        return WEIR_OK;
+    weir_status status = weir_client_info(model->places.host, &client);
+    if (status == WEIR_OK)
+        status = weir_cores_open(client.name, fixed ? fixed : 1, fixed, &model->cores);
+    return status;
+}
+
+int wg_threads(const weir_engine_model *model)
+{
+    return model->load.threads ? (int)model->load.threads : wg_cores();
+}
+
+void wg_cores_close(weir_engine_model *model)
+{
+    /* Threads of a step that an exception has ended are never done. */
+    if (model->pool && !atomic_load(&model->broken))
+        model->library->ggml_threadpool_free(model->pool);
+    model->pool = NULL;
+    weir_cores_close(model->cores);
+    model->cores = NULL;
+}
+
+static void make_pool(void *user)
+{
+    weir_engine_model *model = user;
+    struct ggml_threadpool_params params = model->library->ggml_threadpool_params_default(model->pool_threads);
+    params.poll = POLLING;
+    model->pool = model->library->ggml_threadpool_new(&params);
+}
+
+/* Without threads for a pool, ggml starts them as it did before there were pools. */
+static void need_pool(weir_engine_model *model, int threads)
+{
+    char thrown[512];
+    if (model->pool || model->pool_threads)
+        return;
+    int most = wg_threads(model);
+    model->pool_threads = threads > most ? threads : most;
+    if (!wg_guarded(make_pool, model, thrown, sizeof thrown))
+        model->pool = NULL;
+}
+
+static void set_threads(weir_engine_model *model, int threads)
+{
+    const wg_library *lib = model->library;
+    if (threads > 1)
+        need_pool(model, threads);
+    if (model->pool && threads > model->pool_threads)
+        threads = model->pool_threads;
+    if (threads == model->threads)
+        return;
+    lib->llama_set_n_threads(model->context, threads, threads);
+    if (threads > 1 && model->pool)
+        lib->llama_attach_threadpool(model->context, model->pool, model->pool);
+    else
+        lib->llama_detach_threadpool(model->context);
+    model->threads = threads;
+}
+
+weir_status wg_cores_take(weir_engine_model *model, bool (*stops)(void *user), void *user, bool *leased)
+{
+    uint32_t cores = 0;
+    if (!model->cores)
+        return WEIR_OK;
+    weir_status status = *leased ? weir_cores_renew(model->cores, stops, user, &cores)
+                                 : weir_cores_take(model->cores, stops, user, &cores);
+    *leased = status == WEIR_OK;
+    if (*leased)
+        set_threads(model, model->load.threads ? (int)model->load.threads : (int)cores);
+    return status;
+}
+
+void wg_cores_give(weir_engine_model *model, bool *leased)
+{
+    if (*leased)
+        weir_cores_give(model->cores);
+    *leased = false;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cores.h"
+
 /* All texts' tokens, one behind the other. */
 typedef struct texts {
     int32_t *tokens;
@@ -169,10 +171,17 @@ static weir_status make_call(call *it)
     return it->code == 0 ? WEIR_OK : wg_run_failed(it->model, &phase, it->code);
 }
 
+static bool is_stopped(void *user)
+{
+    const wg_run *run = user;
+    return atomic_load(&run->stop);
+}
+
 static weir_status call_all(weir_engine_model *model, const texts *all, float *vectors, wg_run *run)
 {
     call it = {.model = model, .all = all};
     weir_status status = WEIR_OK;
+    bool leased = false;
     it.batch = model->library->llama_batch_init((int32_t)model->longest, 0, 1);
     while (it.first < all->count && status == WEIR_OK) {
         size_t begin = it.first ? all->ends[it.first - 1] : 0;
@@ -180,9 +189,14 @@ static weir_status call_all(weir_engine_model *model, const texts *all, float *v
             if (it.past - it.first == WG_EMBED_SEQUENCES || all->ends[it.past] - begin > model->pack)
                 break;
         it.out = vectors + it.first * model->width;
-        status = atomic_load(&run->stop) ? weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled") : make_call(&it);
+        status = is_stopped(run) ? WEIR_ERR_CANCELLED : wg_cores_take(model, is_stopped, run, &leased);
+        if (status == WEIR_OK)
+            status = make_call(&it);
         it.first = it.past;
     }
+    wg_cores_give(model, &leased);
+    if (status == WEIR_ERR_CANCELLED)
+        status = weir_fail(status, "the run was cancelled");
     model->library->llama_batch_free(it.batch);
     return status;
 }

@@ -21,6 +21,8 @@
     X(llama_model_n_embd_out) X(llama_model_chat_template) X(llama_get_memory) X(llama_memory_clear)              \
     X(llama_n_ctx_seq) X(llama_set_n_threads) X(llama_batch_init) X(llama_batch_free) X(llama_batch_get_one)      \
     X(llama_encode)                                                                                               \
+    X(llama_attach_threadpool) X(llama_detach_threadpool) X(ggml_threadpool_params_default)                        \
+    X(ggml_threadpool_new) X(ggml_threadpool_free)                                                                \
     X(llama_decode) X(llama_get_logits_ith) X(llama_get_embeddings_seq) X(llama_chat_apply_template)              \
     X(llama_vocab_n_tokens) X(llama_vocab_is_eog) X(llama_vocab_bos) X(llama_tokenize) X(llama_token_to_piece)    \
     X(llama_sampler_chain_init) X(llama_sampler_chain_add) X(llama_sampler_init_greedy)                           \

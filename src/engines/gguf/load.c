@@ -110,17 +110,12 @@ static void make_model(void *user)
     it->model->model = it->model->library->llama_model_load_from_file(it->load->path, params);
 }
 
-static int threads_of(const weir_engine_model *model)
-{
-    return model->load.threads ? (int)model->load.threads : wg_cores();
-}
-
 static void make_context(void *user)
 {
     making *it = user;
     weir_engine_model *model = it->model;
     struct llama_context_params params = model->library->llama_context_default_params();
-    int threads = threads_of(model);
+    int threads = wg_threads(model);
     params.n_batch = model->step;
     params.n_ubatch = model->pack;
     params.n_threads = params.n_threads_batch = threads;
@@ -191,7 +186,7 @@ static void compute_little(void *user)
     lib->llama_set_n_threads(it->model->context, 1, 1);
     it->code = lib->llama_get_memory(it->model->context) ? lib->llama_decode(it->model->context, batch)
                                                          : lib->llama_encode(it->model->context, batch);
-    lib->llama_set_n_threads(it->model->context, threads_of(it->model), threads_of(it->model));
+    lib->llama_set_n_threads(it->model->context, wg_threads(it->model), wg_threads(it->model));
 }
 
 /* The rules in check.c are complete for two architectures. A model of another one computes two tokens on this thread
@@ -249,6 +244,7 @@ void wg_unload(weir_engine_model *model)
 {
     wg_batch_drop(model);
     wg_drop(model);
+    wg_cores_close(model);
     free(model->defaults.kept);
     pthread_cond_destroy(&model->turn);
     pthread_mutex_destroy(&model->lock);
@@ -348,6 +344,8 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_make_model(model, load, &phase, false);
     if (status == WEIR_OK)
         status = wg_make_context(model, &phase);
+    if (status == WEIR_OK)
+        status = wg_cores_open(model);
     if (status == WEIR_OK)
         status = try_out(model, load->path);
     if (status == WEIR_OK && (!model->embeds || model->places.devices > 0))

@@ -3,6 +3,7 @@
  * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing
  * at a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
 #include "wg.h"
+#include <weir/cores.h>
 #include <weir/engine.h>
 
 #include <stdio.h>
@@ -97,6 +98,8 @@ weir_status wg_cancel(weir_engine_model *model, uint64_t id)
         }
     pthread_cond_broadcast(&model->turn);
     pthread_mutex_unlock(&model->lock);
+    if (found)
+        weir_cores_wake(model->cores);
     if (found)
         return WEIR_OK;
     if (id == 0)

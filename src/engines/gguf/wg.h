@@ -144,6 +144,7 @@ typedef struct wg_run {
 } wg_run;
 
 struct wg_batch; /* text.h */
+struct weir_cores;
 
 enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512, WG_MOST_SEQUENCES = 256 };
 enum { WG_INPUTS = 4, WG_OUTPUTS = 13 };
@@ -154,6 +155,10 @@ struct weir_engine_model {
     struct llama_model *model;
     struct llama_context *context;
     const struct llama_vocab *vocab;
+    struct weir_cores *cores; /* its line in the ledger; NULL: it is all on devices */
+    /* Of the thread that computes. */
+    struct ggml_threadpool *pool; /* NULL: none yet, or there were no threads for it */
+    int pool_threads, threads;    /* threads: that the context was told last; 0: none of these here */
     wg_facts facts;
     wg_load_settings load;
     wg_run_settings defaults;

@@ -4,12 +4,14 @@
  * How runs are put together is the model's: a graph that takes a table of blocks ("dynamic_batching") takes runs in and
  * lets them out at every step; any other one computes a batch to its end before the next begins. The former has its blocks
  * of keys and values from the load on. While it is idle they go to whoever finds no memory, and its next run takes them back. */
-#include "wl.h"
+#include "cores.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <weir/cores.h>
 
 #include "engines/text/listener.h"
 #include "engines/text/soon.h"
@@ -319,10 +321,21 @@ static void rest(struct wl_batch *batch)
     pthread_cond_broadcast(&batch->rests);
 }
 
+/* Asked while the thread waits for cores. Only it changes the list. */
+static bool somebody_leaves(void *user)
+{
+    const struct wl_batch *batch = user;
+    for (const wl_seat *seat = batch->seated; seat; seat = seat->next)
+        if (atomic_load(&seat->run->run->stop) || atomic_load(&seat->run->leaves))
+            return true;
+    return false;
+}
+
 static void *work(void *user)
 {
     struct wl_batch *batch = user;
     weir_engine_model *model = batch->model;
+    bool leased = false; /* cores, while there is something to compute */
     weir_status status = make_engine(batch);
     pthread_mutex_lock(&model->lock);
     batch->status = status;
@@ -331,6 +344,7 @@ static void *work(void *user)
     pthread_cond_broadcast(&model->turn);
     while (status == WEIR_OK && !batch->ends) {
         if (!batch->line && !batch->seated) {
+            wl_cores_give(model, &leased);
             rest(batch);
             continue;
         }
@@ -338,13 +352,14 @@ static void *work(void *user)
         take_line(batch);
         pthread_mutex_unlock(&model->lock);
         let_go(batch);
-        if (batch->seated)
+        if (batch->seated && wl_cores_take(model, somebody_leaves, batch, &leased) != WEIR_ERR_CANCELLED)
             step(batch);
         let_go(batch);
         pthread_mutex_lock(&model->lock);
         model->metrics.busy_seconds += wl_seconds_now() - from;
     }
     pthread_mutex_unlock(&model->lock);
+    wl_cores_give(model, &leased);
     drop_engine(batch);
     return NULL;
 }
@@ -368,6 +383,7 @@ static void deliver(wl_generation *it)
     if (!more) {
         it->quit = true;
         atomic_store(&it->leaves, true);
+        weir_cores_wake(it->model->cores);
     }
 }
 

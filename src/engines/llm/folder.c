@@ -11,7 +11,7 @@
 #include "onnx_file/check.h"
 #include "onnx_file/main_graph.h"
 
-enum { MOST_CONFIG = 4 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536 };
+enum { MOST_CONFIG = 4 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536, MOST_THREADS = 512 };
 enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24 };
 
 /* ---- files of JSON ----------------------------------------------------------------------------------------------- */
@@ -101,6 +101,10 @@ static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
         status = number(folder, decoder, "num_key_value_heads", 1, MOST_HEADS, 0, &folder->kv_heads);
     if (status == WEIR_OK)
         status = number(folder, decoder, "head_size", 1, MOST_HEAD, 0, &folder->head_size);
+    /* What is no such number, the rules of config.c refuse. */
+    json_int_t threads =
+        json_integer_value(json_object_get(json_object_get(decoder, "session_options"), "intra_op_num_threads"));
+    folder->threads = threads > 0 && threads <= MOST_THREADS ? threads : 0;
     return status;
 }
 

@@ -19,6 +19,7 @@ typedef struct wl_folder {
     int64_t context;    /* tokens that the model has positions for */
     int64_t vocabulary; /* tokens */
     int64_t layers, kv_heads, head_size;
+    int64_t threads;       /* that the config gives ONNX Runtime; 0: none */
     int64_t top_k;         /* of the search section, that GenAI begins with */
     bool shares_cache;     /* keys and values lie in one buffer for the whole context */
     bool paged;            /* "dynamic_batching": its graph takes a table of blocks */

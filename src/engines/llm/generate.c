@@ -1,6 +1,6 @@
 /* generate.c: one run that goes on with a text, alone: GenAI's generator, from its prompt to its end. Its keys and values
  * live as long as the run. */
-#include "wl.h"
+#include "cores.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,20 +170,35 @@ static weir_status cancelled(void)
     return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
 }
 
-static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generator *generator)
+static bool is_stopped(void *user)
+{
+    const wl_run *run = user;
+    return atomic_load(&run->stop);
+}
+
+static bool has_pieces(const wl_generation *it)
+{
+    return it->piece && !it->quit && it->delivered < it->answer.released;
+}
+
+static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generator *generator, bool *leased)
 {
     const wl_library *lib = it->model->library;
     char text[1024] = "";
+    if (wl_cores_take(it->model, is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
+        return cancelled();
     if (wl_failed(lib, lib->OgaGenerator_AppendTokens(generator, it->prompt.tokens, it->prompt.count), text,
                   sizeof text))
         return wl_explain(it->model, phase, text, "read the prompt");
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && !it->answer.finish && !it->quit) {
-        if (atomic_load(&it->run->stop))
+        if (atomic_load(&it->run->stop) || wl_cores_take(it->model, is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
             return cancelled();
         status = step(it, phase, generator);
-        if (status == WEIR_OK)
-            wl_generation_deliver(it);
+        if (status != WEIR_OK || !has_pieces(it))
+            continue;
+        wl_cores_give(it->model, leased);
+        wl_generation_deliver(it);
     }
     return status;
 }
@@ -218,9 +233,11 @@ weir_status wl_generate_alone(wl_generation *it)
     wl_phase_begin(&phase, WL_RUNNING, it->model->account);
     oga_generator *generator = make_generator(it, text, sizeof text);
     weir_status status = WEIR_OK;
+    bool leased = false;
     if (generator) {
         watch(it, generator);
-        status = decode(it, &phase, generator);
+        status = decode(it, &phase, generator, &leased);
+        wl_cores_give(it->model, &leased);
         watch(it, NULL);
     } else {
         status = wl_generation_refused(it, &phase, text);

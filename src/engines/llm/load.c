@@ -1,6 +1,7 @@
 /* load.c: a model is read, loaded with its sessions' memory from the client, described, and given back. */
 #include "wl.h"
 
+#include "cores.h"
 #include "devices.h"
 #include "engines/command.h"
 
@@ -92,8 +93,8 @@ static void write_overlay(const weir_engine_model *model, char *out, size_t capa
 {
     const wl_load_settings *load = &model->load;
     char threads[64] = "", chunk[48] = "", together[160] = "";
-    if (load->threads)
-        snprintf(threads, sizeof threads, "\"intra_op_num_threads\":%lld", (long long)load->threads);
+    if (model->threads)
+        snprintf(threads, sizeof threads, "\"intra_op_num_threads\":%lld", (long long)model->threads);
     if (load->batch)
         snprintf(chunk, sizeof chunk, ",\"chunk_size\":%lld", (long long)load->batch);
     if (model->folder.paged)
@@ -158,6 +159,7 @@ void wl_unload(weir_engine_model *model)
         wl_library_leave();
     if (model->on_device)
         wl_devices_close();
+    wl_cores_close(model);
     wl_settings_drop(&model->defaults);
     pthread_cond_destroy(&model->turn);
     pthread_mutex_destroy(&model->words);
@@ -217,6 +219,8 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
     if (status == WEIR_OK)
         status = wl_account_make(model->library->api, model->library->env, ORT_API_WANTED, load->places[0].client,
                                  &model->account);
+    if (status == WEIR_OK)
+        status = wl_cores_open(model, load->places[0].client);
     if (status == WEIR_OK)
         status = make_model(model);
     if (status == WEIR_OK && model->cuda)

@@ -2,6 +2,8 @@
  * out. */
 #include "wl.h"
 
+#include <weir/cores.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,8 @@ weir_status wl_cancel(weir_engine_model *model, uint64_t id)
     pthread_cond_broadcast(&model->turn);
     pthread_mutex_unlock(&model->lock);
     wl_batch_wake(model);
+    if (found)
+        weir_cores_wake(model->cores);
     if (found)
         return WEIR_OK;
     if (id == 0)

@@ -44,7 +44,7 @@ bool wl_failed(const wl_library *library, oga_result *result, char *text, size_t
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
 typedef struct wl_load_settings {
-    int64_t threads;   /* 0: as the config has it, else ONNX Runtime's choice */
+    int64_t threads;   /* 0: as the config has it, else the process's cores */
     int64_t context;   /* tokens of prompt and answer together; 0: the model's, at most 4096 */
     int64_t batch;     /* tokens of a prompt that are computed in one go; 0: all */
     int64_t sequences; /* that are decoded together */
@@ -88,7 +88,9 @@ struct weir_engine_model {
     oga_tokenizer *tokenizer;
     wl_load_settings load;
     wl_run_settings defaults;
-    uint32_t longest; /* tokens of prompt and answer together */
+    uint32_t longest;         /* tokens of prompt and answer together */
+    int64_t threads;          /* that its session has; on CUDA 0: ONNX Runtime's choice */
+    struct weir_cores *cores; /* its line in the ledger; NULL: it is on CUDA */
     bool cuda;
     bool on_device; /* wl_devices_open was called */
 

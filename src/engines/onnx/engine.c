@@ -10,6 +10,7 @@
 #include <weir/stats.h>
 
 #include "buckets.h"
+#include "cores.h"
 #include "foresee.h"
 #include "join.h"
 #include "onnx_file/check.h"
@@ -162,7 +163,7 @@ static void plan_source(const weir_engine_load *load, const onnx_settings *setti
     }
     bool ours = settings->ours || cuda;
     uint64_t weights = ours ? weights_charge(&source->graph, cuda) : 0;
-    if (settings->prepack && !cuda && ours)
+    if (!cuda && ours)
         weights = weights + foreseen.packed - (foreseen.replaced < weights ? foreseen.replaced : weights);
     made.bytes[WEIR_CLASS_WEIGHTS] = weights;
     made.exact[WEIR_CLASS_WEIGHTS] =
@@ -205,6 +206,7 @@ static void onnx_unload(weir_engine_model *model)
     onnx_ports_free(&model->outputs);
     onnx_slot_end(model, &model->slots[0]);
     onnx_device_end(model->library, &model->device);
+    onnx_cores_end(model);
     pthread_mutex_destroy(&model->lock);
     free(model);
 }
@@ -312,6 +314,8 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     if (model->device.cuda && model->settings.pattern_open && convolves(&source->graph))
         model->settings.memory_pattern = false;
     if (status == WEIR_OK)
+        status = onnx_cores_begin(model);
+    if (status == WEIR_OK)
         status = onnx_session_begin(model, &source->file, &source->graph, load);
     if (status == WEIR_OK)
         status = onnx_outside_note(model, heap);
@@ -339,7 +343,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
 
 static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **out)
 {
-    const onnx_library *library;
+    const onnx_library *library = NULL;
     onnx_settings settings;
     onnx_source source;
     *out = NULL;

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cores.h"
 #include "model.h"
 #include "onnx_shapes/attributes.h"
 #include "onnx_shapes/memory.h"
@@ -155,8 +155,9 @@ typedef struct place {
 typedef struct sharing {
     const graph *g;
     const graph_memory *memory;
-    place *places; /* one after the other; those of the caller's inputs have no bytes */
-    uint32_t *of;  /* by buffer: its place */
+    place *places;  /* one after the other; those of the caller's inputs have no bytes */
+    uint32_t *of;   /* by buffer: its place */
+    bool *vanishes; /* by value of the graph */
     uint32_t count;
     bool cuda;
 } sharing;
@@ -188,17 +189,52 @@ static bool is_made_by(const sharing *it, const graph_value *value, const char *
     return value->maker != GRAPH_NONE && onnx_text_is(it->g->nodes[value->maker].op, op);
 }
 
-/* A sum behind the product of two matrices is fused with it as well, but not of three dimensions. */
+/* A sum behind the product of two matrices is fused with it as well, but not of three dimensions. A product of whole numbers is,
+ * with what makes floats of it. */
 static bool fuses(const sharing *it, const graph_value *value)
 {
-    return is_made_by(it, value, "Conv") || is_made_by(it, value, "Gemm") ||
+    return is_made_by(it, value, "Conv") || is_made_by(it, value, "Gemm") || is_made_by(it, value, "MatMulInteger") ||
            (is_made_by(it, value, "MatMul") && value->shape.rank == 2);
 }
 
-static bool is_fused(const sharing *it, const weir_buffer *buffer)
+static bool is_fused(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     const place *over = buffer->sharing == WEIR_SHARING_IN_PLACE ? &it->places[it->of[buffer->of]] : NULL;
+    if (is_made_by(it, value, "HardSwish")) /* no kernel has it: it is two others */
+        return false;
     return over && over->fuses && !over->output && over->end <= buffer->begin + 1 && !it->cuda;
+}
+
+static bool is_unpacked(const sharing *it, uint32_t id)
+{
+    return id != GRAPH_NONE && is_made_by(it, &it->g->values[id], "DequantizeLinear");
+}
+
+static bool is_product_of_unpacked(const sharing *it, const graph_node *node)
+{
+    static const char *const products[] = {"MatMul", "Gemm", "Conv"};
+    bool product = false;
+    for (size_t k = 0; k < sizeof products / sizeof *products; k++)
+        product |= onnx_text_is(node->op, products[k]);
+    return product && node->input_count > 1 && is_unpacked(it, node->inputs[0]) && is_unpacked(it, node->inputs[1]);
+}
+
+/* What is unpacked for products with what was unpacked as well: the kernel multiplies whole numbers instead, and there is no
+ * such value. */
+static void find_vanishing(sharing *it)
+{
+    const graph *g = it->g;
+    for (uint32_t id = 0; id < g->value_count; id++)
+        it->vanishes[id] = is_unpacked(it, id) && !g->values[id].output;
+    for (size_t i = 0; i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[i];
+        bool product = is_product_of_unpacked(it, node);
+        for (uint32_t k = 0; k < node->input_count; k++)
+            if (node->inputs[k] != GRAPH_NONE && !product)
+                it->vanishes[node->inputs[k]] = false;
+        for (uint32_t k = 0; k < node->captured_count; k++)
+            it->vanishes[node->captured[k]] = false;
+    }
 }
 
 /* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. */
@@ -206,13 +242,15 @@ static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
     const graph_value *value = value_of(it, at);
     uint32_t home = it->count;
-    if (buffer->sharing == WEIR_SHARING_VIEW || is_fused(it, buffer))
+    if (buffer->sharing == WEIR_SHARING_VIEW || is_fused(it, value, buffer))
         home = it->of[buffer->of];
     else if (!value->input && !value->output)
         home = free_place(it, value, buffer);
     if (home == it->count)
         it->places[it->count++] = (place){
-            .bytes = value->input ? 0 : onnx_charge(buffer->bytes, it->cuda), .begin = buffer->begin, .of = value};
+            .bytes = value->input || it->vanishes[it->memory->values[at]] ? 0 : onnx_charge(buffer->bytes, it->cuda),
+            .begin = buffer->begin,
+            .of = value};
     place *at_home = &it->places[home];
     it->of[at] = home;
     at_home->output |= value->output;
@@ -257,13 +295,15 @@ static uint64_t convolution(const graph_value *filters, const graph_value *out, 
     return numbers * sizeof(float);
 }
 
-/* All gates of all steps at once. */
+/* All gates of all steps at once. There are more gates than outputs, on whichever side they stand. */
 static uint64_t recurrence(const graph_value *sequence, const graph_value *recurrent)
 {
     if (sequence->shape.rank != 3 || recurrent->shape.rank != 3)
         return 0;
     uint64_t steps = (uint64_t)sequence->shape.dims[0] * (uint64_t)sequence->shape.dims[1], numbers;
-    if (__builtin_mul_overflow(steps, (uint64_t)recurrent->shape.dims[1], &numbers) || numbers > UINT64_MAX / 64)
+    uint64_t gates = (uint64_t)(recurrent->shape.dims[1] > recurrent->shape.dims[2] ? recurrent->shape.dims[1]
+                                                                                    : recurrent->shape.dims[2]);
+    if (__builtin_mul_overflow(steps, gates, &numbers) || numbers > UINT64_MAX / 64)
         return UINT64_MAX / 8;
     return numbers * sizeof(float);
 }
@@ -276,12 +316,15 @@ static bool is_recurrent(const graph_node *node)
 
 static uint64_t workspace(const graph *g, const graph_node *node, int threads)
 {
+    if (onnx_text_is(node->op, "HardSwish") && node->output_count && node->outputs[0] != GRAPH_NONE)
+        return g->values[node->outputs[0]].bytes;
     if (node->input_count < 2 || node->output_count < 1 || node->inputs[0] == GRAPH_NONE ||
         node->inputs[1] == GRAPH_NONE || node->outputs[0] == GRAPH_NONE)
         return 0;
     if (onnx_text_is(node->op, "Conv"))
         return convolution(&g->values[node->inputs[1]], &g->values[node->outputs[0]], threads);
-    if (is_recurrent(node) && node->input_count > 2 && node->inputs[2] != GRAPH_NONE)
+    if ((is_recurrent(node) || onnx_text_is(node->op, "DynamicQuantizeLSTM")) && node->input_count > 2 &&
+        node->inputs[2] != GRAPH_NONE)
         return recurrence(&g->values[node->inputs[0]], &g->values[node->inputs[2]]);
     return 0;
 }
@@ -334,7 +377,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 
 static int threads_of(const onnx_settings *settings)
 {
-    long here = settings->threads > 0 ? settings->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    long here = settings->threads > 0 ? settings->threads : onnx_cores();
     return here < 1 ? 1 : here > 256 ? 256 : (int)here;
 }
 
@@ -345,17 +388,22 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     bool good = graph_memory_make(g, true, &memory) == WEIR_OK;
     it.places = good ? calloc((size_t)memory.count + 1, sizeof *it.places) : NULL;
     it.of = good ? calloc((size_t)memory.count + 1, sizeof *it.of) : NULL;
-    good = it.places && it.of && share(&it);
+    it.vanishes = good ? calloc(g->value_count + 1, sizeof *it.vanishes) : NULL;
+    good = it.places && it.of && it.vanishes;
+    if (good)
+        find_vanishing(&it);
+    good = good && share(&it);
     if (good)
         *bytes = settings->memory_pattern ? with_pattern(&it, threads_of(settings))
                                           : without_pattern(&it, threads_of(settings));
     free(it.places);
     free(it.of);
+    free(it.vanishes);
     graph_memory_clear(&memory);
     return good;
 }
 
-/* Weights that kernels lay out anew -------------------------------------------------------------------------------------- */
+/* Weights that kernels pack ---------------------------------------------------------------------------------------------- */
 
 static uint64_t aligned(int64_t number, uint64_t to)
 {
@@ -378,9 +426,8 @@ static bool is_byte(int32_t type)
 }
 
 /* What the kernel of the node makes of its input; 0: it reads it as it is. */
-static uint64_t packed_by(const graph *g, const graph_node *node, uint32_t input)
+static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_value *value)
 {
-    const graph_value *value = &g->values[node->inputs[input]];
     const int64_t *dims = value->shape.dims;
     uint32_t rank = value->shape.rank;
     bool floats = value->type == ONNX_FLOAT,
@@ -401,68 +448,117 @@ static uint64_t packed_by(const graph *g, const graph_node *node, uint32_t input
     return 0;
 }
 
+/* What the value is a copy of under another name: ONNX Runtime takes that out. */
+static uint32_t original(const graph *g, uint32_t id)
+{
+    for (size_t i = 0; i < g->node_count && id != GRAPH_NONE && g->values[id].maker != GRAPH_NONE;
+         i++) { /* never in a circle */
+        const graph_node *node = &g->nodes[g->values[id].maker];
+        if (!onnx_text_is(node->op, "Identity") || node->input_count != 1)
+            break;
+        id = node->inputs[0];
+    }
+    return id;
+}
+
 static bool is_weight(const graph *g, uint32_t id)
 {
     const graph_value *value = &g->values[id];
     return value->weight || (value->maker != GRAPH_NONE && onnx_text_is(g->nodes[value->maker].op, "Constant"));
 }
 
-/* A weight that every reader lays out anew is not kept as it is. */
-static void weigh(const graph *g, onnx_foreseen *out)
+typedef struct weighing {
+    uint64_t packed; /* by the first kernel that packs it: others have the same */
+    bool read;       /* as it is, by some node */
+    bool gone;       /* the optimizer has made another of it, on the heap */
+} weighing;
+
+/* A normalisation is computed into the convolution before it, which then has other filters. */
+static void fuse(const graph *g, weighing *list)
 {
-    bool *read = calloc(g->value_count + 1, sizeof *read), *packed = calloc(g->value_count + 1, sizeof *packed);
-    for (size_t i = 0; read && packed && i < g->node_count; i++)
-        for (uint32_t k = 0; k < g->nodes[i].input_count; k++) {
-            uint32_t id = g->nodes[i].inputs[k];
-            uint64_t bytes = id != GRAPH_NONE && is_weight(g, id) ? packed_by(g, &g->nodes[i], k) : 0;
-            if (id == GRAPH_NONE)
-                continue;
-            packed[id] |= bytes > 0;
-            read[id] |= bytes == 0;
-            out->packed = add(out->packed, bytes);
+    for (size_t i = 0; i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[i], *before = NULL;
+        if (!onnx_text_is(node->op, "BatchNormalization") || node->input_count < 5 || node->inputs[0] == GRAPH_NONE)
+            continue;
+        const graph_value *x = &g->values[node->inputs[0]];
+        before = x->maker == GRAPH_NONE || x->output ? NULL : &g->nodes[x->maker];
+        if (!before || !onnx_text_is(before->op, "Conv") || before->input_count < 2)
+            continue;
+        for (uint32_t k = 1; k < node->input_count + before->input_count; k++) {
+            uint32_t id = k < node->input_count ? node->inputs[k] : before->inputs[k - node->input_count];
+            id = id == node->inputs[0] ? GRAPH_NONE : original(g, id);
+            if (id != GRAPH_NONE && is_weight(g, id) && k != node->input_count) /* not the convolution's own input */
+                list[id].gone = true;
         }
-    for (size_t i = 0; read && packed && i < g->value_count; i++)
-        if (packed[i] && !read[i] && !g->values[i].output && g->values[i].bytes >= ONNX_INLINE_BELOW)
-            out->replaced = add(out->replaced, onnx_charge(g->values[i].bytes, false));
-    free(read);
-    free(packed);
+    }
+}
+
+/* A weight that every reader packs is not kept as it is. */
+static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *out)
+{
+    weighing *list = calloc(g->value_count + 1, sizeof *list);
+    for (size_t i = 0; list && i < g->node_count; i++)
+        for (uint32_t k = 0; k < g->nodes[i].input_count; k++) {
+            uint32_t id = original(g, g->nodes[i].inputs[k]);
+            if (id == GRAPH_NONE || !is_weight(g, id) || onnx_text_is(g->nodes[i].op, "Identity"))
+                continue;
+            uint64_t bytes = settings->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
+            list[id].read |= bytes == 0;
+            list[id].packed = bytes ? bytes : list[id].packed;
+        }
+    if (list && settings->optimization > 0)
+        fuse(g, list);
+    for (size_t i = 0; list && i < g->value_count; i++) {
+        const graph_value *value = &g->values[i];
+        bool kept = list[i].read || list[i].packed == 0 || value->output;
+        out->packed = add(out->packed, list[i].packed);
+        if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
+            out->replaced = add(out->replaced, onnx_charge(value->bytes, false));
+    }
+    free(list);
 }
 
 /* In the order in which the command tries them for inputs that are not given. */
 static const int64_t extents[] = {16,  1,   2,   4,   8,   32,  64,  96,  128, 160,
                                   224, 256, 288, 320, 384, 416, 512, 576, 640, 1024};
 
-/* Answers whether the shapes follow from these sizes. */
+/* So many nodes are looked at again with other sizes for whatever reason; of more, where the graph contradicts itself. */
+enum { FEW_NODES = 4096 };
+
+/* Answers whether other sizes may do better. */
 static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda, const onnx_settings *settings,
-                    onnx_foreseen *out, bool *open)
+                    onnx_foreseen *out)
 {
     graph g = {.file = NULL};
     graph_givens givens = {.dims = NULL};
     *out = (onnx_foreseen){.runs = false};
     bool good = give(file, dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
-    *open = givens.shape_count > 0;
+    bool again = givens.shape_count > 0;
     if (good) {
         g.effort = 0; /* branches by heuristics alone */
-        out->runs = graph_infer(&g) == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
-        weigh(&g, out);
+        weir_status status = graph_infer(&g);
+        out->runs = status == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
+        again &= !out->runs && (status == WEIR_ERR_CORRUPT || g.node_count <= FEW_NODES);
+        weigh(&g, settings, out);
     }
     graph_clear(&g);
     drop(&givens);
-    return out->runs;
+    return good && again;
 }
 
 void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
                   onnx_foreseen *out)
 {
-    bool open = true;
     onnx_foreseen first = {.runs = false};
-    for (size_t i = 0; open && i < sizeof extents / sizeof *extents; i++) {
-        if (foresee(file, dims_of(load), extents[i], cuda, settings, out, &open))
-            return;
+    bool again = true;
+    for (size_t i = 0; again && i < sizeof extents / sizeof *extents; i++) {
+        again = foresee(file, dims_of(load), extents[i], cuda, settings, out);
         if (i == 0) {
             first = *out;
-            weir_log(WEIR_LOG_DEBUG, "%s: what a run takes is not foreseen: %s", file->name, weir_detail());
+            if (!out->runs)
+                weir_log(WEIR_LOG_DEBUG, "%s: what a run takes is not foreseen: %s", file->name, weir_detail());
         }
     }
-    *out = first;
+    if (!out->runs)
+        *out = first;
 }

@@ -2,6 +2,7 @@
  * memory. */
 #include "base/window.h"
 #include "buckets.h"
+#include "cores.h"
 #include "join.h"
 #include "replay.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include <weir/base.h>
+#include <weir/cores.h>
 #include <weir/engine.h>
 
 typedef struct attempt {
@@ -282,6 +284,7 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
     if (any) {
         onnx_turns_wake(model);
         onnx_join_wake(model);
+        weir_cores_wake(model->cores);
     }
     return any ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", model->name, id);
 }
@@ -406,9 +409,13 @@ static weir_status run(weir_engine_model *model, const run_request *asked, const
     onnx_turn turn;
     weir_status status = onnx_turn_take(model, asked->inference, asked->its, asked->wanted, &turn);
     bool taken = status == WEIR_OK;
-    double start = onnx_seconds();
     if (taken)
+        status = onnx_cores_take(model, asked->its);
+    double start = onnx_seconds();
+    if (status == WEIR_OK) {
         status = run_either_way(model, &turn, asked->inference, asked->its, inputs, r);
+        onnx_cores_give(model);
+    }
     onnx_count_runs(model, status, !asked->its->of_several, onnx_seconds() - start);
     if (taken)
         onnx_turn_give(model, turn);

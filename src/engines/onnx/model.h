@@ -66,9 +66,10 @@ struct weir_engine_model {
     uint64_t turned;                  /* bytes of weights of which its optimizer has made others; at least */
     onnx_slot slots[ONNX_SLOTS_MOST]; /* the first is always there, and its session has what the others share */
     size_t slot_count;
-    size_t slots_failed;   /* that the setting wanted and that could not be made */
-    onnx_buffer stripped;  /* with several buckets: the model without its weights; else nothing */
-    onnx_origins *origins; /* with several sessions: the files where its notes say that the weights lie; else NULL */
+    size_t slots_failed;      /* that the setting wanted and that could not be made */
+    struct weir_cores *cores; /* its line in the ledger; NULL: none */
+    onnx_buffer stripped;     /* with several buckets: the model without its weights; else nothing */
+    onnx_origins *origins;    /* with several sessions: the files where its notes say that the weights lie; else NULL */
     onnx_buckets *buckets;
     weir_provider_share shares[ONNX_PROVIDERS];
     size_t share_count;

@@ -19,6 +19,8 @@ weir_status onnx_packed(const onnx_graph *graph, bool *packed)
     weir_status status = onnx_uses_read(graph, &uses);
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
         packed[i] = is_packed(&graph->weights[i], uses.of[i].kinds);
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
+        packed[graph->weight_count + i] = is_packed(&graph->inner[i], uses.of[graph->weight_count + i].kinds);
     free(uses.of);
     return status;
 }

@@ -90,7 +90,7 @@ static weir_status list_weights(weir_engine_model *model, const onnx_file *file,
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
         status = list_weight(model, file, &graph->weights[i], &packed[i]);
     for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
-        status = list_weight(model, file, &graph->inner[i], NULL);
+        status = list_weight(model, file, &graph->inner[i], &packed[graph->weight_count + i]);
     return status;
 }
 
@@ -328,6 +328,16 @@ static weir_status strip(const weir_engine_model *model, const onnx_file *file, 
     return WEIR_OK;
 }
 
+/* ONNX Runtime opens the files by their paths: of another one in their place, weights would be mixed with these. */
+static weir_status check_read(const weir_engine_model *model, const onnx_file *file)
+{
+    onnx_origins *origins = onnx_origins_of(file);
+    weir_status status =
+        origins ? onnx_origins_check(origins) : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
+    onnx_origins_free(origins);
+    return status;
+}
+
 /* Weights that kernels are expected to pack are not copied to the client's memory first: the packed form is there. What of
  * them is still read from the mapped file is placed, and the session made once more. */
 static weir_status begin_mapped(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
@@ -339,6 +349,8 @@ static weir_status begin_mapped(weir_engine_model *model, const onnx_file *file,
         status = list_weights(model, file, graph, packed);
         if (status == WEIR_OK)
             status = make_session(model, &model->slots[0], file, stripped, load);
+        if (status == WEIR_OK)
+            status = check_read(model, file);
         left = status == WEIR_OK ? onnx_weights_settle(model, &gone) : 0;
         uint64_t packed_bytes = onnx_session_stats(&model->slots[0]).reserved - before;
         model->turned = gone > packed_bytes ? gone - packed_bytes : 0;
@@ -378,7 +390,7 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
         return on;
     if (!model->settings.ours)
         return try_session(model, file, graph, NULL, &whole, load);
-    bool *packed = calloc(graph->weight_count + 1, sizeof *packed);
+    bool *packed = calloc(graph->weight_count + graph->inner_count + 1, sizeof *packed);
     if (!packed)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     weir_status status = begin_ours(model, file, graph, packed, load);

@@ -57,7 +57,7 @@ static void put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_bu
         onnx_put_data(out, RAW, tensor->data, tensor->bytes);
 }
 
-/* Those that are written anew, in the file's order. */
+/* Tensors that are rewritten, in the file's order. */
 typedef struct rewriting {
     const onnx_file *file;
     const onnx_tensor **list;
@@ -77,7 +77,7 @@ static void gather(rewriting *r, const onnx_tensor *tensors, size_t count)
             r->list[r->count++] = &tensors[i];
 }
 
-/* Copies the message, with what is written anew wherever it is inside: a message around that gets another length. */
+/* Copies the message, with the rewritten tensors wherever they are inside: a message around them gets another length. */
 static void rewrite(rewriting *r, const uint8_t *data, size_t size,
                     onnx_buffer *out) // NOLINT(misc-no-recursion): as deep as onnx_check allows
 {

@@ -11,6 +11,7 @@ enum {
     GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
     NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
     NODE_OPERATOR = 4,
     NODE_ATTRIBUTE = 5,
     NODE_DOMAIN = 7,
@@ -30,6 +31,8 @@ typedef struct named {
 typedef struct reading {
     named *list; /* by name */
     size_t count;
+    named *copies; /* what Identity nodes of the main graph call them; by name, once all are known */
+    size_t copy_count, copy_room;
     bool functions, transposes, constants;
     bool plain; /* no attribute is looked into */
 } reading;
@@ -42,14 +45,65 @@ static int by_name(const void *a, const void *b)
     return x->size ? memcmp(x->text, y->text, x->size) : 0;
 }
 
+static onnx_use *find(const reading *r, onnx_text name)
+{
+    named key = {.name = name}, *found = name.size ? bsearch(&key, r->list, r->count, sizeof key, by_name) : NULL;
+    if (!found && name.size && r->copy_count)
+        found = bsearch(&key, r->copies, r->copy_count, sizeof key, by_name);
+    return found ? found->use : NULL;
+}
+
 static void use(const reading *r, const onnx_field *name, unsigned kind)
 {
-    named key = {.name = {(const char *)name->data, name->size}};
-    named *found = name->size ? bsearch(&key, r->list, r->count, sizeof key, by_name) : NULL;
+    onnx_use *found = find(r, (onnx_text){(const char *)name->data, name->size});
     if (!found)
         return;
-    found->use->kinds |= kind;
-    found->use->count++;
+    found->kinds |= kind;
+    found->count++;
+}
+
+/* The one input and output of an Identity; false: it is none. */
+static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to)
+{
+    onnx_text kind = {0}, domain = {0};
+    onnx_wire wire;
+    *from = *to = kind;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        onnx_text text = {(const char *)field.data, field.size};
+        if (field.number == NODE_OPERATOR)
+            kind = text;
+        else if (field.number == NODE_DOMAIN)
+            domain = text;
+        else if (field.number == NODE_INPUT)
+            *from = text;
+        else if (field.number == NODE_OUTPUT)
+            *to = text;
+    }
+    return domain.size == 0 && onnx_text_is(kind, "Identity");
+}
+
+/* What an Identity calls a weight by another name, readers of that name read. Without host memory those names are unknown: their
+ * readers then count as others. */
+static void read_copies(reading *r, const onnx_graph *graph)
+{
+    onnx_wire wire;
+    onnx_text from, to;
+    onnx_wire_open(&wire, graph->data, graph->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        onnx_use *its = field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? find(r, from) : NULL;
+        if (!its)
+            continue;
+        if (r->copy_count == r->copy_room) {
+            size_t room = r->copy_room ? 2 * r->copy_room : 32;
+            named *list = realloc(r->copies, room * sizeof *list);
+            if (!list)
+                return;
+            r->copies = list;
+            r->copy_room = room;
+        }
+        r->copies[r->copy_count++] = (named){to, its};
+    }
 }
 
 static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph);
@@ -127,7 +181,10 @@ static void read_node(reading *r, const onnx_field *node, bool main_graph)
 {
     const operation *its = operation_of(r, node);
     unsigned input = 0;
+    onnx_text from, to;
     onnx_wire wire;
+    if (main_graph && read_identity(node, &from, &to) && find(r, to))
+        return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == NODE_ATTRIBUTE && !r->plain)
@@ -168,24 +225,33 @@ static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_g
 
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
 {
-    reading r = {.list = calloc(graph->weight_count + 1, sizeof *r.list),
-                 .count = graph->weight_count,
+    size_t all = graph->weight_count + graph->inner_count;
+    reading r = {.list = calloc(all + 1, sizeof *r.list),
                  .functions = graph->functions,
                  .plain = graph->plain,
                  .transposes = graph->functions,
                  .constants = graph->functions};
-    *out = (onnx_uses){.of = calloc(graph->weight_count + 1, sizeof *out->of)};
+    *out = (onnx_uses){.of = calloc(all + 1, sizeof *out->of)};
     weir_status status =
         r.list && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
-    for (size_t i = 0; status == WEIR_OK && i < r.count; i++)
-        r.list[i] = (named){graph->weights[i].name, &out->of[i]};
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
+        r.list[r.count++] = (named){graph->weights[i].name, &out->of[i]};
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
+        if (graph->inner[i].deep)
+            out->of[graph->weight_count + i].kinds = ONNX_USE_OTHER;
+        else
+            r.list[r.count++] = (named){graph->inner[i].name, &out->of[graph->weight_count + i]};
     if (status == WEIR_OK) {
         qsort(r.list, r.count, sizeof *r.list, by_name);
+        read_copies(&r, graph);
+        if (r.copy_count)
+            qsort(r.copies, r.copy_count, sizeof *r.copies, by_name);
         read_graph(&r, graph->data, graph->size, true);
         out->transposes = r.transposes;
         out->constants = r.constants;
     }
     free(r.list);
+    free(r.copies);
     return status;
 }
 

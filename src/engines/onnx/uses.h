@@ -19,7 +19,8 @@ typedef struct onnx_use {
 } onnx_use;
 
 typedef struct onnx_uses {
-    onnx_use *of;    /* for each of graph->weights */
+    onnx_use *
+        of; /* for each of graph->weights, and then of graph->inner; an Identity's readers are readers of what it reads */
     bool transposes; /* there is a Transpose somewhere, or a function or a node of another domain, which may have one */
     bool constants;  /* of 1 KiB and more beside the weights: there are, or may be, in nodes, subgraphs or functions */
 } onnx_uses;

@@ -223,7 +223,7 @@ bool onnx_weights_mapped(const onnx_library *library)
     static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
     static struct {
         const ort_api *api;
-        bool here;
+        wi_interpose *slots; /* for good: the library stays; NULL: it maps by itself */
     } known[LIBRARIES];
     const wi_replacement calls[] = {{"munmap", (void (*)(void))on_munmap, true},
                                     {"mmap", (void (*)(void))on_mmap, true}};
@@ -231,12 +231,12 @@ bool onnx_weights_mapped(const onnx_library *library)
     pthread_mutex_lock(&asking);
     while (i < LIBRARIES && known[i].api && known[i].api != library->api)
         i++;
-    bool good = i < LIBRARIES && known[i].here;
+    bool good = i < LIBRARIES && known[i].slots;
     if (i < LIBRARIES && !known[i].api) {
         wi_interpose *slots = NULL;
         good = wi_interpose_open(library->path, calls, 2, &slots) == WEIR_OK && wi_interpose_apply(slots) == WEIR_OK;
         known[i].api = library->api;
-        known[i].here = good;
+        known[i].slots = good ? slots : NULL;
         if (!good) {
             weir_log(WEIR_LOG_INFO, "onnx: %s maps weights by itself: %s", library->path, weir_detail());
             (void)wi_interpose_close(slots);

@@ -1,0 +1,32 @@
+/* How many threads may wait for one another where other processes compute, too.
+ *
+ * Threads that spin until all of them have come this far lose a slice of the scheduler's whenever one of them is not run.
+ * That shows in the thread that leads them: it was put off its processor although it never slept, and had less of it than
+ * time passed. Then fewer threads do more. Now and then it is tried whether more do again; each time in vain, the next
+ * attempt is put off twice as long. */
+#ifndef WI_CORES_CROWD_H
+#define WI_CORES_CROWD_H
+
+#include "base/internal.h"
+
+enum { WI_CROWD_WINDOW = 20 * 1000 * 1000 }; /* nanoseconds that are judged together */
+
+typedef struct wi_crowd_sample {
+    uint64_t passed, ran; /* nanoseconds: by the clock, and of processor time of the leading thread */
+    uint64_t put_off;     /* times that the system ran others in its place */
+} wi_crowd_sample;
+
+typedef struct wi_crowd {
+    uint32_t limit; /* threads that may be coupled */
+    wi_crowd_sample window;
+    uint32_t most;  /* threads that were coupled in it, at most */
+    uint64_t quiet; /* nanoseconds without a crowd since the last change */
+    uint64_t delay; /* and so many are wanted before more are tried */
+    bool trying;    /* the window is the first with more */
+} wi_crowd;
+
+void wi_crowd_begin(wi_crowd *crowd, uint32_t cores);
+/* Adds what a lease of so many threads has seen. True: the limit has changed. */
+bool wi_crowd_add(wi_crowd *crowd, uint32_t cores, uint32_t threads, const wi_crowd_sample *sample);
+
+#endif

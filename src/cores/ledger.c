@@ -1,0 +1,534 @@
+/* The ledger of cores: what is leased, who waits, and who comes next.
+ *
+ * Invariant: what is leased never exceeds what there is, but for leases that are older than a smaller number of cores.
+ * A line has one lease, which all of its threads that compute are within: those of a session of ONNX Runtime's share the
+ * session's threads. A thread that finds no cores stands in the queue, and whoever gives some back, or comes, serves the
+ * queue: the waiting thread is within its line's lease when it is woken. Nobody passes by the first of the queue, so that a
+ * line that needs many cores gets them, and a thread joins its line's lease only while that would go on anyway. */
+#include <weir/cores.h>
+
+#include "base/options.h"
+#include "base/system.h"
+#include "cores/crowd.h"
+#include "cores/machine.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+
+struct weir_cores {
+    weir_cores *next;
+    weir_cores_stats told;
+    uint64_t served;   /* the number of its newest lease among all of them */
+    uint32_t users;    /* threads within its lease, and those that wait */
+    uint32_t within;   /* 0: it has none, else */
+    uint64_t since;    /* when it began */
+    uint64_t left;     /* when the one before ended; 0: there was none */
+    weir_cores *other; /* the next line with a lease */
+    weir_cores **link;
+};
+
+/* What a thread is within. */
+typedef struct holder {
+    weir_cores *of; /* NULL: nothing */
+    uint32_t cores; /* of the lease, when it was looked at last, */
+    uint64_t epoch; /* and the ledger's then */
+    uint64_t since; /* when the lease began */
+    uint32_t depth; /* takes less gives */
+    uint64_t seen;  /* where the sample for the crowd begins, by the clock */
+    uint64_t ran, put_off;
+} holder;
+
+typedef struct waiter {
+    struct waiter *next;
+    weir_cores *of;
+    bool granted, asks; /* asks `stops` again */
+    pthread_cond_t wake;
+} waiter;
+
+static _Thread_local holder mine;
+
+static struct {
+    uint32_t total, leased, peak, lines, waiting;
+    uint64_t served;
+    weir_cores *first, **last;
+    weir_cores *leases; /* lines that have one */
+    waiter *queue, **end;
+    wi_crowd crowd;
+    atomic_uint_fast64_t epoch; /* counts whatever changes a share; odd: somebody waits */
+} ledger = {.last = &ledger.first, .end = &ledger.queue};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+WI_FREE_AFTER_FORKS(lock)
+
+static void enter(void)
+{
+    watch_forks();
+    pthread_mutex_lock(&lock);
+}
+
+/* Has every lease looked at again at its next renewal. */
+static void note_change(void)
+{
+    uint64_t next = (atomic_load(&ledger.epoch) | 1) + 1;
+    atomic_store(&ledger.epoch, next + (ledger.waiting > 0));
+}
+
+/* Shares ----------------------------------------------------------------------------------------------------------- */
+
+static uint32_t least_of(const weir_cores *of)
+{
+    return (uint32_t)wi_min(of->told.least, ledger.total);
+}
+
+static uint32_t most_of(const weir_cores *of)
+{
+    return of->told.most ? (uint32_t)wi_min(of->told.most, ledger.total) : ledger.total;
+}
+
+static uint32_t free_cores(void)
+{
+    return ledger.leased < ledger.total ? ledger.total - ledger.leased : 0;
+}
+
+/* A line that needs all cores takes turns with the others instead of sharing. */
+static bool shares(const weir_cores *of)
+{
+    return least_of(of) < ledger.total;
+}
+
+static bool has_lease(const weir_cores *of)
+{
+    return of->within > 0;
+}
+
+/* Lines that compute, or would: each of them once. */
+static uint32_t sharers(void)
+{
+    uint32_t count = 0;
+    for (const weir_cores *of = ledger.first; of; of = of->next)
+        count += of->users > 0 && shares(of);
+    return count > 0 ? count : 1;
+}
+
+/* The cores that a line's lease should have now: an equal part, and of what is left over when parts are equal one more for
+ * those that come first. */
+static uint32_t share_of(const weir_cores *of)
+{
+    uint32_t count = sharers(), part = ledger.total / count, larger = 0;
+    for (const weir_cores *it = ledger.leases; it; it = it->other)
+        larger += it != of && shares(it) && it->told.now > part;
+    uint32_t share = part + (larger < ledger.total % count);
+    share = (uint32_t)wi_min(share, wi_min(most_of(of), ledger.crowd.limit));
+    return (uint32_t)wi_max(share, least_of(of));
+}
+
+static void resize(weir_cores *of, uint32_t cores)
+{
+    ledger.leased = ledger.leased - of->told.now + cores;
+    of->told.now = cores;
+    if (cores > 0)
+        of->told.last = cores;
+    ledger.peak = (uint32_t)wi_max(ledger.peak, ledger.leased);
+}
+
+static void begin_lease(weir_cores *of)
+{
+    resize(of, (uint32_t)wi_min(free_cores(), share_of(of)));
+    of->since = wi_now();
+    of->served = ++ledger.served;
+    of->other = ledger.leases;
+    of->link = &ledger.leases;
+    if (of->other)
+        of->other->link = &of->other;
+    ledger.leases = of;
+}
+
+static void end_lease(weir_cores *of)
+{
+    resize(of, 0);
+    *of->link = of->other;
+    if (of->other)
+        of->other->link = of->link;
+}
+
+/* The calling thread leaves the lease that it is within. */
+static void leave_lease(void)
+{
+    weir_cores *of = mine.of;
+    of->users--;
+    if (--of->within == 0) {
+        end_lease(of);
+        of->left = wi_now();
+    }
+    mine.of = NULL;
+    note_change();
+}
+
+/* The queue -------------------------------------------------------------------------------------------------------- */
+
+/* Of lines that have no lease; NULL: only threads of others wait. */
+static waiter *first_waiter(void)
+{
+    waiter *best = NULL;
+    for (waiter *it = ledger.queue; it; it = it->next)
+        if (!has_lease(it->of) && (!best || it->of->served < best->of->served))
+            best = it;
+    return best;
+}
+
+/* Whether the lease has to end: other lines wait, and its turn is over, or cores are free that are too few for the first of
+ * them. */
+static bool is_over(const weir_cores *of, uint64_t now)
+{
+    return first_waiter() && (now - of->since >= WEIR_TURN || free_cores() > 0);
+}
+
+static void join_queue(waiter *w)
+{
+    w->next = NULL;
+    *ledger.end = w;
+    ledger.end = &w->next;
+    ledger.waiting++;
+    w->of->users++;
+    note_change();
+}
+
+static void leave_queue(waiter *w)
+{
+    waiter **at = &ledger.queue;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    if (ledger.end == &w->next)
+        ledger.end = at;
+    ledger.waiting--;
+    w->of->users--;
+    note_change();
+}
+
+/* From the queue into the line's lease. */
+static void admit(waiter *w)
+{
+    leave_queue(w);
+    w->of->users++;
+    w->of->within++;
+    w->of->told.leases++;
+    w->granted = true;
+    pthread_cond_signal(&w->wake);
+}
+
+static void admit_all(const weir_cores *of)
+{
+    for (waiter *w = ledger.queue, *next; w; w = next) {
+        next = w->next;
+        if (w->of == of)
+            admit(w);
+    }
+}
+
+/* Gives cores to lines that wait, in turn, as far as they go. When no other line waits, a lease goes on, and threads of its
+ * line join it. */
+static void serve(void)
+{
+    waiter *w;
+    while ((w = first_waiter()) && free_cores() >= least_of(w->of)) {
+        weir_cores *of = w->of;
+        begin_lease(of);
+        admit_all(of);
+    }
+    uint64_t now = ledger.queue ? wi_now() : 0;
+    for (weir_cores *of = ledger.leases; ledger.queue && of; of = of->other)
+        if (!is_over(of, now))
+            admit_all(of);
+}
+
+/* With the lock. It is free while `stops` is asked. */
+static bool still_wanted(waiter *w, bool (*stops)(void *user), void *user)
+{
+    w->asks = false;
+    pthread_mutex_unlock(&lock);
+    bool gone = stops(user);
+    pthread_mutex_lock(&lock);
+    return !gone || w->granted;
+}
+
+static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void *user)
+{
+    waiter w = {.of = of, .wake = PTHREAD_COND_INITIALIZER};
+    join_queue(&w);
+    serve();
+    bool waits = !w.granted;
+    uint64_t from = waits ? wi_now() : 0;
+    while (!w.granted) {
+        if (stops && !still_wanted(&w, stops, user)) {
+            leave_queue(&w);
+            serve();
+            break;
+        }
+        if (!w.granted && !(stops && w.asks))
+            pthread_cond_wait(&w.wake, &lock);
+    }
+    if (waits) {
+        of->told.waits += w.granted;
+        of->told.waited += wi_now() - from;
+    }
+    pthread_cond_destroy(&w.wake);
+    if (!w.granted)
+        return weir_fail(WEIR_ERR_CANCELLED, "%s: nobody waits for its cores any more", of->told.name);
+    mine = (holder){.of = of, .cores = of->told.now, .since = of->since, .depth = 1};
+    mine.epoch = atomic_load(&ledger.epoch);
+    return WEIR_OK;
+}
+
+/* The crowd -------------------------------------------------------------------------------------------------------- */
+
+/* Of threads that are coupled: a line that chooses its own number of them. */
+static bool is_sampled(const weir_cores *of)
+{
+    return ledger.total > 1 && of->told.least != of->told.most;
+}
+
+static void begin_sample(holder *it, uint64_t now)
+{
+    struct rusage used;
+    getrusage(RUSAGE_THREAD, &used);
+    it->seen = now;
+    it->put_off = wi_clock ? 0 : (uint64_t)used.ru_nivcsw; /* in simulated time nobody is */
+    it->ran = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * UINT64_C(1000000000) +
+              (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
+}
+
+/* With the lock. */
+static void end_sample(holder *it, uint64_t now)
+{
+    holder before = *it;
+    if (!is_sampled(it->of))
+        return;
+    begin_sample(it, now);
+    wi_crowd_sample sample = {now - before.seen, it->ran - before.ran, it->put_off - before.put_off};
+    if (wi_crowd_add(&ledger.crowd, ledger.total, before.cores, &sample))
+        note_change();
+}
+
+/* Leases ----------------------------------------------------------------------------------------------------------- */
+
+static weir_status check(const weir_cores *of, const uint32_t *cores, const char *call)
+{
+    return of && cores ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+}
+
+static weir_status inside_another(weir_cores *of, uint32_t *cores)
+{
+    enter();
+    *cores = (uint32_t)wi_min(mine.cores, most_of(of));
+    pthread_mutex_unlock(&lock);
+    return WEIR_OK;
+}
+
+weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *user, uint32_t *cores)
+{
+    WI_ENTER();
+    weir_status status = check(of, cores, "weir_cores_take");
+    if (status != WEIR_OK)
+        return status;
+    if (mine.of) {
+        mine.depth++;
+        return inside_another(of, cores);
+    }
+    enter();
+    status = wait_in_queue(of, stops, user);
+    pthread_mutex_unlock(&lock);
+    if (status != WEIR_OK)
+        return status;
+    begin_sample(&mine, wi_now());
+    *cores = mine.cores;
+    return WEIR_OK;
+}
+
+/* A model that hands a token to its reader has no lease meanwhile, and wants one again at once. */
+static bool others_come_back(const weir_cores *of, uint64_t time)
+{
+    for (const weir_cores *it = ledger.first; it; it = it->next)
+        if (it != of && it->left > 0 && time - it->left < WEIR_TURN)
+            return true;
+    return false;
+}
+
+/* With the lock. Becomes what the lease should have now, unless it would become less for the sake of somebody who could not
+ * begin with that; more only when the others stay away. */
+static void adjust(weir_cores *of, uint64_t time)
+{
+    uint32_t share = share_of(of), now = of->told.now;
+    const waiter *next = first_waiter();
+    bool later = share > now && others_come_back(of, time);
+    if (share < now && (!next || free_cores() + now - share >= least_of(next->of))) {
+        resize(of, share);
+        note_change();
+        serve();
+    } else if (share > now && !next && !later && free_cores() > 0) {
+        resize(of, (uint32_t)wi_min(share, now + free_cores()));
+        note_change();
+    }
+    mine.cores = of->told.now;
+    mine.epoch = later ? 0 : atomic_load(&ledger.epoch); /* 0: it is looked at again at the next renewal */
+}
+
+static weir_status look_again(weir_cores *of, bool (*stops)(void *user), void *user, uint64_t now)
+{
+    weir_status status = WEIR_OK;
+    enter();
+    if (now - mine.seen >= WI_CROWD_WINDOW)
+        end_sample(&mine, now);
+    adjust(of, now);
+    bool over = is_over(of, now);
+    if (over) {
+        end_sample(&mine, now);
+        leave_lease();
+        status = wait_in_queue(of, stops, user);
+    }
+    pthread_mutex_unlock(&lock);
+    if (over && status == WEIR_OK)
+        begin_sample(&mine, wi_now());
+    return status;
+}
+
+weir_status weir_cores_renew(weir_cores *of, bool (*stops)(void *user), void *user, uint32_t *cores)
+{
+    WI_ENTER();
+    weir_status status = check(of, cores, "weir_cores_renew");
+    if (status == WEIR_OK && !mine.of)
+        status = weir_fail(WEIR_ERR_INVALID, "weir_cores_renew: this thread holds no lease");
+    if (status != WEIR_OK)
+        return status;
+    if (mine.depth > 1)
+        return inside_another(of, cores);
+    uint64_t now = wi_now(), epoch = atomic_load_explicit(&ledger.epoch, memory_order_relaxed);
+    bool changed = epoch != mine.epoch || (epoch % 2 == 1 && now - mine.since >= WEIR_TURN);
+    if (changed || now - mine.seen >= WI_CROWD_WINDOW)
+        status = look_again(mine.of, stops, user, now);
+    if (status == WEIR_OK)
+        *cores = mine.cores;
+    return status;
+}
+
+void weir_cores_give(weir_cores *of)
+{
+    if (!of || !mine.of || --mine.depth > 0 || atomic_load(&wi_forked))
+        return;
+    enter();
+    end_sample(&mine, wi_now());
+    leave_lease();
+    serve();
+    pthread_mutex_unlock(&lock);
+}
+
+void weir_cores_wake(weir_cores *of)
+{
+    if (!of || atomic_load(&wi_forked))
+        return;
+    enter();
+    for (waiter *w = ledger.queue; w; w = w->next)
+        if (w->of == of) {
+            w->asks = true;
+            pthread_cond_signal(&w->wake);
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Lines ------------------------------------------------------------------------------------------------------------ */
+
+static uint32_t cores_of_process(void)
+{
+    uint32_t cores = wi_option_cores();
+    return cores > 0 ? cores : wi_cores_of_machine("");
+}
+
+static void set_total(uint32_t cores)
+{
+    if (cores == ledger.total)
+        return;
+    ledger.total = cores;
+    wi_crowd_begin(&ledger.crowd, cores);
+    note_change();
+    serve();
+}
+
+weir_status weir_cores_open(const char *name, uint32_t least, uint32_t most, weir_cores **out)
+{
+    WI_ENTER();
+    if (!out || least == 0 || (most != 0 && least > most))
+        return weir_fail(WEIR_ERR_INVALID, "weir_cores_open: %s", out ? "least is 0, or more than most" : "NULL");
+    wi_watch_forks();
+    uint32_t cores = cores_of_process();
+    weir_cores *of = calloc(1, sizeof *of);
+    if (!of)
+        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a line in the ledger of cores");
+    of->told = (weir_cores_stats){.struct_size = sizeof of->told, .least = least, .most = most};
+    snprintf(of->told.name, sizeof of->told.name, "%s", name ? name : "");
+    enter();
+    *ledger.last = of;
+    ledger.last = &of->next;
+    ledger.lines++;
+    set_total(cores);
+    pthread_mutex_unlock(&lock);
+    *out = of;
+    return WEIR_OK;
+}
+
+void weir_cores_close(weir_cores *of)
+{
+    if (!of || atomic_load(&wi_forked))
+        return;
+    enter();
+    wi_assert(of->users == 0);
+    weir_cores **at = &ledger.first;
+    while (*at != of)
+        at = &(*at)->next;
+    *at = of->next;
+    if (ledger.last == &of->next)
+        ledger.last = at;
+    ledger.lines--;
+    pthread_mutex_unlock(&lock);
+    free(of);
+}
+
+weir_status weir_cores_info(weir_cores_totals *out)
+{
+    WI_ENTER();
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_cores_info: NULL");
+    uint32_t cores = cores_of_process();
+    enter();
+    if (!ledger.first && ledger.leased == 0)
+        set_total(cores);
+    weir_cores_totals now = {.cores = ledger.total,
+                             .leased = ledger.leased,
+                             .peak = ledger.peak,
+                             .lines = ledger.lines,
+                             .waiting = ledger.waiting,
+                             .coupled = ledger.crowd.limit};
+    pthread_mutex_unlock(&lock);
+    return wi_copy_out(out, out->struct_size, &now, sizeof now)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "weir_cores_info: member struct_size is not set");
+}
+
+weir_status weir_cores_look(size_t index, weir_cores_stats *out)
+{
+    WI_ENTER();
+    if (!out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_cores_look: NULL");
+    weir_cores_stats now = {0};
+    enter();
+    const weir_cores *of = ledger.first;
+    for (size_t i = 0; of && i < index; i++)
+        of = of->next;
+    if (of)
+        now = of->told;
+    pthread_mutex_unlock(&lock);
+    if (!of)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "no model has a line number %zu in the ledger of cores", index);
+    return wi_copy_out(out, out->struct_size, &now, sizeof now)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "weir_cores_look: member struct_size is not set");
+}

@@ -1,0 +1,32 @@
+#include "cores/machine.h"
+
+#include "base/cgroup.h"
+#include "base/sysfs.h"
+
+#include <sched.h>
+
+/* The first processor of the core that `cpu` belongs to; `cpu` itself where the system does not tell. */
+static uint64_t first_of_core(const char *root, int cpu)
+{
+    uint64_t first = (uint64_t)cpu;
+    wi_sysfs_number(&first, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
+    return first;
+}
+
+uint32_t wi_cores_of_machine(const char *root)
+{
+    cpu_set_t allowed, cores;
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) {
+            uint64_t first = first_of_core(root, cpu);
+            if (first < CPU_SETSIZE)
+                CPU_SET((int)first, &cores);
+        }
+    uint32_t count = (uint32_t)CPU_COUNT(&cores), processors = wi_cgroup_processors(root);
+    if (count == 0 || (processors > 0 && processors < count))
+        count = processors;
+    return count > 0 ? count : 1;
+}

@@ -1,0 +1,3 @@
+foreach(file crowd ledger machine)
+  list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
+endforeach()

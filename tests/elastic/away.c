@@ -1,0 +1,401 @@
+/* Pages of elastic blocks that leave and come back with their client: a fault at every driver call of a suspend and of a resume, and
+ * a launch that begins in the middle. The client has nothing but two or three elastic blocks, of two or three pages each: they leave
+ * together or not at all, and so do they come. */
+#include "core/faulty.h"
+#include "elastic/elastic.h"
+
+#include "runtime/runtime.h"
+
+#include <weir/residency.h>
+
+enum { ROOM = 16, MOST_BLOCKS = 3, MOST_PAGES = 3, HOST_BUDGET = 32 << 20, TAKEN = 0xee };
+
+typedef struct layout {
+    size_t blocks, pages; /* of each */
+    bool gap;             /* the second page of three is not there, so that a block is two pieces */
+    bool promised, file, native;
+    bool drop; /* the first block's contents are not kept */
+} layout;
+
+static const layout layouts[] = {
+    {.blocks = 2, .pages = 2},
+    {.blocks = 2, .pages = 3, .gap = true, .native = true, .drop = true},
+    {.blocks = 3, .pages = 2, .promised = true, .native = true},
+    {.blocks = 3, .pages = 3, .file = true, .drop = true},
+    {.blocks = 3, .pages = 3, .gap = true, .promised = true},
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+typedef struct scene {
+    const layout *shape;
+    fixture f;
+    weir_runtime *host;
+    weir_elastic *blocks[MOST_BLOCKS];
+    uint64_t bytes; /* of all pages that are there */
+} scene;
+
+/* A launch that another thread begins when all is copied, and before anything is given back: just before the wait for the copies. It
+ * writes to a page, as its work would. */
+static scene *intruded; /* NULL: none begins */
+static weir_launch *intruder;
+static bool copied; /* since it was planned */
+
+static void write_to(const scene *s, size_t block, size_t page, uint8_t value)
+{
+    char *at = (char *)stats_of(s->blocks[block]).base + page * GRANULE;
+    ok(wi_host_driver.fill(s->f.runtime->device, at, value, GRANULE, NULL));
+}
+
+static weir_status away_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    copied = true;
+    return faulty_driver.copy(device, to, from, bytes, stream);
+}
+
+static weir_status away_synchronize(wi_device *device, void *stream)
+{
+    scene *s = intruded;
+    long fail_at = fault.fail_at;
+    if (s && copied) {
+        size_t last = s->shape->blocks - 1;
+        weir_use use = {{.pointer = stats_of(s->blocks[last]).base}, WEIR_ACCESS_WRITE};
+        intruded = NULL;
+        fault.fail_at = -1;
+        ok(weir_launch_begin(s->f.runtime, s->f.stream, &use, 1, &intruder));
+        write_to(s, last, 0, 99);
+        fault.fail_at = fail_at;
+    }
+    return faulty_driver.stream_synchronize(device, stream);
+}
+
+static wi_driver tried;
+
+static bool is_there(const layout *shape, size_t page)
+{
+    return !shape->gap || page != 1;
+}
+
+static uint8_t value_of(size_t block, size_t page)
+{
+    return (uint8_t)(10 * (block + 1) + page);
+}
+
+static void write_all(scene *s)
+{
+    for (size_t i = 0; i < s->shape->blocks; i++)
+        for (size_t k = 0; k < s->shape->pages; k++)
+            if (is_there(s->shape, k))
+                write_to(s, i, k, value_of(i, k));
+}
+
+static void open_scene(scene *s, const layout *shape)
+{
+    faults_reset(-1);
+    *s = (scene){.shape = shape, .f = {.page = GRANULE, .bytes = malloc(GRANULE)}, .host = make_runtime(HOST_BUDGET)};
+    weir_runtime_options o = {.struct_size = sizeof o, .budget = ROOM * GRANULE, .host = s->host};
+    ok(wi_runtime_create_over(&tried, 0, &o, &s->f.runtime));
+    s->f.client = open_client(s->f.runtime, "model", 0, 0);
+    s->f.other = open_client(s->f.runtime, "other", 0, 0);
+    ok(weir_stream_acquire(s->f.runtime, &s->f.stream));
+    for (size_t i = 0; i < shape->blocks; i++) {
+        weir_elastic_options e = {.struct_size = sizeof e,
+                                  .bytes = shape->pages * GRANULE,
+                                  .page = GRANULE,
+                                  .tag = "cache",
+                                  .promised = shape->promised,
+                                  .memory_class = i == 0 ? WEIR_CLASS_SCRATCH : WEIR_CLASS_KV};
+        ok(weir_elastic_create(s->f.client, &e, &s->blocks[i]));
+        for (size_t k = 0; k < shape->pages; k++)
+            if (is_there(shape, k)) {
+                commit(&s->f, s->blocks[i], k, 1);
+                s->bytes += GRANULE;
+            }
+    }
+    write_all(s);
+}
+
+static void end_scene(scene *s)
+{
+    ok(weir_stream_synchronize(s->f.stream));
+    (void)weir_client_forget_copies(s->f.client);
+    for (size_t i = 0; i < s->shape->blocks; i++)
+        ok(weir_elastic_destroy(s->blocks[i], WEIR_STREAM_HOST));
+    ok(weir_runtime_trim(s->f.runtime, NULL, NULL));
+    check_empty(s->f.runtime);
+    assert_int_equal(take_snapshot(s->f.runtime).device.held, 0);
+    ok(weir_stream_release(s->f.stream));
+    ok(weir_client_destroy(s->f.client));
+    ok(weir_client_destroy(s->f.other));
+    check_empty(s->host);
+    ok(weir_runtime_destroy(s->f.runtime));
+    ok(weir_runtime_destroy(s->host));
+    assert_true(faults_nothing_left());
+    free(s->f.bytes);
+}
+
+static weir_status try_suspend(const scene *s)
+{
+    weir_suspend_options o = {.struct_size = sizeof o,
+                              .drop = s->shape->drop ? WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH) : 0,
+                              .folder = s->shape->file ? "." : NULL};
+    return weir_client_suspend(s->f.client, &o, NULL);
+}
+
+static weir_status try_resume(const scene *s)
+{
+    return weir_client_resume(s->f.client, s->shape->native ? s->f.stream : WEIR_STREAM_HOST);
+}
+
+static weir_residency residency(const scene *s)
+{
+    weir_residency r = WEIR_INIT(weir_residency);
+    ok(weir_client_residency(s->f.client, &r));
+    return r;
+}
+
+/* `changed`: the launch has written to the first page of the last block. `back`: after a resume, so that what was dropped is zeros. */
+static void contents_are_right(scene *s, bool back, bool changed)
+{
+    for (size_t i = 0; i < s->shape->blocks; i++)
+        for (size_t k = 0; k < s->shape->pages; k++) {
+            bool by_launch = changed && i == s->shape->blocks - 1 && k == 0;
+            bool zeros = back && s->shape->drop && i == 0;
+            if (is_there(s->shape, k))
+                page_holds(&s->f, s->blocks[i], k, zeros ? 0 : by_launch ? 99 : value_of(i, k));
+        }
+}
+
+/* All pages are there, or none is. */
+static void pages_are_there(const scene *s, bool there)
+{
+    uint64_t promised = 0;
+    for (size_t i = 0; i < s->shape->blocks; i++) {
+        size_t count = there ? s->shape->pages - s->shape->gap : 0;
+        assert_int_equal(stats_of(s->blocks[i]).committed, count * GRANULE);
+        promised += s->shape->promised ? (s->shape->pages - count) * GRANULE : 0;
+        if (s->shape->promised)
+            assert_int_equal(stats_of(s->blocks[i]).promised, (s->shape->pages - count) * GRANULE);
+    }
+    snapshot now = take_snapshot(s->f.runtime);
+    check_sums(&now);
+    assert_int_equal(now.device.live, there ? s->bytes : 0);
+    assert_int_equal(now.device.away, there ? 0 : s->bytes);
+    assert_int_equal(now.device.pending, 0);
+    assert_int_equal(now.device.promised, promised);
+    assert_int_equal(now.device.held, there ? s->bytes : 0);
+}
+
+/* The other client writes over all that it can get. */
+static void others_use_the_memory(const scene *s)
+{
+    snapshot now = take_snapshot(s->f.runtime);
+    uint64_t bytes = ROOM * GRANULE - now.device.live - now.device.pending - now.device.promised;
+    void *all = allocate(s->f.other, bytes, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    ok(weir_fill(s->f.runtime, all, TAKEN, bytes, WEIR_STREAM_HOST));
+    ok(weir_free(s->f.other, all, WEIR_STREAM_HOST));
+    ok(weir_runtime_trim(s->f.runtime, NULL, NULL));
+}
+
+/* Faults ----------------------------------------------------------------------------------------------------------- */
+
+static long fails_at = -1, calls_made;
+static bool for_good;
+static unsigned failures;
+
+static void arm(void)
+{
+    fault.calls = 0;
+    fault.stay = for_good;
+    fault.fail_at = fails_at;
+}
+
+static void disarm(void)
+{
+    fault.fail_at = -1;
+    fault.stay = false;
+    calls_made = fault.calls;
+}
+
+/* Where pages cannot be given back, memory is missing for others. */
+static void failed_as_planned(weir_status status)
+{
+    failures++;
+    assert_true(status == fault.status || status == WEIR_ERR_OUT_OF_MEMORY || (for_good && status == WEIR_ERR_BUSY));
+    assert_true(weir_detail()[0] != '\0');
+}
+
+/* The first try meets the faults: then it has left, or nothing has changed. */
+static void suspend_with_faults(scene *s)
+{
+    uint64_t stored = take_snapshot(s->host).device.live;
+    arm();
+    weir_status status = try_suspend(s);
+    disarm();
+    if (status != WEIR_OK) {
+        failed_as_planned(status);
+        assert_int_equal(residency(s).state, WEIR_RESIDENT);
+        pages_are_there(s, true);
+        contents_are_right(s, false, false);
+        if (!for_good) /* else the driver does not say whether the copies are done */
+            assert_int_equal(take_snapshot(s->host).device.live, stored);
+        ok(try_suspend(s));
+    }
+    assert_int_equal(residency(s).state, WEIR_SUSPENDED);
+    ok(weir_runtime_trim(s->f.runtime, NULL, NULL)); /* what the driver did not take back */
+    pages_are_there(s, false);
+}
+
+/* The first try meets the faults: then all is back, or still away. */
+static void resume_with_faults(scene *s)
+{
+    others_use_the_memory(s);
+    arm();
+    weir_status status = try_resume(s);
+    disarm();
+    if (status != WEIR_OK) {
+        failed_as_planned(status);
+        assert_int_equal(residency(s).state, WEIR_SUSPENDED);
+        ok(weir_runtime_trim(s->f.runtime, NULL, NULL));
+        snapshot now = take_snapshot(s->f.runtime);
+        check_sums(&now);
+        assert_int_equal(now.device.away, s->bytes);
+        if (!for_good) { /* else what has come stays there, as copies may be under way */
+            pages_are_there(s, false);
+            others_use_the_memory(s);
+        }
+        ok(try_resume(s));
+    }
+    ok(weir_stream_synchronize(s->f.stream));
+    assert_int_equal(residency(s).state, WEIR_RESIDENT);
+    pages_are_there(s, true);
+    contents_are_right(s, true, false);
+}
+
+static void live(const layout *shape, bool faulty_resume)
+{
+    scene s;
+    weir_status status = fault.status;
+    open_scene(&s, shape);
+    fault.status = status;
+    if (!faulty_resume) {
+        suspend_with_faults(&s);
+        others_use_the_memory(&s);
+        ok(try_resume(&s));
+        ok(weir_stream_synchronize(s.f.stream));
+        pages_are_there(&s, true);
+        contents_are_right(&s, true, false);
+    } else {
+        ok(try_suspend(&s));
+        resume_with_faults(&s);
+    }
+    end_scene(&s);
+}
+
+/* Every call from the first one on, as long as there are so many. */
+static void at_each_call(const layout *shape, bool faulty_resume)
+{
+    fails_at = -1;
+    live(shape, faulty_resume);
+    long there = calls_made;
+    failures = 0;
+    for (fails_at = 0; fails_at < there + 2; fails_at++)
+        live(shape, faulty_resume);
+    fails_at = -1;
+    assert_true(failures > 2);
+}
+
+static void with_each_driver(void (*fn)(const layout *shape))
+{
+    static const weir_status with[] = {WEIR_ERR_DRIVER, WEIR_ERR_OUT_OF_MEMORY};
+    for (int kind = 0; kind < 4; kind++)
+        for (int i = 0; i < LAYOUTS; i++) {
+            tried = kind < 2 ? faulty_driver : faulty_driver_that_drops();
+            tried.copy = away_copy;
+            tried.stream_synchronize = away_synchronize;
+            fault.status = with[kind % 2];
+            fn(&layouts[i]);
+        }
+}
+
+static void fail_both(const layout *shape)
+{
+    at_each_call(shape, false);
+    at_each_call(shape, true);
+}
+
+static void each_driver_call_fails_once(void **state)
+{
+    (void)state;
+    with_each_driver(fail_both);
+}
+
+/* From one call on all fail, until the call of weir's returns. */
+static void a_driver_that_fails_for_good(void **state)
+{
+    (void)state;
+    for_good = true;
+    with_each_driver(fail_both);
+    for_good = false;
+}
+
+/* A launch in the middle ------------------------------------------------------------------------------------------- */
+
+/* The page that it uses stays, and so do all: the others were not given back before it was found, whatever fails besides. */
+static void suspend_with_a_launch(const layout *shape)
+{
+    scene s;
+    weir_status status = fault.status;
+    open_scene(&s, shape);
+    fault.status = status;
+    copied = false;
+    intruder = NULL;
+    intruded = &s;
+    arm();
+    status = try_suspend(&s);
+    disarm();
+    intruded = NULL;
+    bool began = intruder != NULL;
+    if (began) {
+        assert_true(status == WEIR_ERR_BUSY || (fails_at >= 0 && status == fault.status));
+        pages_are_there(&s, true);
+        contents_are_right(&s, false, true);
+        weir_launch_abort(intruder);
+    } else {
+        failed_as_planned(status);
+    }
+    assert_int_equal(residency(&s).state, WEIR_RESIDENT);
+    contents_are_right(&s, false, began);
+    ok(try_suspend(&s));
+    others_use_the_memory(&s);
+    ok(try_resume(&s));
+    ok(weir_stream_synchronize(s.f.stream));
+    pages_are_there(&s, true);
+    contents_are_right(&s, true, began);
+    end_scene(&s);
+}
+
+static void launch_at_each_call(const layout *shape)
+{
+    fails_at = -1;
+    suspend_with_a_launch(shape);
+    long there = calls_made;
+    for (fails_at = 0; fails_at < there + 2; fails_at++)
+        suspend_with_a_launch(shape);
+    fails_at = -1;
+}
+
+static void a_launch_that_begins_in_the_middle_keeps_all(void **state)
+{
+    (void)state;
+    with_each_driver(launch_at_each_call);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_driver_call_fails_once),
+        cmocka_unit_test(a_driver_that_fails_for_good),
+        cmocka_unit_test(a_launch_that_begins_in_the_middle_keeps_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

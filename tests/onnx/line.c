@@ -1,0 +1,269 @@
+/* Runs of a model that are computed together: who stands in the line is woken when its turn has come, and whoever is cancelled
+ * leaves: while a group is made, and when its runs are tried one by one. */
+#include "watch.h"
+#include <weir/engine.h>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "engines/onnx/model.h"
+
+enum { RUNS = 4, WIDTH = 6 };
+
+/* ---- what is held ------------------------------------------------------------------------------------------------ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+/* With the lock. */
+static int inside, copying; /* calls of ONNX Runtime, and copies of a group's inputs, that have begun */
+static bool run_open, copy_open;
+static int calls, fails_at, holds_from; /* calls of ONNX Runtime, by number from 1; fails_at 0: none */
+static atomic_int stopped;
+
+static void pass(int *count, const bool *open)
+{
+    pthread_mutex_lock(&lock);
+    ++*count;
+    pthread_cond_broadcast(&change);
+    while (!*open)
+        pthread_cond_wait(&change, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static ort_status *held_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                            const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                            size_t output_count, ort_value **outputs)
+{
+    pthread_mutex_lock(&lock);
+    int number = ++calls;
+    pthread_mutex_unlock(&lock);
+    if (number == fails_at)
+        return real->CreateStatus(ORT_FAIL_CODE, "failed on purpose");
+    if (number >= holds_from)
+        pass(&inside, &run_open);
+    return real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
+}
+
+static ort_status *counted_stop(ort_run_options *options)
+{
+    atomic_fetch_add(&stopped, 1);
+    return real->RunOptionsSetTerminate(options);
+}
+
+weir_status __real_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
+weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
+
+weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
+{
+    if (request->tag && strcmp(request->tag, "joined inputs") == 0)
+        pass(&copying, &copy_open);
+    return __real_weir_alloc_with(client, request, out);
+}
+
+static int hold(void **state)
+{
+    (void)watch(state);
+    inside = copying = calls = fails_at = holds_from = 0;
+    run_open = copy_open = false;
+    watched.Run = held_run;
+    return 0;
+}
+
+static void open_gate(bool *which)
+{
+    pthread_mutex_lock(&lock);
+    *which = true;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
+}
+
+static int let_go(void **state)
+{
+    open_gate(&run_open);
+    open_gate(&copy_open);
+    return unwatch(state);
+}
+
+static struct timespec soon(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    return until;
+}
+
+static bool come(const int *what, int count)
+{
+    struct timespec until = soon();
+    int waited = 0;
+    pthread_mutex_lock(&lock);
+    while (*what < count && waited == 0)
+        waited = pthread_cond_timedwait(&change, &lock, &until);
+    pthread_mutex_unlock(&lock);
+    return waited == 0;
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+typedef struct asker {
+    const loaded *l;
+    uint64_t id;
+    int64_t width; /* only runs of one width go together */
+    weir_status status;
+    pthread_t thread;
+} asker;
+
+static void *ask(void *user)
+{
+    asker *it = user;
+    int64_t row[WIDTH] = {1, 2, 3, 4, 5, (int64_t)it->id}, factor = 3;
+    weir_tensor both[] = {tensor("ids", WEIR_TYPE_I64, SHAPE(1, it->width), row),
+                          tensor("scale", WEIR_TYPE_I64, SHAPE(1, 1), &factor)};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = both, .input_count = 2, .id = it->id};
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    it->status = it->l->engine->infer(it->l->model, &inference, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    const int64_t *y = output(&out, "y")->data;
+    for (int64_t i = 0; i < it->width; i++)
+        if (y[i] != (1000 + row[i]) * factor)
+            it->status = WEIR_ERR_CORRUPT;
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
+static void start(asker *it, const loaded *l, uint64_t id, int64_t width)
+{
+    *it = (asker){.l = l, .id = id, .width = width};
+    assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
+}
+
+/* So many runs have come to the line, or have been there. */
+static void until_there(const loaded *l, int count)
+{
+    for (int there = 0; there < count;) {
+        usleep(500);
+        there = 0;
+        pthread_mutex_lock(&l->model->lock);
+        for (const onnx_run *run = l->model->runs; run; run = run->next)
+            there += run->wake != NULL;
+        pthread_mutex_unlock(&l->model->lock);
+    }
+}
+
+static void join_all(asker *all, int count)
+{
+    for (int i = 0; i < count; i++)
+        pthread_join(all[i].thread, NULL);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+/* Two of one width stand behind one of another, for which the fourth has to come: when those two are computed, so are the
+ * others, as two calls may be at once. */
+static void the_next_group_begins_beside_the_first(void **state)
+{
+    (void)state;
+    static const int64_t widths[RUNS] = {3, WIDTH, WIDTH, 3};
+    asker all[RUNS];
+    loaded l = load_model("joined", (const char *const[]){"max_batch_size=2", "max_queue_delay_microseconds=60000000",
+                                                          "concurrency=2", NULL});
+    open_gate(&copy_open);
+    for (int i = 0; i < RUNS; i++) {
+        start(&all[i], &l, (uint64_t)i + 1, widths[i]);
+        if (i + 1 < RUNS)
+            until_there(&l, i + 1);
+    }
+    bool both = come(&inside, 2);
+    open_gate(&run_open);
+    join_all(all, RUNS);
+    assert_true(both);
+    assert_int_equal(inside, 2);
+    for (int i = 0; i < RUNS; i++)
+        assert_int_equal(all[i].status, WEIR_OK);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Whichever of three: its inputs are still read when it is cancelled, and it returns while the others are computed; but the
+ * first, on whose thread that is. */
+static void a_run_that_is_cancelled_while_its_group_is_made_leaves(void **state)
+{
+    (void)state;
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=3", "max_queue_delay_microseconds=60000000", NULL});
+    for (int victim = 1; victim < 3; victim++) {
+        asker all[3];
+        inside = copying = 0;
+        run_open = copy_open = false;
+        for (int i = 0; i < 3; i++) {
+            start(&all[i], &l, (uint64_t)i + 1, WIDTH);
+            if (i + 1 < 3)
+                until_there(&l, i + 1);
+        }
+        bool made = come(&copying, 1);
+        weir_status found = l.engine->cancel(l.model, (uint64_t)victim + 1);
+        open_gate(&copy_open);
+        bool computed = come(&inside, 1);
+        struct timespec until = soon();
+        bool left = pthread_timedjoin_np(all[victim].thread, NULL, &until) == 0;
+        open_gate(&run_open);
+        for (int i = 0; i < 3; i++)
+            if (i != victim || !left)
+                pthread_join(all[i].thread, NULL);
+        assert_true(made && computed && left);
+        assert_ok(found);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(all[i].status, i == victim ? WEIR_ERR_CANCELLED : WEIR_OK);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Three failed together and are computed one by one: each can be stopped in its own call. */
+static void a_run_that_is_tried_alone_is_stopped_alone(void **state)
+{
+    (void)state;
+    enum { TOGETHER = 3 };
+    loaded l = load_model("joined", (const char *const[]){"max_batch_size=3", "max_queue_delay_microseconds=60000000",
+                                                          "concurrency=1", NULL});
+    watched.RunOptionsSetTerminate = counted_stop;
+    open_gate(&copy_open);
+    for (int victim = 0; victim < TOGETHER; victim++) {
+        asker all[TOGETHER];
+        inside = calls = 0;
+        run_open = false;
+        fails_at = 1;
+        holds_from = 2 + victim;
+        atomic_store(&stopped, 0);
+        for (int i = 0; i < TOGETHER; i++) {
+            start(&all[i], &l, (uint64_t)i + 1, WIDTH);
+            if (i + 1 < TOGETHER)
+                until_there(&l, i + 1);
+        }
+        bool alone = come(&inside, 1);
+        weir_status found = l.engine->cancel(l.model, (uint64_t)victim + 1);
+        open_gate(&run_open);
+        join_all(all, TOGETHER);
+        assert_true(alone);
+        assert_ok(found);
+        assert_int_equal(atomic_load(&stopped), 1);
+        for (int i = 0; i < TOGETHER; i++)
+            assert_int_equal(all[i].status, i == victim ? WEIR_ERR_CANCELLED : WEIR_OK);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+int main(void)
+{
+    int missing = need_onnxruntime();
+    if (missing)
+        return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
