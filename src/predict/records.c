@@ -19,8 +19,10 @@
 enum { MOST_LINE = 640, MOST_BYTES = WI_MEASURED_MOST * MOST_LINE + 64, PATH_BYTES = 320 };
 
 typedef struct table {
-    wi_measured all[WI_MEASURED_MOST + 1]; /* one more than is kept */
+    wi_measured all[WI_MEASURED_MOST + 1];   /* one more than is kept */
+    const char *lines[WI_MEASURED_MOST + 1]; /* as they stand in `text`; NULL: it is another by now */
     size_t count;
+    char *text;
 } table;
 
 static uint64_t sum_of(const uint64_t bytes[WEIR_CLASS_COUNT])
@@ -137,7 +139,8 @@ static char *read_file(const char *path, size_t *out)
     return text;
 }
 
-static void read_lines(const char *path, char *text, size_t length, table *out)
+/* `key`: of that alone, as a load looks for one line of hundreds; NULL: all of them. */
+static void read_lines(const char *path, char *text, size_t length, const char *key, table *out)
 {
     const size_t head = sizeof HEAD - 1;
     size_t bad = 0;
@@ -152,8 +155,10 @@ static void read_lines(const char *path, char *text, size_t length, table *out)
             break;
         }
         *end = '\0';
+        if (key && strncmp(line, key, WI_MEASURED_KEY - 1) != 0)
+            continue;
         if (out->count < WI_MEASURED_MOST && read_line(line, (size_t)(end - line), &out->all[out->count]))
-            out->count++;
+            out->lines[out->count++] = line;
         else
             bad++;
     }
@@ -162,15 +167,24 @@ static void read_lines(const char *path, char *text, size_t length, table *out)
 }
 
 /* An empty one where nothing can be read. NULL without host memory. */
-static table *read_table(const char *path)
+static table *read_table(const char *path, const char *key)
 {
-    table *out = calloc(1, sizeof *out);
+    table *out = malloc(sizeof *out);
     size_t length;
-    char *text = out ? read_file(path, &length) : NULL;
-    if (text)
-        read_lines(path, text, length, out);
-    free(text);
+    if (!out)
+        return NULL;
+    out->count = 0;
+    out->text = read_file(path, &length);
+    if (out->text)
+        read_lines(path, out->text, length, key, out);
     return out;
+}
+
+static void drop_table(table *records)
+{
+    if (records)
+        free(records->text);
+    free(records);
 }
 
 static bool write_lines(FILE *file, const table *records)
@@ -178,8 +192,9 @@ static bool write_lines(FILE *file, const table *records)
     char line[MOST_LINE];
     bool good = fputs(HEAD, file) >= 0;
     for (size_t i = 0; good && i < records->count; i++) {
-        size_t length = write_line(line, &records->all[i]);
-        good = fwrite(line, 1, length, file) == length && fputc('\n', file) != EOF;
+        if (!records->lines[i])
+            (void)write_line(line, &records->all[i]);
+        good = fputs(records->lines[i] ? records->lines[i] : line, file) >= 0 && fputc('\n', file) != EOF;
     }
     return good;
 }
@@ -250,7 +265,7 @@ bool wi_measured_find(const char *key, const char *version, wi_measured *out)
     wi_kept_detail kept;
     bool found = false;
     wi_detail_keep(&kept);
-    table *records = path_of("", path) ? read_table(path) : NULL;
+    table *records = path_of("", path) ? read_table(path, key) : NULL;
     for (size_t i = 0; records && i < records->count; i++) {
         const wi_measured *one = &records->all[i];
         if (strcmp(one->key, key) == 0 && (!*version || strcmp(one->version, version) == 0) &&
@@ -259,7 +274,7 @@ bool wi_measured_find(const char *key, const char *version, wi_measured *out)
             found = true;
         }
     }
-    free(records);
+    drop_table(records);
     wi_detail_restore(&kept);
     return found;
 }
@@ -291,14 +306,14 @@ static void put_in(table *records, const wi_measured *measured)
     for (size_t i = 0; i < records->count; i++) {
         if (same_record(&records->all[i], measured)) {
             take_in(&records->all[i], measured);
+            records->lines[i] = NULL;
             return;
         }
         oldest = records->all[i].seen < records->all[oldest].seen ? i : oldest;
     }
-    if (records->count == WI_MEASURED_MOST)
-        records->all[oldest] = *measured;
-    else
-        records->all[records->count++] = *measured;
+    size_t place = records->count == WI_MEASURED_MOST ? oldest : records->count++;
+    records->all[place] = *measured;
+    records->lines[place] = NULL;
 }
 
 weir_status wi_measured_add(const wi_measured *measured)
@@ -309,13 +324,13 @@ weir_status wi_measured_add(const wi_measured *measured)
     int lock = take_lock(lock_path);
     if (lock < 0)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", lock_path, strerror(errno));
-    table *records = read_table(path);
+    table *records = read_table(path, NULL);
     weir_status status = records ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for what loads have measured");
     if (records) {
         put_in(records, measured);
         status = write_table(path, records);
     }
-    free(records);
+    drop_table(records);
     close(lock);
     return status;
 }

@@ -62,7 +62,7 @@ RULES = [
     Rule(r"\bsettle(s|d)?\b", "commit, flush, drain, synchronize", MEMORY),
     Rule(r"\bshed\b|\bsquee[sz]ed?\b", "trim, device_oom_seen", EVERYWHERE, r"\bSqueeze\b|rule_squeeze"),
     Rule(r"\bwish(es)?\b", "fit request, criteria", EVERYWHERE, r"\"wish\", EACH"),  # HardSwish
-    Rule(r"\bspoil\w*|\banew\b", "exclude, again", EVERYWHERE, r"`anew`|bool anew;|o\.anew", left=2),
+    Rule(r"\bspoil\w*|\banew\b", "exclude, again", EVERYWHERE, r"`anew`|bool anew;|o\.anew"),
     Rule(r"\b(any|no|every)(body|one)'s\b", "free for all, the owner's; say whose", left=2),
     Rule(r"\bsky\b|\bdeeds?\b|\bhollows?\b", "skyline, move, valley"),
 ]

@@ -556,10 +556,10 @@ static void deliver(wg_generation *it)
         free(text);
     pthread_mutex_lock(&model->lock);
     it->delivered++;
-    if (!more) {
+    if (!more)
         atomic_store(&it->quit, true);
+    if (!more)
         weir_cores_wake(model->cores);
-    }
 }
 
 static void wait_until_done(wg_generation *it)
