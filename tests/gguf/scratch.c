@@ -119,7 +119,7 @@ bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
     return true;
 }
 void wg_log_forget(void) {}
-const char *wg_log_last_error(void)
+const char *wg_log_first_error(void)
 {
     return "";
 }
