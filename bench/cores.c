@@ -158,7 +158,7 @@ static void open_one(bench *b, one *it, weir_runtime *runtime)
 
 static void measure(bench *b, double *turn, double *once)
 {
-    double turns[ROUNDS], onces[ROUNDS];
+    double turns[ROUNDS] = {0}, onces[ROUNDS] = {0};
     for (int i = 0; i < b->rounds; i++) {
         turns[i] = in_turn(b);
         onces[i] = at_once(b);

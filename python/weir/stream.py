@@ -61,7 +61,7 @@ class Run:
         also where it comes while the thread begins."""
         try:
             self.start(work)
-            self.pieces.get()
+            self.next_piece()
         except BaseException:
             while self._thread is not None and self._thread.is_alive():
                 self.stop()  # again and again: a run that the engine does not know yet is not there to be cancelled
@@ -72,6 +72,15 @@ class Run:
         if self.error is not None:
             raise self.error
         return self.outputs
+
+    def next_piece(self) -> Piece | None:
+        """Waits for a piece, or for the end (None). An interrupt that comes when Python is about to wait does not end the wait: so it is
+        made of short ones, and the interrupt is raised between two."""
+        while True:
+            try:
+                return self.pieces.get(timeout=0.1)
+            except queue.Empty:
+                pass
 
     def _put(self, piece: Piece | None) -> None:
         self.pieces.put(piece)
@@ -124,7 +133,7 @@ class Stream:
     def __next__(self) -> Piece:
         if self._ended:
             raise StopIteration
-        piece = self._run.pieces.get()
+        piece = self._run.next_piece()
         if piece is not None:
             return piece
         self._ended = True

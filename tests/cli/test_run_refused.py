@@ -69,11 +69,11 @@ class Numbers(harness.Case):
 
     def follow(self, *words, option, limit):
         """Runs with each number that a refusal gives, until it is not refused; answers them. With one byte less than what is
-        needed at least it is refused."""
-        told = []
+        needed at least it is refused, unless another model's run may hold memory at that moment or not."""
+        told, together = [], len(words) > 1 and "--serial" not in words
         while limit is not None:
             _, error = self.weir("run", *words, *option(limit), status=None)
-            if told and not told[-1][1]:
+            if told and not told[-1][1] and not together:
                 _, less = self.weir("run", *words, *option(limit - 1), status=1)
                 self.assertIn("asked for", less)
             limit, whole = self.number(error) if error else (None, False)
@@ -107,7 +107,8 @@ class Numbers(harness.Case):
                 told = self.follow("f.echo", "e.echo", *way, option=self.options()[0], limit=5 * MIB)
                 self.assertLessEqual(told[-1][0], 9 * MIB + 2 * CHUNK)
                 self.assertEqual(bool(more), told[0][1])
-                self.assertEqual(1 if more else 2, len(told))
+                # Together, the other's run may hold its inputs when a refusal comes, or not.
+                self.assertIn(len(told) - (1 if more else 2), (0,) if way else (0, 1))
 
 
 if __name__ == "__main__":

@@ -88,7 +88,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                           {.name = "height", .size = 9},
                           {.name = "width", .size = 8}};
     graph_givens givens = {.dims = dims, .dim_count = sizeof dims / sizeof *dims};
-    onnx_file file = {.real = nowhere, .folder = nowhere, .name = "fuzz.onnx", .data = data, .size = size};
+    onnx_file file = {.named = nowhere,
+                      .real = nowhere,
+                      .home = nowhere,
+                      .folder = nowhere,
+                      .name = "fuzz.onnx",
+                      .data = data,
+                      .size = size};
     graph g = {.file = NULL};
     weir_status status = size ? onnx_check(&file) : WEIR_OK;
     if (status == WEIR_OK)

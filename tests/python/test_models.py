@@ -259,8 +259,10 @@ class Language(unittest.TestCase):
         self.assertEqual([], list(stream))
 
     def test_a_failure_nobody_has_read_is_raised_by_close(self):
+        stream = self.model.stream("Hello", nonsense=1)
+        stream._run._thread.join()  # a run that is stopped before it begins has no failure
         with self.assertRaisesRegex(weir.Invalid, "nonsense"):
-            self.model.stream("Hello", nonsense=1).close()
+            stream.close()
 
     def test_a_client_that_was_opened_before(self):
         with weir.Client(self.runtime, "early", guarantee="1MiB") as client:

@@ -208,6 +208,10 @@ static weir_status create(weir_engine_model *model, onnx_slot *slot, const char 
                                        : api->CreateSession(env, path, options, out));
     weir_onnxruntime_leave(slot->bridge);
     status = model->maps ? onnx_weights_end(model) : WEIR_OK;
+    /* It goes on without a weight that was refused: then the refusal to tell is the one that ended it, whose numbers are the
+     * thread's last. */
+    if (status == WEIR_ERR_OUT_OF_MEMORY && !made && onnx_session_stats(slot).refused > before)
+        status = WEIR_OK;
     if (status != WEIR_OK && made) {
         api->ReleaseSession(*out);
         *out = NULL;
