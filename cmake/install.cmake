@@ -59,6 +59,7 @@ foreach(script engines models venv)
   endif()
 endforeach()
 file(GLOB store_files ${PROJECT_SOURCE_DIR}/scripts/*.py ${PROJECT_SOURCE_DIR}/scripts/pins.json
+  ${PROJECT_SOURCE_DIR}/scripts/real-models.json
   ${PROJECT_SOURCE_DIR}/scripts/requirements.txt)
 install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
 # What scripts/engines compiles against the llama.cpp that it has put into the store.
