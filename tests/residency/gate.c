@@ -59,9 +59,9 @@ static weir_status engine_infer(weir_engine_model *model, const weir_inference *
     pthread_cond_broadcast(&e.changed);
     while (e.holds && !atomic_load(&model->stopped))
         pthread_cond_wait(&e.changed, &e.lock);
-    pthread_mutex_unlock(&e.lock);
     void (*inside)(void) = e.inside;
     e.inside = NULL;
+    pthread_mutex_unlock(&e.lock);
     if (inside)
         inside();
     for (size_t i = 0; i < WEIGHTS; i += 4096)
