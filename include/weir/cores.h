@@ -42,7 +42,7 @@ WEIR_API void weir_cores_close(weir_cores *of);
  * that there is already is joined, unless it would have to end (weir_cores_renew). Waits in turn: the line that was served
  * longest ago first, and of several such the one that came first. `stops`, which may be NULL, is asked on this thread before
  * each sleep and after weir_cores_wake, with no lock held; once it answers true nothing is leased, and the call answers
- * WEIR_ERR_CANCELLED. A thread that holds a lease, of whichever line, computes within that one:
+ * WEIR_ERR_CANCELLED, unless the lease came while it was asked. A thread that holds a lease, of whichever line, computes within that one:
  * it never waits, and gives back as often as it took. Errors also: WEIR_ERR_INVALID, WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *user,
                                                     uint32_t *cores);

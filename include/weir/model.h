@@ -170,8 +170,8 @@ typedef struct weir_model_suspend_options {
  * says what need not be kept (weir_engine.suspend), and the client is suspended; all of that or nothing. `options` may
  * be NULL, and so may `out`, the client's receipt. Then weir_model_destroy works as before, and so do info, health,
  * metrics and cancel. WEIR_ERR_BUSY: it is suspended already, or runs or results that are not released stand in the
- * way; inside a pressure callback, and on a thread that is in a run of the model, neither is waited for. WEIR_ERR_UNSUPPORTED: its engine cannot, or not with
- * this model, or its runtime's resource cannot. WEIR_ERR_DEVICE_LOST: it is on no device. Others as
+ * way; inside a pressure callback, and on a thread that is in a run of the model, neither is waited for.
+ * WEIR_ERR_UNSUPPORTED: its engine cannot, or not with this model, or its runtime's resource cannot. WEIR_ERR_DEVICE_LOST: it is on no device. Others as
  * weir_client_suspend. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options,
                                                        weir_residency *out);

@@ -1,3 +1,4 @@
+/* See crowd.h. */
 #include "cores/crowd.h"
 
 enum { FIRST_DELAY = 50 * 1000 * 1000 };

@@ -1,3 +1,4 @@
+/* See machine.h. */
 #include "cores/machine.h"
 
 #include "base/cgroup.h"

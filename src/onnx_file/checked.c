@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 16, SETTLED_S = 2 };
+enum { KEPT = 16 };
 
 typedef struct kept_side {
     char *location;
-    onnx_stamp stamp;
+    wi_stamp stamp;
 } kept_side;
 
 typedef struct kept {
     char *real;
-    onnx_stamp stamp;
+    wi_stamp stamp;
     bool texts, plain, nested, two_bits;
     size_t count;
     kept_side sides[];
@@ -24,25 +24,6 @@ typedef struct kept {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept *files[KEPT]; /* guarded by the lock, as what they point to */
 static size_t next_place;
-
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-static bool same(const onnx_stamp *a, const onnx_stamp *b)
-{
-    return a->device == b->device && a->number == b->number && a->size == b->size &&
-           same_time(&a->written, &b->written) && same_time(&a->changed, &b->changed);
-}
-
-/* What was written a moment ago may be written once more within one tick of the file system's clock. */
-static bool is_settled(const onnx_stamp *stamp)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec - stamp->changed.tv_sec > SETTLED_S && now.tv_sec - stamp->written.tv_sec > SETTLED_S;
-}
 
 static void forget(kept *it)
 {
@@ -57,11 +38,11 @@ static void forget(kept *it)
 static bool is_unchanged(const kept *it, onnx_file *file)
 {
     char why[200];
-    bool good = strcmp(it->real, file->real) == 0 && same(&it->stamp, &file->stamp);
+    bool good = strcmp(it->real, file->real) == 0 && wi_stamp_same(&it->stamp, &file->stamp);
     for (size_t i = 0; good && i < it->count; i++) {
         const onnx_text location = {it->sides[i].location, strlen(it->sides[i].location)};
         const onnx_side_file *side = onnx_file_side(file, location, why, sizeof why);
-        good = side && same(&side->stamp, &it->sides[i].stamp);
+        good = side && wi_stamp_same(&side->stamp, &it->sides[i].stamp);
     }
     return good;
 }
@@ -86,9 +67,9 @@ static bool was_checked(onnx_file *file)
 static kept *describe(const onnx_file *file)
 {
     size_t most = 0;
-    bool good = is_settled(&file->stamp);
+    bool good = file->stamp.settled;
     for (const onnx_side_file *side = file->sides; side; side = side->next) {
-        good &= is_settled(&side->stamp);
+        good &= side->stamp.settled;
         most++;
     }
     kept *it = good ? calloc(1, sizeof *it + most * sizeof *it->sides) : NULL;

@@ -12,13 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static onnx_stamp stamp_of(const struct stat *st)
-{
-    return (onnx_stamp){st->st_dev, st->st_ino, st->st_size, st->st_mtim, st->st_ctim};
-}
-
 /* Maps a regular file; 0, or an errno value. An empty file has data NULL. */
-static int map_file(const char *path, const uint8_t **data, size_t *size, onnx_stamp *stamp)
+static int map_file(const char *path, const uint8_t **data, size_t *size, wi_stamp *stamp)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -36,7 +31,7 @@ static int map_file(const char *path, const uint8_t **data, size_t *size, onnx_s
         return error;
     *data = map;
     *size = (size_t)st.st_size;
-    *stamp = stamp_of(&st);
+    *stamp = wi_stamp_of(&st);
     return 0;
 }
 
@@ -228,7 +223,7 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
 
 typedef struct origin {
     char *path, *named;
-    onnx_stamp stamp;
+    wi_stamp stamp;
 } origin;
 
 struct onnx_origins {
@@ -236,7 +231,7 @@ struct onnx_origins {
     origin list[];
 };
 
-static bool add_origin(onnx_origins *to, const char *path, const char *named, onnx_stamp stamp)
+static bool add_origin(onnx_origins *to, const char *path, const char *named, wi_stamp stamp)
 {
     origin *its = &to->list[to->count++];
     *its = (origin){strdup(path), strdup(named), stamp};
@@ -267,10 +262,11 @@ void onnx_origins_free(onnx_origins *origins)
     free(origins);
 }
 
-static bool is_same(const onnx_stamp *a, const onnx_stamp *b)
+/* Another name or mode does not matter here. */
+static bool is_same(const wi_stamp *a, const wi_stamp *b)
 {
     return a->device == b->device && a->number == b->number && a->size == b->size &&
-           a->written.tv_sec == b->written.tv_sec && a->written.tv_nsec == b->written.tv_nsec;
+           wi_stamp_same_time(&a->written, &b->written);
 }
 
 weir_status onnx_origins_check(const onnx_origins *origins)
@@ -278,7 +274,7 @@ weir_status onnx_origins_check(const onnx_origins *origins)
     for (size_t i = 0; i < origins->count; i++) {
         const origin *its = &origins->list[i];
         struct stat st;
-        onnx_stamp now = stat(its->path, &st) == 0 ? stamp_of(&st) : (onnx_stamp){.size = -1};
+        wi_stamp now = stat(its->path, &st) == 0 ? wi_stamp_of(&st) : (wi_stamp){.size = -1};
         if (!is_same(&its->stamp, &now))
             return weir_fail(WEIR_ERR_CONFLICT,
                              "%s is not the file any more that the model was loaded from; load the model again",

@@ -2,21 +2,10 @@
 #ifndef WI_ONNX_FILE_FILE_H
 #define WI_ONNX_FILE_FILE_H
 
-#include <sys/types.h>
-#include <time.h>
-
 #include <weir/base.h>
 
+#include "base/stamp.h"
 #include "onnx_file/wire.h"
-
-/* What tells a file from another one in its place, and from what it was before it was written to. */
-typedef struct onnx_stamp {
-    dev_t device;
-    ino_t number;
-    off_t size;
-    struct timespec written;
-    struct timespec changed; /* also by another name or mode */
-} onnx_stamp;
 
 typedef struct onnx_side_file {
     struct onnx_side_file *next;
@@ -26,7 +15,7 @@ typedef struct onnx_side_file {
     bool beside_target; /* not beside the path that was given, but beside the file to which it leads */
     const uint8_t *data;
     size_t size;
-    onnx_stamp stamp;
+    wi_stamp stamp;
 } onnx_side_file;
 
 typedef struct onnx_file {
@@ -37,7 +26,7 @@ typedef struct onnx_file {
     char *folder;     /* without links, above the model and all its side files */
     const uint8_t *data;
     size_t size;
-    onnx_stamp stamp;
+    wi_stamp stamp;
     onnx_side_file *sides;
     /* onnx_check finds out: */
     bool texts;    /* some constant is of texts */

@@ -173,6 +173,7 @@ void onnx_graph_free(onnx_graph *graph)
 
 /* NodeProto, AttributeProto. */
 enum {
+    NODE_INPUT = 1,
     NODE_OUTPUT = 2,
     NODE_OPERATOR = 4,
     NODE_ATTRIBUTE = 5,
@@ -239,28 +240,41 @@ static void read_attribute(inner_reading *r, const onnx_field *attribute, bool c
     }
 }
 
-static void read_node(inner_reading *r, const onnx_field *node, bool deep)
+onnx_node onnx_node_read(const onnx_field *node)
 {
-    onnx_text kind = {0}, domain = {0}, output = {0};
+    onnx_node out = {0};
     onnx_wire wire;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         onnx_text text = {(const char *)field.data, field.size};
         if (field.number == NODE_OPERATOR)
-            kind = text;
+            out.kind = text;
         else if (field.number == NODE_DOMAIN)
-            domain = text;
+            out.domain = text;
+        else if (field.number == NODE_INPUT)
+            out.input = text;
         else if (field.number == NODE_OUTPUT)
-            output = text;
+            out.output = text;
     }
-    bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
-    bool constant = standard && onnx_text_is(kind, "Constant");
+    return out;
+}
+
+bool onnx_node_is_standard(const onnx_node *node)
+{
+    return node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx");
+}
+
+static void read_node(inner_reading *r, const onnx_field *node, bool deep)
+{
+    onnx_wire wire;
+    onnx_node its = onnx_node_read(node);
+    bool constant = onnx_node_is_standard(&its) && onnx_text_is(its.kind, "Constant");
     if (!constant && r->graph->plain) /* trees have a hundred million numbers there */
         return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_ATTRIBUTE)
-            read_attribute(r, &field, constant, output, deep);
+            read_attribute(r, &field, constant, its.output, deep);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)

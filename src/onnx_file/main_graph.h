@@ -30,6 +30,15 @@ typedef struct onnx_graph {
     size_t inner_count;
 } onnx_graph;
 
+/* What a node says of itself; of several inputs and outputs the last. */
+typedef struct onnx_node {
+    onnx_text kind, domain, input, output;
+} onnx_node;
+
+onnx_node onnx_node_read(const onnx_field *node);
+/* Whether the operator is ONNX's own. */
+bool onnx_node_is_standard(const onnx_node *node);
+
 weir_status onnx_graph_read(onnx_file *file, onnx_graph *out);
 void onnx_graph_free(onnx_graph *graph);
 

@@ -92,7 +92,8 @@ static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_b
  * needed. */
 static weir_status find_large(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
-    wi_shortage ignored = {.asker = NULL};
+    wi_shortage ignored;
+    wi_shortage_begin(&ignored, NULL, 0);
     wi_tcache_large thread_cached = wi_tcache_look_large(client, p->stream);
     if (thread_cached.here)
         (void)wi_tcache_empty_large(client, p->stream, false);
@@ -112,7 +113,8 @@ static weir_status find_large(weir_client *client, wi_resource *stack, wi_placem
 /* What a graph holds serves its captures first. */
 static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_placement *p, wi_block **out)
 {
-    wi_shortage ignored = {.asker = NULL};
+    wi_shortage ignored;
+    wi_shortage_begin(&ignored, NULL, 0);
     weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
     if (status != WEIR_ERR_NO_ROOM)
         return status;
@@ -653,7 +655,8 @@ static weir_status alloc_grow(weir_runtime *runtime, wi_resource *stack, wi_bloc
                               weir_stream stream, void *native)
 {
     uint64_t before = block->bytes, from = scrubbed_bytes(block);
-    wi_shortage ignored = {.asker = NULL};
+    wi_shortage ignored;
+    wi_shortage_begin(&ignored, NULL, 0);
     weir_status status = wi_grow(stack, block, bytes, false, &ignored);
     if (status != WEIR_OK || !wi_account_must_scrub(block->account, block->previous))
         return status;

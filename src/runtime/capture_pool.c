@@ -179,7 +179,8 @@ static void capture_pool_keep_or_give_back(weir_capture_pool *graph, wi_block *b
 
 weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *p, wi_block **out)
 {
-    wi_shortage ignored = {.asker = NULL};
+    wi_shortage ignored;
+    wi_shortage_begin(&ignored, NULL, 0);
     capture_pool_lock(graph);
     wi_block *held = capture_pool_best(graph, stack->base, p);
     capture_pool_unlock(graph);

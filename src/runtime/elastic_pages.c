@@ -115,7 +115,8 @@ static weir_status commit_make(commit *c, uint64_t index)
     wi_elastic_place place = {c->range, index, c, c->asked, c->claim.total};
     wi_placement placement = commit_placement(c, &place);
     wi_block *block;
-    wi_shortage ignored = {.asker = NULL};
+    wi_shortage ignored;
+    wi_shortage_begin(&ignored, NULL, 0);
     wi_measure(c->stack, &placement);
     weir_status status = wi_allocate(c->stack, &placement, &block, &ignored);
     if (status == WEIR_OK)

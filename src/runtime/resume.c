@@ -106,7 +106,8 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
                       .may_wait = true,
                       .away = &r->away};
     wi_block *none;
-    wi_shortage ignored = {.asker = NULL};
+    wi_shortage ignored;
+    wi_shortage_begin(&ignored, NULL, 0);
     bool gave_up = last && client->account.guaranteed_away > 0;
     r->away.arrived = residency_arrived;
     r->away.stream = stream;

@@ -18,8 +18,12 @@ static char path[64];
 static int opened;
 static time_t later; /* by so much the clock is ahead */
 
+static void (*meanwhile)(void); /* called once, when the file has been read */
+
 weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out);
 weir_status __real_wi_gguf_file_open(const char *name, wg_file *out);
+weir_status __wrap_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out);
+weir_status __real_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
 
@@ -27,6 +31,16 @@ weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out)
 {
     opened++;
     return __real_wi_gguf_file_open(name, out);
+}
+
+weir_status __wrap_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out)
+{
+    weir_status status = __real_wi_gguf_hyper_read(file, out);
+    void (*then)(void) = meanwhile;
+    meanwhile = NULL;
+    if (then)
+        then();
+    return status;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
@@ -96,6 +110,27 @@ static void a_file_that_has_changed_is_read_again(void **state)
     assert_int_equal(wg_check_once(path, &facts, NULL), WEIR_ERR_NOT_FOUND);
 }
 
+static void write_78(void)
+{
+    model_shape shape = small_shape;
+    shape.replace_u32 = "llama.context_length";
+    shape.replacement = 78;
+    write_llama(path, &shape);
+}
+
+/* What was read goes with the stamp of before: the file's own is another one by then. */
+static void a_file_that_changes_while_it_is_read_is_read_again(void **state)
+{
+    (void)state;
+    wg_facts facts;
+    meanwhile = write_78;
+    look(&facts, NULL);
+    assert_int_not_equal(facts.context, 78);
+    look(&facts, NULL);
+    assert_int_equal(facts.context, 78);
+    assert_int_equal(opened, 2);
+}
+
 /* It may be written again without another time. */
 static void a_file_written_just_now_is_read_again(void **state)
 {
@@ -141,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_file_is_read_once, begin),
         cmocka_unit_test_setup(a_file_that_has_changed_is_read_again, begin),
+        cmocka_unit_test_setup(a_file_that_changes_while_it_is_read_is_read_again, begin),
         cmocka_unit_test_setup(a_file_written_just_now_is_read_again, begin),
         cmocka_unit_test_setup(many_files, begin),
     };

@@ -9,7 +9,7 @@ weir_test(gguf-checked gguf/checked.c gguf/writer.c ${gguf_sources}/check.c ${gg
   ${gguf_sources}/check_vocabulary.c ${gguf_sources}/checked.c
   LIBS weir_gguf_file m LABELS gguf)
 target_include_directories(test-gguf-checked PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wrap=clock_gettime)
+target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wrap=wi_gguf_hyper_read,--wrap=clock_gettime)
 
 # Neither does what a model will take.
 weir_test(gguf-layout gguf/layout.c gguf/shapes.c gguf/writer.c LIBS weir_gguf_file LABELS gguf)

@@ -4,14 +4,13 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
-enum { KEPT = 16, SETTLED_S = 2 };
+#include "base/stamp.h"
+
+enum { KEPT = 16 };
 
 typedef struct kept {
-    struct stat about; /* the members that tell one file from another, and from what it was */
+    wi_stamp stamp;
     wg_facts facts;
     wg_hyper *hyper; /* NULL: the place is free */
 } kept;
@@ -20,34 +19,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept files[KEPT]; /* guarded by the lock */
 static size_t next_place;
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-static bool same(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           same_time(&a->st_mtim, &b->st_mtim) && same_time(&a->st_ctim, &b->st_ctim);
-}
-
-/* What was written a moment ago may be written once more within one tick of the file system's clock. */
-static bool is_settled(const struct stat *about)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec - about->st_ctim.tv_sec > SETTLED_S && now.tv_sec - about->st_mtim.tv_sec > SETTLED_S;
-}
-
 static bool recall(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
     struct stat about;
     bool found = false;
     if (stat(path, &about) != 0)
         return false;
+    wi_stamp stamp = wi_stamp_of(&about);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < KEPT && !found; i++) {
-        found = files[i].hyper && same(&files[i].about, &about);
+        found = files[i].hyper && wi_stamp_same(&files[i].stamp, &stamp);
         if (found) {
             *facts = files[i].facts;
             if (hyper)
@@ -59,12 +40,12 @@ static bool recall(const char *path, wg_facts *facts, wg_hyper *hyper)
 }
 
 /* Takes `hyper` over. */
-static void keep(const struct stat *about, const wg_facts *facts, wg_hyper *hyper)
+static void keep(const wi_stamp *stamp, const wg_facts *facts, wg_hyper *hyper)
 {
     pthread_mutex_lock(&lock);
     kept *place = &files[next_place++ % KEPT];
     wg_hyper *before = place->hyper;
-    *place = (kept){*about, *facts, hyper};
+    *place = (kept){*stamp, *facts, hyper};
     pthread_mutex_unlock(&lock);
     free(before);
 }
@@ -74,6 +55,7 @@ static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wan
 {
     struct stat about;
     wg_hyper *hyper = malloc(sizeof *hyper);
+    wi_stamp stamp = fstat(file->descriptor, &about) == 0 ? wi_stamp_of(&about) : (wi_stamp){.settled = false};
     weir_status status = wg_check_file(file, facts);
     if (status != WEIR_OK || !hyper) {
         free(hyper);
@@ -83,8 +65,8 @@ static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wan
     weir_status told = wi_gguf_hyper_read(file, hyper);
     if (wanted && told == WEIR_OK)
         *wanted = *hyper;
-    if (told == WEIR_OK && fstat(file->descriptor, &about) == 0 && is_settled(&about))
-        keep(&about, facts, hyper);
+    if (told == WEIR_OK && stamp.settled)
+        keep(&stamp, facts, hyper);
     else
         free(hyper);
     return wanted ? told : WEIR_OK;

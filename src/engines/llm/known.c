@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
-enum { KEPT = 8, SETTLED_S = 2 };
+#include "base/stamp.h"
+
+enum { KEPT = 8 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -37,31 +37,29 @@ static uint64_t mix_time(uint64_t sum, const struct timespec *at)
     return mix(mix(sum, (uint64_t)at->tv_sec), (uint64_t)at->tv_nsec);
 }
 
-/* Files are added up, in whatever order they come. What was written a moment ago may be written once more within one tick of
- * the file system's clock. */
-static void add_file(wl_files *to, const char *name, const struct stat *about, time_t now)
+/* Files are added up, in whatever order they come. */
+static void add_file(wl_files *to, const char *name, const struct stat *about)
 {
+    wi_stamp stamp = wi_stamp_of(about);
     for (int i = 0; i < 2; i++) {
         uint64_t sum = mix_text((uint64_t)i + 1, name);
-        sum = mix(mix(sum, (uint64_t)about->st_dev), (uint64_t)about->st_ino);
-        sum = mix(mix(sum, (uint64_t)about->st_size), (uint64_t)about->st_mode);
-        to->sums[i] += mix_time(mix_time(sum, &about->st_mtim), &about->st_ctim);
+        sum = mix(mix(sum, (uint64_t)stamp.device), (uint64_t)stamp.number);
+        sum = mix(mix(sum, (uint64_t)stamp.size), (uint64_t)about->st_mode);
+        to->sums[i] += mix_time(mix_time(sum, &stamp.written), &stamp.changed);
     }
-    to->settled &= now - about->st_ctim.tv_sec > SETTLED_S && now - about->st_mtim.tv_sec > SETTLED_S;
+    to->settled &= stamp.settled;
 }
 
 void wl_files_look(const char *path, wl_files *out)
 {
-    struct timespec now;
     struct stat about;
     DIR *list = opendir(path);
     *out = (wl_files){.settled = list != NULL};
-    clock_gettime(CLOCK_REALTIME, &now);
     for (struct dirent *entry; list && (entry = readdir(list));)
         if (fstatat(dirfd(list), entry->d_name, &about, 0) != 0)
             out->settled = false;
         else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            add_file(out, entry->d_name, &about, now.tv_sec);
+            add_file(out, entry->d_name, &about);
     if (list)
         closedir(list);
 }

@@ -12,10 +12,7 @@ enum {
     GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
     NODE_INPUT = 1,
-    NODE_OUTPUT = 2,
-    NODE_OPERATOR = 4,
     NODE_ATTRIBUTE = 5,
-    NODE_DOMAIN = 7,
     ATTRIBUTE_GRAPH = 6,
     ATTRIBUTE_GRAPHS = 11,
     VALUE_NAME = 1,
@@ -67,22 +64,10 @@ static void use(const reading *r, const onnx_field *name, unsigned kind, bool va
 /* The one input and output of an Identity; false: it is none. */
 static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to)
 {
-    onnx_text kind = {0}, domain = {0};
-    onnx_wire wire;
-    *from = *to = kind;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        onnx_text text = {(const char *)field.data, field.size};
-        if (field.number == NODE_OPERATOR)
-            kind = text;
-        else if (field.number == NODE_DOMAIN)
-            domain = text;
-        else if (field.number == NODE_INPUT)
-            *from = text;
-        else if (field.number == NODE_OUTPUT)
-            *to = text;
-    }
-    return domain.size == 0 && onnx_text_is(kind, "Identity");
+    onnx_node its = onnx_node_read(node);
+    *from = its.input;
+    *to = its.output;
+    return onnx_node_is_standard(&its) && onnx_text_is(its.kind, "Identity");
 }
 
 /* What an Identity calls a weight by another name, readers of that name read. Without host memory those names are unknown: their
@@ -160,18 +145,11 @@ static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
 /* `*own` gets the name of one of ONNX's own operators, and no text for another. */
 static const operation *operation_of(reading *r, const onnx_field *node, onnx_text *own)
 {
-    onnx_text name = {0}, domain = {0};
+    onnx_node its = onnx_node_read(node);
+    onnx_text name = its.kind, domain = its.domain;
     const operation *it = operations;
-    onnx_wire wire;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == NODE_OPERATOR)
-            name = (onnx_text){(const char *)field.data, field.size};
-        else if (field.number == NODE_DOMAIN)
-            domain = (onnx_text){(const char *)field.data, field.size};
-    }
     r->constants |= onnx_text_is(name, "Constant") && node->size >= LARGE;
-    bool standard = domain.size == 0 || onnx_text_is(domain, "ai.onnx");
+    bool standard = onnx_node_is_standard(&its);
     r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
     while (it->name && !(standard && onnx_text_is(name, it->name)))
         it++;

@@ -26,7 +26,7 @@ typedef struct onnx_weight {
 
     /* Of those that it maps. */
     const onnx_tensor *tensor; /* while the model is loaded */
-    const onnx_stamp *file;    /* where its bytes lie; likewise */
+    const wi_stamp *file;      /* where its bytes lie; likewise */
     uint64_t end;              /* and where they end there */
     weir_client *client;
     bool *left; /* in the file, as a kernel is expected to pack it: the caller's word on that; NULL: it is not */
