@@ -69,8 +69,9 @@ foreach(room engines/text gguf_file interpose)
   install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/${room})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/engines/command.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
-install(FILES ${PROJECT_SOURCE_DIR}/src/base/pointer_map.c ${PROJECT_SOURCE_DIR}/src/base/pointer_map.h
-  ${PROJECT_SOURCE_DIR}/src/base/internal.h ${PROJECT_SOURCE_DIR}/src/base/window.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
+set(base_of_engines internal.h pointer_map.c pointer_map.h stamp.h window.h)
+list(TRANSFORM base_of_engines PREPEND ${PROJECT_SOURCE_DIR}/src/base/ OUTPUT_VARIABLE sources)
+install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
 
 install(EXPORT weirTargets NAMESPACE weir:: DESTINATION ${cmake_package})
 configure_package_config_file(cmake/weirConfig.cmake.in ${PROJECT_BINARY_DIR}/weirConfig.cmake
