@@ -111,8 +111,15 @@ static void every_page_is_seen(void **state)
         }
         try_all(e, there);
         ok(weir_elastic_commit(e, 0, (pages - 1) * page, WEIR_STREAM_HOST)); /* one is left */
+        ok(weir_elastic_release(e, (pages - 1) * page, page, WEIR_STREAM_HOST));
         memset(there, 1, pages - 1);
+        there[pages - 1] = false;
         try_all(e, there);
+        char *last = (char *)stats_of(e).base + (pages - 1) * page;
+        memset(last, 0x42, page); /* not a byte of it is right */
+        fails(WEIR_ERR_CORRUPT, weir_elastic_check(e));
+        detail_names("at byte 0 ");
+        memset(last, 0, page);
         ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
         ok(weir_client_destroy(client));
         ok(weir_runtime_destroy(runtime));

@@ -272,6 +272,7 @@ static void a_page_that_cannot_be_covered_has_its_memory_again(void **state)
         assert_int_equal(atomic_load(&fault.mapped), mapped);
         ok(try_commit(&faulted, e, 1, 1, faulted.stream));
         ok(weir_stream_synchronize(faulted.stream));
+        assert_int_equal(atomic_load(&fault.mapped), 1);
         pages_are(&faulted, e, 1, 0);
         page_holds(&faulted, e, 1, 0);
         ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
@@ -281,6 +282,51 @@ static void a_page_that_cannot_be_covered_has_its_memory_again(void **state)
         assert_true(faults_nothing_left());
         free(faulted.bytes);
     }
+}
+
+/* As on a device, whose memory holds what others have left there. */
+static weir_status map_dirty(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
+{
+    weir_status status = faulty_driver.map(device, address, bytes, count, handles);
+    if (status == WEIR_OK)
+        memset(address, 0xd1, bytes * count);
+    return status;
+}
+
+/* Those behind pages that were there already, too. */
+static void new_pages_are_zeros_whatever_the_driver_gives(void **state)
+{
+    enum { PAGES = 8 };
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = PAGES * GRANULE};
+    weir_elastic *e;
+    tried.map = map_dirty;
+    faults_reset(-1);
+    faulted = (fixture){.page = GRANULE, .bytes = __real_malloc(GRANULE)};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(weir_stream_acquire(faulted.runtime, &faulted.stream));
+    ok(try_create(faulted.client, PAGES * GRANULE, false, &e));
+    for (size_t i = 2; i < PAGES; i += 3) {
+        commit(&faulted, e, i, 1);
+        write_page(&faulted, e, i, (uint8_t)i);
+    }
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+        ok(try_commit(&faulted, e, 0, PAGES, on_stream ? faulted.stream : WEIR_STREAM_HOST));
+        ok(weir_stream_synchronize(faulted.stream));
+        for (size_t i = 0; i < PAGES; i++) {
+            page_holds(&faulted, e, i, i % 3 == 2 ? (uint8_t)i : 0);
+            if (i % 3 != 2)
+                release(&faulted, e, i, 1, WEIR_STREAM_HOST);
+        }
+    }
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_stream_release(faulted.stream));
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+    free(faulted.bytes);
+    tried = faulty_driver;
 }
 
 /* Of two fills the second fails while the stream is held up: the pages go when it is past the first. */
@@ -412,6 +458,50 @@ static void a_device_with_less_than_the_budget(void **state)
     assert_true(faults_nothing_left());
 }
 
+static int reserves_refused; /* so many more */
+
+static weir_status reserve_seldom(wi_device *device, uint64_t bytes, void **address)
+{
+    if (reserves_refused > 0 && reserves_refused-- > 0)
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "no addresses on purpose");
+    return faulty_driver.reserve(device, bytes, address);
+}
+
+/* Of cached memory as much makes way for the addresses of a block as the driver wants, and no block's. */
+static void addresses_are_asked_for_as_long_as_cached_memory_makes_way(void **state)
+{
+    enum { BLOCKS = 3 };
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 16 * GRANULE};
+    weir_elastic *e;
+    void *blocks[BLOCKS], *kept;
+    faults_reset(-1);
+    tried.reserve = reserve_seldom;
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = allocate(faulted.client, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    kept = allocate(faulted.client, GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    for (int i = 0; i < BLOCKS; i++)
+        ok(weir_free(faulted.client, blocks[i], WEIR_STREAM_HOST));
+    reserves_refused = BLOCKS - 1;
+    ok(try_create(faulted.client, 4 * GRANULE, false, &e));
+    assert_int_equal(reserves_refused, 0);
+    assert_int_equal(take_snapshot(faulted.runtime).device.held, 2 * GRANULE);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    reserves_refused = BLOCKS;
+    fails(WEIR_ERR_OUT_OF_MEMORY, try_create(faulted.client, 4 * GRANULE, true, &e));
+    reserves_refused = 0;
+    assert_int_equal(take_snapshot(faulted.runtime).device.held, GRANULE);
+    ok(weir_free(faulted.client, kept, WEIR_STREAM_HOST));
+    check_empty(faulted.runtime);
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+    tried = faulty_driver;
+}
+
 /* Drivers without virtual memory, or without cover. */
 static void a_driver_that_cannot_is_unsupported(void **state)
 {
@@ -441,9 +531,11 @@ int main(void)
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(every_range_that_was_not_taken_back_is_tried_again),
         cmocka_unit_test(a_page_that_cannot_be_covered_has_its_memory_again),
+        cmocka_unit_test(new_pages_are_zeros_whatever_the_driver_gives),
         cmocka_unit_test(what_was_queued_is_waited_for),
         cmocka_unit_test(what_was_taken_back_is_put_back),
         cmocka_unit_test(a_device_with_less_than_the_budget),
+        cmocka_unit_test(addresses_are_asked_for_as_long_as_cached_memory_makes_way),
         cmocka_unit_test(a_driver_that_cannot_is_unsupported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -548,10 +548,12 @@ static void a_client_and_a_runtime_with_an_elastic_block_stay(void **state)
     fixture *f = *state;
     weir_client *client = open_client(f->runtime, "holder", 0, 0);
     weir_elastic *e;
+    char committed[24];
     ok(try_create(client, 10 * f->page, true, &e));
     for (int round = 0; round < 2; round++) {
         fails(WEIR_ERR_BUSY, weir_client_destroy(client));
         detail_names("holder has the elastic block \"cache\"");
+        detail_names(weir_size_format(round * 2 * f->page, committed, sizeof committed));
         fails(WEIR_ERR_BUSY, weir_runtime_destroy(f->runtime));
         commit(f, e, 0, 2);
     }
@@ -580,6 +582,12 @@ static void pages_are_as_large_as_is_asked_for(void **state)
     page_holds(f, e, 3, 0);
     ok(weir_elastic_check(e));
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    o = (weir_elastic_options){.struct_size = sizeof o, .bytes = 1, .page = 1024 * MIB}; /* the largest */
+    ok(weir_elastic_create(f->client, &o, &e));
+    assert_int_equal(stats_of(e).page, 1024 * MIB);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    o.page++;
+    fails(WEIR_ERR_INVALID, weir_elastic_create(f->client, &o, &e));
 }
 
 static void misuse_is_refused(void **state)
