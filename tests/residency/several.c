@@ -68,6 +68,71 @@ static void each_use_of_a_block_is_waited_for_also_those_that_read(void **state)
     ok(weir_free(f->model, block, WEIR_STREAM_HOST));
 }
 
+/* The copies of pages go before the gate is closed: a driver may wait for the whole device when it takes memory back. */
+static void forget_copies(fixture *f)
+{
+    (void)weir_client_forget_copies(f->model);
+    trim(f->runtime);
+}
+
+/* Pages of two elastic blocks, the last of the first and the first of the last among them. */
+static void each_use_of_each_page_is_waited_for(void **state)
+{
+    enum { BLOCKS = 2, PAGES = 2 };
+    fixture *f = *state;
+    weir_stream streams[USES];
+    weir_elastic *e[BLOCKS];
+    char *pages[BLOCKS * PAGES];
+    weir_elastic_options o = {.struct_size = sizeof o, .bytes = PAGES * 2 * MIB, .page = 2 * MIB};
+    for (int i = 0; i < BLOCKS; i++) {
+        weir_elastic_stats stats = WEIR_INIT(weir_elastic_stats);
+        ok(weir_elastic_create(f->model, &o, &e[i]));
+        ok(weir_elastic_commit(e[i], 0, o.bytes, WEIR_STREAM_HOST));
+        ok(weir_elastic_info(e[i], &stats));
+        for (int k = 0; k < PAGES; k++)
+            pages[i * PAGES + k] = (char *)stats.base + k * 2 * MIB;
+    }
+    for (int i = 0; i < USES; i++)
+        ok(weir_stream_acquire(f->runtime, &streams[i]));
+    for (int page = 0; page < BLOCKS * PAGES; page++)
+        for (int busy = 0; busy < 2 * USES; busy++) {
+            gate g = GATE;
+            forget_copies(f);
+            for (int i = 0; i < USES; i++)
+                use(f, streams[i], pages[page], busy < USES ? WEIR_ACCESS_READ : WEIR_ACCESS_WRITE,
+                    i == busy % USES ? &g : NULL);
+            waits_for(f, &g);
+        }
+    for (int i = 0; i < USES; i++)
+        ok(weir_stream_release(streams[i]));
+    for (int i = 0; i < BLOCKS; i++)
+        ok(weir_elastic_destroy(e[i], WEIR_STREAM_HOST));
+}
+
+/* Also where no use was declared. */
+static void the_work_of_each_stream_of_pages_is_waited_for(void **state)
+{
+    fixture *f = *state;
+    weir_stream streams[USES];
+    weir_elastic *e;
+    weir_elastic_options o = {.struct_size = sizeof o, .bytes = USES * 2 * MIB, .page = 2 * MIB};
+    ok(weir_elastic_create(f->model, &o, &e));
+    for (int i = 0; i < USES; i++)
+        ok(weir_stream_acquire(f->runtime, &streams[i]));
+    for (int busy = 0; busy < USES; busy++) {
+        gate g = GATE;
+        forget_copies(f);
+        ok(weir_elastic_release(e, 0, o.bytes, WEIR_STREAM_HOST)); /* a resume commits them on no stream of these */
+        for (int i = 0; i < USES; i++)
+            ok(weir_elastic_commit(e, i * 2 * MIB, 2 * MIB, streams[i]));
+        ok(weir_call(f->runtime, pass_gate, &g, streams[busy]));
+        waits_for(f, &g);
+    }
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    for (int i = 0; i < USES; i++)
+        ok(weir_stream_release(streams[i]));
+}
+
 /* Of one stream the later point counts, whichever block has it. */
 static void the_last_use_on_a_stream_is_waited_for(void **state)
 {
@@ -240,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_work_of_each_stream_is_waited_for),  CASE(each_use_of_a_block_is_waited_for_also_those_that_read),
+        CASE(each_use_of_each_page_is_waited_for),    CASE(the_work_of_each_stream_of_pages_is_waited_for),
         CASE(the_last_use_on_a_stream_is_waited_for), CASE(copies_are_not_waited_for_while_a_client_leaves),
         CASE(each_block_has_its_place_in_a_file),     CASE(dropped_blocks_between_others_are_zeros),
         CASE(pages_come_back_or_are_told_as_dropped),
