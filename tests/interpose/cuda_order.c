@@ -234,6 +234,41 @@ static void a_capture_that_nobody_declared_has_frees_wait_as_well(void **state)
     end(&f);
 }
 
+typedef struct teller {
+    const fixture *f;
+    void *stream;
+} teller;
+
+/* A stream is destroyed as soon as a free is said to wait: what waits is looked at then. */
+static void destroy_when_told(weir_log_level level, const char *text, void *user)
+{
+    teller *t = user;
+    void *stream = t->stream;
+    (void)level;
+    if (!stream || !strstr(text, "waits"))
+        return;
+    t->stream = NULL;
+    assert_int_equal(t->f->m.cudaStreamDestroy(stream), 0);
+}
+
+/* The end that it would wait for is over. */
+static void what_could_not_be_freed_is_tried_again_where_a_stream_has_ended_meanwhile(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *stream = make_stream(&f), *block = get(&f, MIB);
+    teller t = {.f = &f, .stream = make_stream(&f)};
+    ok(weir_log_set(destroy_when_told, &t, WEIR_LOG_WARNING));
+    control.stub_fail("cuEventRecord", 1, 1);
+    assert_int_equal(f.m.cudaFree(block), 0);
+    control.stub_fail("cuEventRecord", 0, 0);
+    assert_null(t.stream);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(left(&f), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
 static void what_waits_serves_a_request_that_would_be_refused(void **state)
 {
     void *graph = NULL;
@@ -309,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_request_during_a_capture_is_refused_rather_than_waited_for),
         cmocka_unit_test(a_capture_that_fails_to_begin_or_to_end_is_none),
         cmocka_unit_test(a_capture_that_nobody_declared_has_frees_wait_as_well),
+        cmocka_unit_test(what_could_not_be_freed_is_tried_again_where_a_stream_has_ended_meanwhile),
         cmocka_unit_test(what_waits_serves_a_request_that_would_be_refused),
         cmocka_unit_test(a_request_waits_for_the_capture_of_another_thread),
     };
