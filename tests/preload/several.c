@@ -2,6 +2,7 @@
  * them already. */
 #include "preload/program.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 /* CUDA's own ------------------------------------------------------------------------------------------------------- */
@@ -84,6 +85,47 @@ void mappings(void)
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 
+typedef struct capturer {
+    pthread_t thread;
+    pthread_barrier_t begun, ends;
+    CUresult result;
+} capturer;
+
+static void *capture_its_own(void *user)
+{
+    capturer *c = user;
+    CUgraph graph;
+    use_device(0);
+    c->result = cu.cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    pthread_barrier_wait(&c->begun);
+    pthread_barrier_wait(&c->ends);
+    if (c->result == CUDA_SUCCESS)
+        c->result = cu.cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph);
+    return NULL;
+}
+
+/* The default streams of threads have one name. */
+static void captures_of_one_name(void)
+{
+    capturer others[2];
+    CUgraph graph;
+    CUdeviceptr block = take(MIB(2));
+    for (int i = 0; i < 2; i++) {
+        EXPECT(pthread_barrier_init(&others[i].begun, NULL, 2) == 0 &&
+               pthread_barrier_init(&others[i].ends, NULL, 2) == 0 &&
+               pthread_create(&others[i].thread, NULL, capture_its_own, &others[i]) == 0);
+        pthread_barrier_wait(&others[i].begun);
+    }
+    EXPECT(cu.cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    give(block);
+    EXPECT(cu.cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph) == CUDA_SUCCESS && left() == MIB(62));
+    for (int i = 0; i < 2; i++) {
+        pthread_barrier_wait(&others[i].ends);
+        pthread_join(others[i].thread, NULL);
+        EXPECT(others[i].result == CUDA_SUCCESS && left() == (i == 0 ? MIB(62) : MIB(64)));
+    }
+}
+
 /* What is freed waits for the last of several captures, however the others end. */
 void captures(void)
 {
@@ -112,6 +154,7 @@ void captures(void)
     EXPECT(cu.cuStreamBeginCapture_v2(streams[1], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
     give(take(MIB(2)));
     EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[1]) == CUDA_SUCCESS && left() == MIB(64));
+    captures_of_one_name();
     EXPECT(try(MIB(64)) == CUDA_SUCCESS && stub.stub_count("captures broken") == 0);
 }
 
