@@ -628,6 +628,45 @@ static void test_a_models_own_template_is_taken(void **state)
     unlink(own);
 }
 
+/* Of short messages it makes many times their bytes. */
+static void test_a_template_may_be_far_longer_than_the_messages(void **state)
+{
+    (void)state;
+    enum { MANY = 30 };
+    static const char begin[] = "<|START_OF_TURN_TOKEN|>", end[] = "<|END_OF_TURN_TOKEN|>";
+    static const weir_setting wide[] = {{"threads", "1"}, {"context", "2048"}};
+    static char messages[MANY * 16], whole[MANY * 80];
+    size_t at = 0, used = 0;
+    for (int i = 0; i < MANY; i++) {
+        at += (size_t)sprintf(messages + at, "user 1\n%c\n", 'a' + i % 26);
+        used += (size_t)sprintf(whole + used, "%s<|USER_TOKEN|>%c%s", begin, 'a' + i % 26, end);
+    }
+    sprintf(whole + used, "%s<|CHATBOT_TOKEN|>", begin);
+    fixture its = fixture_open(path, wide, 2);
+    const weir_setting settings[] = {GREEDY, {"chat_template", "command-r"}};
+    weir_tensor chat = messages_input(messages), text = text_input(whole);
+    answer expected = ask_with(&its, &text, settings, 3), got = ask_with(&its, &chat, settings, 4);
+    assert_memory_equal(got.tokens, expected.tokens, sizeof got.tokens);
+    fixture_close(&its);
+}
+
+static void test_a_template_that_llama_cpp_does_not_know_is_refused(void **state)
+{
+    (void)state;
+    char own[80];
+    model_shape shape = small_shape;
+    shape.chat_template = "{{ messages }}";
+    snprintf(own, sizeof own, "%s-odd", path);
+    write_llama(own, &shape);
+    fixture its = fixture_open(own, load, 2);
+    weir_tensor chat = messages_input("user 3\nabc\n");
+    weir_outputs outputs;
+    assert_int_equal(infer(&its, &chat, NULL, 0, &outputs), WEIR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weir_detail(), "does not know the model's chat template"));
+    fixture_close(&its);
+    unlink(own);
+}
+
 static void test_wrong_messages_are_refused(void **state)
 {
     (void)state;
@@ -706,6 +745,8 @@ int main(void)
         cmocka_unit_test(test_garbage_as_a_grammar_hurts_nobody),
         cmocka_unit_test(test_messages_become_the_text_of_their_template),
         cmocka_unit_test(test_a_models_own_template_is_taken),
+        cmocka_unit_test(test_a_template_may_be_far_longer_than_the_messages),
+        cmocka_unit_test(test_a_template_that_llama_cpp_does_not_know_is_refused),
         cmocka_unit_test(test_wrong_messages_are_refused),
         cmocka_unit_test(test_texts_given_at_load_are_kept),
     };
