@@ -31,6 +31,7 @@ typedef struct scene {
     fixture f;
     weir_runtime *host;
     weir_elastic *blocks[MOST_BLOCKS];
+    size_t highest; /* the block with the highest addresses, whose pages leave behind all others */
     uint64_t bytes; /* of all pages that are there */
 } scene;
 
@@ -57,12 +58,13 @@ static weir_status away_synchronize(wi_device *device, void *stream)
     scene *s = intruded;
     long fail_at = fault.fail_at;
     if (s && copied) {
-        size_t last = s->shape->blocks - 1;
-        weir_use use = {{.pointer = stats_of(s->blocks[last]).base}, WEIR_ACCESS_WRITE};
+        size_t last = s->shape->pages - 1;
+        char *base = stats_of(s->blocks[s->highest]).base;
+        weir_use use = {{.pointer = base + last * GRANULE}, WEIR_ACCESS_WRITE};
         intruded = NULL;
         fault.fail_at = -1;
         ok(weir_launch_begin(s->f.runtime, s->f.stream, &use, 1, &intruder));
-        write_to(s, last, 0, 99);
+        write_to(s, s->highest, last, 99);
         fault.fail_at = fail_at;
     }
     return faulty_driver.stream_synchronize(device, stream);
@@ -110,6 +112,8 @@ static void open_scene(scene *s, const layout *shape)
                 commit(&s->f, s->blocks[i], k, 1);
                 s->bytes += GRANULE;
             }
+        if ((char *)stats_of(s->blocks[i]).base > (char *)stats_of(s->blocks[s->highest]).base)
+            s->highest = i;
     }
     write_all(s);
 }
@@ -153,12 +157,12 @@ static weir_residency residency(const scene *s)
     return r;
 }
 
-/* `changed`: the launch has written to the first page of the last block. `back`: after a resume, so that what was dropped is zeros. */
+/* `changed`: the launch has written to the last page of all. `back`: after a resume, so that what was dropped is zeros. */
 static void contents_are_right(scene *s, bool back, bool changed)
 {
     for (size_t i = 0; i < s->shape->blocks; i++)
         for (size_t k = 0; k < s->shape->pages; k++) {
-            bool by_launch = changed && i == s->shape->blocks - 1 && k == 0;
+            bool by_launch = changed && i == s->highest && k == s->shape->pages - 1;
             bool zeros = back && s->shape->drop && i == 0;
             if (is_there(s->shape, k))
                 page_holds(&s->f, s->blocks[i], k, zeros ? 0 : by_launch ? 99 : value_of(i, k));
@@ -359,6 +363,7 @@ static void suspend_with_a_launch(const layout *shape)
         assert_true(status == WEIR_ERR_BUSY || (fails_at >= 0 && status == fault.status));
         pages_are_there(&s, true);
         contents_are_right(&s, false, true);
+        fails(WEIR_ERR_BUSY, weir_elastic_destroy(s.blocks[s.highest], WEIR_STREAM_HOST));
         weir_launch_abort(intruder);
     } else {
         failed_as_planned(status);
@@ -366,6 +371,7 @@ static void suspend_with_a_launch(const layout *shape)
     assert_int_equal(residency(&s).state, WEIR_RESIDENT);
     contents_are_right(&s, false, began);
     ok(try_suspend(&s));
+    pages_are_there(&s, false);
     others_use_the_memory(&s);
     ok(try_resume(&s));
     ok(weir_stream_synchronize(s.f.stream));

@@ -220,6 +220,40 @@ static void test_normalized_in_any_company(void **state)
     fixture_close(&its);
 }
 
+/* More short ones than a call of llama.cpp's takes: each has its own count and its own vector. */
+static void test_many_short_texts(void **state)
+{
+    (void)state;
+    enum { MANY = 35, WIDTH = 32 };
+    fixture its = fixture_open(bert_path, NULL, 0);
+    char text[MANY * 8] = "", lines[MANY][8];
+    weir_outputs together, alone;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(lines[i], sizeof lines[i], "%c%s", 'a' + i % 26, i % 3 ? "" : " b");
+        sprintf(text + strlen(text), "%s%s", i ? "\n" : "", lines[i]);
+    }
+    weir_tensor input = text_input(text);
+    OK(infer(&its, &input, NULL, 0, &together));
+    const weir_tensor *all = output_named(&together, "embeddings"), *counts = output_named(&together, "prompt_tokens");
+    assert_int_equal(all->shape[0], MANY);
+    assert_int_equal(counts->bytes, MANY * sizeof(int32_t));
+    for (int i = 0; i < MANY; i++) {
+        const float *vector = (const float *)all->data + (size_t)i * WIDTH;
+        double cosine = 0;
+        input = text_input(lines[i]);
+        OK(infer(&its, &input, NULL, 0, &alone));
+        const float *same = output_named(&alone, "embeddings")->data;
+        for (int k = 0; k < WIDTH; k++)
+            cosine += (double)vector[k] * same[k];
+        assert_true(cosine > 0.99999);
+        assert_int_equal(((const int32_t *)counts->data)[i],
+                         *(const int32_t *)output_named(&alone, "prompt_tokens")->data);
+        release(&its, &alone);
+    }
+    release(&its, &together);
+    fixture_close(&its);
+}
+
 static void test_long_texts(void **state)
 {
     (void)state;
@@ -686,6 +720,7 @@ int main(void)
         cmocka_unit_test(test_a_context_by_settings_is_llama_cpps_own),
         cmocka_unit_test(test_a_decoder_that_pools_embeds_several_texts_at_once),
         cmocka_unit_test(test_normalized_in_any_company),
+        cmocka_unit_test(test_many_short_texts),
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_a_cut_text_keeps_its_end),
         cmocka_unit_test(test_stream),

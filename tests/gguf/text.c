@@ -226,6 +226,12 @@ static void test_the_end_token_ends_a_text_and_says_so(void **state)
     assert_int_equal(got.count, 0);
     assert_string_equal(got.finish, "stop");
     assert_string_equal(got.stop, "");
+    const weir_setting goes_on[] = {
+        {"tokens", "9"}, {"temperature", "0"}, {"logit_bias", "2:1000"}, {"ignore_eos", "1"}};
+    got = ask(&its, goes_on, 4); /* whatever the list says of it */
+    assert_int_equal(got.count, 9);
+    for (size_t i = 0; i < got.count; i++)
+        assert_int_not_equal(got.tokens[i], END);
     fixture_close(&its);
 }
 
@@ -406,13 +412,17 @@ static void test_every_sampler_chooses_as_llama_cpp_does_alone(void **state)
 static void test_penalties_see_the_prompt(void **state)
 {
     (void)state;
-    const weir_setting wanted[] = {{"tokens", "1"}, {"temperature", "0"}, {"logit_bias", "267:20"}};
-    const weir_setting seen[] = {
-        {"tokens", "1"}, {"temperature", "0"}, {"logit_bias", "267:20"}, {"presence_penalty", "50"}};
+    const int places[] = {1, PROMPT - 1}; /* the last one, too */
     fixture its = fixture_open(path, load, 2);
-    assert_int_equal(prompt[1], 267);
-    assert_int_equal(ask(&its, wanted, 3).tokens[0], 267);
-    assert_int_not_equal(ask(&its, seen, 4).tokens[0], 267);
+    for (int i = 0; i < 2; i++) {
+        char bias[32];
+        int32_t token = prompt[places[i]];
+        snprintf(bias, sizeof bias, "%d:20", token);
+        const weir_setting seen[] = {
+            {"tokens", "1"}, {"temperature", "0"}, {"logit_bias", bias}, {"presence_penalty", "50"}};
+        assert_int_equal(ask(&its, seen, 3).tokens[0], token); /* without the penalty */
+        assert_int_not_equal(ask(&its, seen, 4).tokens[0], token);
+    }
     fixture_close(&its);
 }
 
@@ -424,6 +434,14 @@ static void test_wrong_samplers_are_refused(void **state)
     static const char *const biases[] = {"260", "260:", "x:1", "286:1", "-1:1", "260:nan", "260:1 261:2", "260:1,:"};
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
         refused_with(&its, &input, (weir_setting){"logit_bias", biases[i]}, "logit_bias");
+    /* One for each token is not too many, and one more is. */
+    enum { TOKENS = 286 };
+    static char all[TOKENS * 8];
+    for (int i = 0, used = 0; i < TOKENS; i++)
+        used += snprintf(all + used, sizeof all - (size_t)used, "%s%d:1", i ? "," : "", i);
+    ask(&its, &(weir_setting){"logit_bias", all}, 1);
+    strcat(all, ",0:1");
+    refused_with(&its, &input, (weir_setting){"logit_bias", all}, "logit_bias");
     refused_with(&its, &input, (weir_setting){"mirostat", "3"}, "from 0 to 2");
     refused_with(&its, &input, (weir_setting){"dry_sequence_breakers", "\\x"}, "dry_sequence_breakers");
     fixture_close(&its);
