@@ -9,7 +9,8 @@
  *
  * With --busy so many processes compute beside all that, and the first of both columns is measured without them: what is left
  * for T threads of ours beside N busy ones on C cores is min(1, C / (T + N)) of a core each. With --plain 1 models of the engine gguf
- * are computed by llama.cpp alone, in a context each with as many threads as cores. */
+ * are computed by llama.cpp alone, in a context each with as many threads as cores or as many as said, and in each round also through
+ * weir with its default settings, in turn: the ratio of that is printed behind. */
 #include "served.h"
 
 #include <pthread.h>
@@ -100,6 +101,17 @@ static double in_turn(bench *b)
     return now_ms() - from;
 }
 
+/* The same through weir. */
+static double in_turn_through_weir(bench *b)
+{
+    for (int i = 0; i < b->count; i++)
+        b->models[i].is_plain = false;
+    double took = in_turn(b);
+    for (int i = 0; i < b->count; i++)
+        b->models[i].is_plain = b->plain;
+    return took;
+}
+
 static double at_once(bench *b)
 {
     double from = now_ms();
@@ -141,7 +153,7 @@ static void open_one(bench *b, one *it, weir_runtime *runtime)
     it->runs = b->runs;
     it->is_plain = b->plain;
     snprintf(threads, sizeof threads, "%d", b->threads);
-    model->threads = b->threads ? threads : "";
+    model->threads = b->threads && !b->plain ? threads : "";
     model->any_answer = true; /* sums may be in another order with other threads */
     WEIR(served_load(model, runtime));
     if (!b->plain)
@@ -156,15 +168,19 @@ static void open_one(bench *b, one *it, weir_runtime *runtime)
     plain_open(&it->other, model->path, false, CONTEXT, 512, b->threads ? b->threads : (int)totals.cores);
 }
 
-static void measure(bench *b, double *turn, double *once)
+typedef struct figures {
+    double turn, once, through_weir; /* milliseconds; the last is 0 without --plain */
+} figures;
+
+static figures measure(bench *b)
 {
-    double turns[ROUNDS] = {0}, onces[ROUNDS] = {0};
+    double turns[ROUNDS] = {0}, onces[ROUNDS] = {0}, ours[ROUNDS] = {0};
     for (int i = 0; i < b->rounds; i++) {
         turns[i] = in_turn(b);
-        onces[i] = at_once(b);
+        ours[i] = b->plain ? in_turn_through_weir(b) : 0;
+        onces[i] = b->count > 1 ? at_once(b) : turns[i];
     }
-    *turn = median(turns, b->rounds);
-    *once = median(onces, b->rounds);
+    return (figures){median(turns, b->rounds), median(onces, b->rounds), median(ours, b->rounds)};
 }
 
 static void read_options(bench *b, int argc, char **argv)
@@ -191,22 +207,23 @@ int main(int argc, char **argv)
     static bench b = {.rounds = 5, .runs = 4};
     weir_runtime *runtime;
     weir_cores_totals totals = WEIR_INIT(weir_cores_totals);
-    double turn, once, busy_turn, busy_once;
     read_options(&b, argc, argv);
     WEIR(weir_runtime_get("host", NULL, &runtime));
     for (int i = 0; i < b.count; i++)
         open_one(&b, &b.models[i], runtime);
     in_turn(&b);
-    measure(&b, &turn, &once);
+    figures alone = measure(&b);
     WEIR(weir_cores_info(&totals));
     printf("%s%2d models on %u cores  in turn %9.2f ms   at once %9.2f ms   %.3f", b.plain ? "plain " : "", b.count,
-           totals.cores, turn, once, once / turn);
+           totals.cores, alone.turn, alone.once, alone.once / alone.turn);
+    if (b.plain)
+        printf("   through weir in turn %.2f ms, %.3f", alone.through_weir, alone.through_weir / alone.turn);
     if (b.busy > 0) {
         begin_others(&b);
-        measure(&b, &busy_turn, &busy_once);
+        figures busy = measure(&b);
         end_others(&b);
-        printf("   beside %d busy: in turn %.2f ms (%.2f times)   at once %.2f ms (%.2f times)", b.busy, busy_turn,
-               busy_turn / turn, busy_once, busy_once / once);
+        printf("   beside %d busy: in turn %.2f ms (%.2f times)   at once %.2f ms (%.2f times)", b.busy, busy.turn,
+               busy.turn / alone.turn, busy.once, busy.once / alone.once);
     }
     printf("   %d runs each, median of %d\n", b.runs, b.rounds);
     for (int i = 0; i < b.count; i++) {

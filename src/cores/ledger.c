@@ -60,14 +60,14 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 WI_FREE_AFTER_FORKS(lock)
 
-static void enter(void)
+static void enter_ledger(void)
 {
     watch_forks();
     pthread_mutex_lock(&lock);
 }
 
 /* Has every lease looked at again at its next renewal. */
-static void note_change(void)
+static void note_ledger_change(void)
 {
     uint64_t next = (atomic_load(&ledger.epoch) | 1) + 1;
     atomic_store(&ledger.epoch, next + (ledger.waiting > 0));
@@ -75,12 +75,12 @@ static void note_change(void)
 
 /* Shares ----------------------------------------------------------------------------------------------------------- */
 
-static uint32_t least_of(const weir_cores *of)
+static uint32_t least_of_line(const weir_cores *of)
 {
     return (uint32_t)wi_min(of->told.least, ledger.total);
 }
 
-static uint32_t most_of(const weir_cores *of)
+static uint32_t most_of_line(const weir_cores *of)
 {
     return of->told.most ? (uint32_t)wi_min(of->told.most, ledger.total) : ledger.total;
 }
@@ -91,9 +91,9 @@ static uint32_t free_cores(void)
 }
 
 /* A line that needs all cores takes turns with the others instead of sharing. */
-static bool shares(const weir_cores *of)
+static bool line_shares(const weir_cores *of)
 {
-    return least_of(of) < ledger.total;
+    return least_of_line(of) < ledger.total;
 }
 
 static bool has_lease(const weir_cores *of)
@@ -106,23 +106,23 @@ static uint32_t sharers(void)
 {
     uint32_t count = 0;
     for (const weir_cores *of = ledger.first; of; of = of->next)
-        count += of->users > 0 && shares(of);
+        count += of->users > 0 && line_shares(of);
     return count > 0 ? count : 1;
 }
 
 /* The cores that a line's lease should have now: an equal part, and of what is left over when parts are equal one more for
  * those that come first. */
-static uint32_t share_of(const weir_cores *of)
+static uint32_t share_of_line(const weir_cores *of)
 {
     uint32_t count = sharers(), part = ledger.total / count, larger = 0;
     for (const weir_cores *it = ledger.leases; it; it = it->other)
-        larger += it != of && shares(it) && it->told.now > part;
+        larger += it != of && line_shares(it) && it->told.now > part;
     uint32_t share = part + (larger < ledger.total % count);
-    share = (uint32_t)wi_min(share, wi_min(most_of(of), ledger.crowd.limit));
-    return (uint32_t)wi_max(share, least_of(of));
+    share = (uint32_t)wi_min(share, wi_min(most_of_line(of), ledger.crowd.limit));
+    return (uint32_t)wi_max(share, least_of_line(of));
 }
 
-static void resize(weir_cores *of, uint32_t cores)
+static void resize_lease(weir_cores *of, uint32_t cores)
 {
     ledger.leased = ledger.leased - of->told.now + cores;
     of->told.now = cores;
@@ -133,7 +133,7 @@ static void resize(weir_cores *of, uint32_t cores)
 
 static void begin_lease(weir_cores *of)
 {
-    resize(of, (uint32_t)wi_min(free_cores(), share_of(of)));
+    resize_lease(of, (uint32_t)wi_min(free_cores(), share_of_line(of)));
     of->since = wi_now();
     of->served = ++ledger.served;
     of->other = ledger.leases;
@@ -145,7 +145,7 @@ static void begin_lease(weir_cores *of)
 
 static void end_lease(weir_cores *of)
 {
-    resize(of, 0);
+    resize_lease(of, 0);
     *of->link = of->other;
     if (of->other)
         of->other->link = of->link;
@@ -161,7 +161,7 @@ static void leave_lease(void)
         of->left = wi_now();
     }
     mine.of = NULL;
-    note_change();
+    note_ledger_change();
 }
 
 /* The queue -------------------------------------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ static waiter *first_waiter(void)
 
 /* Whether the lease has to end: other lines wait, and its turn is over, or cores are free that are too few for the first of
  * them. */
-static bool is_over(const weir_cores *of, uint64_t now)
+static bool is_lease_over(const weir_cores *of, uint64_t now)
 {
     return first_waiter() && (now - of->since >= WEIR_TURN || free_cores() > 0);
 }
@@ -190,7 +190,7 @@ static void join_queue(waiter *w)
     ledger.end = &w->next;
     ledger.waiting++;
     w->of->users++;
-    note_change();
+    note_ledger_change();
 }
 
 static void leave_queue(waiter *w)
@@ -203,11 +203,11 @@ static void leave_queue(waiter *w)
         ledger.end = at;
     ledger.waiting--;
     w->of->users--;
-    note_change();
+    note_ledger_change();
 }
 
 /* From the queue into the line's lease. */
-static void admit(waiter *w)
+static void admit_waiter(waiter *w)
 {
     leave_queue(w);
     w->of->users++;
@@ -217,33 +217,33 @@ static void admit(waiter *w)
     pthread_cond_signal(&w->wake);
 }
 
-static void admit_all(const weir_cores *of)
+static void admit_waiters(const weir_cores *of)
 {
     for (waiter *w = ledger.queue, *next; w; w = next) {
         next = w->next;
         if (w->of == of)
-            admit(w);
+            admit_waiter(w);
     }
 }
 
 /* Gives cores to lines that wait, in turn, as far as they go. When no other line waits, a lease goes on, and threads of its
  * line join it. */
-static void serve(void)
+static void serve_queue(void)
 {
     waiter *w;
-    while ((w = first_waiter()) && free_cores() >= least_of(w->of)) {
+    while ((w = first_waiter()) && free_cores() >= least_of_line(w->of)) {
         weir_cores *of = w->of;
         begin_lease(of);
-        admit_all(of);
+        admit_waiters(of);
     }
     uint64_t now = ledger.queue ? wi_now() : 0;
     for (weir_cores *of = ledger.leases; ledger.queue && of; of = of->other)
-        if (!is_over(of, now))
-            admit_all(of);
+        if (!is_lease_over(of, now))
+            admit_waiters(of);
 }
 
 /* With the lock. It is free while `stops` is asked. */
-static bool still_wanted(waiter *w, bool (*stops)(void *user), void *user)
+static bool is_waiter_wanted(waiter *w, bool (*stops)(void *user), void *user)
 {
     w->asks = false;
     pthread_mutex_unlock(&lock);
@@ -256,13 +256,13 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
 {
     waiter w = {.of = of, .wake = PTHREAD_COND_INITIALIZER};
     join_queue(&w);
-    serve();
+    serve_queue();
     bool waits = !w.granted;
     uint64_t from = waits ? wi_now() : 0;
     while (!w.granted) {
-        if (stops && !still_wanted(&w, stops, user)) {
+        if (stops && !is_waiter_wanted(&w, stops, user)) {
             leave_queue(&w);
-            serve();
+            serve_queue();
             break;
         }
         if (!w.granted && !(stops && w.asks))
@@ -283,7 +283,7 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
 /* The crowd -------------------------------------------------------------------------------------------------------- */
 
 /* Of threads that are coupled: a line that chooses its own number of them. */
-static bool is_sampled(const weir_cores *of)
+static bool is_line_sampled(const weir_cores *of)
 {
     return ledger.total > 1 && of->told.least != of->told.most;
 }
@@ -302,25 +302,25 @@ static void begin_sample(holder *it, uint64_t now)
 static void end_sample(holder *it, uint64_t now)
 {
     holder before = *it;
-    if (!is_sampled(it->of))
+    if (!is_line_sampled(it->of))
         return;
     begin_sample(it, now);
     wi_crowd_sample sample = {now - before.seen, it->ran - before.ran, it->put_off - before.put_off};
     if (wi_crowd_add(&ledger.crowd, ledger.total, before.cores, &sample))
-        note_change();
+        note_ledger_change();
 }
 
 /* Leases ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status check(const weir_cores *of, const uint32_t *cores, const char *call)
+static weir_status check_cores(const weir_cores *of, const uint32_t *cores, const char *call)
 {
     return of && cores ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
 }
 
-static weir_status inside_another(weir_cores *of, uint32_t *cores)
+static weir_status inside_other_lease(weir_cores *of, uint32_t *cores)
 {
-    enter();
-    *cores = (uint32_t)wi_min(mine.cores, most_of(of));
+    enter_ledger();
+    *cores = (uint32_t)wi_min(mine.cores, most_of_line(of));
     pthread_mutex_unlock(&lock);
     return WEIR_OK;
 }
@@ -328,14 +328,14 @@ static weir_status inside_another(weir_cores *of, uint32_t *cores)
 weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *user, uint32_t *cores)
 {
     WI_ENTER();
-    weir_status status = check(of, cores, "weir_cores_take");
+    weir_status status = check_cores(of, cores, "weir_cores_take");
     if (status != WEIR_OK)
         return status;
     if (mine.of) {
         mine.depth++;
-        return inside_another(of, cores);
+        return inside_other_lease(of, cores);
     }
-    enter();
+    enter_ledger();
     status = wait_in_queue(of, stops, user);
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
@@ -346,7 +346,7 @@ weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *use
 }
 
 /* A model that hands a token to its reader has no lease meanwhile, and wants one again at once. */
-static bool others_come_back(const weir_cores *of, uint64_t time)
+static bool other_lines_come_back(const weir_cores *of, uint64_t time)
 {
     for (const weir_cores *it = ledger.first; it; it = it->next)
         if (it != of && it->left > 0 && time - it->left < WEIR_TURN)
@@ -356,31 +356,31 @@ static bool others_come_back(const weir_cores *of, uint64_t time)
 
 /* With the lock. Becomes what the lease should have now, unless it would become less for the sake of somebody who could not
  * begin with that; more only when the others stay away. */
-static void adjust(weir_cores *of, uint64_t time)
+static void adjust_lease(weir_cores *of, uint64_t time)
 {
-    uint32_t share = share_of(of), now = of->told.now;
+    uint32_t share = share_of_line(of), now = of->told.now;
     const waiter *next = first_waiter();
-    bool later = share > now && others_come_back(of, time);
-    if (share < now && (!next || free_cores() + now - share >= least_of(next->of))) {
-        resize(of, share);
-        note_change();
-        serve();
+    bool later = share > now && other_lines_come_back(of, time);
+    if (share < now && (!next || free_cores() + now - share >= least_of_line(next->of))) {
+        resize_lease(of, share);
+        note_ledger_change();
+        serve_queue();
     } else if (share > now && !next && !later && free_cores() > 0) {
-        resize(of, (uint32_t)wi_min(share, now + free_cores()));
-        note_change();
+        resize_lease(of, (uint32_t)wi_min(share, now + free_cores()));
+        note_ledger_change();
     }
     mine.cores = of->told.now;
     mine.epoch = later ? 0 : atomic_load(&ledger.epoch); /* 0: it is looked at again at the next renewal */
 }
 
-static weir_status look_again(weir_cores *of, bool (*stops)(void *user), void *user, uint64_t now)
+static weir_status look_at_lease(weir_cores *of, bool (*stops)(void *user), void *user, uint64_t now)
 {
     weir_status status = WEIR_OK;
-    enter();
+    enter_ledger();
     if (now - mine.seen >= WI_CROWD_WINDOW)
         end_sample(&mine, now);
-    adjust(of, now);
-    bool over = is_over(of, now);
+    adjust_lease(of, now);
+    bool over = is_lease_over(of, now);
     if (over) {
         end_sample(&mine, now);
         leave_lease();
@@ -395,17 +395,17 @@ static weir_status look_again(weir_cores *of, bool (*stops)(void *user), void *u
 weir_status weir_cores_renew(weir_cores *of, bool (*stops)(void *user), void *user, uint32_t *cores)
 {
     WI_ENTER();
-    weir_status status = check(of, cores, "weir_cores_renew");
+    weir_status status = check_cores(of, cores, "weir_cores_renew");
     if (status == WEIR_OK && !mine.of)
         status = weir_fail(WEIR_ERR_INVALID, "weir_cores_renew: this thread holds no lease");
     if (status != WEIR_OK)
         return status;
     if (mine.depth > 1)
-        return inside_another(of, cores);
+        return inside_other_lease(of, cores);
     uint64_t now = wi_now(), epoch = atomic_load_explicit(&ledger.epoch, memory_order_relaxed);
     bool changed = epoch != mine.epoch || (epoch % 2 == 1 && now - mine.since >= WEIR_TURN);
     if (changed || now - mine.seen >= WI_CROWD_WINDOW)
-        status = look_again(mine.of, stops, user, now);
+        status = look_at_lease(mine.of, stops, user, now);
     if (status == WEIR_OK)
         *cores = mine.cores;
     return status;
@@ -415,10 +415,10 @@ void weir_cores_give(weir_cores *of)
 {
     if (!of || !mine.of || --mine.depth > 0 || atomic_load(&wi_forked))
         return;
-    enter();
+    enter_ledger();
     end_sample(&mine, wi_now());
     leave_lease();
-    serve();
+    serve_queue();
     pthread_mutex_unlock(&lock);
 }
 
@@ -426,7 +426,7 @@ void weir_cores_wake(weir_cores *of)
 {
     if (!of || atomic_load(&wi_forked))
         return;
-    enter();
+    enter_ledger();
     for (waiter *w = ledger.queue; w; w = w->next)
         if (w->of == of) {
             w->asks = true;
@@ -443,14 +443,14 @@ static uint32_t cores_of_process(void)
     return cores > 0 ? cores : wi_cores_of_machine("");
 }
 
-static void set_total(uint32_t cores)
+static void set_ledger_total(uint32_t cores)
 {
     if (cores == ledger.total)
         return;
     ledger.total = cores;
     wi_crowd_begin(&ledger.crowd, cores);
-    note_change();
-    serve();
+    note_ledger_change();
+    serve_queue();
 }
 
 weir_status weir_cores_open(const char *name, uint32_t least, uint32_t most, weir_cores **out)
@@ -465,11 +465,11 @@ weir_status weir_cores_open(const char *name, uint32_t least, uint32_t most, wei
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a line in the ledger of cores");
     of->told = (weir_cores_stats){.struct_size = sizeof of->told, .least = least, .most = most};
     snprintf(of->told.name, sizeof of->told.name, "%s", name ? name : "");
-    enter();
+    enter_ledger();
     *ledger.last = of;
     ledger.last = &of->next;
     ledger.lines++;
-    set_total(cores);
+    set_ledger_total(cores);
     pthread_mutex_unlock(&lock);
     *out = of;
     return WEIR_OK;
@@ -479,7 +479,7 @@ void weir_cores_close(weir_cores *of)
 {
     if (!of || atomic_load(&wi_forked))
         return;
-    enter();
+    enter_ledger();
     wi_assert(of->users == 0);
     weir_cores **at = &ledger.first;
     while (*at != of)
@@ -498,9 +498,9 @@ weir_status weir_cores_info(weir_cores_totals *out)
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_cores_info: NULL");
     uint32_t cores = cores_of_process();
-    enter();
+    enter_ledger();
     if (!ledger.first && ledger.leased == 0)
-        set_total(cores);
+        set_ledger_total(cores);
     weir_cores_totals now = {.cores = ledger.total,
                              .leased = ledger.leased,
                              .peak = ledger.peak,
@@ -519,7 +519,7 @@ weir_status weir_cores_look(size_t index, weir_cores_stats *out)
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_cores_look: NULL");
     weir_cores_stats now = {0};
-    enter();
+    enter_ledger();
     const weir_cores *of = ledger.first;
     for (size_t i = 0; of && i < index; i++)
         of = of->next;

@@ -114,8 +114,10 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     weir_status status = wi_allocate(runtime->resource, &p, &none, &ignored);
     if (status != WEIR_OK)
         return status;
-    if (gave_up)
+    if (gave_up) {
         status = wi_ledger_guarantee_again(ledger, &client->account);
+        gave_up = status == WEIR_OK; /* else it is given up still */
+    }
     if (status == WEIR_OK)
         status = residency_bring_pages(client, r);
     if (status == WEIR_OK)

@@ -284,6 +284,7 @@ static void touch_free(oracle *o, unsigned stream, uint64_t sequence, const char
     if (first_run(o, address, bytes, &r) && o->table[r.owner].state == OWNER_POOL) {
         w->state = OWNER_POOL;
         w->pool = o->table[r.owner].pool;
+        w->client = o->table[w->pool].client;
     }
     take_over(o, address, w->length, oracle_clock(o, stream), w);
     if (stream)

@@ -57,7 +57,7 @@ static void take_apart(attempt *a, step *steps, size_t *count, step *spare)
             continue;
         memcpy(spare, steps, left * sizeof *steps);
         spare[i].depth = 0;
-        spare[i].field[F_AT] = 0;
+        spare[i].field[F_AT] = spare[i].field[F_WINDOW] = 0;
         if (happens(a, spare, &left)) {
             memcpy(steps, spare, left * sizeof *steps);
             *count = left;

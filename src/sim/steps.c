@@ -27,12 +27,12 @@ static bool write_down(step_list *log, const step *s)
 
 static void run(world *w, const step *s)
 {
-    uint64_t mark = w->fault_mark, place = w->place, captures = w->capture_mark;
+    uint64_t mark = w->fault_mark, place = w->place, window = w->window, captures = w->capture_mark;
     if (s->operation >= operation_count())
         return;
     w->fault_mark = world_faults(w);
     w->capture_mark = w->captures_ended;
-    w->place = 0;
+    w->place = w->window = 0;
     w->depth++;
     bool users = oracle_by_user(w->oracle, false);
     wi_sim_seed(w->device, s->field[F_SEED]);
@@ -40,6 +40,7 @@ static void run(world *w, const step *s)
     (void)oracle_by_user(w->oracle, users);
     w->depth--;
     w->place = place;
+    w->window = window;
     w->fault_mark = mark;
     w->capture_mark = captures;
     w->done[s->operation]++;
@@ -66,9 +67,17 @@ static size_t run_with_others(world *w, const step *list, size_t count)
     return 1 + within;
 }
 
-static void run_next(world *w)
+/* Whether a step of a script is to run here, or was to run before. Windows, which only some builds have, are no places of their own, so
+ * that a script runs in every build where it ran in the one that made it. */
+static bool is_due(const world *w, const step *s, uint64_t window)
 {
-    while (w->script_left > 0 && w->script[0].field[F_AT] <= w->place) {
+    uint64_t at = s->field[F_AT], before = s->field[F_WINDOW];
+    return at < w->place || (at == w->place && (window == 0 || (before > 0 && before <= window)));
+}
+
+static void run_next(world *w, uint64_t window)
+{
+    while (w->script_left > 0 && is_due(w, &w->script[0], window)) {
         const step *first = w->script;
         size_t used = 1 + count_within(first, w->script_left);
         w->script += used;
@@ -78,7 +87,7 @@ static void run_next(world *w)
     }
 }
 
-static void choose_next(world *w)
+static void choose_next(world *w, uint64_t window)
 {
     step s;
     if (world_random(w, 100) >= (world_ending(w) ? ENDING_PERCENT : NESTED_PERCENT))
@@ -86,23 +95,36 @@ static void choose_next(world *w)
     world_choose(w, &s);
     s.depth = (uint8_t)w->depth;
     s.field[F_AT] = w->place;
+    s.field[F_WINDOW] = window;
     if (w->log && !write_down(w->log, &s))
         return;
     w->nested++;
     run(w, &s);
 }
 
-/* weir calls the driver, with no lock held, or has come to a window. */
+static bool lets_others(const world *w)
+{
+    return w->depth > 0 && w->depth <= WORLD_DEPTH && !wi_has_bug(WI_BUG_UNMAP_UNDER_USE); /* which keeps its locks */
+}
+
+/* At a place, or at a window before it. */
+static void run_other(world *w, uint64_t window)
+{
+    if (w->choosing)
+        choose_next(w, window);
+    else
+        run_next(w, window);
+}
+
+/* weir calls the driver, with no lock held. */
 static void interrupt(void *user)
 {
     world *w = user;
-    if (w->depth == 0 || w->depth > WORLD_DEPTH || wi_has_bug(WI_BUG_UNMAP_UNDER_USE)) /* which keeps its locks */
+    if (!lets_others(w))
         return;
-    if (w->choosing)
-        choose_next(w);
-    else
-        run_next(w);
+    run_other(w, 0);
     w->place++;
+    w->window = 0;
 }
 
 #ifdef WEIR_INVARIANTS
@@ -113,8 +135,8 @@ static void at_window(wi_window_place place)
 {
     if (place == WI_WINDOW_STREAM_SETTLED && at_windows->registering)
         world_register_beside(at_windows);
-    if (place != WI_WINDOW_BLOCK_CHOSEN)
-        interrupt(at_windows);
+    if (place != WI_WINDOW_BLOCK_CHOSEN && lets_others(at_windows))
+        run_other(at_windows, ++at_windows->window);
 }
 #endif
 

@@ -19,8 +19,8 @@ const char *ladder_name(ladder_rung rung)
 
 const char *field_name(step_field field)
 {
-    static const char *const names[STEP_FIELDS] = {"client", "stream", "slot",  "bytes", "more",
-                                                   "class",  "flags",  "count", "seed",  "at"};
+    static const char *const names[STEP_FIELDS] = {"client", "stream", "slot", "bytes", "more",  "class",
+                                                   "flags",  "count",  "seed", "at",    "window"};
     return field < STEP_FIELDS ? names[field] : "?";
 }
 

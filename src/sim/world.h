@@ -43,8 +43,9 @@ typedef enum step_field {
     F_CLASS,
     F_FLAGS,
     F_COUNT,
-    F_SEED, /* of the device's choices during the step */
-    F_AT,   /* before which place in the step that it interrupts; 0 is the first */
+    F_SEED,   /* of the device's choices during the step */
+    F_AT,     /* before which place in the step that it interrupts; 0 is the first */
+    F_WINDOW, /* at which window before that place; 0: at the place itself */
     STEP_FIELDS
 } step_field;
 
@@ -246,7 +247,8 @@ typedef struct world {
     uint64_t late_refused;
     bool budget_in_hand;
     unsigned depth;         /* steps under way */
-    uint64_t nested, place; /* steps that ran within others; where the innermost step is */
+    uint64_t nested, place; /* steps that ran within others; where the innermost step is, … */
+    uint64_t window;        /* … and windows that it has come to since */
     uint64_t pressed;       /* times that somebody was asked to do without a block */
     const step *script;     /* what runs within the step under way, … */
     size_t script_left;     /* … so many; without a script it is chosen, where `choosing` */

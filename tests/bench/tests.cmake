@@ -2,7 +2,6 @@
 weir_test(bench-ties bench/ties.c ${PROJECT_SOURCE_DIR}/bench/ties.c LIBS m)
 
 # What bench/instructions.py reads, and the PyTorch programs of bench/, over stand-ins for PyTorch and the package.
-find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   foreach(part instructions torch_programs)
     string(REPLACE "_" "-" name ${part})

@@ -4,9 +4,10 @@
  *     scratch BYTES             held during a run                slow MILLIS     each run takes so long, or is cancelled
  *     generate TEXT             the answer of infer_stream       exact           `plan` knows everything
  *     leak                      one block is never freed         twice           outputs get two names that one file has
- *     reserve BYTES             reserved for the weights */
-#include <weir/weir.h>
+ *     reserve BYTES             reserved for the weights           cores N       each run leases so many */
+#include <weir/cores.h>
 #include <weir/engine.h>
+#include <weir/weir.h>
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@ struct weir_engine_model {
     size_t count;
     size_t weight_bytes, scratch_bytes, reserved_bytes;
     long slow;
+    uint32_t core_count;
+    weir_cores *cores; /* NULL: it leases none */
     char text[256];
     bool exact, leaks, twice;
     void *weights;
@@ -77,6 +80,8 @@ static weir_status echo_read(const char *path, weir_engine_model *model)
             model->reserved_bytes = strtoull(line + at, NULL, 10);
         else if (strcmp(key, "slow") == 0)
             model->slow = strtol(line + at, NULL, 10);
+        else if (strcmp(key, "cores") == 0)
+            model->core_count = (uint32_t)strtoul(line + at, NULL, 10);
         else if (strcmp(key, "generate") == 0)
             snprintf(model->text, sizeof model->text, "%s", line + at);
         model->exact = model->exact || strcmp(key, "exact") == 0;
@@ -108,6 +113,7 @@ static void echo_unload(weir_engine_model *model)
 {
     if (!model->leaks)
         give_back(model, model->weights);
+    weir_cores_close(model->cores);
     free(model);
 }
 
@@ -127,6 +133,16 @@ static weir_status allocate_weights(weir_engine_model *model)
     return status == WEIR_OK ? released : status;
 }
 
+static weir_status open_cores(weir_engine_model *model)
+{
+    weir_client_stats account = WEIR_INIT(weir_client_stats);
+    if (model->core_count == 0)
+        return WEIR_OK;
+    weir_status status = weir_client_info(model->client, &account);
+    return status == WEIR_OK ? weir_cores_open(account.name, model->core_count, model->core_count, &model->cores)
+                             : status;
+}
+
 static weir_status echo_load(const weir_engine_load *load, weir_engine_model **out)
 {
     weir_engine_model *model = calloc(1, sizeof *model);
@@ -143,13 +159,17 @@ static weir_status echo_load(const weir_engine_load *load, weir_engine_model **o
     if (load->progress != NULL)
         load->progress(0.5, load->progress_user);
     if (status == WEIR_OK)
+        status = open_cores(model);
+    if (status == WEIR_OK)
         status = allocate_weights(model);
     if (status == WEIR_OK && model->weight_bytes > 0)
         memset(model->weights, 1, model->weight_bytes);
     if (status == WEIR_OK)
         *out = model;
-    else
+    else {
+        weir_cores_close(model->cores);
         free(model);
+    }
     return status;
 }
 
@@ -196,11 +216,16 @@ static weir_status answer(weir_engine_model *model, const weir_inference *infere
 
 static weir_status echo_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
+    uint32_t cores;
     if (inference->input_count > model->count)
         return weir_fail(WEIR_ERR_INVALID, "too many inputs");
+    weir_status status = model->cores ? weir_cores_take(model->cores, NULL, NULL, &cores) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
     atomic_fetch_add(&model->running, 1);
-    weir_status status = work(model);
+    status = work(model);
     atomic_fetch_sub(&model->running, 1);
+    weir_cores_give(model->cores);
     return status == WEIR_OK ? answer(model, inference, out) : status;
 }
 

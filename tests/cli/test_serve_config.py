@@ -10,7 +10,7 @@ import unittest
 from test_serve import DEADLINE, Served
 
 WHOLE = """{
-  "budget": "512MiB", "workers": 4, "keys": ["secret"], "folders": ["more"], "no_cpu": false,
+  "budget": "512MiB", "cores": 3, "workers": 4, "keys": ["secret"], "folders": ["more"], "no_cpu": false,
   "defaults": {"keep_alive": "10m"},
   "models": {
     "chat": {"path": "said.echo", "aliases": ["gpt"], "pin": true, "load": true, "priority": 3, "weight": 2, "parallel": 2,
@@ -63,7 +63,7 @@ class Reading(Configured):
         bearer = {"Authorization": "Bearer secret"}
         state = self.ask("GET", "/weir/state", headers=bearer)[1]
         models = {m["name"]: m for m in state["models"]}
-        self.assertEqual(512 << 20, state["devices"][0]["budget"])
+        self.assertEqual((512 << 20, 3), (state["devices"][0]["budget"], state["cores"]["cores"]))
         self.assertEqual(("loaded", True, False), tuple(models["chat"][key] for key in ("state", "pinned", "can_suspend")))
         self.assertAlmostEqual(600, models["other"]["expires"] or 600, delta=60)
         self.assertEqual(33554432, models["large"]["predicted_peak"])
@@ -74,20 +74,21 @@ class Reading(Configured):
         self.end(process)
 
     def test_the_command_line_goes_before_it(self):
-        self.configure(budget="64MiB", models={"a": {"path": "said.echo"}})
-        process = self.serve("--config", "weir.json", "--budget", "32MiB", self.folder / "large.echo")
+        self.configure(budget="64MiB", cores=3, models={"a": {"path": "said.echo"}})
+        process = self.serve("--config", "weir.json", "--budget", "32MiB", "--cores", "5", self.folder / "large.echo", WEIR_CORES="7")
         self.assertEqual(["a", "large"], sorted(self.names))
-        self.assertEqual(32 << 20, self.ask("GET", "/weir/state")[1]["devices"][0]["budget"])
+        state = self.ask("GET", "/weir/state")[1]
+        self.assertEqual((32 << 20, 5), (state["devices"][0]["budget"], state["cores"]["cores"]))
         self.end(process)
 
     def test_what_is_wrong(self):
-        self.write("weir.json", """{"workers": 0, "no_cpu": 1, "host": "", "keys": "k", "bogus": 1, "json": true, "folders": [1],
+        self.write("weir.json", """{"workers": 0, "cores": 0, "no_cpu": 1, "host": "", "keys": "k", "bogus": 1, "json": true, "folders": [1],
           "defaults": {"path": "x", "pin": 1},
           "models": {"a": {}, "b": {"path": "nothing.echo", "keep_alive": "5 minutes", "priority": 5000, "maximum": "much",
             "gives_up": ["wait", "hope"], "variants": [{}], "tuning": {"x": []}, "aliases": ["a"], "bogus": 1}, "": 1}}""")
         out, error = self.weir("check", "weir.json", status=1)
         said = [line.split(": ", 1)[1] for line in out.splitlines()]
-        wanted = ["workers: is to be a whole number from 1 to 4096", "no_cpu: is to be true or false", "host: is to be a text",
+        wanted = ["workers: is to be a whole number from 1 to 4096", "cores: is to be a whole number from 1 to 1024", "no_cpu: is to be true or false", "host: is to be a text",
                   "keys: is to be a list", "bogus: there is no such key", "json: there is no such key", "folders: is to be a list",
                   "defaults.path: is for one model", "defaults.pin: is to be true or false", "models.a.path: is missing",
                   "models.b.keep_alive: is to be a time", "models.b.priority: is to be", "models.b.maximum: is to be a size",

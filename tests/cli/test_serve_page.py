@@ -60,10 +60,42 @@ class State(test_serve.Served):
 
 
 class Shown(State):
+    def test_cores(self):
+        """Who computes with what: in the state, in the figures, and in what ps prints."""
+        self.write("slow.echo", "input text text -1\nslow 3600000\ncores 2\ngenerate a")
+        self.write("b.echo", "input text text -1\ncores 3\ngenerate yes\n")
+        process = self.serve("slow.echo", "b.echo", "--cores", "2", "--drain", "0")
+        idle = {"cores": 2, "leased": 0, "peak": 0, "waiting": 0, "coupled": 2, "models": []}
+        self.assertEqual(idle, self.state()["cores"])
+        self.assertEqual(200, self.ask("POST", "/v1/completions", {"model": "b", "prompt": "a", "max_tokens": 8})[0])
+        cores = self.state()["cores"]
+        line, = cores["models"]
+        self.assertEqual((2, 0, 2, 0), tuple(cores[k] for k in ("cores", "leased", "peak", "waiting")))
+        self.assertEqual({"name": "b", "now": 0, "least": 3, "most": 3, "last": 2, "leases": 1, "waits": 0, "waited_seconds": 0}, line)
+        self.assertEqual("cores: 2, 0 leased, 0 waiting; b computed with 2",
+                         self.weir("ps", WEIR_SERVER=f"127.0.0.1:{self.port}")[0].splitlines()[2])
+        client = self.begin("slow")
+        self.until_state(lambda state: state["cores"]["leased"] == 2)
+        other = self.begin("b")
+        self.until_state(lambda state: state["cores"]["waiting"] == 1)
+        slow, = (line for line in self.state()["cores"]["models"] if line["name"] == "slow")
+        self.assertEqual((2, 2, 1), (slow["now"], slow["last"], slow["leases"]))
+        self.assertEqual((2, 2, 1), tuple(self.figure(f"weir_cores{name} ") for name in ("", "_leased", "_waiting")))
+        for name, b, of_slow in (("cores", 0, 2), ("core_leases_total", 1, 1), ("core_waits_total", 0, 0)):
+            for model, value in (("b", b), ("slow", of_slow)):
+                self.assertEqual(value, self.figure(f'weir_model_{name}{{model="{model}"}}'), (name, model))
+        self.assertIn("cores: 2, 2 leased, 1 waiting; ", self.weir("ps", WEIR_SERVER=f"127.0.0.1:{self.port}")[0])
+        self.assertEqual(2, self.weir_json("ps", WEIR_SERVER=f"127.0.0.1:{self.port}")["cores"]["leased"])
+        client.close()
+        self.until("weir_model_core_leases_total{model=\"b\"}", 2)
+        self.assertEqual(1, self.figure("weir_model_core_waits_total{model=\"b\"}"))
+        other.close()
+        self.end(process)
+
     def test_devices_and_models(self):
         process = self.two()
         state = self.state()
-        self.assertEqual(["weir", "address", "pid", "time", "began", "devices", "models", "requests", "http", "events"], list(state))
+        self.assertEqual(["weir", "address", "pid", "time", "began", "devices", "cores", "models", "requests", "http", "events"], list(state))
         self.assertEqual((process.pid, [], []), (state["pid"], state["requests"], state["events"]))
         device, = state["devices"]
         self.assertEqual(("host", 48 * MIB, 48 * MIB, 0, []), tuple(device[k] for k in ("device", "budget", "ceiling", "taken", "clients")))

@@ -1,5 +1,4 @@
 # The command, from the outside. Two engines are built by these tests with the plain compiler.
-find_package(Python3 COMPONENTS Interpreter)
 if(NOT TARGET weir_command OR NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()

@@ -265,8 +265,8 @@ static void a_failing_sink_is_counted(void **state)
 static void a_file_is_written(void **state)
 {
     (void)state;
-    char path[128], stack[200], line[512], text[256];
-    snprintf(path, sizeof path, "%s/tests/logging-%ld.csv", WEIR_TEST_BINARY, (long)getpid());
+    char stack[200], line[512], text[256];
+    const char *path = built_path("tests/logging-%ld.csv", (long)getpid());
     snprintf(stack, sizeof stack, "log(csv=%s, mapped)", path);
     log_world w = make(stack);
     snprintf(text, sizeof text, "budget(%s)", stack);

@@ -466,7 +466,9 @@ static void plugins(void **state)
 {
     (void)state;
     const weir_engine *found, *again;
-    ok(weir_option_set("engine_path", "/nowhere:" WEIR_TEST_BINARY "/tests/plugins"));
+    char folders[1100];
+    snprintf(folders, sizeof folders, "/nowhere:%s", built_path("tests/plugins"));
+    ok(weir_option_set("engine_path", folders));
     ok(weir_engine_get("good", &found));
     assert_string_equal(found->name, "good");
     ok(weir_engine_get("good", &again));

@@ -41,8 +41,8 @@ static void copy_file(const char *from, const char *to)
 static unsigned eat(const char *folder, int bytes)
 {
     enum { MOST = 1024 };
-    char from[4096], to[4096];
-    snprintf(from, sizeof from, "%s/tests/eaters/eater-%d.so", WEIR_TEST_BINARY, bytes);
+    const char *from = built_path("tests/eaters/eater-%d.so", bytes);
+    char to[4096];
     unsigned eaten = 0;
     for (bool there = true; there; eaten += there) {
         assert_true(eaten < MOST);
@@ -68,7 +68,7 @@ static void opens_where_no_static_storage_is_left(void **state)
 {
     (void)state;
     eat_static_tls();
-    library = dlopen(WEIR_LIBRARY, RTLD_NOW | RTLD_GLOBAL);
+    library = dlopen(built_path(WEIR_LIBRARY), RTLD_NOW | RTLD_GLOBAL);
     if (!library)
         fail_msg("%s", dlerror());
 }

@@ -12,9 +12,7 @@ enum { THREADS = 8 };
 /* A counter that a plug-in exports; the file is open then, but no engine of weir's yet. */
 static atomic_int *counter(const char *plugin, const char *name)
 {
-    char path[500];
-    snprintf(path, sizeof path, "%s/tests/plugins/weir-engine-%s.so", WEIR_TEST_BINARY, plugin);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(built_path("tests/plugins/weir-engine-%s.so", plugin), RTLD_NOW | RTLD_LOCAL);
     assert_non_null(library);
     void *symbol = dlsym(library, name);
     assert_non_null(symbol);
@@ -185,13 +183,13 @@ static void many_directories(void **state)
     ok(weir_option_set("engine_path", path));
     fails(WEIR_ERR_NOT_FOUND, weir_engine_get("absent", &engine));
     detail_names("absent");
-    ok(weir_option_set("engine_path", WEIR_TEST_BINARY "/tests/plugins"));
+    ok(weir_option_set("engine_path", built_path("tests/plugins")));
 }
 
 static int begin(void **state)
 {
     (void)state;
-    ok(weir_option_set("engine_path", WEIR_TEST_BINARY "/tests/plugins"));
+    ok(weir_option_set("engine_path", built_path("tests/plugins")));
     ok(weir_option_set("home", "/nowhere"));
     return 0;
 }

@@ -2,7 +2,6 @@
 if(CMAKE_CROSSCOMPILING OR WEIR_SANITIZE)
   return()
 endif()
-find_package(Python3 COMPONENTS Interpreter REQUIRED)
 add_test(NAME docs COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_HOME=${WEIR_STORE_PATH}
   ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/snippets.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 set_tests_properties(docs PROPERTIES LABELS engine)

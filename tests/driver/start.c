@@ -3,6 +3,7 @@
  * the test runs itself again with a case's name. */
 #include "info.h"
 #include "driver/device.h"
+#include "test_places.h"
 
 #include <weir/weir.h>
 
@@ -38,12 +39,12 @@ static void case_installed_later(void)
     expect(get("cuda:0", &runtime) == WEIR_ERR_NOT_FOUND);
     expect(strstr(weir_detail(), "libcuda.so.1"));
     expect(strstr(weir_detail(), "install the NVIDIA driver"));
-    expect(symlink(STUB_DIRECTORY "/lacking/libcuda.so.1", link) == 0);
+    expect(symlink(built_path("stub/lacking/libcuda.so.1"), link) == 0);
     for (int i = 0; i < 2; i++) {
         expect(get("cuda:0", &runtime) == WEIR_ERR_NOT_FOUND);
         expect(strstr(weir_detail(), "cuMemSetAccess"));
     }
-    expect(unlink(link) == 0 && symlink(STUB_DIRECTORY "/cuda/libcuda.so.1", link) == 0);
+    expect(unlink(link) == 0 && symlink(built_path("stub/cuda/libcuda.so.1"), link) == 0);
     expect(get("cuda:0", &runtime) == WEIR_OK);
     weir_runtime *again;
     expect(get("cuda", &again) == WEIR_OK && again == runtime);
@@ -205,32 +206,32 @@ static void test_a_library_installed_later(void **state)
 static void test_ordinals(void **state)
 {
     (void)state;
-    expect_child("ordinals", STUB_DIRECTORY "/cuda", NULL);
-    expect_child("many-devices", STUB_DIRECTORY "/cuda", "STUB_CUDA_DEVICES=70");
+    expect_child("ordinals", built_path("stub/cuda"), NULL);
+    expect_child("many-devices", built_path("stub/cuda"), "STUB_CUDA_DEVICES=70");
 }
 
 static void test_no_device(void **state)
 {
     (void)state;
-    expect_child("no-device", STUB_DIRECTORY "/cuda", "STUB_CUDA_DEVICES=0");
+    expect_child("no-device", built_path("stub/cuda"), "STUB_CUDA_DEVICES=0");
 }
 
 static void test_no_virtual_memory_management(void **state)
 {
     (void)state;
-    expect_child("unmanaged", STUB_DIRECTORY "/cuda", "STUB_CUDA_UNMANAGED=1");
+    expect_child("unmanaged", built_path("stub/cuda"), "STUB_CUDA_UNMANAGED=1");
 }
 
 static void test_a_failed_start_is_tried_again(void **state)
 {
     (void)state;
-    expect_child("second-try", STUB_DIRECTORY "/cuda", "STUB_CUDA_FAIL=cuInit:1:999");
+    expect_child("second-try", built_path("stub/cuda"), "STUB_CUDA_FAIL=cuInit:1:999");
 }
 
 static void test_no_call_once_exit_has_begun(void **state)
 {
     (void)state;
-    expect_child("exit", STUB_DIRECTORY "/cuda", NULL);
+    expect_child("exit", built_path("stub/cuda"), NULL);
 }
 
 int main(int argc, char **argv)

@@ -34,7 +34,6 @@ if(CUDA_HEADERS AND NOT CMAKE_CROSSCOMPILING)
 endif()
 
 weir_test(driver-start driver/start.c driver/device.c LIBS ${CMAKE_DL_LIBS} Threads::Threads LABELS driver)
-target_compile_definitions(test-driver-start PRIVATE STUB_DIRECTORY="${WEIR_STUB}")
 add_dependencies(test-driver-start stub-cuda stub-cuda-lacking)
 if(CMAKE_CROSSCOMPILING) # it starts itself anew, which an emulator without binfmt cannot
   set_tests_properties(driver-start PROPERTIES DISABLED TRUE)

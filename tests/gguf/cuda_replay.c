@@ -224,7 +224,7 @@ static int read_recording(void **state)
 {
     (void)state;
     char text[256];
-    FILE *file = fopen(WEIR_TEST_DATA "/gguf/cuda_calls.txt", "r");
+    FILE *file = fopen(data_path("gguf/cuda_calls.txt"), "r");
     while (file && fgets(text, sizeof text, file) && count < MOST_LINES) {
         standin_line *l = &lines[count];
         if (text[0] != '#')
@@ -232,7 +232,7 @@ static int read_recording(void **state)
     }
     if (file)
         (void)fclose(file);
-    snprintf(module.path, sizeof module.path, "%s/tests/gguf/cuda-standin.so", WEIR_TEST_BINARY);
+    snprintf(module.path, sizeof module.path, "%s/tests/gguf/cuda-standin.so", built_folder);
     module.handle = dlopen(module.path, RTLD_NOW | RTLD_LOCAL);
     void *stub = dlopen("libcuda.so.1", RTLD_NOW);
     *(void **)&counted = stub ? dlsym(stub, "stub_count") : NULL;

@@ -24,7 +24,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 machine machine_make(const char *name)
 {
     machine m;
-    snprintf(m.root, sizeof m.root, "%s/machines/%s", WEIR_TEST_BINARY, name);
+    snprintf(m.root, sizeof m.root, "%s/machines/%s", built_folder, name);
     nftw(m.root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     machine_file(&m, "proc/self/cgroup", "0::/\n");
     return m;
@@ -69,10 +69,9 @@ void machine_host(const machine *m, uint64_t total, uint64_t free)
 /* A copy, as two files that are one would be one library to the loader. */
 void machine_library(const machine *m, const char *stub, const char *directory, const char *name)
 {
-    char from[1024], path[1024], bytes[1 << 14];
-    snprintf(from, sizeof from, "%s/%s", WEIR_HARDWARE_STUB, stub);
+    char path[1024], bytes[1 << 14];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *in = fopen(from, "re"), *out = create(m, path);
+    FILE *in = fopen(built_path("stub/hardware/%s", stub), "re"), *out = create(m, path);
     assert_non_null(in);
     for (size_t got; (got = fread(bytes, 1, sizeof bytes, in)) > 0;)
         assert_int_equal(fwrite(bytes, 1, got, out), got);

@@ -14,9 +14,9 @@ weir_hardware_stub(cuda stub_cuda)
 weir_hardware_stub(cuda-old stub_cuda STUB_OLD)
 
 add_library(hardware-machine OBJECT ${CMAKE_CURRENT_LIST_DIR}/machine.c)
-target_compile_definitions(hardware-machine PRIVATE _GNU_SOURCE WEIR_HARDWARE_STUB="${WEIR_HARDWARE_STUB}")
-target_include_directories(hardware-machine PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${WEIR_TEST_PLACES})
-target_link_libraries(hardware-machine PRIVATE PkgConfig::CMOCKA)
+target_compile_definitions(hardware-machine PRIVATE _GNU_SOURCE)
+target_include_directories(hardware-machine PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(hardware-machine PRIVATE PkgConfig::CMOCKA weir_test_places)
 
 foreach(part machines others cgroup visible slow)
   weir_test(hardware-${part} hardware/${part}.c $<TARGET_OBJECTS:hardware-machine> LIBS weir_base Threads::Threads)

@@ -5,7 +5,6 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
 endif()
 
 # Arrows between the rooms of src/ point one way.
-find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME headers-arrows COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/arrows.py ${PROJECT_SOURCE_DIR}/src)
 endif()

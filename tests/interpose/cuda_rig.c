@@ -30,7 +30,7 @@ int find_stub(void **state)
 
 char *module_path(const char *name, char *path, size_t capacity)
 {
-    snprintf(path, capacity, "%s/%s.so", WEIR_TEST_MODULES, name);
+    snprintf(path, capacity, "%s/tests/interpose/%s.so", built_folder, name);
     return path;
 }
 

@@ -383,7 +383,7 @@ static void check_file(const char *name, uint16_t machine_number, bool has_plt)
     wi_elf_module m;
     bool indirect;
     image i;
-    snprintf(path, sizeof path, "%s/%s.so", WEIR_TEST_MODULES, name);
+    snprintf(path, sizeof path, "%s/tests/interpose/%s.so", built_folder, name);
     if (machine_number != wi_elf_own_machine() && access(path, R_OK) != 0)
         skip(); /* no compiler for that machine was found */
     assert_true(lay_out(path, &i));

@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     char path[512];
     unsigned rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 20;
     const char *modules = getenv("WEIR_TEST_MODULES");
-    snprintf(path, sizeof path, "%s/cuda-module.so", modules ? modules : WEIR_TEST_MODULES);
+    snprintf(path, sizeof path, "%s/cuda-module.so", modules ? modules : built_path("tests/interpose"));
     open_all(path);
     answers();
     for (unsigned i = 0; i < rounds; i++) {

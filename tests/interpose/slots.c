@@ -51,7 +51,7 @@ typedef struct module {
 
 static void path_of(const char *name, char *path, size_t capacity)
 {
-    snprintf(path, capacity, "%s/%s.so", WEIR_TEST_MODULES, name);
+    snprintf(path, capacity, "%s/tests/interpose/%s.so", built_folder, name);
 }
 
 static module load(const char *name, int mode)

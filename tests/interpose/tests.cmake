@@ -82,8 +82,8 @@ target_link_options(test-interpose-cuda-faults PRIVATE -Wl,--wrap=malloc,--wrap=
 # On a GPU by hand, and here on the stub.
 add_executable(test-interpose-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
 target_compile_definitions(test-interpose-gpu PRIVATE _GNU_SOURCE)
-target_include_directories(test-interpose-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src ${WEIR_TEST_PLACES})
-target_link_libraries(test-interpose-gpu PRIVATE weir weir_interpose weir_base Threads::Threads ${CMAKE_DL_LIBS})
+target_include_directories(test-interpose-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(test-interpose-gpu PRIVATE weir weir_test_places weir_interpose weir_base Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(test-interpose-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(test-interpose-gpu cuda-module)
 add_test(NAME interpose-gpu-stub COMMAND test-interpose-gpu 5)

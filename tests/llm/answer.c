@@ -22,7 +22,7 @@ void runtime_path(const weir_engine *engine, char *out, size_t capacity)
 
 static FILE *start(const weir_engine *engine, const char *folder, const char *const *words, pid_t *child)
 {
-    static const char program[] = WEIR_TEST_BINARY "/tests/llm-plain";
+    const char *program = built_path("tests/llm-plain");
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
     const char *argv[MOST_WORDS + 5] = {program, NULL, NULL, folder};
     char runtime[600];

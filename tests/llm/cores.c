@@ -3,8 +3,13 @@
 
 #include <weir/cores.h>
 
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
+
+#include "onnxruntime/api.h"
 
 enum { LENGTH = 12, MADE = 8 };
 
@@ -98,6 +103,63 @@ static void test_a_setting_says_how_many(void **state)
     bench_close(&it);
 }
 
+/* ---- what ONNX Runtime is told ----------------------------------------------------------------------------------- */
+
+static ort_status *(*real_entry)(ort_session_options *options, const char *key, const char *value);
+static int rests;
+
+static ort_status *noted_entry(ort_session_options *options, const char *key, const char *value)
+{
+    rests += strcmp(key, "session.force_spinning_stop") == 0 && strcmp(value, "1") == 0;
+    return real_entry(options, key, value);
+}
+
+static int find_runtime(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    if (strstr(info->dlpi_name, "libonnxruntime.so"))
+        *(const char **)user = info->dlpi_name;
+    return 0;
+}
+
+/* The table of the ONNX Runtime that the engine has opened. */
+static ort_api *table_of_runtime(void)
+{
+    const ort_base *(*base)(void);
+    const char *path = NULL;
+    dl_iterate_phdr(find_runtime, &path);
+    assert_non_null(path);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(handle);
+    *(void **)&base = dlsym(handle, "OrtGetApiBase");
+    assert_non_null(base);
+    return (ort_api *)(uintptr_t)base()->GetApi(ORT_API_WANTED);
+}
+
+static void make_writable(ort_api *table)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)table & ~(page - 1);
+    assert_int_equal(mprotect((void *)from, (uintptr_t)(table + 1) - from, PROT_READ | PROT_WRITE), 0);
+}
+
+/* Threads that wait for work by spinning would do so on cores that are another model's by then. */
+static void test_threads_sleep_between_steps(void **state)
+{
+    (void)state;
+    bench it = open_one(0); /* which opens ONNX Runtime */
+    ort_api *table = table_of_runtime();
+    bench_close(&it);
+    make_writable(table);
+    real_entry = table->AddSessionConfigEntry;
+    table->AddSessionConfigEntry = noted_entry;
+    it = open_one(0);
+    table->AddSessionConfigEntry = real_entry;
+    bench_close(&it);
+    assert_int_equal(rests, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 typedef struct asker {
     const bench *it;
     weir_status status;
@@ -148,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_leases_its_threads),
         cmocka_unit_test(test_a_setting_says_how_many),
+        cmocka_unit_test(test_threads_sleep_between_steps),
         cmocka_unit_test(test_a_run_that_waits_for_cores_can_be_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,7 +117,7 @@ static int no_onnx_runtime(void)
 /* This one has none of GenAI's functions. */
 static int another_library(void)
 {
-    setenv("WEIR_ONNXRUNTIME_GENAI", WEIR_TEST_BINARY "/tests/libllm-no-genai.so", 1);
+    setenv("WEIR_ONNXRUNTIME_GENAI", built_path("tests/libllm-no-genai.so"), 1);
     const weir_engine *engine = engine_here();
     if (!engine)
         return NO_ENGINE;

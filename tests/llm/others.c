@@ -48,7 +48,7 @@ static own_session make_session(void)
     ort_session_options *options;
     must(direct->CreateSessionOptions(&options));
     must(direct->SetIntraOpNumThreads(options, 1));
-    must(direct->CreateSession(direct_env, WEIR_TEST_DATA "/onnx/mlp.onnx", options, &made.session));
+    must(direct->CreateSession(direct_env, data_path("onnx/mlp.onnx"), options, &made.session));
     must(direct->CreateCpuMemoryInfo(0, 0, &made.info));
     direct->ReleaseSessionOptions(options);
     return made;
@@ -237,7 +237,7 @@ static neighbour open_neighbour(void)
     OK(weir_runtime_create("host", &options, &it.runtime));
     OK(weir_client_create(it.runtime, &client, &it.client));
     weir_engine_place place = {it.runtime, it.client};
-    load.path = WEIR_TEST_DATA "/onnx/mlp.onnx";
+    load.path = data_path("onnx/mlp.onnx");
     load.places = &place;
     load.place_count = 1;
     OK(it.engine->load(&load, &it.model));

@@ -166,9 +166,8 @@ static void another_process_uses_it(void **state)
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) { /* a program of its own, as a child of fork has no weir */
-        char command[300];
+        const char *command = built_path("tests/test-manifest-clearing");
         dup2(ends[1], 1);
-        snprintf(command, sizeof command, "%s/tests/test-manifest-clearing", WEIR_TEST_BINARY);
         execl(command, command, "use", "p.aimod", (char *)NULL);
         _exit(1);
     }
@@ -306,10 +305,9 @@ static void readers_and_clearers_at_once(void **state)
 {
     (void)state;
     enum { READERS = 3, CLEARERS = 2 };
-    char command[300];
+    const char *command = built_path("tests/test-manifest-clearing");
     pid_t children[READERS + CLEARERS];
     make_package("p.aimod", 30000);
-    snprintf(command, sizeof command, "%s/tests/test-manifest-clearing", WEIR_TEST_BINARY);
     for (int i = 0; i < READERS + CLEARERS; i++)
         if ((children[i] = fork()) == 0) {
             execl(command, command, i < READERS ? "read" : "clear", "p.aimod", (char *)NULL);

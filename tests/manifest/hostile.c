@@ -2,6 +2,7 @@
 #include "manifest/hostile.h"
 #include <weir/manifest.h>
 #include "manifest/manifest.h"
+#include "test_places.h"
 
 #include <dirent.h>
 
@@ -61,14 +62,15 @@ static void damaged_manifests_are_read_or_refused(void **state)
     (void)state;
     const char *asked = getenv("WEIR_MANIFEST_ROUNDS");
     size_t rounds = asked ? strtoul(asked, NULL, 10) : 2000;
-    DIR *list = opendir(WEIR_TEST_SEEDS);
+    const char *inputs = data_path("../manifest/seeds");
+    DIR *list = opendir(inputs);
     assert_non_null(list);
     size_t seeds = 0;
     for (struct dirent *entry; (entry = readdir(list));) {
         if (entry->d_name[0] == '.')
             continue;
         char path[600];
-        snprintf(path, sizeof path, "%s/%s", WEIR_TEST_SEEDS, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s", inputs, entry->d_name);
         size_t length;
         char *seed = content_of(path, &length), *text = malloc(1 << 16);
         try_text(seed, length);
@@ -88,7 +90,7 @@ static void every_beginning_of_a_manifest_is_refused(void **state)
 {
     (void)state;
     size_t length;
-    char *seed = content_of(WEIR_TEST_SEEDS "/full.json", &length);
+    char *seed = content_of(data_path("../manifest/seeds/full.json"), &length);
     for (size_t i = 0; i < length; i++)
         try_text(seed, i);
     free(seed);

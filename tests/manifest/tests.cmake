@@ -7,7 +7,6 @@ foreach(manifest_test read problems)
 endforeach()
 
 weir_test(manifest-hostile manifest/hostile.c LIBS weir_manifest_objects)
-target_compile_definitions(test-manifest-hostile PRIVATE WEIR_TEST_SEEDS="${CMAKE_CURRENT_SOURCE_DIR}/manifest/seeds")
 add_test(NAME manifest-hostile-long COMMAND test-manifest-hostile)
 set_tests_properties(manifest-hostile-long PROPERTIES LABELS long ENVIRONMENT WEIR_MANIFEST_ROUNDS=100000)
 

@@ -63,11 +63,7 @@ int need_cuda_build(void)
 
 const char *model_path(const char *name)
 {
-    static _Thread_local char path[512];
-    if (strchr(name, '/'))
-        return name;
-    snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, name);
-    return path;
+    return strchr(name, '/') ? name : data_path("onnx/%s.onnx", name);
 }
 
 static void copy_file(const char *from, const char *to)
@@ -88,26 +84,21 @@ const char *scratch_path(void)
     static char path[512];
     if (path[0])
         return path;
-    char folder[400], from[512];
-    snprintf(folder, sizeof folder, "%s/tests/onnx-%d", WEIR_TEST_BINARY, (int)getpid());
+    const char *folder = built_path("tests/onnx-%d", (int)getpid());
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         fail_msg("cannot make %s", folder);
-    snprintf(from, sizeof from, "%s/onnx/beside.data", WEIR_TEST_DATA);
     snprintf(path, sizeof path, "%s/beside.data", folder);
-    copy_file(from, path);
+    copy_file(data_path("onnx/beside.data"), path);
     snprintf(path, sizeof path, "%s/model.onnx", folder);
     return path;
 }
 
 void scratch_clear(void)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/tests/onnx-%d/model.onnx", WEIR_TEST_BINARY, (int)getpid());
-    unlink(path);
-    snprintf(path, sizeof path, "%s/tests/onnx-%d/beside.data", WEIR_TEST_BINARY, (int)getpid());
-    unlink(path);
-    *strrchr(path, '/') = 0;
-    rmdir(path);
+    const int process = (int)getpid();
+    unlink(built_path("tests/onnx-%d/model.onnx", process));
+    unlink(built_path("tests/onnx-%d/beside.data", process));
+    rmdir(built_path("tests/onnx-%d", process));
 }
 
 loaded open_client(uint64_t budget)

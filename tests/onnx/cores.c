@@ -87,6 +87,15 @@ static ort_status *noted_threads(ort_session_options *options, int count)
     return real->SetIntraOpNumThreads(options, count);
 }
 
+static atomic_int rests;
+
+static ort_status *noted_entry(ort_session_options *options, const char *key, const char *value)
+{
+    if (strcmp(key, "session.force_spinning_stop") == 0 && strcmp(value, "1") == 0)
+        atomic_fetch_add(&rests, 1);
+    return real->AddSessionConfigEntry(options, key, value);
+}
+
 /* Fails: it has no outputs of that name. */
 static ort_status *failing_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
                                const ort_value *const *inputs, size_t input_count, const char *const *output_names,
@@ -128,6 +137,18 @@ static void a_session_has_as_many_threads_as_it_leases(void **state)
     unload_model(&b);
     close_client(&b);
     assert_int_equal(totals().lines, 0);
+}
+
+/* Threads that wait for work by spinning would do so on cores that are another model's by then. */
+static void threads_of_a_session_sleep_between_runs(void **state)
+{
+    (void)state;
+    atomic_store(&rests, 0);
+    watched.AddSessionConfigEntry = noted_entry;
+    loaded a = load_model("mlp", NULL);
+    assert_int_equal(atomic_load(&rests), 1);
+    unload_model(&a);
+    close_client(&a);
 }
 
 static void models_take_turns_and_runs_of_one_share(void **state)
@@ -207,6 +228,7 @@ int main(void)
         return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_session_has_as_many_threads_as_it_leases, begin, unwatch),
+        cmocka_unit_test_setup_teardown(threads_of_a_session_sleep_between_runs, begin, unwatch),
         cmocka_unit_test_setup_teardown(models_take_turns_and_runs_of_one_share, begin, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_waits_for_cores_can_be_cancelled, begin, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_fails_gives_its_cores_back, begin, unwatch),

@@ -1,5 +1,7 @@
 /* Looking for ONNX Runtime: what is missing, too old or something else is said in words. Needs no ONNX Runtime. */
 #include "common.h"
+
+#include "test_places.h"
 #include <weir/engine.h>
 
 static void assert_missing(const char *library, const char *words)
@@ -32,7 +34,7 @@ static void something_else(void **state)
 static void too_old(void **state)
 {
     (void)state;
-    assert_missing(OLD_LIBRARY, "ONNX Runtime 1.21.0; weir needs 1.23");
+    assert_missing(built_path("tests/libonnx-old-library.so"), "ONNX Runtime 1.21.0; weir needs 1.23");
 }
 
 static void no_other_interface(void **state)

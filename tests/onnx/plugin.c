@@ -32,10 +32,8 @@ static weir_runtime *make_runtime(uint64_t budget)
 
 static weir_status load(weir_runtime *runtime, const char *name, weir_model **out)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, name);
     weir_model_options options = {.struct_size = sizeof options, .name = name, .runtime = runtime};
-    return weir_model_create(path, &options, out);
+    return weir_model_create(data_path("onnx/%s.onnx", name), &options, out);
 }
 
 static void a_model_from_load_to_unload(void **state)

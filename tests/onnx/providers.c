@@ -1,5 +1,7 @@
 /* Providers: which are here and what the others lack, one model by several of them in one process, and who runs which nodes. */
 #include "common.h"
+
+#include "test_places.h"
 #include <weir/engine.h>
 
 #include <dlfcn.h>
@@ -126,7 +128,7 @@ static void tensorrt_needs_cuda_too(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(library.path, sizeof library.path, "%s/libonnxruntime.so", folder);
     snprintf(theirs, sizeof theirs, "%s/libonnxruntime_providers_tensorrt.so", folder);
-    assert_int_equal(symlink(NEEDED, theirs), 0);
+    assert_int_equal(symlink(built_path("tests/needs/there/libonnx-needed.so.3"), theirs), 0);
     onnx_provider_missing(&library, ONNX_TENSORRT, text, sizeof text);
     assert_int_equal(unlink(theirs), 0);
     assert_int_equal(rmdir(folder), 0);
@@ -137,19 +139,19 @@ static void tensorrt_needs_cuda_too(void **state)
 static void other_versions_are_found(void **state)
 {
     (void)state;
-    char text[256], path[512];
-    assert_int_equal(onnx_needs_missing(NEEDING, NULL, text, sizeof text), 1);
+    char text[256];
+    const char *needing = built_path("tests/needs/libonnx-needing.so"), *folder = built_path("tests/needs/there");
+    const char *needed = built_path("tests/needs/there/libonnx-needed.so.3");
+    assert_int_equal(onnx_needs_missing(needing, NULL, text, sizeof text), 1);
     assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.2)");
     assert_int_equal(onnx_needs_missing("/nowhere.so", NULL, text, sizeof text), -1);
     assert_int_equal(onnx_needs_missing(model_path("mlp"), NULL, text, sizeof text), -1);
-    assert_int_equal(onnx_needs_missing(NEEDED, NULL, text, sizeof text), 0);
-    assert_int_equal(onnx_needs_missing(NEEDED, "libnobody.so.1", text, sizeof text), 1);
+    assert_int_equal(onnx_needs_missing(needed, NULL, text, sizeof text), 0);
+    assert_int_equal(onnx_needs_missing(needed, "libnobody.so.1", text, sizeof text), 1);
     assert_string_equal(text, "libnobody.so.1");
-    snprintf(path, sizeof path, "%s", NEEDED);
-    *strrchr(path, '/') = 0;
-    setenv("LD_LIBRARY_PATH", path, 1); /* too late: the dynamic linker read it at the start */
-    assert_int_equal(onnx_needs_missing(NEEDING, NULL, text, sizeof text), 1);
-    assert_null(dlopen(NEEDING, RTLD_LAZY));
+    setenv("LD_LIBRARY_PATH", folder, 1); /* too late: the dynamic linker read it at the start */
+    assert_int_equal(onnx_needs_missing(needing, NULL, text, sizeof text), 1);
+    assert_null(dlopen(needing, RTLD_LAZY));
     assert_non_null(strstr(dlerror(), "libonnx-needed.so.3"));
     unsetenv("LD_LIBRARY_PATH");
 }

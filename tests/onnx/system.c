@@ -1,5 +1,7 @@
 /* The system's ONNX Runtime beside the store's: both have the same name inside, and both are there. */
 #include "common.h"
+
+#include "test_places.h"
 #include <weir/engine.h>
 
 #include <dlfcn.h>
@@ -17,7 +19,7 @@ static void the_systems_own_is_found_behind_the_stores(void **state)
     assert_ptr_not_equal(system, store);
     assert_true(system->has[ONNX_ROCM] != 0);
     assert_string_equal(system->version, "1.30.0");
-    assert_non_null(realpath(SYSTEM_LIBRARY, real));
+    assert_non_null(realpath(built_path("tests/system/libonnxruntime.so.1"), real));
     char *its = realpath(system->path, NULL);
     assert_non_null(its);
     assert_string_equal(its, real);
@@ -35,13 +37,13 @@ static void later_paths_are_not_heeded(void **state)
     (void)state;
     char path[512];
     assert_true(onnx_needs_find("libonnxruntime.so.1", path, sizeof path));
-    assert_string_equal(path, SYSTEM_LIBRARY);
+    assert_string_equal(path, built_path("tests/system/libonnxruntime.so.1"));
     assert_false(onnx_needs_find("libonnxruntime.so.1", path, 4));
     assert_false(onnx_needs_find("libnobody.so.1", path, sizeof path));
     assert_true(onnx_needs_find("libm.so.6", path, sizeof path));
     unsetenv("LD_LIBRARY_PATH");
     assert_true(onnx_needs_find("libonnxruntime.so.1", path, sizeof path));
-    setenv("LD_LIBRARY_PATH", NEEDED_FOLDER, 1);
+    setenv("LD_LIBRARY_PATH", built_path("tests/needs/there"), 1);
     assert_false(onnx_needs_find("libonnx-needed.so.3", path, sizeof path));
     assert_null(dlopen("libonnx-needed.so.3", RTLD_LAZY)); /* nor does it itself */
     (void)dlerror();

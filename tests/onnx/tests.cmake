@@ -20,7 +20,6 @@ if(TARGET weir_onnx_objects)
   target_include_directories(onnx-old-library PRIVATE ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(onnx-old-library PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(test-onnx-library onnx-old-library)
-  target_compile_definitions(test-onnx-library PRIVATE OLD_LIBRARY="$<TARGET_FILE:onnx-old-library>")
   # Through libweir's own door: the plug-in is found, opened and used as a program would.
   weir_test(onnx-plugin ${CMAKE_CURRENT_LIST_DIR}/plugin.c)
   set_tests_properties(onnx-plugin PROPERTIES SKIP_RETURN_CODE 77)
@@ -69,9 +68,7 @@ if(TARGET weir_onnx_objects)
   set_target_properties(onnx-needing PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${needs} BUILD_WITH_INSTALL_RPATH ON
                         INSTALL_RPATH "$ORIGIN/other")
   file(WRITE ${needs}/other/libonnx-needed.so.2 "")
-  target_compile_definitions(test-onnx-providers PRIVATE
-    NEEDING="${WEIR_TEST_BINARY_PLACE}/tests/needs/libonnx-needing.so"
-    NEEDED="${WEIR_TEST_BINARY_PLACE}/tests/needs/there/libonnx-needed.so.3" PARTLY="types")
+  target_compile_definitions(test-onnx-providers PRIVATE PARTLY="types")
   add_dependencies(test-onnx-providers stub-provider onnx-needing)
   # An ONNX Runtime of the system's, by the name inside that all builds have.
   set(system ${PROJECT_BINARY_DIR}/tests/system)
@@ -80,8 +77,6 @@ if(TARGET weir_onnx_objects)
   set_target_properties(onnx-system-library PROPERTIES OUTPUT_NAME onnxruntime SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${system})
   weir_onnx_test(system ${CMAKE_CURRENT_LIST_DIR}/system.c ${common} ENVIRONMENT "LD_LIBRARY_PATH=${system}")
   add_dependencies(test-onnx-system onnx-system-library onnx-needing)
-  target_compile_definitions(test-onnx-system PRIVATE SYSTEM_LIBRARY="${system}/libonnxruntime.so.1"
-                             NEEDED_FOLDER="${needs}/there")
   # Where another ONNX Runtime's providers are in the process already.
   weir_onnx_test(alien ${CMAKE_CURRENT_LIST_DIR}/alien.c ${common} ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
   set_target_properties(test-onnx-alien PROPERTIES ENABLE_EXPORTS ON)

@@ -1,5 +1,4 @@
 # Where plans come from: models by onnx's own account of them, and hostile ones.
-find_package(Python3 COMPONENTS Interpreter)
 if(NOT TARGET weir_onnx_shapes OR NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()

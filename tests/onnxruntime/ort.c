@@ -56,11 +56,7 @@ ort_session_options *ort_options(bool shared)
 
 const char *ort_model(const char *name)
 {
-    static _Thread_local char path[512];
-    if (strchr(name, '/'))
-        return name;
-    snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, name);
-    return path;
+    return strchr(name, '/') ? name : data_path("onnx/%s.onnx", name);
 }
 
 ort_status *ort_create(const char *name, ort_session_options *options, ort_session **out)

@@ -3,7 +3,6 @@
 if(WEIR_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT WEIR_INSTALL)
   return()
 endif()
-find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(package ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_LLAMA=${WEIR_LLAMA}
   ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/package.py ${PROJECT_BINARY_DIR})
 add_test(NAME package-install COMMAND ${package} install)

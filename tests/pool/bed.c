@@ -360,7 +360,7 @@ weir_pool_spec spec_of(const char *name, uint64_t weights)
     snprintf(texts[at], sizeof texts[at], "%llu", (unsigned long long)weights);
     settings[at] = (weir_setting){"weights", texts[at]};
     spec.name = name;
-    spec.path = WEIR_TEST_DATA;
+    spec.path = data_folder;
     spec.engine = "pool-plain";
     spec.settings = &settings[at];
     spec.setting_count = 1;

@@ -214,7 +214,7 @@ static void run_onnx(weir_model *model, int64_t rows)
 static void test_onnx(void **state)
 {
     const weir_setting dims[] = {{"dims", "n=64"}}, bad[] = {{"dims", "n=0"}};
-    static const char *const files[] = {WEIR_TEST_DATA "/onnx/mlp.onnx", WEIR_TEST_DATA "/onnx/chain.onnx"};
+    const char *const files[] = {data_path("onnx/mlp.onnx"), data_path("onnx/chain.onnx")};
     (void)state;
     need("onnx");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

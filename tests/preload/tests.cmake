@@ -1,5 +1,4 @@
 # `weir exec`: programs that know nothing of weir, over the stub of CUDA's libraries.
-find_package(Python3 COMPONENTS Interpreter)
 if(NOT TARGET weir-preload OR NOT TARGET weir_command OR NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()

@@ -1,5 +1,4 @@
 # The Python package over the build's libweir and plug-ins: with the system's Python, and with the store's, which has NumPy.
-find_package(Python3 COMPONENTS Interpreter)
 if(NOT Python3_FOUND OR CMAKE_CROSSCOMPILING OR WEIR_SANITIZE OR Python3_VERSION VERSION_LESS 3.10)
   return()
 endif()

@@ -207,6 +207,35 @@ static void a_guarantee_comes_back_by_the_ladder(void **state)
     ok(weir_free(f->model, weights, WEIR_STREAM_HOST));
 }
 
+/* What the client is guaranteed does not fit when its pending bytes have passed, for which nothing was claimed: the resume fails, and
+ * the next one brings it back with all that it is guaranteed. */
+static void a_guarantee_that_does_not_fit_is_not_lost(void **state)
+{
+    fixture *f = *state;
+    void *weights = allocate(f->model, 8 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    void *stays = allocate(f->model, 20 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    write_block(f->runtime, weights, 8 * MIB, 1);
+    ok(weir_client_set_limits(f->model, 40 * MIB, 0));
+    (void)suspend_with(f->model, (weir_suspend_options){.stay = WEIR_CLASS_BIT(WEIR_CLASS_KV)});
+    ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
+    ok(weir_use_record(f->runtime, (weir_block){.pointer = stays}, f->stream));
+    ok(weir_free(f->model, stays, WEIR_STREAM_HOST));
+    void *block = allocate(f->other, 40 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    open_gate(&f->gate);
+    ok(weir_stream_synchronize(f->stream));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_resume(f->model, WEIR_STREAM_HOST));
+    assert_int_equal(residency(f->model).state, WEIR_SUSPENDED);
+    assert_int_equal(take_snapshot(f->runtime).device.guaranteed, 0);
+    ok(weir_free(f->other, block, WEIR_STREAM_HOST));
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    snapshot s = take_snapshot(f->runtime);
+    check_sums(&s);
+    assert_int_equal(s.device.guaranteed, 40 * MIB);
+    assert_int_equal(s.device.promised, 0);
+    block_holds(f->runtime, weights, 8 * MIB, 1);
+    ok(weir_free(f->model, weights, WEIR_STREAM_HOST));
+}
+
 /* Copies of several pieces ------------------------------------------------------------------------------------------ */
 
 typedef struct span {
@@ -561,6 +590,7 @@ int main(void)
         CASE(a_close_that_is_refused),
         CASE(a_close_beside_memory_of_the_hosts),
         CASE(a_guarantee_comes_back_by_the_ladder),
+        CASE(a_guarantee_that_does_not_fit_is_not_lost),
         cmocka_unit_test(a_copy_serves_all_its_pieces_or_none),
         CASE(nothing_falls_to_pieces),
         CASE(a_copy_made_anew_is_trusted),

@@ -147,7 +147,7 @@ static weir_model *model_by(const char *engine)
     options.name = "aside";
     options.engine = engine;
     options.runtime = e.runtime;
-    ok(weir_model_create(WEIR_TEST_DATA, &options, &model));
+    ok(weir_model_create(data_folder, &options, &model));
     return model;
 }
 

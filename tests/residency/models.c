@@ -235,10 +235,8 @@ static void constants_that_are_texts_stay(void **state)
     (void)sample_here(&minilm);
     options.runtime = runtime;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[512];
         weir_model *model = NULL;
-        snprintf(path, sizeof path, "%s/onnx/%s.onnx", WEIR_TEST_DATA, names[i]);
-        ok(weir_model_create(path, &options, &model));
+        ok(weir_model_create(data_path("onnx/%s.onnx", names[i]), &options, &model));
         fails(WEIR_ERR_UNSUPPORTED, weir_model_suspend(model, NULL, NULL));
         detail_names("constants that are texts");
         ok(weir_model_destroy(model));

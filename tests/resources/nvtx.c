@@ -6,6 +6,7 @@
 #include "core.h"
 #include "resources/nvtx_tool.h"
 #include "stub/cuda/control.h"
+#include "test_places.h"
 
 #include <dlfcn.h>
 
@@ -245,10 +246,10 @@ static bool find(const char *file, const char *name, void *function)
     return symbol != NULL;
 }
 
-static bool find_all(void)
+static bool find_all(const char *tool_library)
 {
     bool all = true;
-#define X(type, name, parameters) all &= find(NVTX_TOOL, #name, &tool.name);
+#define X(type, name, parameters) all &= find(tool_library, #name, &tool.name);
     TOOL_QUESTIONS(X)
 #undef X
 #define X(type, name, parameters) all &= find("libcuda.so.1", #name, &control.name);
@@ -259,7 +260,7 @@ static bool find_all(void)
 
 int main(int argc, char **argv)
 {
-    const char *how = argc > 1 ? argv[1] : "present";
+    const char *how = argc > 1 ? argv[1] : "present", *tool_library = built_path("lib/libnvtx-tool.so");
     bool present = strcmp(how, "present") == 0;
     const struct CMUnitTest with[] = {
         cmocka_unit_test(test_a_block_is_a_region_to_the_byte),
@@ -274,8 +275,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest without[] = {cmocka_unit_test(test_no_tool_no_calls)};
     setenv("TOOL_IS", how, 1);
     if (strcmp(how, "none") != 0)
-        setenv("NVTX_INJECTION64_PATH", NVTX_TOOL, 1);
-    if (!find_all())
+        setenv("NVTX_INJECTION64_PATH", tool_library, 1);
+    if (!find_all(tool_library))
         return 1;
     return present ? cmocka_run_group_tests(with, NULL, NULL) : cmocka_run_group_tests(without, NULL, NULL);
 }

@@ -1,5 +1,4 @@
 # The scripts that fill the store: plain Python, no network, no engine needed.
-find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT WEIR_SANITIZE)
   add_test(NAME scripts-store COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_store.py)
   add_test(NAME scripts-missing COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_missing.py)

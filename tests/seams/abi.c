@@ -7,6 +7,7 @@
 #include "info.h"
 #include "seams/places.h"
 #include "seams/torch_abi.h"
+#include "test_places.h"
 
 #include <dlfcn.h>
 
@@ -78,8 +79,8 @@ static void *symbol(void *library, const char *name)
 static int set_up(void **state)
 {
     (void)state;
-    void *c10 = dlopen(WEIR_TEST_TORCH "/libc10_cuda.so", RTLD_NOW),
-         *cuda = dlopen(WEIR_TEST_TORCH "/libtorch_cuda.so", RTLD_NOW);
+    void *c10 = dlopen(built_path("tests/torch/libc10_cuda.so"), RTLD_NOW),
+         *cuda = dlopen(built_path("tests/torch/libtorch_cuda.so"), RTLD_NOW);
     cpp = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
     if (!cpp || !c10 || !cuda)
         return -1;

@@ -9,15 +9,13 @@ set_tests_properties(seams-states PROPERTIES
 add_dependencies(test-seams-states stub-cuda)
 
 # Over stand-ins for PyTorch's libraries, which have no other name.
-set(WEIR_TEST_TORCH ${PROJECT_BINARY_DIR}/tests/torch)
 weir_test(seams-abi ${CMAKE_CURRENT_LIST_DIR}/abi.c ${seams_sources} INTERNAL)
 target_include_directories(test-seams-abi PRIVATE core)
-target_compile_definitions(test-seams-abi PRIVATE WEIR_TEST_TORCH="${WEIR_TEST_TORCH}")
 foreach(part c10_cuda torch_cuda)
   string(TOUPPER ${part} define)
   add_library(fake-${part} SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_torch.c)
   target_compile_definitions(fake-${part} PRIVATE ${define})
-  set_target_properties(fake-${part} PROPERTIES OUTPUT_NAME ${part} LIBRARY_OUTPUT_DIRECTORY ${WEIR_TEST_TORCH})
+  set_target_properties(fake-${part} PROPERTIES OUTPUT_NAME ${part} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/torch)
   add_dependencies(test-seams-abi fake-${part})
 endforeach()
 add_dependencies(test-seams-abi stub-cuda)

@@ -1,5 +1,4 @@
 # The HTTP server from the outside: a program with routes of every kind, and clients that misbehave.
-find_package(Python3 COMPONENTS Interpreter)
 if(NOT TARGET weir_serve OR NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()

@@ -121,7 +121,7 @@ static void thread_cached_blocks_wait_for_its_work(void **state)
 
 /* At each place of the end of a stream another thread works on it and frees what it used, or reads, fills, allocates, calls or
  * ends it, too. Answers how often it was refused. */
-static uint64_t come_late(const char *format, unsigned kind, unsigned place, int own, uint64_t bytes)
+static uint64_t come_late(const char *format, unsigned kind, unsigned place, unsigned window, int own, uint64_t bytes)
 {
     enum { TEXT = 2048, ALLOCATES = 3 };
     char text[TEXT], error[256];
@@ -133,7 +133,7 @@ static uint64_t come_late(const char *format, unsigned kind, unsigned place, int
     simulate_defaults(&o);
     options = o.world;
     snprintf(text, sizeof text, format, own ? 0 : 1, (unsigned long long)bytes, (unsigned long long)bytes,
-             kind == ALLOCATES ? 4 : 1, (unsigned long long)bytes, kind, place);
+             kind == ALLOCATES ? 4 : 1, (unsigned long long)bytes, kind, place, window);
     assert_true(script_read(text, &options, &plant, &steps, &count, error, sizeof error));
     world *w = world_create(&options);
     assert_non_null(w);
@@ -160,20 +160,20 @@ static void who_comes_late_is_waited_for_or_refused(void **state)
         "allocate client=1 stream=7 slot=1 bytes=%llu\n"
         "touch stream=7 slot=1 bytes=%llu flags=1\n"
         "stream stream=7\n"
-        "  late client=1 stream=7 slot=%d class=3 bytes=%llu flags=1 count=%u at=%u\n"
+        "  late client=1 stream=7 slot=%d class=3 bytes=%llu flags=1 count=%u at=%u window=%u\n"
         "allocate client=1 stream=3 slot=2 bytes=8000000 flags=2\n"
         "allocate client=1 stream=3 slot=3 bytes=40000 flags=2\n"
         "touch stream=3 slot=3 bytes=40000 flags=1\n"
         "snapshot\n";
-    enum { ENDS = 5, KINDS = 6, PLACES = 6 };
+    enum { ENDS = 5, KINDS = 6, PLACES = 4, WINDOWS = 4 };
     static const uint64_t sizes[] = {40000, 6000000};
     (void)state;
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (int own = 0; own < 2; own++)
             for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
                 uint64_t refused = 0;
-                for (unsigned place = 0; place < PLACES; place++)
-                    refused += come_late(format, kind, place, own, sizes[i]);
+                for (unsigned at = 0; at < PLACES * WINDOWS; at++)
+                    refused += come_late(format, kind, at / WINDOWS, at % WINDOWS, own, sizes[i]);
                 assert_true(refused > 0 || kind == ENDS);
             }
 }

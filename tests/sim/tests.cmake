@@ -14,7 +14,6 @@ foreach(part long pairs)
   weir_test(sim-${part} sim/${part}.c SIMULATOR LONG LABELS sim)
 endforeach()
 
-find_package(Python3 COMPONENTS Interpreter)
 if(TARGET weir_command AND Python3_FOUND AND NOT CMAKE_CROSSCOMPILING)
   set(environment ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
     WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B)

@@ -12,7 +12,6 @@ target_include_directories(test-trace-program PRIVATE ${PROJECT_SOURCE_DIR}/test
 target_link_libraries(test-trace-program PRIVATE weir Threads::Threads)
 set_target_properties(test-trace-program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
-find_package(Python3 COMPONENTS Interpreter)
 if(TARGET weir_command AND Python3_FOUND AND NOT CMAKE_CROSSCOMPILING)
   add_test(NAME trace-command COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
     WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_trace.py)

@@ -46,11 +46,7 @@ static inline weir_launch *begin(fixture *f, weir_stream stream, void *pointer, 
 /* A path in a folder that the test removes when it ends. */
 static inline const char *scratch(const char *name)
 {
-    static char path[4][256];
-    static unsigned next;
-    char *out = path[next++ % 4];
-    snprintf(out, sizeof path[0], "%s/trace-%ld-%s", WEIR_TEST_BINARY, (long)getpid(), name);
-    return out;
+    return built_path("trace-%ld-%s", (long)getpid(), name);
 }
 
 #endif

@@ -169,6 +169,16 @@ class Lists(Command):
         self.assertEqual(self.rows(process)[0][6:], ["31 MiB", "2", "1"])
         self.ended(process)
 
+    def test_cores(self):
+        process = self.started(WEIR_CORES="4")
+        process.do("get", "host")
+        process.do("cores", "llama", 0)
+        self.assertNotIn("cores of ", self.weir("ps"))
+        process.do("cores", "bert", 3)
+        self.assertIn(f"cores of {process.pid}: 4, 3 leased, 0 waiting; bert computes with 3\n", self.weir("ps"))
+        self.assertEqual(3, self.processes()[0]["cores"]["leased"])
+        self.ended(process)
+
     def test_layout(self):
         process = self.with_two_clients()
         self.assertEqual(self.processes("--layout")[0]["runtimes"][0]["layout"], process.json("layout", 0))

@@ -18,7 +18,7 @@ class Tells(common.Case):
         process = self.with_two_clients()
         process.do("outside", 1, 12345)
         answer = asked(process.socket)
-        self.assertEqual(list(answer), ["weir", "pid", "command", "runtimes", "left_out"])
+        self.assertEqual(list(answer), ["weir", "pid", "command", "runtimes", "cores", "left_out"])
         self.assertEqual((answer["pid"], answer["left_out"]), (process.pid, 0))
         self.assertEqual(answer["command"], str(common.BUILD / "tests/watched"))
         runtime, = answer["runtimes"]
@@ -45,6 +45,17 @@ class Tells(common.Case):
         for _ in range(20):
             asked(process.socket, b"layout\n")
         self.assertEqual(process.json("snapshot", 0), before)
+        self.ended(process)
+
+    def test_who_computes_with_what(self):
+        process = self.started(WEIR_CORES="4")
+        process.do("get", "host")
+        self.assertEqual({"cores": 4, "leased": 0, "peak": 0, "waiting": 0, "coupled": 4, "models": []}, asked(process.socket)["cores"])
+        process.do("cores", "bert", 3)
+        process.do("cores", "llama", 0)
+        self.assertEqual({"cores": 4, "leased": 3, "peak": 3, "waiting": 0, "coupled": 4, "models": [
+            {"name": "bert", "least": 3, "most": 3, "now": 3, "last": 3, "leases": 1, "waits": 0, "waited": 0},
+            {"name": "llama", "least": 1, "most": 0, "now": 0, "last": 0, "leases": 0, "waits": 0, "waited": 0}]}, asked(process.socket)["cores"])
         self.ended(process)
 
     def test_several_runtimes(self):
@@ -78,6 +89,8 @@ class Tells(common.Case):
             process.do("own", "host")
             for k in range(10):
                 process.do("client", f"client-{i}-{k}", 0, i)
+        for i in range(300):
+            process.do("cores", "model" * 12, 0)
         with connected(process.socket) as connection:
             connection.sendall(b"stats\n")
             text = received(connection)
@@ -85,6 +98,7 @@ class Tells(common.Case):
         answer = common.json.loads(text)
         self.assertGreater(answer["left_out"], 0)
         self.assertEqual(len(answer["runtimes"]) + answer["left_out"], 60)
+        self.assertLess(len(answer["cores"]["models"]), 300)
         self.ended(process)
 
     def test_names_of_any_bytes(self):

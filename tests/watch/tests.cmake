@@ -1,5 +1,4 @@
 # Watching: a process that is watched, from outside, by its socket. The second part is weir ps and weir top.
-find_package(Python3 COMPONENTS Interpreter)
 if(NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()

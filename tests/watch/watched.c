@@ -1,4 +1,5 @@
 /* A process to be watched: does what it is told on standard input, a line for each, and answers each by a line. */
+#include <weir/cores.h>
 #include <weir/residency.h>
 #include <weir/weir.h>
 
@@ -161,6 +162,17 @@ static void layout(int runtime)
     puts("}}");
 }
 
+/* A line that leases so many cores, and keeps them; 0: none. */
+static void lease(const char *name, uint32_t count)
+{
+    weir_cores *line;
+    uint32_t got;
+    weir_status status = weir_cores_open(name, count ? count : 1, count, &line);
+    if (status == WEIR_OK && count > 0)
+        status = weir_cores_take(line, NULL, NULL, &got);
+    say(status);
+}
+
 static int entries(const char *folder)
 {
     DIR *list = opendir(folder);
@@ -313,6 +325,8 @@ static void obey(const char *line)
         say(weir_client_note_outside(clients[first], number, "as it was told"));
     else if (strcmp(verb, "option") == 0)
         say(weir_option_set("watch", word));
+    else if (strcmp(verb, "cores") == 0)
+        lease(word, (uint32_t)number);
     else if (strcmp(verb, "snapshot") == 0)
         snapshot(first);
     else if (strcmp(verb, "layout") == 0)

@@ -4,6 +4,7 @@
 #include "run.h"
 
 #include "cli/cli.h"
+#include "cli/cores.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -20,16 +21,6 @@ static json_t *classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
         json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(by_class[i]));
     return object;
-}
-
-static json_t *cores_json(const weir_cores_stats *line)
-{
-    if (line->struct_size == 0)
-        return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:f}", "least", text_json_count(line->least), "most",
-                     text_json_count(line->most), "last", text_json_count(line->last), "leases",
-                     text_json_count(line->leases), "waits", text_json_count(line->waits), "waited_seconds",
-                     (double)line->waited / 1e9);
 }
 
 static json_t *client_json(const model_run *m)
@@ -56,7 +47,7 @@ static json_t *client_json(const model_run *m)
     json_object_set_new(object, "first_run_seconds", json_real(m->first_seconds));
     json_object_set_new(object, "seconds", json_real(m->seconds));
     json_object_set_new(object, "runs", text_json_count(m->runs));
-    json_object_set_new(object, "cores", cores_json(&m->cores));
+    json_object_set_new(object, "cores", m->cores.struct_size == 0 ? json_null() : cores_line_json(&m->cores));
     json_object_set_new(object, "suspensions", aside_json(m));
     json_object_set_new(object, "shares", m->shares != NULL ? json_incref(m->shares) : json_array());
     json_object_set_new(object, "attempts", m->attempts != NULL ? json_incref(m->attempts) : json_array());

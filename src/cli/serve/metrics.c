@@ -1,6 +1,7 @@
 /* metrics.c: figures of the server and of its models, as Prometheus reads them. */
 #include "serve.h"
 
+#include "cli/cores.h"
 #include "cli/text.h"
 
 #include <inttypes.h>
@@ -32,6 +33,16 @@ static void say_server(FILE *file, ws_server *server)
         fprintf(file, "weir_http_answers_total{status=\"%dxx\"} %" PRIu64 "\n", i, s.answered[i]);
 }
 
+static void say_cores(FILE *file)
+{
+    weir_cores_totals all = WEIR_INIT(weir_cores_totals);
+    if (weir_cores_info(&all) != WEIR_OK)
+        return;
+    say(file, "weir_cores", "gauge", "Cores that all models together compute with.", all.cores);
+    say(file, "weir_cores_leased", "gauge", "Of them, those that models compute with now.", all.leased);
+    say(file, "weir_cores_waiting", "gauge", "Runs that wait for cores.", all.waiting);
+}
+
 /* In a label's value a backslash, a quote and a newline are escaped. */
 static void label(FILE *file, const char *text)
 {
@@ -42,30 +53,32 @@ static void label(FILE *file, const char *text)
             fprintf(file, "%s%c", *text == '\\' || *text == '"' ? "\\" : "", *text);
 }
 
-/* All models, what their runs have counted, and what the pool says of each. */
+/* All models, what their runs have counted, the cores that they lease, and what the pool says of each. */
 typedef struct listed {
     served_model **models;
     served_statistics *statistics;
+    weir_cores_stats *cores;
     weir_pool_entry *entries;
     size_t count;
 } listed;
 
 /* A figure of each model: what its runs have counted, or what the pool says of it. */
 static void say_models(FILE *file, const listed *all, const char *name, const char *type, const char *help,
-                       double (*of)(const served_statistics *runs, const weir_pool_entry *entry))
+                       double (*of)(const served_statistics *runs, const weir_pool_entry *entry,
+                                    const weir_cores_stats *cores))
 {
     fprintf(file, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
     for (size_t i = 0; i < all->count; i++) {
         fprintf(file, "%s{model=\"", name);
         label(file, all->models[i]->name);
-        fprintf(file, "\"} %.17g\n", of(&all->statistics[i], &all->entries[i]));
+        fprintf(file, "\"} %.17g\n", of(&all->statistics[i], &all->entries[i], &all->cores[i]));
     }
 }
 
 #define FIGURE(name, expression)                                                                                       \
-    static double name(const served_statistics *runs, const weir_pool_entry *entry)                                    \
+    static double name(const served_statistics *runs, const weir_pool_entry *entry, const weir_cores_stats *cores)     \
     {                                                                                                                  \
-        (void)runs, (void)entry;                                                                                       \
+        (void)runs, (void)entry, (void)cores;                                                                          \
         return (double)(expression);                                                                                   \
     }
 FIGURE(runs_of, runs->runs)
@@ -79,6 +92,10 @@ FIGURE(promised_of, entry->promised)
 FIGURE(waiting_of, entry->waiting)
 FIGURE(loads_of, entry->loads)
 FIGURE(evictions_of, entry->evictions)
+FIGURE(cores_of, cores->now)
+FIGURE(core_leases_of, cores->leases)
+FIGURE(core_waits_of, cores->waits)
+FIGURE(core_seconds_of, (double)cores->waited * 1e-9)
 
 void metrics_page(ws_request *request, void *user)
 {
@@ -89,11 +106,14 @@ void metrics_page(ws_request *request, void *user)
     listed of = {.models = served_list(all, &of.count)};
     of.entries = text_grow(NULL, of.count + 1, sizeof *of.entries);
     of.statistics = text_grow(NULL, of.count + 1, sizeof *of.statistics);
+    of.cores = text_grow(NULL, of.count + 1, sizeof *of.cores);
     for (size_t i = 0; i < of.count; i++) {
         served_counted(of.models[i], &of.statistics[i]);
-        (void)served_look(all, of.models[i], &of.entries[i]); /* all 0 where the pool knows nothing */
+        (void)cores_of_model(of.models[i]->name, &of.cores[i]); /* all 0 where it leases none */
+        (void)served_look(all, of.models[i], &of.entries[i]);   /* all 0 where the pool knows nothing */
     }
     say_server(file, ws_server_of(request));
+    say_cores(file);
     say_models(file, &of, "weir_model_loaded", "gauge", "Whether the model is loaded.", loaded_of);
     say_models(file, &of, "weir_model_memory_bytes", "gauge", "Bytes of the device that the model has taken.",
                bytes_of);
@@ -107,6 +127,13 @@ void metrics_page(ws_request *request, void *user)
     say_models(file, &of, "weir_model_failures_total", "counter", "Runs that failed.", failures_of);
     say_models(file, &of, "weir_model_cancelled_total", "counter", "Runs that were cancelled.", cancelled_of);
     say_models(file, &of, "weir_model_run_seconds_total", "counter", "Time in runs.", seconds_of);
+    say_models(file, &of, "weir_model_cores", "gauge", "Cores that the model computes with now.", cores_of);
+    say_models(file, &of, "weir_model_core_leases_total", "counter", "Leases of cores.", core_leases_of);
+    say_models(file, &of, "weir_model_core_waits_total", "counter", "Leases that had to wait for cores.",
+               core_waits_of);
+    say_models(file, &of, "weir_model_core_wait_seconds_total", "counter", "Time in which runs waited for cores.",
+               core_seconds_of);
+    free(of.cores);
     free(of.entries);
     free(of.statistics);
     served_list_free(of.models, of.count);

@@ -25,7 +25,7 @@ typedef struct serve_args {
     const char *config, *host, *certificate, *private_key;
     const char *keys[MOST_KEYS + 1];
     size_t key_count;
-    unsigned port, workers, queue, drain, sequences;
+    unsigned port, workers, queue, drain, sequences, cores;
     bool load, shared_memory, json;
     weir_choice_options choice;
 } serve_args;
@@ -47,13 +47,6 @@ static int set_budget(const arg *option, const char *value, void *to)
     return weir_option_set("budget", value) == WEIR_OK ? -1 : cli_usage("serve", "--budget: %s", weir_detail());
 }
 
-static int set_cores(const arg *option, const char *value, void *to)
-{
-    (void)option;
-    (void)to;
-    return weir_option_set("cores", value) == WEIR_OK ? -1 : cli_usage("serve", "--cores: %s", weir_detail());
-}
-
 static const arg options[] = {
     {"config", "FILE", "options, folders and models from this file; options given beside it go before it", ARG_FILE,
      .at = offsetof(serve_args, config)},
@@ -62,8 +55,8 @@ static const arg options[] = {
     {"port", "N", "and at which port (default: 8000; 0: any that is free)", ARG_COUNT, .at = offsetof(serve_args, port),
      .least = 0, .most = 65535},
     {"budget", "SIZE", "of every device: all models together hold no more", ARG_CALL, .read = set_budget},
-    {"cores", "N", "that all models together compute with (default: those of the affinity and the cgroups)", ARG_CALL,
-     .read = set_cores},
+    {"cores", "N", "that all models together compute with (default: those of the affinity and the cgroups)", ARG_COUNT,
+     .at = offsetof(serve_args, cores), .least = 1, .most = 1024},
     {"load", NULL, "load all models before the first request, not when they are asked for", ARG_FLAG,
      .at = offsetof(serve_args, load)},
     {"shared-memory", NULL, "tensors may lie in shared memory of this machine, which clients name", ARG_FLAG,
@@ -309,6 +302,13 @@ static int run(const serve_args *args, served *all, sources *from, const sigset_
     return status;
 }
 
+static int set_cores(unsigned cores)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", cores);
+    return cores == 0 || weir_option_set("cores", text) == WEIR_OK ? -1 : cli_fail("%s", weir_detail());
+}
+
 /* Takes the configuration. */
 static int serve(const serve_args *args, server_config *file)
 {
@@ -328,7 +328,9 @@ static int serve(const serve_args *args, server_config *file)
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     allow_files();
-    int status = sources_begin(from, args->load);
+    int status = set_cores(args->cores);
+    if (status < 0)
+        status = sources_begin(from, args->load);
     if (status < 0)
         status = begin(args, &all, texts);
     if (status < 0)

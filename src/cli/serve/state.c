@@ -1,6 +1,7 @@
 /* state.c: the state of a server as one JSON object: devices, models, requests under way and waiting, what has happened. */
 #include "state.h"
 
+#include "cli/cores.h"
 #include "cli/text.h"
 
 #include <pthread.h>
@@ -346,10 +347,11 @@ void state_now(ws_request *request, void *user)
         json_array_append_new(devices, device);
     ws_add_header(request, "Cache-Control", "no-store");
     answer_json(request, 200,
-                json_pack("{s:s, s:s, s:i, s:f, s:I, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "address",
+                json_pack("{s:s, s:s, s:i, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "address",
                           ws_server_address(server), "pid", (int)getpid(), "time", seconds_since_1970(), "began",
-                          (json_int_t)all->began, "devices", devices, "models", models_json(all), "requests",
-                          requests_json(all), "http", http_json(server), "events", events_json(all->state)));
+                          (json_int_t)all->began, "devices", devices, "cores", cores_json(), "models", models_json(all),
+                          "requests", requests_json(all), "http", http_json(server), "events",
+                          events_json(all->state)));
 }
 
 void state_history(ws_request *request, void *user)

@@ -3,6 +3,7 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
+#include "cli/cores.h"
 #include "cli/remote/remote.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -33,8 +34,9 @@ static int print_json(const watched_list *found, const ps_args *args, const json
     json_t *list = json_array(), *models = json_object_get(state, "models");
     for (size_t i = 0; i < found->count; i++)
         json_array_append_new(list, process_json(&found->list[i]));
-    return cli_print_json(json_pack("{s:o, s:O*, s:o}", "server", state ? json_string(args->server.url) : json_null(),
-                                    "models", models, "processes", list));
+    return cli_print_json(json_pack("{s:o, s:O*, s:O*, s:o}", "server",
+                                    state ? json_string(args->server.url) : json_null(), "cores",
+                                    json_object_get(state, "cores"), "models", models, "processes", list));
 }
 
 /* For people ------------------------------------------------------------------------------------------------------- */
@@ -110,6 +112,16 @@ static void print_table(const watched_list *found)
     table_clear(&grid);
 }
 
+/* Behind the table, a line for each process with models that have leased cores. */
+static void print_cores(const watched_list *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        char title[40];
+        snprintf(title, sizeof title, "cores of %llu", (unsigned long long)found->list[i].pid);
+        cores_print(title, json_object_get(found->list[i].answer, "cores"));
+    }
+}
+
 static void print_none(const ps_args *args)
 {
     if (args->processes || args->server.off)
@@ -123,14 +135,18 @@ static void print_none(const ps_args *args)
 /* What a server has, and below it the processes. */
 static int print_tables(const watched_list *found, const ps_args *args, const json_t *state)
 {
-    if (state)
+    if (state) {
         remote_print_models(state, false);
+        cores_print("cores", json_object_get(state, "cores"));
+    }
     if (state && found->count > 0)
         puts("");
-    if (found->count > 0)
+    if (found->count > 0) {
         print_table(found);
-    else if (!state)
+        print_cores(found);
+    } else if (!state) {
         print_none(args);
+    }
     return cli_flush(CLI_OK);
 }
 

@@ -32,6 +32,9 @@ static ort_status *create_session(const ort_env *env, const char *path, const or
     weir_onnxruntime *bridge = wl_account_bridge(phase->account);
     /* GenAI's own, which it makes for each session. */
     ort_status *status = real->AddSessionConfigEntry((ort_session_options *)options, "session.use_env_allocators", "1");
+    /* Threads that wait for the next step by spinning do so on cores that are another model's by then. */
+    if (!status)
+        status = real->AddSessionConfigEntry((ort_session_options *)options, "session.force_spinning_stop", "1");
     if (!status && (!bridge || weir_onnxruntime_enter(bridge) != WEIR_OK))
         status = real->CreateStatus(ORT_FAIL_CODE, weir_detail());
     if (status)

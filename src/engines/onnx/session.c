@@ -163,6 +163,9 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) ||
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")))
         return false;
+    /* Threads that wait for the next run by spinning do so on cores that are another model's by then. */
+    if (FAILED(model, a, api->AddSessionConfigEntry(options, "session.force_spinning_stop", "1")))
+        return false;
     /* By its path it finds the files beside a model by itself. */
     if (s->ours && FAILED(model, a,
                           api->AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path",

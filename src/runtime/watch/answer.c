@@ -2,6 +2,8 @@
 #include "runtime/runtime.h"
 #include "runtime/watch/json.h"
 
+#include <weir/cores.h>
+
 #include <unistd.h>
 
 typedef struct writer {
@@ -11,9 +13,10 @@ typedef struct writer {
     uint64_t left_out;
 } writer;
 
-/* Bytes that a client, a runtime without its clients, and the end of the document take at most: texts of known lengths, of
- * which a character takes six, and numbers of 20 digits. */
-enum { CLIENT_ROOM = 4096, RUNTIME_ROOM = 8192, END_ROOM = 256 };
+/* Bytes that a client, a runtime without its clients, a model's line of the ledger of cores, and the end of the document,
+ * with the ledger but for its models, take at most: texts of known lengths, of which a character takes six, and numbers of 20
+ * digits. */
+enum { CLIENT_ROOM = 4096, RUNTIME_ROOM = 8192, LINE_ROOM = 1024, END_ROOM = 1024 };
 
 typedef struct member {
     const char *key;
@@ -116,6 +119,36 @@ static void write_runtime(weir_runtime *runtime, void *user)
     wi_json_close(&w->json, '}');
 }
 
+/* Nothing where a fork or the system keeps the ledger from being read. Models for which there is no room are left out. */
+static void write_cores(wi_json *json)
+{
+    weir_cores_totals all = {.struct_size = sizeof all};
+    weir_cores_stats line = {.struct_size = sizeof line};
+    if (weir_cores_info(&all) != WEIR_OK)
+        return;
+    wi_json_open(json, "cores", '{');
+    wi_json_number(json, "cores", all.cores);
+    wi_json_number(json, "leased", all.leased);
+    wi_json_number(json, "peak", all.peak);
+    wi_json_number(json, "waiting", all.waiting);
+    wi_json_number(json, "coupled", all.coupled);
+    wi_json_open(json, "models", '[');
+    for (size_t i = 0; wi_json_room(json) >= LINE_ROOM + END_ROOM && weir_cores_look(i, &line) == WEIR_OK; i++) {
+        wi_json_open(json, NULL, '{');
+        wi_json_text(json, "name", line.name);
+        wi_json_number(json, "least", line.least);
+        wi_json_number(json, "most", line.most);
+        wi_json_number(json, "now", line.now);
+        wi_json_number(json, "last", line.last);
+        wi_json_number(json, "leases", line.leases);
+        wi_json_number(json, "waits", line.waits);
+        wi_json_number(json, "waited", line.waited);
+        wi_json_close(json, '}');
+    }
+    wi_json_close(json, ']');
+    wi_json_close(json, '}');
+}
+
 static void write_all(writer *w, const char *command)
 {
     wi_json_text(&w->json, "weir", WEIR_VERSION_STRING);
@@ -124,6 +157,7 @@ static void write_all(writer *w, const char *command)
     wi_json_open(&w->json, "runtimes", '[');
     wi_runtimes_each(write_runtime, w);
     wi_json_close(&w->json, ']');
+    write_cores(&w->json);
     wi_json_number(&w->json, "left_out", w->left_out);
 }
 

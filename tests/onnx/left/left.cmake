@@ -16,7 +16,6 @@ foreach(library onnx-left onnx-left-planted onnx-left-planting)
 endforeach()
 
 weir_onnx_test(left ${left}/test.c)
-target_compile_definitions(test-onnx-left PRIVATE PLANTING="$<TARGET_FILE:onnx-left-planting>")
 add_dependencies(test-onnx-left onnx-left onnx-left-planting)
 set_tests_properties(onnx-left PROPERTIES
   ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:onnx-left>;LEFT_TO=${PROJECT_BINARY_DIR}/tests/onnx-left.txt")
