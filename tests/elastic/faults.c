@@ -293,7 +293,7 @@ static weir_status map_dirty(wi_device *device, void *address, uint64_t bytes, s
     return status;
 }
 
-/* Those behind pages that were there already, too. */
+/* Also behind pages that were there already. */
 static void new_pages_are_zeros_whatever_the_driver_gives(void **state)
 {
     enum { PAGES = 8 };

@@ -220,17 +220,18 @@ static void test_normalized_in_any_company(void **state)
     fixture_close(&its);
 }
 
-/* More short ones than a call of llama.cpp's takes: each has its own count and its own vector. */
+/* Short texts, more than a call of llama.cpp's takes: each has a count and a vector of its own. */
 static void test_many_short_texts(void **state)
 {
     (void)state;
     enum { MANY = 35, WIDTH = 32 };
     fixture its = fixture_open(bert_path, NULL, 0);
     char text[MANY * 8] = "", lines[MANY][8];
+    size_t used = 0;
     weir_outputs together, alone;
     for (int i = 0; i < MANY; i++) {
         snprintf(lines[i], sizeof lines[i], "%c%s", 'a' + i % 26, i % 3 ? "" : " b");
-        sprintf(text + strlen(text), "%s%s", i ? "\n" : "", lines[i]);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "\n" : "", lines[i]);
     }
     weir_tensor input = text_input(text);
     OK(infer(&its, &input, NULL, 0, &together));
