@@ -73,7 +73,7 @@ static void make_inputs(weir_tensor *inputs, int64_t batch, int64_t tokens)
 static void rest(void)
 {
     if (measured == CLOCK_MONOTONIC)
-        nanosleep(&(struct timespec){0, 200 * 1000 * 1000}, NULL);
+        nanosleep(&(struct timespec){0, 200L * 1000 * 1000}, NULL);
 }
 
 static double time_plain(const plain *p, const weir_tensor *inputs)
