@@ -28,6 +28,7 @@ typedef struct elastic {
     wi_index index;
     wi_elastic_page *unwanted; /* not published; the driver did not take them back, or is not past them */
     wi_elastic_range *stuck;   /* the same of ended ranges */
+    bool lost;                 /* the driver has said so when it was to take something back */
 } elastic;
 
 static elastic *elastic_of(wi_resource *resource)
@@ -101,9 +102,11 @@ static void range_give_back(elastic *s, wi_elastic_range *range)
     const wi_resource *r = &s->resource;
     void *start = (void *)range->range.start;
     uint64_t bytes = range->range.end - range->range.start;
-    if (r->driver->uncover(r->device, start, bytes) != WEIR_OK) {
+    weir_status status = r->driver->uncover(r->device, start, bytes);
+    if (status != WEIR_OK) {
         weir_log(WEIR_LOG_WARNING, "addresses are given back later: %s", weir_detail());
         wi_resource_lock(&s->resource);
+        s->lost |= status == WEIR_ERR_DEVICE_LOST;
         range->next = s->stuck;
         s->stuck = range;
         wi_resource_unlock(&s->resource);
@@ -422,8 +425,10 @@ static uint64_t elastic_release_kept(wi_resource *resource)
         wi_elastic_range *range = page->range;
         next = page->next;
         bool passed = resource->driver->passed(resource->device, page->block.freed);
-        bool closed = passed && page_close(s, page) == WEIR_OK;
+        weir_status status = passed ? page_close(s, page) : WEIR_ERR_BUSY;
+        bool closed = status == WEIR_OK;
         wi_resource_lock(resource);
+        s->lost |= status == WEIR_ERR_DEVICE_LOST;
         bool last = elastic_undo(s, page, closed);
         wi_resource_unlock(resource);
         bytes += closed ? range->page : 0;
@@ -437,6 +442,54 @@ static uint64_t elastic_release_kept(wi_resource *resource)
         range_give_back(s, range);
     }
     return bytes;
+}
+
+/* Adds to the line of that client and tag, or begins one. */
+static void elastic_add_left(wi_elastic_left *left, const wi_elastic_range *range, uint64_t pages)
+{
+    size_t i = 0;
+    while (i < left->count && (left->of[i].client != range->client || left->of[i].tag != range->tag))
+        i++;
+    left->bytes += pages * range->page;
+    if (i == WI_ELASTIC_LEFT)
+        return;
+    if (i == left->count)
+        left->count++;
+    left->of[i].client = range->client;
+    left->of[i].tag = range->tag;
+    left->of[i].pages += pages;
+    left->of[i].bytes += pages * range->page;
+}
+
+/* The next page that is nobody's and that the device may not be past; false: there is none behind so many. */
+static bool elastic_unwanted_point(elastic *s, size_t index, wi_event *out)
+{
+    wi_resource_lock(&s->resource);
+    const wi_elastic_page *page = s->unwanted;
+    while (page && index-- > 0)
+        page = page->next;
+    if (page)
+        *out = page->block.freed;
+    wi_resource_unlock(&s->resource);
+    return page != NULL;
+}
+
+bool wi_elastic_give_back(wi_resource *base, wi_elastic_left *out)
+{
+    elastic *s = elastic_of(base);
+    wi_event event;
+    for (size_t i = 0; elastic_unwanted_point(s, i, &event); i++)
+        (void)!base->driver->wait(base->device, event, UINT64_MAX);
+    (void)elastic_release_kept(base);
+    *out = (wi_elastic_left){.count = 0};
+    wi_resource_lock(base);
+    for (const wi_elastic_page *page = s->unwanted; page; page = page->next)
+        elastic_add_left(out, page->range, 1);
+    for (const wi_elastic_range *range = s->stuck; range; range = range->next)
+        elastic_add_left(out, range, 0);
+    out->lost = s->lost;
+    wi_resource_unlock(base);
+    return out->count == 0;
 }
 
 static uint64_t elastic_trim(wi_resource *resource, uint64_t keep)
@@ -623,11 +676,23 @@ static void elastic_check(wi_resource *resource)
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
+/* What a lost device still has is its driver's to forget: the records go. */
 static void elastic_destroy(wi_resource *resource)
 {
     elastic *s = elastic_of(resource);
     if (resource->ledger)
         (void)elastic_release_kept(resource);
+    for (wi_elastic_page *page = s->unwanted, *next; page; page = next) {
+        wi_elastic_range *range = page->range;
+        next = page->next;
+        if (range_forget(s, page))
+            free(range);
+        free(page);
+    }
+    for (wi_elastic_range *range = s->stuck, *next; range; range = next) {
+        next = range->next;
+        free(range);
+    }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->addresses);
     pthread_mutex_destroy(&resource->lock);

@@ -19,7 +19,7 @@ typedef struct wi_elastic_range {
     wi_range range;
     wi_resource *base;
     wi_account *account;
-    const char *tag; /* interned */
+    const char *client, *tag; /* interned; the client may be closed before the last page has gone */
     weir_class memory_class;
     bool promised;
     wi_reservation promise;
@@ -49,6 +49,23 @@ weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *l
                                     bool *reserved);
 /* No page is allocated there any more. The range goes with its last page. */
 void wi_elastic_range_end(wi_elastic_range *range);
+
+/* What the driver has not taken back: pages that are nobody's, which the ledger counts as held, and addresses of ranges that
+ * have ended. By client and tag, as far as there is room. */
+enum { WI_ELASTIC_LEFT = 16 };
+typedef struct wi_elastic_left {
+    struct {
+        const char *client, *tag;
+        uint64_t pages, bytes;
+    } of[WI_ELASTIC_LEFT];
+    size_t count;
+    uint64_t bytes; /* of all pages */
+    bool lost;      /* so is the device: nothing will be taken back any more */
+} wi_elastic_left;
+
+/* When no range is in use: waits for what is queued on such pages, and tries all once more. False: some of it is left, as *out
+ * says. */
+bool wi_elastic_give_back(wi_resource *base, wi_elastic_left *out);
 
 /* What stands at a page. */
 typedef enum wi_elastic_state {

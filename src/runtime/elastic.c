@@ -47,6 +47,41 @@ weir_status wi_elastic_stack(weir_runtime *runtime, wi_resource **out)
     return status;
 }
 
+static void elastic_tell_left(const weir_runtime *runtime, const wi_elastic_left *left)
+{
+    char text[24];
+    for (size_t i = 0; i < left->count; i++)
+        if (left->of[i].pages > 0)
+            weir_log(WEIR_LOG_WARNING,
+                     "not given back: %s had %llu page%s of %s on %s tagged \"%s\", which the driver did not take back",
+                     left->of[i].client, (unsigned long long)left->of[i].pages, left->of[i].pages == 1 ? "" : "s",
+                     weir_size_format(left->of[i].bytes, text, sizeof text), runtime->name, left->of[i].tag);
+        else
+            weir_log(WEIR_LOG_WARNING,
+                     "not given back: addresses of %s on %s tagged \"%s\", which the driver did not take back",
+                     left->of[i].client, runtime->name, left->of[i].tag);
+}
+
+weir_status wi_elastic_check_end(weir_runtime *runtime)
+{
+    wi_resource *stack = atomic_load(&runtime->elastic);
+    wi_elastic_left left;
+    wi_kept_detail kept;
+    char text[24];
+    wi_detail_keep(&kept);
+    bool all = !stack || wi_elastic_give_back(stack->base, &left);
+    if (!all)
+        elastic_tell_left(runtime, &left);
+    wi_detail_restore(&kept);
+    if (all || left.lost)
+        return WEIR_OK;
+    return weir_fail(
+        WEIR_ERR_DRIVER,
+        "the runtime %s is not destroyed: its driver has not taken back %s of elastic blocks, of %s tagged "
+        "\"%s\" first; destroy it when the device answers again",
+        runtime->name, weir_size_format(left.bytes, text, sizeof text), left.of[0].client, left.of[0].tag);
+}
+
 void wi_elastic_end(weir_runtime *runtime)
 {
     wi_resource *stack = atomic_load(&runtime->elastic);
@@ -221,6 +256,7 @@ static weir_status elastic_make(weir_client *client, const weir_elastic_options 
         return status;
     uint64_t page = elastic_page_bytes(stack->base, o->page);
     wi_elastic_range like = {.account = &client->account,
+                             .client = client->account.lasting,
                              .tag = wi_intern(o->tag, sizeof((weir_block_details *)0)->tag - 1),
                              .memory_class = o->memory_class,
                              .promised = o->promised,

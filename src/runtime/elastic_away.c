@@ -167,24 +167,24 @@ static void pages_each(weir_client *client, const wi_away *pages,
     }
 }
 
-typedef struct writing {
+typedef struct move {
     wi_event event;
     weir_status status;
-} writing;
+} move;
 
-static void page_written(const wi_elastic_range *range, uint64_t index, void *user)
+static void page_moved(const wi_elastic_range *range, uint64_t index, void *user)
 {
-    writing *w = user;
+    move *m = user;
     wi_block *block = wi_elastic_live(range, index);
-    if (block && w->status == WEIR_OK)
-        w->status = wi_stream_uses_written(&block->stream_uses, w->event);
+    if (block && m->status == WEIR_OK)
+        m->status = wi_stream_uses_moved(&block->stream_uses, m->event);
 }
 
-weir_status wi_elastic_away_written(weir_client *client, const wi_away *pages, wi_event event)
+weir_status wi_elastic_away_moved(weir_client *client, const wi_away *pages, wi_event event)
 {
-    writing w = {event, WEIR_OK};
-    pages_each(client, pages, page_written, &w);
-    return w.status;
+    move m = {event, WEIR_OK};
+    pages_each(client, pages, page_moved, &m);
+    return m.status;
 }
 
 /* Forgetting ------------------------------------------------------------------------------------------------------- */

@@ -445,9 +445,9 @@ void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bo
     if (runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK) {
         wi_resource_lock(base);
         for (size_t i = 0; blocks && i < r->away.block_count; i++)
-            (void)!wi_stream_uses_written(&r->away.blocks[i]->stream_uses, event);
+            (void)!wi_stream_uses_moved(&r->away.blocks[i]->stream_uses, event);
         wi_resource_unlock(base);
-        (void)!wi_elastic_away_written(client, &r->pages, event);
+        (void)!wi_elastic_away_moved(client, &r->pages, event);
     }
     wi_detail_restore(&kept);
 }

@@ -76,7 +76,7 @@ static weir_status residency_arrive(weir_client *client, wi_residence *r, void *
         status = native ? runtime->driver->order(runtime->device, native, event)
                         : runtime->driver->wait(runtime->device, event, UINT64_MAX);
     if (status == WEIR_OK && native)
-        status = wi_elastic_away_written(client, &r->pages, event);
+        status = wi_elastic_away_moved(client, &r->pages, event);
     return status == WEIR_OK ? base->table->away->arrive(base, &r->away, native ? &event : NULL) : status;
 }
 

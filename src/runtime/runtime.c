@@ -323,7 +323,7 @@ static weir_status runtime_check_end(weir_runtime *runtime)
     if (status == WEIR_OK && hosted > 0)
         status = weir_fail(WEIR_ERR_BUSY, "the runtime %s is the host of %u others; destroy those first", runtime->name,
                            hosted);
-    return status;
+    return status == WEIR_OK ? wi_elastic_check_end(runtime) : status;
 }
 
 /* Shuts the door when nothing hangs on the runtime and nobody is inside. A refused end has never shut it. */

@@ -171,6 +171,9 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
 /* The stack for pages of elastic blocks, made on first use; elastic.c. */
 weir_status wi_elastic_stack(weir_runtime *runtime, wi_resource **out);
+/* Whether the driver takes back what elastic blocks have left, before a runtime ends. WEIR_ERR_DRIVER: it does not; the log tells
+ * of it by client and tag. On a lost device nothing is asked for. */
+weir_status wi_elastic_check_end(weir_runtime *runtime);
 void wi_elastic_end(weir_runtime *runtime); /* ends it */
 /* WEIR_ERR_BUSY: the client has an elastic block. */
 weir_status wi_elastics_check_none(const weir_client *client);

@@ -41,6 +41,15 @@ static scene *intruded; /* NULL: none begins */
 static weir_launch *intruder;
 static bool copied; /* since it was planned */
 
+/* What else happens there, once, and so many waits for the stream of copies that fail from then on; at the same time copies may be
+ * held up. */
+static void (*meanwhile)(scene *s); /* NULL: nothing */
+static scene *meanwhile_scene;
+static int waits_fail;
+static void *copies_stream; /* of the last copy that was queued */
+static gate held_copies;
+static bool holds_copies; /* the next copy that is queued waits at the gate */
+
 static void write_to(const scene *s, size_t block, size_t page, uint8_t value)
 {
     char *at = (char *)stats_of(s->blocks[block]).base + page * GRANULE;
@@ -50,7 +59,27 @@ static void write_to(const scene *s, size_t block, size_t page, uint8_t value)
 static weir_status away_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
     copied = true;
+    copies_stream = stream ? stream : copies_stream;
+    if (stream && holds_copies) {
+        holds_copies = false;
+        ok(wi_host_driver.call(device, pass_gate, &held_copies, stream));
+    }
     return faulty_driver.copy(device, to, from, bytes, stream);
+}
+
+static void do_meanwhile(void)
+{
+    void (*what)(scene * s) = meanwhile;
+    meanwhile = NULL;
+    if (what)
+        what(meanwhile_scene);
+}
+
+static weir_status away_order(wi_device *device, void *stream, wi_event event)
+{
+    if (copied)
+        do_meanwhile();
+    return faulty_driver.order(device, stream, event);
 }
 
 static weir_status away_synchronize(wi_device *device, void *stream)
@@ -67,6 +96,10 @@ static weir_status away_synchronize(wi_device *device, void *stream)
         write_to(s, s->highest, last, 99);
         fault.fail_at = fail_at;
     }
+    if (copied && stream == copies_stream)
+        do_meanwhile();
+    if (!meanwhile && stream == copies_stream && waits_fail > 0 && waits_fail-- > 0)
+        return weir_fail(WEIR_ERR_DRIVER, "the stream of copies does not answer");
     return faulty_driver.stream_synchronize(device, stream);
 }
 
@@ -316,6 +349,7 @@ static void with_each_driver(void (*fn)(const layout *shape))
             tried = kind < 2 ? faulty_driver : faulty_driver_that_drops();
             tried.copy = away_copy;
             tried.stream_synchronize = away_synchronize;
+            tried.order = away_order;
             fault.status = with[kind % 2];
             fn(&layouts[i]);
         }
@@ -396,12 +430,122 @@ static void a_launch_that_begins_in_the_middle_keeps_all(void **state)
     with_each_driver(launch_at_each_call);
 }
 
+/* Uses that end in the middle -------------------------------------------------------------------------------------- */
+
+static gate work; /* holds up work of a launch */
+static weir_stream worker;
+static weir_launch *writer;
+
+static weir_launch *begin_use(const scene *s, weir_access access)
+{
+    weir_launch *launch;
+    weir_use use = {{.pointer = page_at(&(fixture){.page = GRANULE}, s->blocks[0], 0)}, access};
+    ok(weir_launch_begin(s->f.runtime, worker, &use, 1, &launch));
+    return launch;
+}
+
+static void read_behind_the_gate(scene *s)
+{
+    ok(weir_call(s->f.runtime, pass_gate, &work, worker));
+    ok(weir_launch_end(begin_use(s, WEIR_ACCESS_READ)));
+}
+
+static void begin_to_write(scene *s)
+{
+    writer = begin_use(s, WEIR_ACCESS_WRITE);
+}
+
+static void open_meanwhile(scene *s, const layout *shape, void (*what)(scene *s))
+{
+    tried = faulty_driver;
+    tried.copy = away_copy;
+    tried.stream_synchronize = away_synchronize;
+    tried.order = away_order;
+    open_scene(s, shape);
+    ok(weir_stream_acquire(s->f.runtime, &worker));
+    work = held_copies = (gate)GATE;
+    meanwhile_scene = s;
+    meanwhile = what;
+    copied = false;
+}
+
+static void close_meanwhile(scene *s)
+{
+    copies_stream = NULL;
+    ok(weir_stream_release(worker));
+    end_scene(s);
+}
+
+/* The first page is given back when the gate opens, and no sooner. */
+static void goes_behind(scene *s, gate *g, weir_stream stream)
+{
+    release(&s->f, s->blocks[0], 0, 1, WEIR_STREAM_HOST);
+    ok(weir_runtime_trim(s->f.runtime, NULL, NULL));
+    pages_are(&s->f, s->blocks[0], 1, 1);
+    open_gate(g);
+    if (stream.id)
+        ok(weir_stream_synchronize(stream));
+    else
+        ok(wi_host_driver.stream_synchronize(s->f.runtime->device, copies_stream));
+    ok(weir_runtime_trim(s->f.runtime, NULL, NULL));
+    pages_are(&s->f, s->blocks[0], 1, 0);
+}
+
+/* A suspend fails while nobody says whether its copies are done: they do not take the place of a read that was declared since the
+ * pages were listed. */
+static void a_read_while_a_suspend_fails(void **state)
+{
+    (void)state;
+    scene s;
+    open_meanwhile(&s, &layouts[0], read_behind_the_gate);
+    waits_fail = 3;
+    fails(WEIR_ERR_DRIVER, try_suspend(&s));
+    assert_int_equal(waits_fail, 0);
+    ok(wi_host_driver.stream_synchronize(s.f.runtime->device, copies_stream));
+    goes_behind(&s, &work, worker);
+    close_meanwhile(&s);
+}
+
+/* Nor does a write that ends later take theirs. */
+static void a_write_around_a_suspend_that_fails(void **state)
+{
+    (void)state;
+    scene s;
+    open_meanwhile(&s, &layouts[0], begin_to_write);
+    holds_copies = true;
+    waits_fail = 3;
+    fails(WEIR_ERR_DRIVER, try_suspend(&s));
+    assert_int_equal(waits_fail, 0);
+    ok(weir_launch_end(writer));
+    ok(weir_stream_synchronize(worker));
+    goes_behind(&s, &held_copies, WEIR_STREAM_HOST);
+    close_meanwhile(&s);
+}
+
+/* A page that has come back is read on another stream before its contents are noted as on their way. */
+static void a_read_while_a_resume_ends(void **state)
+{
+    (void)state;
+    scene s;
+    open_meanwhile(&s, &layouts[2], NULL);
+    ok(try_suspend(&s));
+    meanwhile = read_behind_the_gate;
+    ok(try_resume(&s));
+    assert_null(meanwhile);
+    ok(weir_stream_synchronize(s.f.stream));
+    goes_behind(&s, &work, worker);
+    close_meanwhile(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(a_launch_that_begins_in_the_middle_keeps_all),
+        cmocka_unit_test(a_read_while_a_suspend_fails),
+        cmocka_unit_test(a_write_around_a_suspend_that_fails),
+        cmocka_unit_test(a_read_while_a_resume_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -522,10 +522,77 @@ static void a_driver_that_cannot_is_unsupported(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* Pages of a commit that failed, which the driver does not take back: they keep the runtime, and are told by client and tag. */
+static bool something_is_left(int at)
+{
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    faults_reset(-1);
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(try_create(faulted.client, 4 * GRANULE, at % 2, &e));
+    fault.calls = 0;
+    fault.stay = true;
+    fault.fail_at = at;
+    weir_status status = weir_elastic_commit(e, 0, 3 * GRANULE, WEIR_STREAM_HOST);
+    if (status == WEIR_OK)
+        fault.fail_at = -1;
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(faulted.client));
+    uint64_t held = take_snapshot(faulted.runtime).device.held;
+    for (int times = 0; times < 2 && status != WEIR_OK; times++) {
+        fails(WEIR_ERR_DRIVER, weir_runtime_destroy(faulted.runtime));
+        detail_names("not destroyed");
+        detail_names("of one tagged \"cache\"");
+        assert_int_equal(take_snapshot(faulted.runtime).device.held, held);
+    }
+    fault.fail_at = -1;
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+    return held > 0;
+}
+
+static void what_is_left_keeps_the_runtime(void **state)
+{
+    (void)state;
+    int kept = 0;
+    for (int at = 0; at < 2 * 25; at++) {
+        tried = at < 25 ? faulty_driver : faulty_driver_that_drops();
+        kept += something_is_left(at % 25);
+    }
+    assert_true(kept > 6);
+}
+
+/* A lost device takes nothing back: the runtime goes all the same, and loses no memory of the host's. */
+static void a_lost_device_keeps_no_runtime(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    tried = faulty_driver;
+    faults_reset(-1);
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(try_create(faulted.client, 4 * GRANULE, false, &e));
+    fault.calls = 0;
+    fault.stay = true;
+    fault.status = WEIR_ERR_DEVICE_LOST;
+    fault.fail_at = 5;
+    fails(WEIR_ERR_DEVICE_LOST, weir_elastic_commit(e, 0, 3 * GRANULE, WEIR_STREAM_HOST));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(faulted.client));
+    assert_true(take_snapshot(faulted.runtime).device.held > 0);
+    ok(weir_runtime_destroy(faulted.runtime));
+}
+
 int main(void)
 {
     tried = faulty_driver;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_left_keeps_the_runtime),
+        cmocka_unit_test(a_lost_device_keeps_no_runtime),
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(each_allocation_of_host_memory_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),

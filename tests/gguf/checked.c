@@ -24,7 +24,8 @@ weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out);
 weir_status __real_wi_gguf_file_open(const char *name, wg_file *out);
 weir_status __wrap_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out);
 weir_status __real_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+/* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
+__attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
 
 weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out)

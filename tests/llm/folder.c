@@ -14,7 +14,8 @@ static time_t later;
 
 weir_status __wrap_wl_tokenizer_check(const wl_folder *of);
 weir_status __real_wl_tokenizer_check(const wl_folder *of);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+/* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
+__attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
 
 weir_status __wrap_wl_tokenizer_check(const wl_folder *of)

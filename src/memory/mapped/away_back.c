@@ -326,7 +326,7 @@ weir_status wi_away_arrive(wi_resource *base, wi_away *away, const wi_event *eve
     weir_status status = WEIR_OK;
     wi_resource_lock(base);
     for (size_t i = 0; event && i < away->block_count && status == WEIR_OK; i++)
-        status = wi_stream_uses_written(&away->blocks[i]->stream_uses, *event);
+        status = wi_stream_uses_moved(&away->blocks[i]->stream_uses, *event);
     if (status == WEIR_OK)
         away_settle_back(m, away);
     wi_resource_unlock(base);

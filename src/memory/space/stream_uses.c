@@ -1,4 +1,4 @@
-/* Stream uses: the last write and the reads since, and open tickets. */
+/* Stream uses: the last write and the reads since, the last move, and open tickets. */
 #include "memory/space/stream_uses.h"
 #include "base/seeded_bug.h"
 
@@ -74,14 +74,13 @@ weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event ev
     return WEIR_OK;
 }
 
-weir_status wi_stream_uses_written(wi_stream_uses **stream_uses, wi_event event)
+weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, wi_event event)
 {
     if (!*stream_uses)
         *stream_uses = calloc(1, sizeof **stream_uses);
     if (!*stream_uses)
         return stream_uses_no_memory();
-    (*stream_uses)->write = event;
-    (*stream_uses)->read_count = 0;
+    (*stream_uses)->moved = event;
     return WEIR_OK;
 }
 
@@ -92,9 +91,9 @@ bool wi_stream_uses_held(const wi_stream_uses *stream_uses)
 
 bool wi_stream_uses_point(const wi_stream_uses *stream_uses, weir_access access, uint32_t index, wi_event *out)
 {
-    if (!stream_uses || index > (access == WEIR_ACCESS_READ ? 0 : stream_uses->read_count))
+    if (!stream_uses || index >= 2 + (access == WEIR_ACCESS_READ ? 0 : stream_uses->read_count))
         return false;
-    *out = index == 0 ? stream_uses->write : stream_uses->reads[index - 1];
+    *out = index == 0 ? stream_uses->write : index == 1 ? stream_uses->moved : stream_uses->reads[index - 2];
     return true;
 }
 
@@ -125,6 +124,7 @@ weir_status wi_stream_uses_copy(const wi_stream_uses *stream_uses, wi_stream_use
     if (stream_uses->read_count > 0)
         memcpy(reads, stream_uses->reads, stream_uses->read_count * sizeof *reads);
     *copy = (wi_stream_uses){.write = stream_uses->write,
+                             .moved = stream_uses->moved,
                              .reads = reads,
                              .read_count = stream_uses->read_count,
                              .read_capacity = stream_uses->read_count + 1};

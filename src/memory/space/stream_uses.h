@@ -1,7 +1,8 @@
 /* Stream uses: where a block was used on streams. Its free and its next uses wait for them.
  *
  * Invariants: at most one read for each stream; reads are later than the last write; a writer excludes readers and
- * other writers. NULL stands for a block without uses.
+ * other writers. Moves are beside that order: a launch may have begun before a move, and end behind it. NULL stands for a
+ * block without uses.
  *
  * Everything is under the resource's lock. Only `passed` calls the driver, which does not block. */
 #ifndef WI_STREAM_USES_H
@@ -13,6 +14,7 @@
 
 typedef struct wi_stream_uses {
     wi_event write; /* the last write; no stream: none, or it has passed */
+    wi_event moved; /* behind what weir itself last did with the contents, for the block's client; no stream: nothing */
     wi_event *reads;
     uint32_t read_count, read_capacity;
     uint32_t readers; /* open read tickets: launches between begin and end */
@@ -24,8 +26,10 @@ typedef struct wi_stream_uses {
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
 /* Closes a ticket. *event, unless NULL, is the point behind that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
-/* Sets the last write: `event` is behind it, and everything before it has passed. WEIR_ERR_SYSTEM: no host memory. */
-weir_status wi_stream_uses_written(wi_stream_uses **stream_uses, wi_event event);
+/* Weir moves the contents, out or in, and `event` is behind that; those of a block are on one stream, or earlier
+ * ones are done. Declared uses stay
+ * what they are, also those that are open. WEIR_ERR_SYSTEM: no host memory. */
+weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, wi_event event);
 bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* whether a ticket is open */
 
 /* Sets the last write, unless there is a later one: `event` is behind everything that was done to the block before its first
