@@ -25,7 +25,8 @@
     /* From now on a call ends the process. */                                                                               \
     X(void, stub_forbid, (void))                                                                                             \
     /* How many there are: "handles", "host handles", "mappings", "reservations", "contexts", "streams", "events", */        \
-    /* "allocations" (single, and of pools), "pinned", "registered" ones, "pools"; "captures broken", "dead streams used" */ \
+    /* "allocations" (single, and of pools), "pinned", "registered" ones, "pools"; "captures broken", "graphs", */           \
+    /* "dead streams used", */                                                                                              \
     /* "used" bytes; "depth" of this thread's contexts, its "capture mode"; calls of a function so far. Of all devices, */   \
     /* but "used" of device 0; "streams:1" and the like are device 1's alone. */                                             \
     X(uint64_t, stub_count, (const char *what))                                                                              \
