@@ -128,6 +128,7 @@ static void a_stream_without_a_place_is_not_known_to_weir(void **state)
     enum { PLACES = 16, MOST_STREAMS = 1024 };
     (void)state;
     fixture f = begin(32 * MIB);
+    static void *others[MOST_STREAMS + 1]; /* have the addresses of the streams that came to nothing */
     void *streams[PLACES], *none;
     for (size_t i = 1; i < PLACES; i++) /* the first place is the default stream's */
         streams[i] = make_stream(&f);
@@ -138,12 +139,15 @@ static void a_stream_without_a_place_is_not_known_to_weir(void **state)
         assert_int_equal(result, NO_MEMORY);
         assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
         assert_null(none);
+        assert_int_equal(f.real.cudaStreamCreateWithFlags(&others[i], NON_BLOCKING), 0);
     }
     assert_int_equal(stats(&f).streams, PLACES - 1);
     streams[0] = make_stream(&f);
     assert_int_equal(stats(&f).streams, PLACES);
     for (size_t i = 0; i < PLACES; i++)
         assert_int_equal(f.m.cudaStreamDestroy(streams[i]), 0);
+    for (int i = 0; i <= MOST_STREAMS; i++)
+        assert_int_equal(f.real.cudaStreamDestroy(others[i]), 0);
     end(&f);
 }
 
