@@ -596,6 +596,7 @@ static weir_elastic *open_watched(fixture *f)
 
 static void close_watched(fixture *f, weir_elastic *e)
 {
+    ok(weir_stream_synchronize(f->stream));
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
     check_empty(f->runtime);
     ok(weir_stream_release(f->stream));
