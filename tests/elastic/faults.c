@@ -58,7 +58,8 @@ static void expect(weir_elastic *e, size_t index, uint8_t value)
 static void commit_or_not(weir_elastic *e, size_t first, size_t count, size_t missing, weir_stream stream)
 {
     arm(false);
-    uint64_t before = stats_of(e).committed, refused = stats_of(e).refused, promised = stats_of(e).promised, page = faulted.page;
+    uint64_t before = stats_of(e).committed, refused = stats_of(e).refused, promised = stats_of(e).promised,
+             page = faulted.page;
     snapshot was = take_snapshot(faulted.runtime);
     arm(true);
     weir_status status = weir_elastic_commit(e, first * page, count * page, stream);

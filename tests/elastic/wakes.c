@@ -184,7 +184,8 @@ static void a_page_that_is_pending_again_wakes_who_waits_for_it(void **state)
     commit(&f, e, 1, 1);
     hold_stream(&f);
     release(&f, e, 1, 1, f.stream);
-    asker first = {.f = &f, .e = e, .first = 1, .count = 1, .stream = f.stream}, other = {.f = &f, .e = e, .first = 0, .count = 3};
+    asker first = {.f = &f, .e = e, .first = 1, .count = 1, .stream = f.stream},
+          other = {.f = &f, .e = e, .first = 0, .count = 3};
     atomic_store(&holds, true);
     assert_int_equal(pthread_create(&first.thread, NULL, ask, &first), 0);
     while (atomic_load(&holds))

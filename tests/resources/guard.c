@@ -421,7 +421,8 @@ static void arguments_are_read(void **state)
     refuses(WEIR_ERR_INVALID, "guard(poison=-1, mapped)", "poison");
     refuses(WEIR_ERR_INVALID, "guard(poison=, mapped)", "poison");
     refuses(WEIR_ERR_INVALID, "guard(zone=x, mapped)", "zone");
-    describes("guard(zone=1GiB, poison=255, mapped)", "budget(guard(zone=1GiB, quarantine=16MiB, poison=0xFF, mapped))");
+    describes("guard(zone=1GiB, poison=255, mapped)",
+              "budget(guard(zone=1GiB, quarantine=16MiB, poison=0xFF, mapped))");
     refuses(WEIR_ERR_INVALID, "guard(zone=1073741825, mapped)", "1 GiB");
     refuses(WEIR_ERR_INVALID, "guard(zone=2GiB, mapped)", "1 GiB");
     refuses(WEIR_ERR_INVALID, "guard(zones=1KiB, mapped)", "zones=1KiB");

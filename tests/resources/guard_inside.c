@@ -271,8 +271,7 @@ static void a_block_whose_zones_were_not_all_written_goes_back_behind_them(void 
             wi_resource *guard = make(&s);
             wi_block *block;
             wi_shortage ignored;
-            wi_placement p = {
-                .bytes = 300, .alignment = WI_UNIT, .account = &account, .tag = "x", .native = &stream};
+            wi_placement p = {.bytes = 300, .alignment = WI_UNIT, .account = &account, .tag = "x", .native = &stream};
             wi_measure(guard, &p);
             waits = waits_at_discard = 0;
             waits_that_fail = failing;
