@@ -298,6 +298,15 @@ static void nobody_waits_for_another_bucket(void **state)
     pthread_join(other, NULL);
     watched.CreateSessionFromArray = real->CreateSessionFromArray;
     assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    /* Whoever came while it was made does not use it: it goes as others do. */
+    run_and_drop(&l, 4);
+    run_and_drop(&l, 5);
+    run_and_drop(&l, 6);
+    assert_int_equal(onnx_buckets_look(l.model).ended, 2);
+    run_and_drop(&l, 4);
+    assert_int_equal(onnx_buckets_look(l.model).made, 5);
+    run_and_drop(&l, 2);
+    assert_int_equal(onnx_buckets_look(l.model).made, 6);
     unload_model(&l);
     close_client(&l);
 }

@@ -138,6 +138,57 @@ static void start(asker *it, const loaded *l, uint64_t id, int64_t width)
     assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
 }
 
+/* Of `joined`, with rows of its own for each input. */
+typedef struct uneven {
+    const loaded *l;
+    int64_t ids[4], scale[2], ids_rows, scale_rows;
+    weir_status status;
+    uint64_t together;
+} uneven;
+
+static void *ask_uneven(void *user)
+{
+    uneven *it = user;
+    weir_tensor both[] = {tensor("ids", WEIR_TYPE_I64, SHAPE(it->ids_rows, 2), it->ids),
+                          tensor("scale", WEIR_TYPE_I64, SHAPE(it->scale_rows, 1), it->scale)};
+    weir_outputs out;
+    it->status = infer(it->l, both, 2, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    it->together = out.together;
+    int64_t rows = it->ids_rows > it->scale_rows ? it->ids_rows : it->scale_rows;
+    const weir_tensor *y = output(&out, "y");
+    for (int64_t i = 0; i < rows * 2; i++) {
+        int64_t wanted = (1000 + it->ids[it->ids_rows > 1 ? i : i % 2]) * it->scale[it->scale_rows > 1 ? i / 2 : 0];
+        if (y->shape[0] != rows || ((const int64_t *)y->data)[i] != wanted)
+            it->status = WEIR_ERR_CORRUPT;
+    }
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
+/* Of `doubled`, a row. */
+typedef struct doubling {
+    const loaded *l;
+    float x[2];
+    weir_status status;
+} doubling;
+
+static void *ask_doubled(void *user)
+{
+    doubling *it = user;
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 2), it->x);
+    weir_outputs out;
+    it->status = infer(it->l, &in, 1, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    const float *y = output(&out, "y")->data;
+    if (memcmp(y, it->x, sizeof it->x) != 0 || memcmp(y + 2, it->x, sizeof it->x) != 0)
+        it->status = WEIR_ERR_CORRUPT;
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
 /* So many runs have come to the line, or have been there. */
 static void until_there(const loaded *l, int count)
 {
@@ -255,6 +306,66 @@ static void a_run_that_is_tried_alone_is_stopped_alone(void **state)
     close_client(&l);
 }
 
+/* Inputs that have not as many rows as each other are rows of no call: such a run is computed by itself, at once. */
+static void inputs_of_different_rows_go_with_nobody(void **state)
+{
+    (void)state;
+    enum { ROWS = 2 };
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=4", "max_queue_delay_microseconds=60000000", NULL});
+    open_gate(&copy_open);
+    open_gate(&run_open);
+    pthread_t threads[2];
+    uneven all[2];
+    for (int i = 0; i < 2; i++) {
+        all[i] = (uneven){.l = &l, .ids = {1, 2, 3, 4}, .scale = {3, 5}, .ids_rows = ROWS - i, .scale_rows = 1 + i};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_uneven, &all[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(all[i].status, WEIR_OK);
+        assert_int_equal(all[i].together, 1);
+    }
+    assert_int_equal(copying, 0);
+    assert_int_equal(calls, 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Once results could not be split, whoever waits already for more rows does so no longer. */
+static void who_waits_when_results_cannot_be_split_is_computed(void **state)
+{
+    (void)state;
+    enum { WAITING = 4 };
+    pthread_t threads[WAITING];
+    doubling all[WAITING];
+    loaded l =
+        load_model("doubled", (const char *const[]){"max_batch_size=2", "max_queue_delay_microseconds=60000000", NULL});
+    open_gate(&copy_open);
+    for (int i = 0; i < WAITING - 1; i++) { /* two are computed, the third waits */
+        all[i] = (doubling){.l = &l, .x = {(float)i, 2}};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_doubled, &all[i]), 0);
+        until_there(&l, i + 1);
+    }
+    bool computed = come(&inside, 1);
+    open_gate(&run_open);
+    bool returned[WAITING] = {false};
+    struct timespec until = soon();
+    for (int i = 0; i < WAITING - 1; i++)
+        returned[i] = pthread_timedjoin_np(threads[i], NULL, &until) == 0;
+    all[WAITING - 1] = (doubling){.l = &l, .x = {3, 2}}; /* ends the wait of a third that still waits */
+    assert_int_equal(pthread_create(&threads[WAITING - 1], NULL, ask_doubled, &all[WAITING - 1]), 0);
+    for (int i = 0; i < WAITING; i++)
+        if (!returned[i])
+            pthread_join(threads[i], NULL);
+    assert_true(computed && returned[0] && returned[1] && returned[2]);
+    assert_int_equal(calls, 1 + WAITING);
+    for (int i = 0; i < WAITING; i++)
+        assert_int_equal(all[i].status, WEIR_OK);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -264,6 +375,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
+        cmocka_unit_test_setup_teardown(inputs_of_different_rows_go_with_nobody, hold, let_go),
+        cmocka_unit_test_setup_teardown(who_waits_when_results_cannot_be_split_is_computed, hold, let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

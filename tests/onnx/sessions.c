@@ -135,6 +135,93 @@ static void the_memory_pattern_is_off(void **state)
     assert_true(noted.pattern_off > 0);
 }
 
+/* ---- who runs how much ------------------------------------------------------------------------------------------------ */
+
+/* What ONNX Runtime tells of a session: parts of its graph, with so many nodes for a provider each. */
+typedef struct assigned {
+    const char *provider;
+    size_t nodes;
+} assigned;
+
+enum { PARTS = 5 };
+static assigned parts[PARTS];
+static size_t part_count;
+static int told_until; /* calls that succeed */
+
+static ort_status *told(void)
+{
+    return told_until-- > 0 ? NULL : real->CreateStatus(ORT_FAIL_CODE, "failed on purpose");
+}
+
+static ort_status *tell_parts(const ort_session *session, const ort_subgraph *const **out, size_t *count)
+{
+    static const ort_subgraph *list[PARTS];
+    (void)session;
+    for (size_t i = 0; i < part_count; i++)
+        list[i] = (const ort_subgraph *)(const void *)&parts[i];
+    *out = list;
+    *count = part_count;
+    return told();
+}
+
+static ort_status *tell_name(const ort_subgraph *part, const char **out)
+{
+    *out = ((const assigned *)(const void *)part)->provider;
+    return told();
+}
+
+static ort_status *tell_nodes(const ort_subgraph *part, const ort_assigned_node *const **out, size_t *count)
+{
+    *out = NULL;
+    *count = ((const assigned *)(const void *)part)->nodes;
+    return told();
+}
+
+static void told_of(const assigned *list, size_t count, int until, const weir_provider_share *wanted,
+                    size_t wanted_count)
+{
+    memcpy(parts, list, count * sizeof *list);
+    part_count = count;
+    told_until = until;
+    loaded l = load_model("mlp", NULL);
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_int_equal(info.share_count, wanted_count);
+    for (size_t i = 0; i < wanted_count; i++) {
+        assert_string_equal(info.shares[i].provider, wanted[i].provider);
+        assert_int_equal(info.shares[i].parts, wanted[i].parts);
+        assert_int_equal(info.shares[i].of, wanted[i].of);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Parts of one provider are added up, and whoever runs the most comes first. Where one of them is not known, nothing is told. */
+static void whoever_runs_the_most_is_told_first(void **state)
+{
+    (void)state;
+    static const char cpu[] = "CPUExecutionProvider", cuda[] = "CUDAExecutionProvider",
+                      intel[] = "OpenVINOExecutionProvider";
+    const assigned list[PARTS] = {{cpu, 2}, {intel, 9}, {cuda, 4}, {cpu, 3}, {cuda, 2}};
+    const weir_provider_share wanted[] = {{"openvino", 9, 20}, {"cuda", 6, 20}, {"cpu", 5, 20}};
+    const assigned other[PARTS] = {{cpu, 8}, {intel, 1}, {cuda, 4}, {cpu, 0}, {cuda, 3}};
+    const weir_provider_share turned[] = {{"cpu", 8, 16}, {"cuda", 7, 16}, {"openvino", 1, 16}};
+    const assigned unknown[] = {{cpu, 8}, {"SomebodysExecutionProvider", 1}};
+    const onnx_library *library;
+    assert_ok(onnx_library_get(ONNX_CPU, &library));
+    if (library->minor < ORT_API_ASSIGNMENTS)
+        skip();
+    watched.Session_GetEpGraphAssignmentInfo = tell_parts;
+    watched.EpAssignedSubgraph_GetEpName = tell_name;
+    watched.EpAssignedSubgraph_GetNodes = tell_nodes;
+    told_of(list, PARTS, 1 + 2 * PARTS, wanted, 3);
+    told_of(other, PARTS, 1 + 2 * PARTS, turned, 3);
+    told_of(unknown, 2, 1 + 2 * 2, NULL, 0);
+    told_of(list, 0, 1, NULL, 0);
+    for (int until = 0; until < 1 + 2 * PARTS; until++)
+        told_of(list, PARTS, until, NULL, 0);
+}
+
 /* ---- runs at a time ------------------------------------------------------------------------------------------------- */
 
 static void *run_some(void *user)
@@ -187,6 +274,7 @@ int main(void)
         cmocka_unit_test(core_ml_gets_basic),
         cmocka_unit_test_setup_teardown(the_cpu_arena_is_off, note, unwatch),
         cmocka_unit_test_setup_teardown(the_memory_pattern_is_off, note, unwatch),
+        cmocka_unit_test_setup_teardown(whoever_runs_the_most_is_told_first, note, unwatch),
         cmocka_unit_test_setup_teardown(runs_at_a_time_are_bounded, note, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

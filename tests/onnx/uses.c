@@ -426,8 +426,8 @@ static void what_the_optimizer_may_write_again_stays(void **state)
 static void whole_numbers_that_may_decide_a_shape_stay(void **state)
 {
     (void)state;
-    static const int32_t types[] = {ONNX_INT32, ONNX_INT64, ONNX_FLOAT, ONNX_INT8, ONNX_UINT8, ONNX_INT16, ONNX_UINT64,
-                                    ONNX_BOOL};
+    static const int32_t types[] = {ONNX_INT32, ONNX_INT64, ONNX_FLOAT,  ONNX_INT8,
+                                    ONNX_UINT8, ONNX_INT16, ONNX_UINT64, ONNX_BOOL};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (int over = 0; over < 2; over++) {
             onnx_buffer graph = {0};
