@@ -1,6 +1,7 @@
 /* text.c: what ends a text, and what is refused before one begins: stop words, end tokens, inputs, settings. */
 #include "answer.h"
 #include "folders.h"
+#include "older.h"
 
 enum { MADE = 24 };
 
@@ -540,6 +541,15 @@ static void test_what_a_model_says_of_itself(void **state)
     bench_close(&it);
 }
 
+static void test_older_callers_get_what_they_have_room_for(void **state)
+{
+    (void)state;
+    bench it = bench_open(the_model(SHARED));
+    weir_engine_load load = {.struct_size = sizeof load, .path = the_model(SHARED)};
+    assert_int_equal(older_callers_get_too_much(&(older){it.engine, it.model, &load}), 0);
+    bench_close(&it);
+}
+
 int main(void)
 {
     fill_prompt(prompt, 12, 3);
@@ -561,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_wrong_settings_of_a_load_are_refused_by_name),
         cmocka_unit_test(test_texts_given_at_load_are_kept),
         cmocka_unit_test(test_what_a_model_says_of_itself),
+        cmocka_unit_test(test_older_callers_get_what_they_have_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

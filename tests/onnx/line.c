@@ -3,7 +3,9 @@
 #include "watch.h"
 #include <weir/engine.h>
 
+#include <errno.h>
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engines/onnx/model.h"
@@ -58,6 +60,30 @@ weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *requ
     if (request->tag && strcmp(request->tag, "joined inputs") == 0)
         pass(&copying, &copy_open);
     return __real_weir_alloc_with(client, request, out);
+}
+
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
+
+static bool still; /* the clock stands, at `now`, and a wait is over at once, which ends at `ended` */
+static struct timespec now, ended;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    if (!still)
+        return __real_clock_gettime(clock, out);
+    *out = now;
+    return 0;
+}
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    if (!still)
+        return __real_pthread_cond_timedwait(condition, mutex, until);
+    now = ended = *until;
+    return ETIMEDOUT;
 }
 
 static int hold(void **state)
@@ -183,8 +209,9 @@ static void *ask_doubled(void *user)
     if (it->status != WEIR_OK)
         return NULL;
     const float *y = output(&out, "y")->data;
-    if (memcmp(y, it->x, sizeof it->x) != 0 || memcmp(y + 2, it->x, sizeof it->x) != 0)
-        it->status = WEIR_ERR_CORRUPT;
+    for (int i = 0; i < 4; i++)
+        if (y[i] != it->x[i % 2])
+            it->status = WEIR_ERR_CORRUPT;
     it->l->engine->release_outputs(it->l->model, &out);
     return NULL;
 }
@@ -332,6 +359,36 @@ static void inputs_of_different_rows_go_with_nobody(void **state)
     close_client(&l);
 }
 
+/* A run that waits for others waits until so long after it came, by a time that is one. */
+static void a_wait_ends_when_its_delay_is_over(void **state)
+{
+    static const struct {
+        const char *delay;
+        long nanoseconds, end_seconds, end_nanoseconds; /* after 100 seconds */
+    } cases[] = {{"max_queue_delay_microseconds=1", 0, 0, 1000},
+                 {"max_queue_delay_microseconds=300000", 699999999, 0, 999999999},
+                 {"max_queue_delay_microseconds=300000", 700000000, 1, 0},
+                 {"max_queue_delay_microseconds=300000", 900000000, 1, 200000000},
+                 {"max_queue_delay_microseconds=59300000", 900000000, 60, 200000000},
+                 {"max_queue_delay_microseconds=60000000", 999999999, 60, 999999999}};
+    (void)state;
+    open_gate(&run_open);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        loaded l = load_model("doubled", (const char *const[]){"max_batch_size=4", cases[i].delay, NULL});
+        doubling one = {.l = &l, .x = {1, 2}};
+        now = (struct timespec){100, cases[i].nanoseconds};
+        ended = (struct timespec){0, 0};
+        still = true;
+        ask_doubled(&one);
+        still = false;
+        assert_int_equal(one.status, WEIR_OK);
+        assert_int_equal(ended.tv_sec, 100 + cases[i].end_seconds);
+        assert_int_equal(ended.tv_nsec, cases[i].end_nanoseconds);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
 /* Once results could not be split, whoever waits already for more rows does so no longer. */
 static void who_waits_when_results_cannot_be_split_is_computed(void **state)
 {
@@ -376,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
         cmocka_unit_test_setup_teardown(inputs_of_different_rows_go_with_nobody, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_wait_ends_when_its_delay_is_over, hold, let_go),
         cmocka_unit_test_setup_teardown(who_waits_when_results_cannot_be_split_is_computed, hold, let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "engines/onnx/model.h"
+
 static struct noted {
     int level, arena_off, pattern_off, fallback_off, ended;
     bool arena_key;
@@ -222,6 +224,71 @@ static void whoever_runs_the_most_is_told_first(void **state)
         told_of(list, PARTS, until, NULL, 0);
 }
 
+/* ---- what fails ------------------------------------------------------------------------------------------------------- */
+
+static int failure_code;
+static const char *failure_words;
+
+static ort_status *failing_load(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
+                                ort_session **out)
+{
+    (void)env, (void)model, (void)size, (void)options, (void)out;
+    return real->CreateStatus(failure_code, failure_words);
+}
+
+static ort_status *failing_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                               const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                               size_t output_count, ort_value **outputs)
+{
+    (void)session, (void)options, (void)input_names, (void)inputs, (void)input_count, (void)output_names,
+        (void)output_count, (void)outputs;
+    return real->CreateStatus(failure_code, failure_words);
+}
+
+/* By ONNX Runtime's code and words, of loads and of runs. */
+static void failures_have_their_status(void **state)
+{
+    (void)state;
+    static const char fallback[] = "fallback to CPU EP has been explicitly disabled";
+    static const struct {
+        int code;
+        const char *words;
+        weir_status load, run, strict; /* strict: a run with cpu_fallback=off */
+    } cases[] = {
+        {ORT_FAIL_CODE, "made up", WEIR_ERR_ENGINE, WEIR_ERR_ENGINE, WEIR_ERR_ENGINE},
+        {ORT_FAIL_CODE, fallback, WEIR_ERR_ENGINE, WEIR_ERR_ENGINE, WEIR_ERR_UNSUPPORTED},
+        {ORT_FAIL_CODE, "std::bad_alloc", WEIR_ERR_SYSTEM, WEIR_ERR_SYSTEM, WEIR_ERR_SYSTEM},
+        {ORT_INVALID_ARGUMENT_CODE, "made up", WEIR_ERR_ENGINE, WEIR_ERR_INVALID, WEIR_ERR_INVALID},
+        {ORT_NOT_IMPLEMENTED_CODE, "made up", WEIR_ERR_UNSUPPORTED, WEIR_ERR_UNSUPPORTED, WEIR_ERR_UNSUPPORTED},
+        {ORT_INVALID_PROTOBUF_CODE, "made up", WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT},
+        {ORT_INVALID_GRAPH_CODE, "made up", WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT}};
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        loaded l = open_client(0);
+        weir_outputs out;
+        failure_code = cases[i].code;
+        failure_words = cases[i].words;
+        watched.CreateSessionFromArray = failing_load;
+        assert_status(load_into(&l, "mlp", NULL), cases[i].load);
+        if (cases[i].load != WEIR_ERR_SYSTEM)
+            assert_detail(cases[i].words);
+        watched.CreateSessionFromArray = real->CreateSessionFromArray;
+        assert_ok(load_into(&l, "mlp", NULL));
+        watched.Run = failing_run;
+        assert_status(infer(&l, &in, 1, &out), cases[i].run);
+        l.model->settings.cpu_fallback = false;
+        assert_status(infer(&l, &in, 1, &out), cases[i].strict);
+        l.model->settings.cpu_fallback = true;
+        watched.Run = real->Run;
+        assert_ok(infer(&l, &in, 1, &out));
+        l.engine->release_outputs(l.model, &out);
+        assert_ok(l.engine->health(l.model));
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
 /* ---- runs at a time ------------------------------------------------------------------------------------------------- */
 
 static void *run_some(void *user)
@@ -275,6 +342,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_cpu_arena_is_off, note, unwatch),
         cmocka_unit_test_setup_teardown(the_memory_pattern_is_off, note, unwatch),
         cmocka_unit_test_setup_teardown(whoever_runs_the_most_is_told_first, note, unwatch),
+        cmocka_unit_test_setup_teardown(failures_have_their_status, note, unwatch),
         cmocka_unit_test_setup_teardown(runs_at_a_time_are_bounded, note, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
