@@ -75,8 +75,13 @@ static void do_meanwhile(void)
         what(meanwhile_scene);
 }
 
+/* Streams behind whose points others were ordered. */
+static void *ordered_behind[16];
+static int order_count;
+
 static weir_status away_order(wi_device *device, void *stream, wi_event event)
 {
+    ordered_behind[order_count++ % 16] = event.stream;
     if (copied)
         do_meanwhile();
     return faulty_driver.order(device, stream, event);
@@ -115,16 +120,6 @@ void __wrap_wi_residency_forget(weir_client *client, const char *low, const char
     __real_wi_residency_forget(client, low, high);
     if (s)
         ok(try_suspend(s));
-}
-
-/* Streams behind whose points others were ordered. */
-static void *ordered_behind[16];
-static int order_count;
-
-static weir_status away_order(wi_device *device, void *stream, wi_event event)
-{
-    ordered_behind[order_count++ % 16] = event.stream;
-    return faulty_driver.order(device, stream, event);
 }
 
 static wi_driver tried;
