@@ -25,6 +25,8 @@ typedef struct wi_crowd {
     bool trying;    /* the window is the first with more */
 } wi_crowd;
 
+/* What the calling thread has seen until `now`, since it and the clock began: a sample is the difference of two. */
+wi_crowd_sample wi_crowd_look(uint64_t now);
 void wi_crowd_begin(wi_crowd *crowd, uint32_t cores);
 /* Adds what a lease of so many threads has seen. True: the limit has changed. */
 bool wi_crowd_add(wi_crowd *crowd, uint32_t cores, uint32_t threads, const wi_crowd_sample *sample);

@@ -13,7 +13,6 @@
 #include "cores/machine.h"
 
 #include <stdio.h>
-#include <sys/resource.h>
 
 struct weir_cores {
     weir_cores *next;
@@ -29,13 +28,12 @@ struct weir_cores {
 
 /* What a thread is within. */
 typedef struct holder {
-    weir_cores *of; /* NULL: nothing */
-    uint32_t cores; /* of the lease, when it was looked at last, */
-    uint64_t epoch; /* and the ledger's then */
-    uint64_t since; /* when the lease began */
-    uint32_t depth; /* takes less gives */
-    uint64_t seen;  /* where the sample for the crowd begins, by the clock */
-    uint64_t ran, put_off;
+    weir_cores *of;        /* NULL: nothing */
+    uint32_t cores;        /* of the lease, when it was looked at last, */
+    uint64_t epoch;        /* and the ledger's then */
+    uint64_t since;        /* when the lease began */
+    uint32_t depth;        /* takes less gives */
+    wi_crowd_sample begun; /* where the sample for the crowd begins */
 } holder;
 
 typedef struct waiter {
@@ -288,25 +286,15 @@ static bool is_line_sampled(const weir_cores *of)
     return ledger.total > 1 && of->told.least != of->told.most;
 }
 
-static void begin_sample(holder *it, uint64_t now)
-{
-    struct rusage used;
-    getrusage(RUSAGE_THREAD, &used);
-    it->seen = now;
-    it->put_off = wi_clock ? 0 : (uint64_t)used.ru_nivcsw; /* in simulated time nobody is */
-    it->ran = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * UINT64_C(1000000000) +
-              (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
-}
-
 /* With the lock. */
 static void end_sample(holder *it, uint64_t now)
 {
-    holder before = *it;
     if (!is_line_sampled(it->of))
         return;
-    begin_sample(it, now);
-    wi_crowd_sample sample = {now - before.seen, it->ran - before.ran, it->put_off - before.put_off};
-    if (wi_crowd_add(&ledger.crowd, ledger.total, before.cores, &sample))
+    wi_crowd_sample from = it->begun, to = wi_crowd_look(now);
+    wi_crowd_sample sample = {to.passed - from.passed, to.ran - from.ran, to.put_off - from.put_off};
+    it->begun = to;
+    if (wi_crowd_add(&ledger.crowd, ledger.total, it->cores, &sample))
         note_ledger_change();
 }
 
@@ -340,7 +328,7 @@ weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *use
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         return status;
-    begin_sample(&mine, wi_now());
+    mine.begun = wi_crowd_look(wi_now());
     *cores = mine.cores;
     return WEIR_OK;
 }
@@ -377,7 +365,7 @@ static weir_status look_at_lease(weir_cores *of, bool (*stops)(void *user), void
 {
     weir_status status = WEIR_OK;
     enter_ledger();
-    if (now - mine.seen >= WI_CROWD_WINDOW)
+    if (now - mine.begun.passed >= WI_CROWD_WINDOW)
         end_sample(&mine, now);
     adjust_lease(of, now);
     bool over = is_lease_over(of, now);
@@ -388,7 +376,7 @@ static weir_status look_at_lease(weir_cores *of, bool (*stops)(void *user), void
     }
     pthread_mutex_unlock(&lock);
     if (over && status == WEIR_OK)
-        begin_sample(&mine, wi_now());
+        mine.begun = wi_crowd_look(wi_now());
     return status;
 }
 
@@ -404,7 +392,7 @@ weir_status weir_cores_renew(weir_cores *of, bool (*stops)(void *user), void *us
         return inside_other_lease(of, cores);
     uint64_t now = wi_now(), epoch = atomic_load_explicit(&ledger.epoch, memory_order_relaxed);
     bool changed = epoch != mine.epoch || (epoch % 2 == 1 && now - mine.since >= WEIR_TURN);
-    if (changed || now - mine.seen >= WI_CROWD_WINDOW)
+    if (changed || now - mine.begun.passed >= WI_CROWD_WINDOW)
         status = look_at_lease(mine.of, stops, user, now);
     if (status == WEIR_OK)
         *cores = mine.cores;

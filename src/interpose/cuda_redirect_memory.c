@@ -83,7 +83,7 @@ static weir_status allocate(wi_cuda_redirect *r, weir_client *client, const weir
     weir_status status = weir_alloc_with(client, request, &block);
     for (int i = 0; status == WEIR_ERR_OUT_OF_MEMORY && clock_ms() < until; i++) {
         bool waits = atomic_load(&r->waiting) > 0;
-        (void)wi_cuda_free_waiting(r);
+        wi_cuda_free_waiting(r);
         uint64_t now = atomic_load(&r->frees);
         if (now == seen && !(waits && may_wait))
             break;
@@ -172,7 +172,7 @@ static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request 
     if (scope && scope->place && request->kind == WEIR_KIND_DEVICE)
         like.place = *scope->place;
     if (atomic_load(&r->waiting) > 0)
-        (void)wi_cuda_free_waiting(r);
+        wi_cuda_free_waiting(r);
     request->flags = wi_cuda_captures_here(r) ? WEIR_ALLOC_NO_WAIT : 0;
     weir_status status = take(r, request, &like, out);
     if (status == WEIR_ERR_OUT_OF_MEMORY && request->reservation) {
@@ -275,8 +275,8 @@ static weir_status give_back(wi_cuda_redirect *r, wi_cuda_block *block)
     return status == WEIR_OK ? give_memory_back(r, block) : status;
 }
 
-/* Frees the block, which is in the calling thread's hands, or has it wait; true: it is freed. */
-static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
+/* Frees the block, which is in the calling thread's hands, or has it wait. */
+static void release(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     uint64_t rounds = rounds_of(r);
     for (weir_status status; (status = give_back(r, block)) != WEIR_OK; rounds = rounds_of(r)) {
@@ -284,7 +284,7 @@ static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
             weir_log(WEIR_LOG_WARNING, "%p, which %s freed, waits: %s", block->pointer,
                      wi_interpose_module(r->interpose), weir_detail());
         if (wait_for_end(r, block, rounds))
-            return false;
+            return;
     }
     atomic_fetch_add(&r->frees, 1);
     pthread_mutex_lock(&r->lock);
@@ -296,12 +296,10 @@ static bool release(wi_cuda_redirect *r, wi_cuda_block *block)
         atomic_fetch_sub(&r->waiting, 1);
     pthread_mutex_unlock(&r->lock);
     free(block);
-    return true;
 }
 
-bool wi_cuda_free_waiting(wi_cuda_redirect *r)
+void wi_cuda_free_waiting(wi_cuda_redirect *r)
 {
-    bool freed = false;
     pthread_mutex_lock(&r->lock);
     wi_cuda_block *next = r->waiting_blocks;
     r->waiting_blocks = NULL;
@@ -310,22 +308,21 @@ bool wi_cuda_free_waiting(wi_cuda_redirect *r)
     while (next) {
         wi_cuda_block *block = next;
         next = block->next;
-        freed |= release(r, block);
+        release(r, block);
     }
-    return freed;
 }
 
 bool wi_cuda_redirect_settle(wi_cuda_redirect *r, uint32_t most_ms)
 {
     uint64_t until = clock_ms() + most_ms;
-    for (int i = 0; atomic_load(&r->waiting) > 0; i++) {
-        if (wi_cuda_free_waiting(r))
-            continue;
+    for (int i = 0;; i++) {
+        wi_cuda_free_waiting(r);
+        if (atomic_load(&r->waiting) == 0)
+            return true;
         if (clock_ms() >= until)
             return false;
         wi_cuda_yield(i);
     }
-    return true;
 }
 
 /* Takes the block out of the list, if it is there and is to be freed by this function. */
@@ -358,8 +355,8 @@ static int free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
     wi_cuda_block *block = pointer ? claim(r, pointer, of_host) : NULL;
     if (block) {
         if (atomic_load(&r->waiting) > 0)
-            (void)wi_cuda_free_waiting(r);
-        (void)release(r, block);
+            wi_cuda_free_waiting(r);
+        release(r, block);
         return CUDA_OK;
     }
     /* A free of NULL goes on, too: programs have it make the device's context. */
@@ -427,7 +424,7 @@ static uint64_t left_of(uint64_t budget, const weir_client_stats *clients, size_
         taken += is_own ? used(&clients[i]) : wi_max(used(&clients[i]), clients[i].guaranteed);
         if (is_own) {
             mine = used(&clients[i]);
-            *limit = clients[i].maximum ? wi_min(budget, clients[i].maximum) : budget;
+            *limit = clients[i].maximum;
         }
     }
     return wi_min(less(budget, taken), less(*limit, mine));

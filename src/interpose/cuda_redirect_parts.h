@@ -153,8 +153,8 @@ int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsig
 int wi_on_cudaHostRegister(wi_cuda_redirect *r, void *pointer, size_t bytes, unsigned flags);
 int wi_on_cudaHostUnregister(wi_cuda_redirect *r, void *pointer);
 int wi_on_cudaMemGetInfo(wi_cuda_redirect *r, size_t *available, size_t *total);
-/* Frees what waits, as far as it can be by now; true: something was freed. */
-bool wi_cuda_free_waiting(wi_cuda_redirect *r);
+/* Frees what waits, as far as it can be by now. */
+void wi_cuda_free_waiting(wi_cuda_redirect *r);
 
 /* cuda_redirect_streams.c */
 int wi_on_cudaStreamCreate(wi_cuda_redirect *r, void **out);

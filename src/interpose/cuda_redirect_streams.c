@@ -314,7 +314,7 @@ int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph)
     int result = wi_real(r, cudaStreamEndCapture)(stream, graph);
     if (result != CUDA_CAPTURE_WRONG_THREAD)
         end_capture(r, stream);
-    (void)wi_cuda_free_waiting(r);
+    wi_cuda_free_waiting(r);
     return result;
 }
 
@@ -376,6 +376,6 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
     }
     int result = wi_real(r, cudaStreamDestroy)(stream);
     if (known)
-        (void)wi_cuda_free_waiting(r);
+        wi_cuda_free_waiting(r);
     return result;
 }

@@ -64,7 +64,7 @@ typedef weir_status (*wi_elf_import_fn)(const wi_elf_import *import, void *user)
  * WEIR_ERR_CORRUPT for tables that leave the module. */
 weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out);
 
-/* Tells `fn` each relocation that names a symbol, until it fails; its status is the answer. WEIR_ERR_CORRUPT where a
+/* Tells `fn` each relocation that names a symbol, those of calls first, until it fails; its status is the answer. WEIR_ERR_CORRUPT where a
  * relocation, a symbol or a name leaves the module. */
 weir_status wi_elf_each_import(const wi_elf_module *module, wi_elf_import_fn fn, void *user);
 

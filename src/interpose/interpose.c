@@ -156,10 +156,11 @@ static size_t number_of(const wi_interpose *it, const char *name)
     return i;
 }
 
-/* A slot of calls through the PLT tells best where calls go: an address may be that of a PLT of the program's. */
+/* A slot of calls through the PLT tells best where calls go: an address may be that of a PLT of the program's. Such slots are found
+ * before all others. */
 static void note_original(wi_interposed *found, const wi_elf_import *import, uintptr_t value)
 {
-    if (!found->original || import->use == WI_ELF_JUMP_SLOT)
+    if (!found->original)
         memcpy(&found->original, &value, sizeof found->original);
     if (*import->version)
         snprintf(found->version, sizeof found->version, "%s", import->version);

@@ -172,18 +172,21 @@ static bool commit_take_back(commit *c, uint64_t index)
     return taken;
 }
 
-/* Such a page is pending again, behind what is on the stream by now. */
+/* Such a page is pending again, behind what is on the stream by now. Whoever sees that it is finds it in the list. */
 static void commit_put_back(commit *c, wi_block *block)
 {
-    const weir_runtime *runtime = c->runtime;
+    weir_runtime *runtime = c->runtime;
+    wi_pending *pending = &runtime->pending;
     wi_event event;
     bool recorded = runtime->driver->record(runtime->device, c->at.native, &event) == WEIR_OK;
     if (!recorded)
         (void)runtime->driver->stream_synchronize(runtime->device, c->at.native);
+    pthread_mutex_lock(&pending->lock);
     wi_resource_lock(c->range->base);
     wi_elastic_renew(block, c->stream, NULL);
     wi_resource_unlock(c->range->base);
-    wi_pending_add(&c->runtime->pending, c->stack, block, recorded ? &event : NULL);
+    wi_pending_put_back(pending, c->stack, block, recorded ? &event : NULL);
+    pthread_mutex_unlock(&pending->lock);
 }
 
 /* Gives up the new pages from `from` on. `queued`: zeros may be on their way, which the driver has to be past first. */

@@ -152,6 +152,46 @@ static void of_several_caches_the_coldest_gives(void **state)
     ok(weir_prefix_cache_destroy(two));
 }
 
+/* All blocks of a prompt that is computed once more have been used, not the last alone. */
+static void what_leads_to_a_block_was_used_with_it(void **state)
+{
+    fixture *f = *state;
+    weir_block_pool_member *b = join(f->pool, f->b, 0);
+    weir_prefix_cache *mine = make_cache(f->m, 0), *theirs = make_cache(b, 0);
+    uint32_t list[3], other[1], again[3], index, n;
+    leave_behind(mine, f->m, "abcdefghijkl", list);
+    leave_behind(theirs, b, "1234", other);
+    assert_int_equal(insert(mine, "abcdefghijkl", list), 0); /* by its name alone: nothing is acquired */
+    ok(weir_prefix_cache_evict(mine, 2, &n));
+    assert_int_equal(n, 2);
+    uint32_t rest[6];
+    ok(weir_block_pool_alloc(f->m, 6, 0, WEIR_STREAM_HOST, rest));
+    ok(weir_block_pool_alloc(f->m, 1, 0, WEIR_STREAM_HOST, &index));
+    assert_int_equal(cache_details(theirs).cached, 0); /* which was used before */
+    assert_int_equal(acquire(mine, "abcdefghijkl", again), 1);
+    ok(drop(f->m, again[0], WEIR_STREAM_HOST));
+    ok(drop(f->m, index, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free(f->m, rest, NULL, 6, 0, WEIR_STREAM_HOST));
+    ok(weir_prefix_cache_destroy(mine));
+    ok(weir_prefix_cache_destroy(theirs));
+    ok(weir_block_pool_member_destroy(b));
+}
+
+/* A member leaves after each of its caches, whoever has others. */
+static void caches_keep_their_own_member(void **state)
+{
+    fixture *f = *state;
+    weir_block_pool_member *b = join(f->pool, f->b, 0), *c = join(f->pool, f->b, 0);
+    weir_prefix_cache *first = make_cache(b, 0), *between = make_cache(f->m, 0), *last = make_cache(b, 0);
+    ok(weir_block_pool_member_destroy(c)); /* which has none */
+    ok(weir_prefix_cache_destroy(last));
+    fails(WEIR_ERR_BUSY, weir_block_pool_member_destroy(b));
+    detail_names("prefix caches");
+    ok(weir_prefix_cache_destroy(first));
+    ok(weir_block_pool_member_destroy(b));
+    ok(weir_prefix_cache_destroy(between));
+}
+
 static void a_run_evicts_until_enough_lie_in_a_row(void **state)
 {
     fixture *f = *state;
@@ -281,6 +321,8 @@ int main(void)
         TEST(an_allocation_that_finds_no_free_block_evicts_as_many_as_it_needs),
         TEST(at_its_cap_a_member_evicts_from_its_own_caches),
         TEST(of_several_caches_the_coldest_gives),
+        TEST(what_leads_to_a_block_was_used_with_it),
+        TEST(caches_keep_their_own_member),
         TEST(a_run_evicts_until_enough_lie_in_a_row),
         TEST(an_evicted_block_waits_for_its_readers),
         TEST(an_allocation_waits_for_what_it_has_evicted),

@@ -3,6 +3,7 @@
 #include "blocks/blocks.h"
 #include <weir/block_pool.h>
 #include "core/faulty.h"
+#include "core/heap.h"
 
 #include "runtime/runtime.h"
 
@@ -20,11 +21,11 @@ static bool refuse_malloc(void)
 }
 void *__wrap_malloc(size_t size)
 {
-    return refuse_malloc() ? NULL : __real_malloc(size);
+    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
 }
 void *__wrap_calloc(size_t count, size_t size)
 {
-    return refuse_malloc() ? NULL : __real_calloc(count, size);
+    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
 }
 
 static unsigned failures;
@@ -153,16 +154,119 @@ static void what_was_queued_is_waited_for(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* A driver of which some calls fail each time, counted. */
+static int records_to_fail, waits, synchronized;
+static wi_driver tried;
+
+static weir_status failing_record(wi_device *device, void *stream, wi_event *out)
+{
+    if (records_to_fail == 0)
+        return faulty_driver.record(device, stream, out);
+    records_to_fail--;
+    return weir_fail(WEIR_ERR_DRIVER, "not recorded on purpose");
+}
+
+static weir_status failing_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    (void)device, (void)event, (void)deadline;
+    waits++;
+    return weir_fail(WEIR_ERR_DRIVER, "not waited for on purpose");
+}
+
+static weir_status counted_synchronize(wi_device *device, void *stream)
+{
+    synchronized++;
+    return faulty_driver.stream_synchronize(device, stream);
+}
+
+static weir_runtime *runtime_that_fails(void)
+{
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
+    weir_runtime *runtime;
+    faults_reset(-1);
+    tried = faulty_driver;
+    tried.record = failing_record;
+    tried.wait = failing_wait;
+    tried.stream_synchronize = counted_synchronize;
+    records_to_fail = waits = synchronized = 0;
+    ok(wi_runtime_create_over(&tried, 0, &options, &runtime));
+    return runtime;
+}
+
+/* Without a point behind the zeros that were queued, the thread waits for them: the blocks are free at once. */
+static void what_was_queued_is_waited_for_where_no_point_tells(void **state)
+{
+    (void)state;
+    weir_stream stream;
+    uint32_t list[2];
+    weir_runtime *runtime = runtime_that_fails();
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    weir_block_pool *pool = make_pool_with(client, 3, WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR);
+    weir_block_pool_member *a = join(pool, client, 0), *b = join(pool, client, 0);
+    ok(weir_stream_acquire(runtime, &stream));
+    take_run(a, 3);
+    give(a, 0, 1);
+    give(a, 2, 1); /* 1 stands between */
+    synchronized = 0;
+    fault.calls = 0;
+    fault.fail_at = 1; /* the second fill */
+    records_to_fail = 1;
+    fails(WEIR_ERR_DRIVER, weir_block_pool_alloc(b, 2, 0, stream, list));
+    assert_int_equal(records_to_fail, 0);
+    assert_int_equal(synchronized, 1);
+    assert_int_equal(pool_stats(pool).pending, 0);
+    assert_int_equal(pool_stats(pool).free, 2);
+    give(a, 1, 1);
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_stream_release(stream));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
+/* A device that cannot be waited for is asked once. */
+static void where_waiting_fails_the_request_is_refused(void **state)
+{
+    (void)state;
+    gate g = GATE;
+    weir_stream stream;
+    uint32_t index;
+    weir_runtime *runtime = runtime_that_fails();
+    weir_client *client = open_client(runtime, "one", 0, 0);
+    weir_block_pool *pool = make_pool_with(client, 2, 0);
+    weir_block_pool_member *m = join(pool, client, 0);
+    ok(weir_stream_acquire(runtime, &stream));
+    take_run(m, 2);
+    ok(weir_call(runtime, pass_gate, &g, stream));
+    ok(free_run(m, 0, 2, stream));
+    waits = 0;
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(m, 1, 0, WEIR_STREAM_HOST, &index));
+    assert_int_equal(waits, 1);
+    assert_int_equal(index, WEIR_BLOCK_POOL_NONE);
+    assert_int_equal(pool_stats(pool).refused, 1);
+    open_gate(&g);
+    ok(weir_stream_synchronize(stream));
+    assert_int_equal(pool_stats(pool).free, 2);
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_stream_release(stream));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 static void each_driver_call_fails_once(void **state)
 {
     (void)state;
     long calls = 0;
     for (long at = -1; at <= calls; at++) {
-        faults_reset(-1);
-        failures = 0;
-        malloc_fails_at = -1;
-        driver_fails_at = at;
-        live();
+        long pieces = 0;
+        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
+            pieces = heap_pieces;
+            faults_reset(-1);
+            failures = 0;
+            malloc_fails_at = -1;
+            driver_fails_at = at;
+            live();
+        }
+        assert_int_equal(heap_pieces, pieces);
         if (at < 0) {
             assert_int_equal(failures, 0);
             calls = calls_made;
@@ -177,12 +281,17 @@ static void each_malloc_fails_once(void **state)
     unsigned seen = 0;
     long most = 0;
     for (long at = -1; at <= most; at++) {
-        faults_reset(-1);
-        failures = 0;
-        driver_fails_at = -1;
-        mallocs = 0;
-        malloc_fails_at = at;
-        live();
+        long pieces = 0;
+        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
+            pieces = heap_pieces;
+            faults_reset(-1);
+            failures = 0;
+            driver_fails_at = -1;
+            mallocs = 0;
+            malloc_fails_at = at;
+            live();
+        }
+        assert_int_equal(heap_pieces, pieces);
         most = at < 0 ? mallocs : most;
         seen += failures > 0;
     }
@@ -193,6 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_queued_is_waited_for),
+        cmocka_unit_test(what_was_queued_is_waited_for_where_no_point_tells),
+        cmocka_unit_test(where_waiting_fails_the_request_is_refused),
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(each_malloc_fails_once),
     };

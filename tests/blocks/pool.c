@@ -192,6 +192,8 @@ static void caps_bound_a_members_total(void **state)
     take_run(b, 100);
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, &index));
     detail_names("bert has 100");
+    assert_int_equal(member_stats(a).refused, 4);
+    assert_int_equal(pool_stats(pool).refused, 4);
     give(b, 0, 100);
     ok(weir_block_pool_destroy(pool));
 }
@@ -223,8 +225,11 @@ static void members_come_and_go(void **state)
     assert_ptr_equal(lines[0].member, c);
     assert_ptr_equal(lines[1].member, a);
     assert_int_equal(lines[1].cap, 3);
+    lines[1].cap = 77;
     ok(weir_block_pool_info(pool, &s, lines, 1, &count));
     assert_int_equal(count, 2);
+    assert_ptr_equal(lines[0].member, c);
+    assert_int_equal(lines[1].cap, 77); /* there was no room for it */
     ok(weir_block_pool_destroy(pool));
 }
 
@@ -312,6 +317,37 @@ static void a_closed_member_keeps_its_own_record_alone(void **state)
     ok(weir_block_pool_destroy(pool));
 }
 
+/* As many as a pool can tell apart, in each place one after the other; one more is refused, and is no member of anything. */
+static void as_many_members_as_a_pool_can_tell_apart(void **state)
+{
+    fixture *f = *state;
+    enum { MOST_MEMBERS = UINT16_MAX, BLOCKS = 200000, OPENS = 400 };
+    static weir_block_pool_member *members[MOST_MEMBERS];
+    weir_block_pool_member *none;
+    weir_block_pool *pool = make_pool(f->a, BLOCKS); /* so large that its books are not looked at after each call */
+    for (int i = 0; i < MOST_MEMBERS; i++)
+        members[i] = join(pool, f->a, 0);
+    weir_client *closed = open_client(f->runtime, "closed", 0, 0);
+    fails(WEIR_ERR_BUSY, weir_block_pool_member_create(pool, closed, 0, &none));
+    detail_names("65535 members");
+    assert_null(none);
+    assert_int_equal(pool_stats(pool).members, MOST_MEMBERS);
+    ok(weir_client_destroy(closed));
+    bool again = false;
+    for (int i = 0; i < OPENS && !again; i++) { /* its record is nobody's, and serves again */
+        weir_client *passing = open_client(f->runtime, "passing", 0, 0);
+        again = passing == closed;
+        ok(weir_client_destroy(passing));
+    }
+    assert_true(again);
+    for (int i = 0; i < MOST_MEMBERS; i += 4369) {
+        ok(weir_block_pool_member_destroy(members[i]));
+        members[i] = join(pool, f->b, 0);
+        fails(WEIR_ERR_BUSY, weir_block_pool_member_create(pool, f->b, 0, &none));
+    }
+    ok(weir_block_pool_destroy(pool));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +362,7 @@ int main(void)
         TEST(statistics_tell_how_broken_up_it_is),
         TEST(addresses_are_arithmetic),
         TEST(a_closed_member_keeps_its_own_record_alone),
+        TEST(as_many_members_as_a_pool_can_tell_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

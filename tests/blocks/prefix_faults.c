@@ -2,6 +2,7 @@
  * and contents as they were, and everything free at the end. Runs of blocks are one copy of the driver's each. */
 #include "blocks/shared.h"
 #include "core/faulty.h"
+#include "core/heap.h"
 
 #include "runtime/runtime.h"
 
@@ -20,11 +21,11 @@ static bool refuse_malloc(void)
 }
 void *__wrap_malloc(size_t size)
 {
-    return refuse_malloc() ? NULL : __real_malloc(size);
+    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
 }
 void *__wrap_calloc(size_t count, size_t size)
 {
-    return refuse_malloc() ? NULL : __real_calloc(count, size);
+    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
 }
 
 static void arm(bool armed)
@@ -165,11 +166,16 @@ static void each_driver_call_fails_once(void **state)
     (void)state;
     long calls = 0;
     for (long at = -1; at <= calls; at++) {
-        faults_reset(-1);
-        failures = 0;
-        malloc_fails_at = -1;
-        driver_fails_at = at;
-        live();
+        long pieces = 0;
+        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
+            pieces = heap_pieces;
+            faults_reset(-1);
+            failures = 0;
+            malloc_fails_at = -1;
+            driver_fails_at = at;
+            live();
+        }
+        assert_int_equal(heap_pieces, pieces);
         calls = at < 0 ? calls_made : calls;
         assert_true(at < 0 ? failures == 0 : at == calls || failures <= 1);
     }
@@ -182,16 +188,157 @@ static void each_malloc_fails_once(void **state)
     unsigned seen = 0;
     long most = 0;
     for (long at = -1; at <= most; at++) {
-        faults_reset(-1);
-        failures = 0;
-        driver_fails_at = -1;
-        mallocs = 0;
-        malloc_fails_at = at;
-        live();
+        long pieces = 0;
+        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
+            pieces = heap_pieces;
+            faults_reset(-1);
+            failures = 0;
+            driver_fails_at = -1;
+            mallocs = 0;
+            malloc_fails_at = at;
+            live();
+        }
+        assert_int_equal(heap_pieces, pieces);
         most = at < 0 ? mallocs : most;
         seen += failures > 0;
     }
     assert_true(most > 10 && seen > 8);
+}
+
+/* What a driver is asked to order, and calls of it that fail each time. */
+enum { MOST_POINTS = 8 };
+static wi_event ordered[MOST_POINTS];
+static int order_count, records_to_fail, synchronized;
+static wi_driver tried;
+
+static weir_status noted_order(wi_device *device, void *stream, wi_event event)
+{
+    ordered[order_count++ % MOST_POINTS] = event;
+    return faulty_driver.order(device, stream, event);
+}
+
+static weir_status failing_record(wi_device *device, void *stream, wi_event *out)
+{
+    if (records_to_fail == 0)
+        return faulty_driver.record(device, stream, out);
+    records_to_fail--;
+    return weir_fail(WEIR_ERR_DRIVER, "not recorded on purpose");
+}
+
+static weir_status counted_synchronize(wi_device *device, void *stream)
+{
+    synchronized++;
+    return faulty_driver.stream_synchronize(device, stream);
+}
+
+static world open_watched(void)
+{
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
+    world w = {.cache = NULL};
+    faults_reset(-1);
+    tried = faulty_driver;
+    tried.order = noted_order;
+    tried.record = failing_record;
+    tried.stream_synchronize = counted_synchronize;
+    ok(wi_runtime_create_over(&tried, 0, &options, &w.runtime));
+    w.client = open_client(w.runtime, "one", 0, 0);
+    ok(weir_stream_acquire(w.runtime, &w.stream));
+    ok(weir_stream_acquire(w.runtime, &w.other));
+    w.pool = make_shared(w.client, 8, 0);
+    w.m = join(w.pool, w.client, 0);
+    order_count = synchronized = 0;
+    return w;
+}
+
+static void close_watched(world *w)
+{
+    assert_int_equal(pool_stats(w->pool).free, 8);
+    ok(weir_block_pool_destroy(w->pool));
+    ok(weir_stream_release(w->stream));
+    ok(weir_stream_release(w->other));
+    ok(weir_client_destroy(w->client));
+    ok(weir_runtime_destroy(w->runtime));
+}
+
+/* One reader of each of three blocks in a row leaves, on two streams, the middle one's last: a write comes behind its own readers and
+ * nobody else's, and of several points of a stream behind the last, in whichever order the blocks are named. */
+static void a_write_comes_behind_the_readers_of_its_blocks_alone(void **state)
+{
+    (void)state;
+    world w = open_watched();
+    gate first = GATE, second = GATE;
+    weir_stream writer;
+    static unsigned char bytes[3 * BLOCK];
+    uint32_t all[3], same;
+    ok(weir_stream_acquire(w.runtime, &writer));
+    ok(weir_block_pool_alloc(w.m, 3, 0, WEIR_STREAM_HOST, all));
+    for (uint32_t k = 0; k < 3; k++)
+        assert_int_equal(all[k], k);
+    ok(weir_block_pool_share(w.m, all, 3));
+    ok(weir_call(w.runtime, pass_gate, &first, w.stream));
+    ok(weir_call(w.runtime, pass_gate, &second, w.other));
+    const uint32_t outer[] = {2, 1};
+    ok(weir_block_pool_free(w.m, &all[0], NULL, 1, 0, w.other));
+    ok(weir_block_pool_free(w.m, &outer[0], NULL, 1, 0, w.stream));
+    ok(weir_call(w.runtime, pass_gate, &first, w.stream)); /* a later point */
+    ok(weir_block_pool_free(w.m, &outer[1], NULL, 1, 0, w.stream));
+
+    order_count = 0;
+    ok(weir_block_pool_make_writable(w.m, 1, writer, &same)); /* neither behind 0, which another stream reads */
+    assert_int_equal(same, 1);
+    assert_int_equal(order_count, 1);
+    wi_event last = ordered[0];
+    order_count = 0;
+    ok(weir_block_pool_make_writable(w.m, 2, writer, &same));
+    assert_int_equal(order_count, 1);
+    assert_ptr_equal(ordered[0].stream, last.stream);
+    assert_true(ordered[0].sequence < last.sequence);
+    for (int way = 0; way < 2; way++) {
+        const uint32_t both[] = {outer[way], outer[1 - way]};
+        order_count = 0;
+        ok(weir_block_pool_upload(w.m, both, 2, bytes, writer));
+        assert_int_equal(order_count, 1);
+        assert_int_equal(ordered[0].sequence, last.sequence);
+    }
+    order_count = 0;
+    ok(weir_block_pool_upload(w.m, all, 3, bytes, writer)); /* behind both streams */
+    assert_int_equal(order_count, 2);
+    assert_ptr_not_equal(ordered[0].stream, ordered[1].stream);
+    order_count = 0;
+    ok(weir_block_pool_upload(w.m, all, 3, bytes, w.other)); /* which is behind its own work anyway */
+    assert_int_equal(order_count, 1);
+    assert_ptr_equal(ordered[0].stream, last.stream);
+
+    open_gate(&first);
+    open_gate(&second);
+    ok(weir_stream_synchronize(w.stream));
+    ok(weir_stream_synchronize(w.other));
+    ok(weir_stream_synchronize(writer));
+    ok(weir_stream_release(writer));
+    ok(weir_block_pool_free(w.m, all, NULL, 3, 0, WEIR_STREAM_HOST));
+    close_watched(&w);
+}
+
+/* The copy is under way and cannot be kept, nor can its block be freed behind it: the thread waits. */
+static void a_copy_that_cannot_be_kept_is_waited_for(void **state)
+{
+    (void)state;
+    world w = open_watched();
+    uint32_t index, fresh;
+    ok(weir_block_pool_alloc(w.m, 1, 0, WEIR_STREAM_HOST, &index));
+    ok(weir_block_pool_share(w.m, &index, 1));
+    synchronized = 0;
+    records_to_fail = 2; /* behind the copy, and behind the block that was to be its place */
+    fails(WEIR_ERR_DRIVER, weir_block_pool_make_writable(w.m, index, w.stream, &fresh));
+    detail_names("on purpose");
+    assert_int_equal(records_to_fail, 0);
+    assert_int_equal(synchronized, 1);
+    assert_int_equal(fresh, WEIR_BLOCK_POOL_NONE);
+    assert_int_equal(references(w.pool, index), 2);
+    assert_int_equal(pool_stats(w.pool).free, 7);
+    const uint32_t both[] = {index, index};
+    ok(weir_block_pool_free(w.m, both, NULL, 2, 0, WEIR_STREAM_HOST));
+    close_watched(&w);
 }
 
 static void blocks_in_a_row_are_one_copy(void **state)
@@ -231,6 +378,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(each_malloc_fails_once),
+        cmocka_unit_test(a_write_comes_behind_the_readers_of_its_blocks_alone),
+        cmocka_unit_test(a_copy_that_cannot_be_kept_is_waited_for),
         cmocka_unit_test(blocks_in_a_row_are_one_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,25 @@ static void attempts_in_vain_become_rare(void **state)
     assert_int_equal(windows_until_tried(&crowd), 3);
 }
 
+static uint64_t time_of_thread(void)
+{
+    struct timespec ran;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
+    return (uint64_t)ran.tv_sec * UINT64_C(1000000000) + (uint64_t)ran.tv_nsec;
+}
+
+/* Times that are as old as the last tick make a window of 20 ms look like a crowd's. */
+static void what_a_thread_ran_is_not_of_the_last_tick(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        uint64_t before = time_of_thread();
+        wi_crowd_sample now = wi_crowd_look(7);
+        assert_in_range(now.ran, before, time_of_thread());
+        assert_int_equal(now.passed, 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +116,7 @@ int main(void)
         cmocka_unit_test(time_alone_is_no_crowd),
         cmocka_unit_test(many_threads_become_few_soon),
         cmocka_unit_test(attempts_in_vain_become_rare),
+        cmocka_unit_test(what_a_thread_ran_is_not_of_the_last_tick),
     };
     return cmocka_run_group_tests_name("cores-crowd", tests, NULL, NULL);
 }

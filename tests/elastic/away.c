@@ -75,8 +75,13 @@ static void do_meanwhile(void)
         what(meanwhile_scene);
 }
 
+/* Streams behind whose points others were ordered. */
+static void *ordered_behind[16];
+static int order_count;
+
 static weir_status away_order(wi_device *device, void *stream, wi_event event)
 {
+    ordered_behind[order_count++ % 16] = event.stream;
     if (copied)
         do_meanwhile();
     return faulty_driver.order(device, stream, event);
@@ -102,6 +107,20 @@ static weir_status away_synchronize(wi_device *device, void *stream)
     if (!meanwhile && stream == copies_stream && waits_fail > 0 && waits_fail-- > 0)
         return weir_fail(WEIR_ERR_DRIVER, "the stream of copies does not answer");
     return faulty_driver.stream_synchronize(device, stream);
+}
+
+/* A suspend between the moment in which a release has waited for those that had begun and its claim. */
+static const scene *suspended_late; /* NULL: none */
+void __real_wi_residency_forget(weir_client *client, const char *low, const char *high);
+void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high);
+static weir_status try_suspend(const scene *s);
+void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high)
+{
+    const scene *s = suspended_late;
+    suspended_late = NULL;
+    __real_wi_residency_forget(client, low, high);
+    if (s)
+        ok(try_suspend(s));
 }
 
 static wi_driver tried;
@@ -538,12 +557,103 @@ static void a_read_while_a_resume_ends(void **state)
     close_meanwhile(&s);
 }
 
+/* Of single pages -------------------------------------------------------------------------------------------------- */
+
+static void open_plain(scene *s, const layout *shape)
+{
+    tried = faulty_driver;
+    tried.copy = away_copy;
+    tried.stream_synchronize = away_synchronize;
+    tried.order = away_order;
+    fault.status = WEIR_ERR_DRIVER;
+    open_scene(s, shape);
+}
+
+/* The block that is being ended has nothing to do with a suspend that begins then. */
+static void a_block_that_ends_does_not_leave(void **state)
+{
+    (void)state;
+    scene s;
+    open_plain(&s, &layouts[0]);
+    suspended_late = &s;
+    ok(weir_elastic_destroy(s.blocks[0], WEIR_STREAM_HOST));
+    s.blocks[0] = NULL;
+    assert_int_equal(residency(&s).state, WEIR_SUSPENDED);
+    assert_int_equal(take_snapshot(s.f.runtime).device.away, 2 * GRANULE); /* the other's */
+    ok(try_resume(&s));
+    for (size_t k = 0; k < 2; k++)
+        page_holds(&s.f, s.blocks[1], k, value_of(1, k));
+    assert_int_equal(take_snapshot(s.f.runtime).device.live, 2 * GRANULE);
+    end_scene(&s);
+}
+
+/* What uses a page on another stream comes behind its contents, whichever page of the piece it is. */
+static void each_page_that_comes_back_is_written_to_until_it_is_there(void **state)
+{
+    static const layout shape = {.blocks = 2, .pages = 3, .native = true};
+    (void)state;
+    scene s;
+    gate g = GATE;
+    weir_stream other;
+    open_plain(&s, &shape);
+    ok(weir_stream_acquire(s.f.runtime, &other));
+    ok(try_suspend(&s));
+    ok(weir_call(s.f.runtime, pass_gate, &g, s.f.stream));
+    ok(try_resume(&s));
+    for (size_t i = 0; i < shape.blocks; i++)
+        for (size_t k = 0; k < shape.pages; k++) {
+            weir_use use = {{.pointer = page_at(&s.f, s.blocks[i], k)}, WEIR_ACCESS_READ};
+            weir_launch *launch;
+            order_count = 0;
+            ok(weir_launch_begin(s.f.runtime, other, &use, 1, &launch));
+            assert_int_equal(order_count, 1);
+            weir_launch_abort(launch);
+        }
+    open_gate(&g);
+    ok(weir_stream_synchronize(s.f.stream));
+    contents_are_right(&s, true, false);
+    ok(weir_stream_release(other));
+    end_scene(&s);
+}
+
+/* Pages that are given back while they are away come back as zeros, and nothing is written there meanwhile: those at the beginning, in
+ * the middle and at the end of a piece. */
+static void pages_that_were_given_back_while_away_stay_unused(void **state)
+{
+    static const layout shapes[] = {{.blocks = 2, .pages = 3},
+                                    {.blocks = 2, .pages = 3, .file = true},
+                                    {.blocks = 2, .pages = 3, .native = true, .promised = true}};
+    (void)state;
+    for (size_t way = 0; way < sizeof shapes / sizeof shapes[0]; way++)
+        for (size_t gone = 0; gone < MOST_PAGES; gone++)
+            for (size_t block = 0; block < 2; block++) {
+                scene s;
+                open_plain(&s, &shapes[way]);
+                ok(try_suspend(&s));
+                release(&s.f, s.blocks[block], gone, 1, WEIR_STREAM_HOST);
+                assert_int_equal(take_snapshot(s.f.runtime).device.away, s.bytes - GRANULE);
+                others_use_the_memory(&s);
+                ok(try_resume(&s));
+                ok(weir_stream_synchronize(s.f.stream));
+                for (size_t i = 0; i < 2; i++) {
+                    ok(weir_elastic_check(s.blocks[i]));
+                    assert_int_equal(stats_of(s.blocks[i]).committed, (i == block ? 2 : 3) * GRANULE);
+                    for (size_t k = 0; k < MOST_PAGES; k++)
+                        page_holds(&s.f, s.blocks[i], k, i == block && k == gone ? 0 : value_of(i, k));
+                }
+                end_scene(&s);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(a_launch_that_begins_in_the_middle_keeps_all),
+        cmocka_unit_test(a_block_that_ends_does_not_leave),
+        cmocka_unit_test(each_page_that_comes_back_is_written_to_until_it_is_there),
+        cmocka_unit_test(pages_that_were_given_back_while_away_stay_unused),
         cmocka_unit_test(a_read_while_a_suspend_fails),
         cmocka_unit_test(a_write_around_a_suspend_that_fails),
         cmocka_unit_test(a_read_while_a_resume_ends),

@@ -2,6 +2,7 @@
  * changed, exact counts. And devices with less memory than their budget. */
 #include "elastic/elastic.h"
 #include "core/faulty.h"
+#include "core/heap.h"
 
 #include "runtime/runtime.h"
 
@@ -19,11 +20,11 @@ static bool refuse_malloc(void)
 }
 void *__wrap_malloc(size_t size)
 {
-    return refuse_malloc() ? NULL : __real_malloc(size);
+    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
 }
 void *__wrap_calloc(size_t count, size_t size)
 {
-    return refuse_malloc() ? NULL : __real_calloc(count, size);
+    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
 }
 
 static unsigned failures;
@@ -57,10 +58,15 @@ static void expect(weir_elastic *e, size_t index, uint8_t value)
 static void commit_or_not(weir_elastic *e, size_t first, size_t count, size_t missing, weir_stream stream)
 {
     arm(false);
-    uint64_t before = stats_of(e).committed, promised = stats_of(e).promised, page = faulted.page;
+    uint64_t before = stats_of(e).committed, refused = stats_of(e).refused, promised = stats_of(e).promised,
+             page = faulted.page;
     snapshot was = take_snapshot(faulted.runtime);
     arm(true);
-    if (went(weir_elastic_commit(e, first * page, count * page, stream)))
+    weir_status status = weir_elastic_commit(e, first * page, count * page, stream);
+    arm(false);
+    assert_int_equal(stats_of(e).refused, refused + (status == WEIR_ERR_OUT_OF_MEMORY));
+    arm(true);
+    if (went(status))
         return;
     arm(false);
     assert_int_equal(stats_of(e).committed, before);
@@ -112,7 +118,7 @@ static void live(bool promised)
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
     weir_runtime *runtime;
     weir_elastic *e = NULL;
-    faulted = (fixture){.page = GRANULE, .bytes = __real_malloc(GRANULE)};
+    faulted = (fixture){.page = GRANULE, .bytes = malloc(GRANULE)};
     ok(wi_runtime_create_over(&tried, 0, &options, &runtime));
     faulted.runtime = runtime;
     faulted.client = open_client(runtime, "one", 0, 0);
@@ -155,10 +161,15 @@ static void each_driver_call_fails_once(void **state)
             failures = 0;
             calls_made = 0;
             for (long at = -1; at <= calls_made; at++) {
-                faults_reset(-1);
-                fault.status = with[kind % 2];
-                driver_fails_at = at;
-                live(promised);
+                long pieces = 0;
+                for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
+                    pieces = heap_pieces;
+                    faults_reset(-1);
+                    fault.status = with[kind % 2];
+                    driver_fails_at = at;
+                    live(promised);
+                }
+                assert_int_equal(heap_pieces, pieces);
             }
             assert_true(failures > (kind % 2 == 0 ? 10 : 0));
         }
@@ -172,7 +183,12 @@ static void each_allocation_of_host_memory_fails_once(void **state)
     failures = 0;
     long there = 1;
     for (malloc_fails_at = 0; malloc_fails_at < there; malloc_fails_at++) {
-        live(malloc_fails_at % 2);
+        long pieces = 0;
+        for (int again = 0; again < 2; again++) {
+            pieces = heap_pieces;
+            live(malloc_fails_at % 2);
+        }
+        assert_int_equal(heap_pieces, pieces);
         there = mallocs + 1;
     }
     malloc_fails_at = -1;
@@ -587,6 +603,161 @@ static void a_lost_device_keeps_no_runtime(void **state)
     ok(weir_runtime_destroy(faulted.runtime));
 }
 
+/* What is queued is waited for ------------------------------------------------------------------------------------- */
+
+static int records_to_fail, fills_that_go, synchronized; /* fills -1: all go */
+static bool somebody_captures;
+static gate *opened_by_a_wait;
+
+static weir_status watched_record(wi_device *device, void *stream, wi_event *out)
+{
+    if (records_to_fail == 0)
+        return faulty_driver.record(device, stream, out);
+    records_to_fail--;
+    return weir_fail(WEIR_ERR_DRIVER, "not recorded on purpose");
+}
+
+static weir_status watched_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    if (fills_that_go == 0)
+        return weir_fail(WEIR_ERR_DRIVER, "not filled on purpose");
+    fills_that_go -= fills_that_go > 0;
+    return faulty_driver.fill(device, to, value, bytes, stream);
+}
+
+static weir_status watched_synchronize(wi_device *device, void *stream)
+{
+    synchronized++;
+    if (opened_by_a_wait)
+        open_gate(opened_by_a_wait);
+    return faulty_driver.stream_synchronize(device, stream);
+}
+
+static bool watched_capturing(wi_device *device, void *stream)
+{
+    return somebody_captures || faulty_driver.stream_capturing(device, stream);
+}
+
+static weir_elastic *open_watched(fixture *f)
+{
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+    weir_elastic *e;
+    faults_reset(-1);
+    tried = faulty_driver;
+    tried.record = watched_record;
+    tried.fill = watched_fill;
+    tried.stream_synchronize = watched_synchronize;
+    tried.stream_capturing = watched_capturing;
+    records_to_fail = 0;
+    fills_that_go = -1;
+    opened_by_a_wait = NULL;
+    *f = (fixture){.page = GRANULE, .bytes = malloc(GRANULE), .gate = GATE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &f->runtime));
+    f->client = open_client(f->runtime, "one", 0, 0);
+    ok(weir_stream_acquire(f->runtime, &f->stream));
+    ok(try_create(f->client, 8 * GRANULE, false, &e));
+    synchronized = 0;
+    return e;
+}
+
+static void close_watched(fixture *f, weir_elastic *e)
+{
+    ok(weir_stream_synchronize(f->stream));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    check_empty(f->runtime);
+    ok(weir_stream_release(f->stream));
+    ok(weir_client_destroy(f->client));
+    ok(weir_runtime_destroy(f->runtime));
+    assert_true(faults_nothing_left());
+    free(f->bytes);
+}
+
+/* Zeros may be on their way to a new page, and no point tells when they are there. */
+static void a_new_page_is_given_back_behind_its_zeros(void **state)
+{
+    (void)state;
+    fixture f;
+    weir_elastic *e = open_watched(&f);
+    fills_that_go = 0;
+    records_to_fail = 1;
+    fails(WEIR_ERR_DRIVER, try_commit(&f, e, 0, 1, f.stream));
+    fills_that_go = -1;
+    assert_int_equal(records_to_fail, 0);
+    assert_int_equal(synchronized, 1);
+    assert_int_equal(fault.handles, 0);
+    assert_int_equal(stats_of(e).refused, 0);
+    close_watched(&f, e);
+}
+
+/* The device is not past the first zeros: the pages stay until it is, whoever asks for them. */
+static void a_new_page_is_not_given_back_before_its_zeros_are_there(void **state)
+{
+    (void)state;
+    fixture f;
+    weir_elastic *e = open_watched(&f);
+    commit(&f, e, 1, 1); /* two runs around it */
+    hold_stream(&f);
+    fills_that_go = 1;
+    fails(WEIR_ERR_DRIVER, try_commit(&f, e, 0, 3, f.stream));
+    fills_that_go = -1;
+    pages_are(&f, e, 1, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fault.handles, 3);
+        assert_int_equal(take_snapshot(f.runtime).device.held, 3 * GRANULE);
+        ok(weir_runtime_trim(f.runtime, NULL, NULL));
+    }
+    let_go(&f);
+    ok(weir_runtime_trim(f.runtime, NULL, NULL));
+    assert_int_equal(fault.handles, 1);
+    assert_int_equal(take_snapshot(f.runtime).device.held, GRANULE);
+    close_watched(&f, e);
+}
+
+/* A page that was taken back before the device was past its release is pending again when it cannot be zeroed; where no point
+ * tells of what is queued by then, that is waited for. */
+static void a_page_that_was_taken_back_is_pending_again(void **state)
+{
+    (void)state;
+    for (int recorded = 0; recorded < 2; recorded++) {
+        fixture f;
+        weir_elastic *e = open_watched(&f);
+        commit(&f, e, 0, 2);
+        hold_stream(&f);
+        release(&f, e, 0, 2, f.stream);
+        pages_are(&f, e, 0, 2);
+        opened_by_a_wait = &f.gate;
+        fills_that_go = 0;
+        records_to_fail = recorded ? 0 : 1;
+        synchronized = 0;
+        fails(WEIR_ERR_DRIVER, try_commit(&f, e, 0, 1, f.stream));
+        fills_that_go = -1;
+        assert_int_equal(records_to_fail, 0);
+        assert_int_equal(synchronized, recorded ? 0 : 1);
+        if (recorded)
+            pages_are(&f, e, 0, 2);
+        opened_by_a_wait = NULL;
+        let_go(&f);
+        pages_are(&f, e, 0, 0);
+        assert_int_equal(fault.handles, 0);
+        close_watched(&f, e);
+    }
+}
+
+/* Also of a capture that nobody has told weir of. */
+static void nothing_is_committed_into_a_capture(void **state)
+{
+    (void)state;
+    fixture f;
+    weir_elastic *e = open_watched(&f);
+    somebody_captures = true;
+    fails(WEIR_ERR_STREAM_MISUSE, try_commit(&f, e, 0, 1, f.stream));
+    somebody_captures = false;
+    pages_are(&f, e, 0, 0);
+    assert_int_equal(fault.handles, 0);
+    ok(try_commit(&f, e, 0, 1, f.stream));
+    close_watched(&f, e);
+}
+
 int main(void)
 {
     tried = faulty_driver;
@@ -604,6 +775,10 @@ int main(void)
         cmocka_unit_test(a_device_with_less_than_the_budget),
         cmocka_unit_test(addresses_are_asked_for_as_long_as_cached_memory_makes_way),
         cmocka_unit_test(a_driver_that_cannot_is_unsupported),
+        cmocka_unit_test(a_new_page_is_given_back_behind_its_zeros),
+        cmocka_unit_test(a_new_page_is_not_given_back_before_its_zeros_are_there),
+        cmocka_unit_test(a_page_that_was_taken_back_is_pending_again),
+        cmocka_unit_test(nothing_is_committed_into_a_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -623,6 +623,30 @@ static void misuse_is_refused(void **state)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
 }
 
+/* A page that is taken back before the device is past its release is the later stream's; the most that there were counts those that
+ * were not past it. */
+static void a_page_that_is_taken_back_is_as_a_new_one(void **state)
+{
+    fixture *f = *state;
+    weir_block_details d = WEIR_INIT(weir_block_details);
+    weir_elastic *e = create(f, 4, false);
+    commit(f, e, 0, 2);
+    ok(weir_block_info(page_at(f, e, 0), &d));
+    assert_int_equal(d.stream.id, WEIR_STREAM_HOST.id);
+    hold_stream(f);
+    release(f, e, 0, 1, f->stream);
+    commit(f, e, 2, 1);
+    pages_are(f, e, 2, 1);
+    assert_int_equal(stats_of(e).peak, 3 * f->page);
+    ok(try_commit(f, e, 0, 1, f->stream));
+    pages_are(f, e, 3, 0);
+    ok(weir_block_info(page_at(f, e, 0), &d));
+    assert_int_equal(d.stream.id, f->stream.id);
+    assert_int_equal(stats_of(e).peak, 3 * f->page);
+    let_go(f);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -650,6 +674,7 @@ int main(void)
         CASE(a_client_and_a_runtime_with_an_elastic_block_stay),
         CASE(pages_are_as_large_as_is_asked_for),
         CASE(misuse_is_refused),
+        CASE(a_page_that_is_taken_back_is_as_a_new_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

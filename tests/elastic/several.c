@@ -311,6 +311,28 @@ static void blocks_are_apart(void **state)
     ok(weir_elastic_destroy(e[2], WEIR_STREAM_HOST));
 }
 
+/* The page before it was made meanwhile, and does not count as held. */
+static void a_refusal_for_a_pending_page_tells_how_it_was_before(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 8, false);
+    commit(f, e, 2, 1);
+    hold_stream(f);
+    release(f, e, 2, 1, f->stream);
+    ok(weir_option_set("wait", "0"));
+    for (size_t before = 0; before < 3; before++) {
+        fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(f, e, 2 - before, before + 1, WEIR_STREAM_HOST));
+        weir_refusal r = last_refusal();
+        assert_int_equal(r.cause, WEIR_CAUSE_PENDING);
+        assert_int_equal(r.requested, (before + 1) * f->page);
+        assert_int_equal(r.largest, (BUDGET_PAGES - 1) * f->page);
+        pages_are(f, e, 0, 1);
+    }
+    ok(weir_option_set("wait", NULL));
+    let_go(f);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +344,7 @@ int main(void)
         CASE(a_commit_around_a_pending_page_gives_all_back),
         CASE(every_page_of_a_commit_is_zeroed_and_noted),
         CASE(blocks_are_apart),
+        CASE(a_refusal_for_a_pending_page_tells_how_it_was_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,9 @@ weir_test(elastic-check elastic/check.c INTERNAL)
 weir_test(elastic-wakes elastic/wakes.c core/faulty.c INTERNAL)
 weir_test(elastic-faults elastic/faults.c core/faulty.c INTERNAL)
 weir_test(elastic-away elastic/away.c core/faulty.c INTERNAL)
-target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc)
+target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc
+  -Wl,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=free)
+target_link_options(test-elastic-away PRIVATE -Wl,--wrap=wi_residency_forget)
 # Beside other resources of the runtime's.
 foreach(resource direct async)
   add_test(NAME elastic-pages-${resource} COMMAND test-elastic-pages)

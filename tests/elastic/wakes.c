@@ -29,6 +29,15 @@ static weir_status held_map(wi_device *device, void *address, uint64_t bytes, si
     return faulty_driver.map(device, address, bytes, count, handles);
 }
 
+static weir_status held_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
+{
+    if (stream && atomic_exchange(&holds, false)) {
+        pass_gate(&at_driver);
+        return weir_fail(WEIR_ERR_DRIVER, "not filled on purpose");
+    }
+    return faulty_driver.fill(device, to, value, bytes, stream);
+}
+
 static void hold_destroy(void *user)
 {
     (void)user;
@@ -60,6 +69,7 @@ typedef struct asker {
     fixture *f;
     weir_elastic *e;
     size_t first, count;
+    weir_stream stream;
     bool releases;
     weir_status status;
     pthread_t thread;
@@ -73,7 +83,7 @@ static void *ask(void *user)
     if (it->releases)
         it->status = weir_elastic_release(it->e, it->first * GRANULE, it->count * GRANULE, WEIR_STREAM_HOST);
     else
-        it->status = try_commit(it->f, it->e, it->first, it->count, WEIR_STREAM_HOST);
+        it->status = try_commit(it->f, it->e, it->first, it->count, it->stream);
     return NULL;
 }
 
@@ -162,6 +172,38 @@ static void a_page_that_is_not_to_be_wakes_who_waits_for_it(void **state)
     close_here(&f);
 }
 
+/* Another commit has taken it back and could not zero it: who waits for that commit waits for the device then. */
+static void a_page_that_is_pending_again_wakes_who_waits_for_it(void **state)
+{
+    (void)state;
+    fixture f;
+    open_here(&f);
+    weir_elastic *e = create(&f, 4, true);
+    ok(weir_stream_acquire(f.runtime, &f.stream));
+    tried.fill = held_fill;
+    commit(&f, e, 1, 1);
+    hold_stream(&f);
+    release(&f, e, 1, 1, f.stream);
+    asker first = {.f = &f, .e = e, .first = 1, .count = 1, .stream = f.stream},
+          other = {.f = &f, .e = e, .first = 0, .count = 3};
+    atomic_store(&holds, true);
+    assert_int_equal(pthread_create(&first.thread, NULL, ask, &first), 0);
+    while (atomic_load(&holds))
+        usleep(500);
+    assert_int_equal(pthread_create(&other.thread, NULL, ask, &other), 0);
+    until_it_sleeps(&other);
+    open_gate(&at_driver);
+    pthread_join(first.thread, NULL);
+    assert_int_equal(first.status, WEIR_ERR_DRIVER);
+    let_go(&f);
+    pthread_join(other.thread, NULL);
+    ok(other.status);
+    pages_are(&f, e, 3, 0);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_stream_release(f.stream));
+    close_here(&f);
+}
+
 int main(void)
 {
     wi_clock = an_hour_ahead;
@@ -169,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_page_that_is_there_wakes_who_waits_for_it),
         cmocka_unit_test(a_page_that_has_gone_wakes_who_waits_for_it),
         cmocka_unit_test(a_page_that_is_not_to_be_wakes_who_waits_for_it),
+        cmocka_unit_test(a_page_that_is_pending_again_wakes_who_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <weir/engine.h>
 #include "plain.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 
 enum { RUNS = 3, LENGTH = 6, MADE = 16, BATCH = 32, CONTEXT = 256, END = 2 /* the vocabulary's end token */ };
 
-static char path[64];
+static char path[64], wide_path[72];
 static const weir_setting three[] = {{"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "3"}};
 static int32_t prompts[RUNS][LENGTH], expected[RUNS][MADE];
 
@@ -41,6 +42,7 @@ static __typeof__(&llama_decode) real;
 static int wanted;          /* the next decode of at least so many sequences is held; 0: none */
 static int held, let_go_of; /* decodes, since the test began */
 static int code;            /* what llama.cpp said to the one that was held last */
+static int instead;         /* what is said instead to the next one that is held; 0: nothing */
 
 static int sequences_of(const struct llama_batch *tokens)
 {
@@ -64,8 +66,10 @@ static int32_t watched(struct llama_context *context, struct llama_batch tokens)
         while (let_go_of < number)
             pthread_cond_wait(&change, &lock);
     }
+    int said = mine ? instead : 0;
+    instead = mine ? 0 : instead;
     pthread_mutex_unlock(&lock);
-    int32_t answer = real(context, tokens);
+    int32_t answer = said ? said : real(context, tokens);
     pthread_mutex_lock(&lock);
     code = mine ? answer : code;
     pthread_mutex_unlock(&lock);
@@ -90,13 +94,19 @@ static void until_held(void)
     pthread_mutex_unlock(&lock);
 }
 
-static fixture open_watched(void)
+static fixture open_watched_of(const char *which, const weir_setting *settings, size_t count)
 {
-    fixture its = fixture_open(path, three, 4);
+    fixture its = fixture_open(which, settings, count);
     wg_library *library = (wg_library *)(uintptr_t)its.model->library;
-    learn_what_llama_says(its.it.engine);
     real = library->llama_decode == watched ? real : library->llama_decode;
     library->llama_decode = watched;
+    return its;
+}
+
+static fixture open_watched(void)
+{
+    fixture its = open_watched_of(path, three, 4);
+    learn_what_llama_says(its.it.engine);
     return its;
 }
 
@@ -160,6 +170,12 @@ static void start_reading(asker *it, const fixture *its, int which, bool reads)
 {
     *it = (asker){
         .its = its, .reads = reads, .id = 10 + (uint64_t)which, .input = token_input(prompts[which], 0, LENGTH)};
+    assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
+}
+
+static void begin_with(asker *it, const fixture *its, int which, const int32_t *tokens, int64_t count)
+{
+    *it = (asker){.its = its, .id = 10 + (uint64_t)which, .input = token_input(tokens, 0, count)};
     assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
 }
 
@@ -280,6 +296,94 @@ static void test_a_decode_that_nobody_wants_is_stopped(void **state)
     close_watched(&its);
 }
 
+static bool (*remove_cells)(llama_memory_t memory, llama_seq_id sequence, llama_pos from, llama_pos to);
+static void (*end_it)(const char *file, int line, const char *format, ...); /* ggml's assertion, which throws */
+static int throws_for; /* a removal of this sequence throws; -1: none does */
+
+static bool throwing(llama_memory_t memory, llama_seq_id sequence, llama_pos from, llama_pos to)
+{
+    if (sequence == throws_for)
+        end_it("decodes.c", 1, "thrown on purpose");
+    return remove_cells(memory, sequence, from, to);
+}
+
+/* A decode that fails fails all that are in it, each in words; and no other words, though one of them makes things worse when it
+ * leaves. */
+static void test_a_decode_that_fails_is_told_to_each_of_its_runs(void **state)
+{
+    (void)state;
+    for (int worse = -1; worse < RUNS; worse++) {
+        fixture its = open_watched();
+        wg_library *library = (wg_library *)(uintptr_t)its.model->library;
+        asker all[RUNS], again;
+        remove_cells = library->llama_memory_seq_rm;
+        *(void **)&end_it = dlsym(library->handle, "ggml_abort");
+        throws_for = -1;
+        library->llama_memory_seq_rm = throwing;
+        hold_three_in_a_decode(&its, all);
+        throws_for = worse;
+        instead = -3;
+        let_go(0);
+        join_all(all);
+        throws_for = -1;
+        for (int i = 0; i < RUNS; i++) {
+            assert_int_equal(all[i].status, WEIR_ERR_ENGINE);
+            if (!strstr(all[i].detail, i == worse ? "thrown on purpose" : "failed with code -3"))
+                print_error("run %d: %s\n", i, all[i].detail);
+            assert_non_null(strstr(all[i].detail, i == worse ? "thrown on purpose" : "failed with code -3"));
+        }
+        start(&again, &its, 1);
+        pthread_join(again.thread, NULL);
+        if (worse < 0)
+            has_what_llama_says(&again, 1);
+        else
+            assert_int_equal(again.status, WEIR_ERR_ENGINE); /* nobody knows what is in the context */
+        library->llama_memory_seq_rm = remove_cells;
+        close_watched(&its);
+    }
+}
+
+/* Both need their next page in the same step, and there is none to be had: the first one fails, and the second goes on with what
+ * that one has left. */
+static void test_a_run_that_cannot_grow_leaves_its_pages_to_the_others(void **state)
+{
+    (void)state;
+    enum { PAGE = 65536, TENSORS = 4, CELLS = 256, SHORT = CELLS - 6, PAIR = 2 };
+    static const weir_setting two[] = {
+        {"threads", "1"}, {"batch", "512"}, {"context", "512"}, {"sequences", "2"}, {"cache_memory", "elastic"}};
+    static int32_t texts[PAIR][SHORT + 1];
+    asker alone[PAIR], all[PAIR];
+    fixture its = open_watched_of(wide_path, two, 5);
+    for (int i = 0; i < PAIR; i++) {
+        for (int k = 0; k < SHORT + 1; k++)
+            texts[i][k] = k == 0 ? 1 : 260 + (k * (3 + 2 * i) + i) % 26;
+        begin_with(&alone[i], &its, i, texts[i], SHORT + i);
+        pthread_join(alone[i].thread, NULL);
+        assert_int_equal(alone[i].status, WEIR_OK);
+    }
+    let_go(1);
+    begin_with(&all[0], &its, 0, texts[0], SHORT);
+    until_held();
+    begin_with(&all[1], &its, 1, texts[1], SHORT + 1); /* its prompt is read when the first one has a token more */
+    until_waiting(its.model, 1);
+    let_go(PAIR);
+    until_held();
+    /* One of the first one's tensors has its next page already. */
+    assert_int_equal(stats_of(&its.it).live_class[WEIR_CLASS_KV], (PAIR * TENSORS + 1) * PAGE);
+    OK(weir_client_set_limits(its.it.client, 0, stats_of(&its.it).live + PAGE / 2));
+    let_go(0);
+    for (int i = 0; i < PAIR; i++)
+        pthread_join(all[i].thread, NULL);
+    assert_int_equal(all[0].status, WEIR_ERR_OUT_OF_MEMORY);
+    assert_non_null(strstr(all[0].detail, "(kv)"));
+    if (all[1].status != WEIR_OK)
+        print_error("%s\n", all[1].detail);
+    assert_int_equal(all[1].status, WEIR_OK);
+    assert_int_equal(all[1].made_count, MADE);
+    assert_memory_equal(all[1].made, alone[1].made, sizeof alone[1].made);
+    close_watched(&its);
+}
+
 /* The first one and the last are with their readers, after a step of each one's own thread: the last to come hands the computing
  * on to the one that sleeps, though it is itself the newest. */
 static void test_who_goes_to_its_reader_hands_the_computing_on(void **state)
@@ -322,14 +426,22 @@ int main(void)
     model_shape shape = {.layers = 2, .width = 64, .heads = 4, .heads_kv = 2, .wide = 128, .context = CONTEXT};
     snprintf(path, sizeof path, "/tmp/weir-decodes-%d.gguf", (int)getpid());
     write_llama(path, &shape);
+    /* Keys of a layer take 256 bytes a cell, and so do values, so that a page of 64 KiB holds 256 cells. */
+    snprintf(wide_path, sizeof wide_path, "%s-wide", path);
+    shape.width = 256;
+    shape.context = 512;
+    write_llama(wide_path, &shape);
     fill_prompts();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_decode_of_several_is_not_stopped_for_one),
         cmocka_unit_test(test_a_decode_is_not_stopped_while_one_is_left),
         cmocka_unit_test(test_a_decode_that_nobody_wants_is_stopped),
+        cmocka_unit_test(test_a_decode_that_fails_is_told_to_each_of_its_runs),
+        cmocka_unit_test(test_a_run_that_cannot_grow_leaves_its_pages_to_the_others),
         cmocka_unit_test(test_who_goes_to_its_reader_hands_the_computing_on),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
+    unlink(wide_path);
     return failed;
 }

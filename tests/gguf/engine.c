@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "gguf_file/file.h"
+#include "older.h"
 
 static char llama_path[64], bert_path[64], long_path[64];
 static const weir_setting one_thread[] = {{"threads", "1"}, {"batch", "64"}};
@@ -705,6 +706,15 @@ static void test_types(void **state)
     assert_false(wi_gguf_type_block(GGML_TYPE_COUNT, &elements, &size));
 }
 
+static void test_older_callers_get_what_they_have_room_for(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(llama_path, NULL, 0);
+    weir_engine_load load = {.struct_size = sizeof load, .path = llama_path};
+    assert_int_equal(older_callers_get_too_much(&(older){its.it.engine, its.model, &load}), 0);
+    fixture_close(&its);
+}
+
 int main(void)
 {
     model_shape large = {.layers = 4, .width = 256, .heads = 8, .heads_kv = 4, .wide = 512, .context = 4096};
@@ -733,6 +743,7 @@ int main(void)
         cmocka_unit_test(test_wrong_loads),
         cmocka_unit_test(test_the_rest),
         cmocka_unit_test(test_the_providers),
+        cmocka_unit_test(test_older_callers_get_what_they_have_room_for),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);

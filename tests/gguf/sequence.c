@@ -462,6 +462,31 @@ static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **st
     fixture_close(&its);
 }
 
+/* Bytes behind what llama.cpp takes, or before which it does not end, though the head and the sum are right. */
+static void test_a_state_of_another_length_than_llama_cpps_is_refused(void **state)
+{
+    (void)state;
+    static const int changes[] = {1, 8, 4096, -1, -8};
+    fixture its = fixture_open(path, load, 4);
+    learn_what_llama_says(its.it.engine);
+    saved whole = save_seven(&its), other = {.data = calloc(1, whole.bytes + 4096)};
+    assert_non_null(other.data);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        wg_state_head head;
+        other.bytes = (size_t)((int64_t)whole.bytes + changes[i]);
+        memcpy(other.data, whole.data, whole.bytes);
+        memcpy(&head, other.data, sizeof head);
+        head.bytes = (uint64_t)((int64_t)head.bytes + changes[i]);
+        memcpy(other.data, &head, sizeof head);
+        seal(other.data, other.bytes);
+        refused(&its, &other, "does not fit into this model's sequence");
+        still_works(&its);
+    }
+    free(other.data);
+    free(whole.data);
+    fixture_close(&its);
+}
+
 static void test_forged_states_end_no_process(void **state)
 {
     (void)state;
@@ -495,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
         cmocka_unit_test(test_a_state_with_more_cells_than_its_head_says_is_refused),
+        cmocka_unit_test(test_a_state_of_another_length_than_llama_cpps_is_refused),
         cmocka_unit_test(test_forged_states_end_no_process),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ typedef struct asker {
     char detail[256], finish[16];
     int32_t made[CONTEXT], stands[2 * CONTEXT];
     size_t made_count, stands_count, piece_count;
-    char first[32]; /* the text of its first piece */
+    char text[64]; /* of its first pieces */
     float logits[VOCABULARY];
     uint8_t saved[STATE];
     size_t saved_bytes;
@@ -110,8 +110,9 @@ typedef struct asker {
 static bool on_piece(const weir_piece *piece, void *user)
 {
     asker *it = user;
-    if (it->piece_count++ == 0)
-        snprintf(it->first, sizeof it->first, "%.*s", (int)piece->bytes, piece->text);
+    size_t used = strlen(it->text);
+    it->piece_count++;
+    snprintf(it->text + used, sizeof it->text - used, "%.*s", (int)piece->bytes, piece->text);
     if (it->gate && piece->index == 0)
         pass(it->gate);
     return it->piece_count != it->most;
@@ -340,26 +341,35 @@ static void test_states_of_three_sequences_go_on_in_others(void **state)
     fixture_close(&its);
 }
 
-/* Two pieces come at once, as the first one might have begun a stop word; of its reader's the state has the first alone. */
+/* Several pieces come at once, as those before might have begun a stop word; of its reader's the state has what it took. */
 static void test_a_state_has_what_its_reader_took_of_several_pieces(void **state)
 {
     (void)state;
+    enum { MOST_HELD = 4 };
     fixture its = fixture_open(path, three, 4);
     learn_what_llama_says(its.it.engine);
     for (int i = 0; i < RUNS; i++) {
-        asker all = asker_of(&its, i, MADE), one = asker_of(&its, i, MADE), then = asker_of(&its, i, MADE - 1);
+        asker all = asker_of(&its, i, MADE);
         ask(&all);
-        const char *word = all.first[0] == '\\' ? "\\\\" : all.first[0] == '\n' ? "\\n" : all.first;
-        assert_int_equal(strlen(all.first), 1);
-        snprintf(one.stop, sizeof one.stop, "%s<never>", word);
-        one.most = 1;
-        ask(&one);
-        is_what_llama_says(&one, i, 0, 1);
-        assert_int_equal(one.stands_count, lengths[i] + 1);
-        assert_string_equal(one.finish, "cancelled");
-        then.inputs[0] = state_of(&one);
-        ask(&then);
-        is_what_llama_says(&then, i, 1, MADE - 1);
+        assert_true(strlen(all.text) >= MOST_HELD);
+        for (int begins = 1; begins <= MOST_HELD; begins++)
+            for (int takes = 1; takes <= begins; takes++) {
+                asker some = asker_of(&its, i, MADE), then = asker_of(&its, i, MADE - takes);
+                for (int k = 0; k < begins; k++) {
+                    const char *one = all.text[k] == '\\' ? "\\\\" : all.text[k] == '\n' ? "\\n" : NULL;
+                    size_t used = strlen(some.stop);
+                    snprintf(some.stop + used, sizeof some.stop - used, "%.*s", one ? 2 : 1, one ? one : &all.text[k]);
+                }
+                strcat(some.stop, "<never>");
+                some.most = (uint64_t)takes;
+                ask(&some);
+                is_what_llama_says(&some, i, 0, takes);
+                assert_int_equal(some.stands_count, lengths[i] + takes);
+                assert_string_equal(some.finish, "cancelled");
+                then.inputs[0] = state_of(&some);
+                ask(&then);
+                is_what_llama_says(&then, i, takes, MADE - takes);
+            }
     }
     fixture_close(&its);
 }

@@ -20,7 +20,7 @@ target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together several decodes text sequence elastic elastic-book memory library cores)
+  foreach(part engine together several decodes calls text sequence elastic elastic-book memory library cores)
     string(REPLACE - _ source ${part})
     weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
@@ -39,6 +39,7 @@ if(TARGET weir-engine-gguf)
   target_link_libraries(test-gguf-engine PRIVATE weir_gguf_file)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-decodes PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(test-gguf-calls PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_sources(test-gguf-sequence PRIVATE ${gguf_sources}/sum.c)
   target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c LABELS gguf
@@ -56,7 +57,7 @@ if(TARGET weir-engine-gguf)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-together gguf-several gguf-decodes gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-several gguf-decodes gguf-calls gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" RUN_SERIAL ON

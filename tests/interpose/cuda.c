@@ -160,6 +160,9 @@ static void managed_memory_is_pinned_or_on_the_device_as_the_caller_says(void **
         assert_int_equal(f.m.cudaFreeHost(managed), INVALID_VALUE);
         assert_int_equal(f.m.cudaFree(managed), 0);
         assert_int_equal(account(f.client[0]).live + pinned_of(&f, f.client[0]), 0);
+        assert_int_equal(f.m.cudaMallocManaged(&managed, 4096, 2), 0); /* the other of the two flags that there are */
+        assert_int_equal(account(f.client[0]).live + pinned_of(&f, f.client[0]), 4096);
+        assert_int_equal(f.m.cudaFree(managed), 0);
         assert_int_equal(f.m.cudaMallocManaged(&managed, 4096, 3), INVALID_VALUE);
         assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
         end(&f);

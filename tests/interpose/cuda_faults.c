@@ -13,6 +13,7 @@ void *__wrap_realloc(void *old, size_t size);
 
 static long mallocs, malloc_fails_at = -1;
 static _Thread_local bool armed; /* on this test's thread alone */
+static bool nothing_grows;       /* each realloc there fails */
 
 static bool refuse(void)
 {
@@ -28,7 +29,7 @@ void *__wrap_calloc(size_t count, size_t size)
 }
 void *__wrap_realloc(void *old, size_t size)
 {
-    return refuse() ? NULL : __real_realloc(old, size);
+    return (armed && nothing_grows) || refuse() ? NULL : __real_realloc(old, size);
 }
 
 /* The scenario ----------------------------------------------------------------------------------------------------- */
@@ -121,6 +122,35 @@ static void each_allocation_of_the_hosts_may_fail_while_a_module_works(void **st
     assert_true(nth > 10);
 }
 
+/* Without a place for its record, weir forgets a stream that it has just learnt of: tried more often than weir can know streams. */
+static void a_stream_without_a_place_is_not_known_to_weir(void **state)
+{
+    enum { PLACES = 16, MOST_STREAMS = 1024 };
+    (void)state;
+    fixture f = begin(32 * MIB);
+    static void *others[MOST_STREAMS + 1]; /* have the addresses of the streams that came to nothing */
+    void *streams[PLACES], *none;
+    for (size_t i = 1; i < PLACES; i++) /* the first place is the default stream's */
+        streams[i] = make_stream(&f);
+    for (int i = 0; i <= MOST_STREAMS; i++) {
+        armed = nothing_grows = true;
+        int result = f.m.cudaStreamCreateWithFlags(&none, NON_BLOCKING);
+        armed = nothing_grows = false;
+        assert_int_equal(result, NO_MEMORY);
+        assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+        assert_null(none);
+        assert_int_equal(f.real.cudaStreamCreateWithFlags(&others[i], NON_BLOCKING), 0);
+    }
+    assert_int_equal(stats(&f).streams, PLACES - 1);
+    streams[0] = make_stream(&f);
+    assert_int_equal(stats(&f).streams, PLACES);
+    for (size_t i = 0; i < PLACES; i++)
+        assert_int_equal(f.m.cudaStreamDestroy(streams[i]), 0);
+    for (int i = 0; i <= MOST_STREAMS; i++)
+        assert_int_equal(f.real.cudaStreamDestroy(others[i]), 0);
+    end(&f);
+}
+
 static void each_allocation_of_the_hosts_may_fail_while_a_redirect_begins(void **state)
 {
     (void)state;
@@ -180,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_of_the_hosts_may_fail_while_a_module_works),
+        cmocka_unit_test(a_stream_without_a_place_is_not_known_to_weir),
         cmocka_unit_test(each_allocation_of_the_hosts_may_fail_while_a_redirect_begins),
         cmocka_unit_test(each_call_of_the_driver_may_fail_while_a_module_works),
     };

@@ -109,6 +109,7 @@ void end(fixture *f)
     assert_null(dlopen(f->path, RTLD_NOW | RTLD_NOLOAD)); /* nobody keeps the module */
     assert_int_equal(control.stub_count("streams"), 0);
     assert_int_equal(control.stub_count("allocations"), 0);
+    assert_int_equal(control.stub_count("graphs"), 0);
     assert_int_equal(control.stub_count("captures broken"), 0);
 }
 

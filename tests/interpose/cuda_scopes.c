@@ -1,6 +1,9 @@
 /* What a scope may ask for beyond blocks of a class: memory out of a reservation, memory past the budget where a
  * refusal would be the end of the process, memory of the engine's own; and devices that come to a redirect later. */
 #include "interpose/cuda_rig.h"
+#include "interpose/cuda_redirect_parts.h"
+
+#include <sched.h>
 
 /* Reservations ----------------------------------------------------------------------------------------------------- */
 
@@ -117,6 +120,54 @@ static void what_waits_for_a_capture_is_settled_when_that_ends(void **state)
     assert_int_equal(account(f.client[0]).live, 0);
     assert_int_equal(f.m.cudaGraphDestroy(graph), 0);
     assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
+typedef struct late_end {
+    const fixture *f;
+    void *stream, *graph;
+    gate begun;
+    int result;
+} late_end;
+
+/* Ends its capture when somebody has looked at what waits for it, again and again. */
+static void *capture_until_it_is_waited_for(void *user)
+{
+    late_end *c = user;
+    c->result = c->f->m.cudaStreamBeginCapture(c->stream, RELAXED);
+    pass_gate(&c->begun);
+    for (uint64_t rounds = 0; rounds < 10; sched_yield()) {
+        pthread_mutex_lock(&c->f->redirect->lock);
+        rounds = c->f->redirect->rounds;
+        pthread_mutex_unlock(&c->f->redirect->lock);
+    }
+    c->result |= c->f->m.cudaStreamEndCapture(c->stream, &c->graph);
+    return NULL;
+}
+
+/* It is looked at more than once: one of two blocks waits on where the other has gone. */
+static void what_waits_for_another_threads_capture_is_waited_for(void **state)
+{
+    enum { LONG_ENOUGH = 600 * 1000 };
+    pthread_t thread;
+    (void)state;
+    fixture f = begin(8 * MIB);
+    late_end c = {.f = &f, .stream = make_stream(&f), .begun = GATE};
+    void *blocks[] = {get(&f, MIB), get(&f, MIB)};
+    assert_int_equal(pthread_create(&thread, NULL, capture_until_it_is_waited_for, &c), 0);
+    wait_until_reached(&c.begun);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(f.m.cudaFree(blocks[i]), 0);
+    assert_int_equal(stats(&f).waiting, 2);
+    assert_true(f.redirect->rounds < 5);
+    open_gate(&c.begun);
+    assert_true(wi_cuda_redirect_settle(f.redirect, LONG_ENOUGH));
+    pthread_join(thread, NULL);
+    assert_int_equal(c.result, 0);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(account(f.client[0]).live, 0);
+    assert_int_equal(f.m.cudaGraphDestroy(c.graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(c.stream), 0);
     end(&f);
 }
 
@@ -244,6 +295,7 @@ int main(void)
         cmocka_unit_test(without_such_a_scope_the_same_request_is_refused),
         cmocka_unit_test(where_the_device_has_no_more_the_refusal_is_weirs),
         cmocka_unit_test(what_waits_for_a_capture_is_settled_when_that_ends),
+        cmocka_unit_test(what_waits_for_another_threads_capture_is_waited_for),
         cmocka_unit_test(a_scope_may_bring_the_memory_itself),
         cmocka_unit_test(memory_that_the_engine_does_not_have_is_refused_in_its_words),
         cmocka_unit_test(a_device_may_come_later),

@@ -320,6 +320,29 @@ static void a_free_is_behind_streams_on_both_sides_of_a_gap(void **state)
     end(&f);
 }
 
+/* Also behind the last of as many as there are places for, and the first of those that are made then. */
+static void a_free_is_behind_each_stream_however_many_there_are(void **state)
+{
+    (void)state;
+    fixture f = begin(32 * MIB);
+    void *streams[MANY_STREAMS];
+    for (size_t i = 0; i < MANY_STREAMS; i++) {
+        gate g = GATE;
+        void *block = get(&f, MIB);
+        streams[i] = make_stream(&f);
+        assert_int_equal(stats(&f).streams, i + 1);
+        assert_int_equal(f.m.cudaLaunchHostFunc(streams[i], pass_gate, &g), 0);
+        assert_int_equal(f.m.cudaFree(block), 0);
+        assert_int_equal(left(&f), MIB);
+        open_gate(&g);
+        assert_int_equal(f.m.cudaStreamSynchronize(streams[i]), 0);
+        assert_int_equal(left(&f), 0);
+    }
+    for (size_t i = 0; i < MANY_STREAMS; i++)
+        assert_int_equal(f.m.cudaStreamDestroy(streams[i]), 0);
+    end(&f);
+}
+
 static void a_free_is_behind_more_streams_than_a_block_has_bits_for(void **state)
 {
     (void)state;
@@ -548,6 +571,7 @@ int main(void)
         cmocka_unit_test(two_modules_have_a_redirect_each),
         cmocka_unit_test(managed_memory_is_pinned_also_where_pinned_memory_passes),
         cmocka_unit_test(a_free_is_behind_streams_on_both_sides_of_a_gap),
+        cmocka_unit_test(a_free_is_behind_each_stream_however_many_there_are),
         cmocka_unit_test(a_free_is_behind_more_streams_than_a_block_has_bits_for),
         cmocka_unit_test(a_capture_between_two_streams_holds_up_what_is_freed),
         cmocka_unit_test(what_waits_is_not_put_behind_streams_that_began_later),

@@ -280,6 +280,30 @@ static void undo_is_refused_where_somebody_has_replaced_the_replacement(void **s
     dlclose(m.handle);
 }
 
+/* Addresses may be another function's, as that of a PLT of the program's: a call tells where calls go. */
+static void the_original_is_where_calls_go(void **state)
+{
+    (void)state;
+    module m = load("module-open", RTLD_NOW); /* nothing is sealed */
+    function *tables[] = {m.unsealed(), (function *)(uintptr_t)m.sealed() + 1};
+    ok(wi_interpose_open(m.path, both, 2, &it));
+    wi_interposed before = wi_interpose_found(it, 1);
+    ok(wi_interpose_close(it));
+    for (int i = 0; i < 2; i++)
+        *tables[i] = somebody_elses;
+    ok(wi_interpose_open(m.path, both, 2, &it));
+    assert_true(wi_interpose_found(it, 1).original == before.original);
+    assert_int_equal(wi_interpose_found(it, 1).slots, before.slots);
+    ok(wi_interpose_apply(it));
+    assert_int_equal(m.unsealed()[0](5), 10 + 2 * THOUSAND);
+    ok(wi_interpose_undo(it)); /* each slot has again what it had */
+    assert_int_equal(m.unsealed()[0](5), -5);
+    assert_int_equal(m.sealed()[1](5), -5);
+    assert_int_equal(m.call_two(5), 10);
+    ok(wi_interpose_close(it));
+    dlclose(m.handle);
+}
+
 static void nothing_is_written_where_a_slot_has_changed_since_it_was_found(void **state)
 {
     (void)state;
@@ -702,6 +726,7 @@ int main(void)
         cmocka_unit_test(a_weak_function_that_nobody_has_stays_absent),
         cmocka_unit_test(the_program_itself_can_be_a_module),
         cmocka_unit_test(undo_is_refused_where_somebody_has_replaced_the_replacement),
+        cmocka_unit_test(the_original_is_where_calls_go),
         cmocka_unit_test(nothing_is_written_where_a_slot_has_changed_since_it_was_found),
         cmocka_unit_test(of_two_that_found_the_same_slots_the_first_writes_them),
         cmocka_unit_test_setup_teardown(where_a_page_cannot_be_changed_all_slots_stay_as_they_were, watch_mprotect,

@@ -7,6 +7,13 @@ if(TARGET weir_onnx_file AND JANSSON_FOUND)
   target_link_options(test-llm-folder PRIVATE -Wl,--wrap=wl_tokenizer_check,--wrap=clock_gettime)
 endif()
 
+# Neither does where its memory goes.
+weir_test(llm-account llm/account.c ${llm_sources}/memory.c LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
+target_include_directories(test-llm-account PRIVATE ${PROJECT_SOURCE_DIR}/src)
+foreach(call dlopen dlsym wi_pointer_map_put)
+  target_link_options(test-llm-account PRIVATE -Wl,--wrap=${call})
+endforeach()
+
 # The rest is through the plug-in, as a program has it.
 if(NOT TARGET weir-engine-llm)
   return()
@@ -40,6 +47,7 @@ weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(several llm/several.c llm/answer.c llm/folders.c)
 weir_llm_test(cores llm/cores.c)
 weir_llm_test(line llm/line.c)
+weir_llm_test(made llm/made.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)

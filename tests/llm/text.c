@@ -1,6 +1,7 @@
 /* text.c: what ends a text, and what is refused before one begins: stop words, end tokens, inputs, settings. */
 #include "answer.h"
 #include "folders.h"
+#include "older.h"
 
 enum { MADE = 24 };
 
@@ -306,6 +307,44 @@ static void test_wrong_messages_are_refused_in_words(void **state)
     bench_close(&it);
 }
 
+/* Nothing is left of them by a template that takes nothing over. */
+static void test_inputs_without_tokens_are_refused(void **state)
+{
+    (void)state;
+    const weir_setting nothing[] = {{"chat", "1"}, {"chat_template", "{% for message in messages %}{% endfor %}"}};
+    bench it = bench_open(the_model(SHARED));
+    weir_tensor text = text_input("abc"), chat = bytes_input("messages", "user 3\nabc\n");
+    weir_outputs outputs;
+    assert_int_equal(infer(&it, &text, nothing, 2, &outputs), WEIR_ERR_INVALID);
+    assert_words(weir_detail(), "the input 'text' has no tokens");
+    assert_int_equal(infer(&it, &chat, nothing, 2, &outputs), WEIR_ERR_INVALID);
+    assert_words(weir_detail(), "the input 'messages' has no tokens");
+    bench_close(&it);
+}
+
+/* Where a model has no template of its own, one that is given is taken, and an empty one is none. */
+static void test_a_model_without_a_template(void **state)
+{
+    (void)state;
+    const weir_setting empty[] = {GREEDY("2"), {"chat_template", ""}};
+    const weir_setting given[] = {
+        GREEDY("2"), {"chat_template", "{% for message in messages %}{{ message['content'] }}{% endfor %}"}};
+    char path[FOLDER_NAME];
+    folder_copy(the_model(SHARED), path);
+    folder_replace(path, "tokenizer_config.json", "\"chat_template\"", "\"no_template\"");
+    bench it = bench_open(path);
+    weir_tensor chat = bytes_input("messages", "user 3\nabc\n");
+    weir_outputs outputs;
+    for (size_t count = 2; count < 4; count++) {
+        assert_int_not_equal(infer(&it, &chat, empty, count, &outputs), WEIR_OK);
+        assert_words(weir_detail(), "apply its chat template");
+    }
+    OK(infer(&it, &chat, given, 3, &outputs));
+    release(&it, &outputs);
+    bench_close(&it);
+    folder_drop(path);
+}
+
 /* A text of any bytes is tokens or an error; the model goes on. */
 static void test_texts_of_any_bytes_hurt_nobody(void **state)
 {
@@ -502,6 +541,15 @@ static void test_what_a_model_says_of_itself(void **state)
     bench_close(&it);
 }
 
+static void test_older_callers_get_what_they_have_room_for(void **state)
+{
+    (void)state;
+    bench it = bench_open(the_model(SHARED));
+    weir_engine_load load = {.struct_size = sizeof load, .path = the_model(SHARED)};
+    assert_int_equal(older_callers_get_too_much(&(older){it.engine, it.model, &load}), 0);
+    bench_close(&it);
+}
+
 int main(void)
 {
     fill_prompt(prompt, 12, 3);
@@ -515,12 +563,15 @@ int main(void)
         cmocka_unit_test(test_no_tokens_are_made_where_none_are_asked_for),
         cmocka_unit_test(test_wrong_inputs_are_refused_in_words),
         cmocka_unit_test(test_wrong_messages_are_refused_in_words),
+        cmocka_unit_test(test_inputs_without_tokens_are_refused),
+        cmocka_unit_test(test_a_model_without_a_template),
         cmocka_unit_test(test_texts_of_any_bytes_hurt_nobody),
         cmocka_unit_test(test_tokens_that_the_model_has_not_are_refused),
         cmocka_unit_test(test_wrong_settings_of_a_run_are_refused_by_name),
         cmocka_unit_test(test_wrong_settings_of_a_load_are_refused_by_name),
         cmocka_unit_test(test_texts_given_at_load_are_kept),
         cmocka_unit_test(test_what_a_model_says_of_itself),
+        cmocka_unit_test(test_older_callers_get_what_they_have_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,6 +228,33 @@ static void another_file_in_its_place_is_not_read(void **state)
     scratch_clear();
 }
 
+/* For watched.CreateSessionFromArray: the file is another one when the session is there. */
+static ort_status *replacing_session(const ort_env *env, const void *model, size_t size,
+                                     const ort_session_options *options, ort_session **out)
+{
+    ort_status *status = real->CreateSessionFromArray(env, model, size, options, out);
+    write_folded(true);
+    return status;
+}
+
+/* Nobody knows what of it was read. */
+static void another_file_while_it_is_read_is_no_session(void **state)
+{
+    (void)state;
+    float first[17];
+    write_folded(false);
+    loaded l = load_model(scratch_path(), (const char *const[]){"buckets=3", NULL});
+    run_folded(&l, 1, first);
+    watched.CreateSessionFromArray = replacing_session;
+    run_folded(&l, 2, first);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(stats.made, 0);
+    assert_int_equal(stats.now, 0);
+    assert_int_equal(stats.failed, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void the_oldest_bucket_goes(void **state)
 {
     (void)state;
@@ -298,6 +325,15 @@ static void nobody_waits_for_another_bucket(void **state)
     pthread_join(other, NULL);
     watched.CreateSessionFromArray = real->CreateSessionFromArray;
     assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    /* Whoever came while it was made does not use it: it goes as others do. */
+    run_and_drop(&l, 4);
+    run_and_drop(&l, 5);
+    run_and_drop(&l, 6);
+    assert_int_equal(onnx_buckets_look(l.model).ended, 2);
+    run_and_drop(&l, 4);
+    assert_int_equal(onnx_buckets_look(l.model).made, 5);
+    run_and_drop(&l, 2);
+    assert_int_equal(onnx_buckets_look(l.model).made, 6);
     unload_model(&l);
     close_client(&l);
 }
@@ -498,7 +534,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_so_many_failures_are_remembered, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_failure_costs_no_other, watch, unwatch),
         cmocka_unit_test_setup_teardown(without_memory_the_oldest_goes_first, watch, unwatch),
-        cmocka_unit_test(another_file_in_its_place_is_not_read),
+        cmocka_unit_test_setup_teardown(another_file_while_it_is_read_is_no_session, watch, unwatch),
+        cmocka_unit_test(another_file_in_its_place_is_not_read), /* behind the others, as it clears the folder */
         cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),
         cmocka_unit_test(only_what_cuda_reads_is_shared),
         cmocka_unit_test(weights_that_may_be_mistaken_are_known),

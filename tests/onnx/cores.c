@@ -87,12 +87,14 @@ static ort_status *noted_threads(ort_session_options *options, int count)
     return real->SetIntraOpNumThreads(options, count);
 }
 
-static atomic_int rests;
+static atomic_int rests, spins;
 
 static ort_status *noted_entry(ort_session_options *options, const char *key, const char *value)
 {
     if (strcmp(key, "session.force_spinning_stop") == 0 && strcmp(value, "1") == 0)
         atomic_fetch_add(&rests, 1);
+    if (strcmp(key, "session.intra_op.spin_duration_us") == 0)
+        atomic_store(&spins, atoi(value));
     return real->AddSessionConfigEntry(options, key, value);
 }
 
@@ -139,14 +141,16 @@ static void a_session_has_as_many_threads_as_it_leases(void **state)
     assert_int_equal(totals().lines, 0);
 }
 
-/* Threads that wait for work by spinning would do so on cores that are another model's by then. */
-static void threads_of_a_session_sleep_between_runs(void **state)
+/* Between runs the cores are another model's, and within a run a thread may wait for another that the system does not run. */
+static void threads_of_a_session_spin_a_little_and_within_runs_only(void **state)
 {
     (void)state;
     atomic_store(&rests, 0);
+    atomic_store(&spins, 0);
     watched.AddSessionConfigEntry = noted_entry;
     loaded a = load_model("mlp", NULL);
     assert_int_equal(atomic_load(&rests), 1);
+    assert_in_range(atomic_load(&spins), 1, 100); /* microseconds */
     unload_model(&a);
     close_client(&a);
 }
@@ -228,7 +232,7 @@ int main(void)
         return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_session_has_as_many_threads_as_it_leases, begin, unwatch),
-        cmocka_unit_test_setup_teardown(threads_of_a_session_sleep_between_runs, begin, unwatch),
+        cmocka_unit_test_setup_teardown(threads_of_a_session_spin_a_little_and_within_runs_only, begin, unwatch),
         cmocka_unit_test_setup_teardown(models_take_turns_and_runs_of_one_share, begin, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_waits_for_cores_can_be_cancelled, begin, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_fails_gives_its_cores_back, begin, unwatch),

@@ -173,6 +173,52 @@ static void several_are_computed_together(void **state)
     done(&l);
 }
 
+/* A caller whose structure ends before `together` has nothing written behind it, with others or by itself. */
+static void results_of_an_older_caller(void **state)
+{
+    (void)state;
+    loaded l = load_model("joined", three);
+    for (int several = 0; several < 2; several++) {
+        runner all[3];
+        for (int i = 0; i < (several ? 3 : 1); i++) {
+            prepare(&all[i], &l, several ? 1 : 3, WIDTH, i);
+            all[i].out.struct_size = offsetof(weir_outputs, together);
+            all[i].out.together = 77;
+            start(&all[i]);
+        }
+        for (int i = 0; i < (several ? 3 : 1); i++) {
+            finish(&all[i]);
+            good(&all[i], 77);
+            release(&all[i]);
+        }
+    }
+    done(&l);
+}
+
+/* An input that has a value of its own: whoever gives it is no row of a call of those that do not. */
+static void only_who_gives_the_same_inputs(void **state)
+{
+    (void)state;
+    loaded l = load_model("joined_default", four);
+    runner all[4];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 4; i++) {
+            prepare(&all[i], &l, 2, WIDTH, 10 * i);
+            if (i % 2 == round) {
+                all[i].input_count = 1;
+                all[i].scale[0] = all[i].scale[1] = 7; /* the model's own */
+            }
+            start(&all[i]);
+        }
+        for (int i = 0; i < 4; i++) {
+            finish(&all[i]);
+            good(&all[i], 2);
+            release(&all[i]);
+        }
+    }
+    done(&l);
+}
+
 /* Those of another width are no rows of the same call; each kind fills a call of its own. */
 static void only_what_is_alike(void **state)
 {
@@ -497,6 +543,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_that_would_do_nothing),
         cmocka_unit_test(several_are_computed_together),
+        cmocka_unit_test(results_of_an_older_caller),
+        cmocka_unit_test(only_who_gives_the_same_inputs),
         cmocka_unit_test(only_what_is_alike),
         cmocka_unit_test(alone),
         cmocka_unit_test(rows_of_a_product),

@@ -3,7 +3,9 @@
 #include "watch.h"
 #include <weir/engine.h>
 
+#include <errno.h>
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engines/onnx/model.h"
@@ -58,6 +60,30 @@ weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *requ
     if (request->tag && strcmp(request->tag, "joined inputs") == 0)
         pass(&copying, &copy_open);
     return __real_weir_alloc_with(client, request, out);
+}
+
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
+
+static bool still; /* the clock stands, at `now`, and a wait is over at once, which ends at `ended` */
+static struct timespec now, ended;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    if (!still)
+        return __real_clock_gettime(clock, out);
+    *out = now;
+    return 0;
+}
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    if (!still)
+        return __real_pthread_cond_timedwait(condition, mutex, until);
+    now = ended = *until;
+    return ETIMEDOUT;
 }
 
 static int hold(void **state)
@@ -136,6 +162,58 @@ static void start(asker *it, const loaded *l, uint64_t id, int64_t width)
 {
     *it = (asker){.l = l, .id = id, .width = width};
     assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
+}
+
+/* Of `joined`, with rows of its own for each input. */
+typedef struct uneven {
+    const loaded *l;
+    int64_t ids[4], scale[2], ids_rows, scale_rows;
+    weir_status status;
+    uint64_t together;
+} uneven;
+
+static void *ask_uneven(void *user)
+{
+    uneven *it = user;
+    weir_tensor both[] = {tensor("ids", WEIR_TYPE_I64, SHAPE(it->ids_rows, 2), it->ids),
+                          tensor("scale", WEIR_TYPE_I64, SHAPE(it->scale_rows, 1), it->scale)};
+    weir_outputs out;
+    it->status = infer(it->l, both, 2, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    it->together = out.together;
+    int64_t rows = it->ids_rows > it->scale_rows ? it->ids_rows : it->scale_rows;
+    const weir_tensor *y = output(&out, "y");
+    for (int64_t i = 0; i < rows * 2; i++) {
+        int64_t wanted = (1000 + it->ids[it->ids_rows > 1 ? i : i % 2]) * it->scale[it->scale_rows > 1 ? i / 2 : 0];
+        if (y->shape[0] != rows || ((const int64_t *)y->data)[i] != wanted)
+            it->status = WEIR_ERR_CORRUPT;
+    }
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
+/* Of `doubled`, a row. */
+typedef struct doubling {
+    const loaded *l;
+    float x[2];
+    weir_status status;
+} doubling;
+
+static void *ask_doubled(void *user)
+{
+    doubling *it = user;
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 2), it->x);
+    weir_outputs out;
+    it->status = infer(it->l, &in, 1, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    const float *y = output(&out, "y")->data;
+    for (int i = 0; i < 4; i++)
+        if (y[i] != it->x[i % 2])
+            it->status = WEIR_ERR_CORRUPT;
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
 }
 
 /* So many runs have come to the line, or have been there. */
@@ -255,6 +333,96 @@ static void a_run_that_is_tried_alone_is_stopped_alone(void **state)
     close_client(&l);
 }
 
+/* Inputs that have not as many rows as each other are rows of no call: such a run is computed by itself, at once. */
+static void inputs_of_different_rows_go_with_nobody(void **state)
+{
+    (void)state;
+    enum { ROWS = 2 };
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=4", "max_queue_delay_microseconds=60000000", NULL});
+    open_gate(&copy_open);
+    open_gate(&run_open);
+    pthread_t threads[2];
+    uneven all[2];
+    for (int i = 0; i < 2; i++) {
+        all[i] = (uneven){.l = &l, .ids = {1, 2, 3, 4}, .scale = {3, 5}, .ids_rows = ROWS - i, .scale_rows = 1 + i};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_uneven, &all[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(all[i].status, WEIR_OK);
+        assert_int_equal(all[i].together, 1);
+    }
+    assert_int_equal(copying, 0);
+    assert_int_equal(calls, 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* A run that waits for others waits until so long after it came, by a time that is one. */
+static void a_wait_ends_when_its_delay_is_over(void **state)
+{
+    static const struct {
+        const char *delay;
+        long nanoseconds, end_seconds, end_nanoseconds; /* after 100 seconds */
+    } cases[] = {{"max_queue_delay_microseconds=1", 0, 0, 1000},
+                 {"max_queue_delay_microseconds=300000", 699999999, 0, 999999999},
+                 {"max_queue_delay_microseconds=300000", 700000000, 1, 0},
+                 {"max_queue_delay_microseconds=300000", 900000000, 1, 200000000},
+                 {"max_queue_delay_microseconds=59300000", 900000000, 60, 200000000},
+                 {"max_queue_delay_microseconds=60000000", 999999999, 60, 999999999}};
+    (void)state;
+    open_gate(&run_open);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        loaded l = load_model("doubled", (const char *const[]){"max_batch_size=4", cases[i].delay, NULL});
+        doubling one = {.l = &l, .x = {1, 2}};
+        now = (struct timespec){100, cases[i].nanoseconds};
+        ended = (struct timespec){0, 0};
+        still = true;
+        ask_doubled(&one);
+        still = false;
+        assert_int_equal(one.status, WEIR_OK);
+        assert_int_equal(ended.tv_sec, 100 + cases[i].end_seconds);
+        assert_int_equal(ended.tv_nsec, cases[i].end_nanoseconds);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
+/* Once results could not be split, whoever waits already for more rows does so no longer. */
+static void who_waits_when_results_cannot_be_split_is_computed(void **state)
+{
+    (void)state;
+    enum { WAITING = 4 };
+    pthread_t threads[WAITING];
+    doubling all[WAITING];
+    loaded l =
+        load_model("doubled", (const char *const[]){"max_batch_size=2", "max_queue_delay_microseconds=60000000", NULL});
+    open_gate(&copy_open);
+    for (int i = 0; i < WAITING - 1; i++) { /* two are computed, the third waits */
+        all[i] = (doubling){.l = &l, .x = {(float)i, 2}};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_doubled, &all[i]), 0);
+        until_there(&l, i + 1);
+    }
+    bool computed = come(&inside, 1);
+    open_gate(&run_open);
+    bool returned[WAITING] = {false};
+    struct timespec until = soon();
+    for (int i = 0; i < WAITING - 1; i++)
+        returned[i] = pthread_timedjoin_np(threads[i], NULL, &until) == 0;
+    all[WAITING - 1] = (doubling){.l = &l, .x = {3, 2}}; /* ends the wait of a third that still waits */
+    assert_int_equal(pthread_create(&threads[WAITING - 1], NULL, ask_doubled, &all[WAITING - 1]), 0);
+    for (int i = 0; i < WAITING; i++)
+        if (!returned[i])
+            pthread_join(threads[i], NULL);
+    assert_true(computed && returned[0] && returned[1] && returned[2]);
+    assert_int_equal(calls, 1 + WAITING);
+    for (int i = 0; i < WAITING; i++)
+        assert_int_equal(all[i].status, WEIR_OK);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -264,6 +432,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
+        cmocka_unit_test_setup_teardown(inputs_of_different_rows_go_with_nobody, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_wait_ends_when_its_delay_is_over, hold, let_go),
+        cmocka_unit_test_setup_teardown(who_waits_when_results_cannot_be_split_is_computed, hold, let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

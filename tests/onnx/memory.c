@@ -296,6 +296,44 @@ static void plan_agrees_with_load(void **state)
     }
 }
 
+/* Only where every weight is the client's, as it is in the file: those of less than 1 KiB are ONNX Runtime's. */
+static void plans_are_exact_where_all_is_known(void **state)
+{
+    static const struct {
+        const char *model;
+        bool moved; /* all its weights are */
+    } models[] = {{"chain", true}, {"turned", true}, {"mlp", false}, {"folded", false}, {"conv", false}};
+    static const weir_setting ways[][2] = {{{"prepack", "off"}, {"optimization", "disable"}},
+                                           {{"prepack", "on"}, {"optimization", "disable"}},
+                                           {{"prepack", "off"}, {"optimization", "basic"}},
+                                           {{"weights", "engine"}, {"optimization", "disable"}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+            weir_engine_load load = {.struct_size = sizeof load,
+                                     .path = model_path(models[i].model),
+                                     .settings = ways[way],
+                                     .setting_count = 2};
+            weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+            assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+            assert_int_equal(plan.exact[WEIR_CLASS_WEIGHTS], models[i].moved && way == 0);
+        }
+}
+
+/* Never less than was asked for, however much that is. */
+static void a_charge_is_whole_and_has_an_end(void **state)
+{
+    (void)state;
+    for (int cuda = 0; cuda < 2; cuda++)
+        for (uint64_t i = 0; i < 1000; i++) {
+            uint64_t slack = cuda ? 0 : ORT_SLACK, charge = onnx_charge(i, cuda);
+            assert_int_equal(charge % 256, 0);
+            assert_true(charge >= i + slack && charge < i + slack + 256);
+            charge = onnx_charge(UINT64_MAX - i, cuda);
+            assert_true(charge >= UINT64_MAX - i);
+        }
+}
+
 /* As kernels pack them, in branches and nodes too; but for what is too small to count. */
 static void weights_are_foreseen(void **state)
 {
@@ -513,6 +551,8 @@ int main(void)
         cmocka_unit_test(another_file_in_its_place_is_refused),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(plans_are_exact_where_all_is_known),
+        cmocka_unit_test(a_charge_is_whole_and_has_an_end),
         cmocka_unit_test(weights_are_foreseen),
         cmocka_unit_test(every_allocation_can_fail),
         cmocka_unit_test(one_is_refused_the_other_answers),

@@ -2,6 +2,8 @@
 #include "common.h"
 #include <weir/engine.h>
 
+#include "older.h"
+
 static const onnx_library *library;
 
 static void same_as_plain(const char *name, const char *const *settings, int64_t extent)
@@ -407,6 +409,16 @@ static void what_a_model_says_of_itself(void **state)
     close_client(&l);
 }
 
+static void older_callers_get_what_they_have_room_for(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    weir_engine_load load = {.struct_size = sizeof load, .path = model_path("mlp")};
+    assert_int_equal(older_callers_get_too_much(&(older){l.engine, l.model, &load}), 0);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -415,13 +427,21 @@ int main(void)
     if (onnx_library_get(ONNX_CPU, &library) != WEIR_OK)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_are_bit_equal),  cmocka_unit_test(minilm_is_bit_equal),
-        cmocka_unit_test(every_type_passes),      cmocka_unit_test(scalars),
-        cmocka_unit_test(empty_tensors),          cmocka_unit_test(defaults_and_open_ranks),
-        cmocka_unit_test(wrong_inputs_are_named), cmocka_unit_test(inputs_that_a_kernel_refuses),
-        cmocka_unit_test(refused_models),         cmocka_unit_test(unknown_settings_are_listed),
-        cmocka_unit_test(settings_of_cuda),       cmocka_unit_test(settings_that_are_pointers),
-        cmocka_unit_test(settings_of_a_run),      cmocka_unit_test(what_a_model_says_of_itself),
+        cmocka_unit_test(outputs_are_bit_equal),
+        cmocka_unit_test(minilm_is_bit_equal),
+        cmocka_unit_test(every_type_passes),
+        cmocka_unit_test(scalars),
+        cmocka_unit_test(empty_tensors),
+        cmocka_unit_test(defaults_and_open_ranks),
+        cmocka_unit_test(wrong_inputs_are_named),
+        cmocka_unit_test(inputs_that_a_kernel_refuses),
+        cmocka_unit_test(refused_models),
+        cmocka_unit_test(unknown_settings_are_listed),
+        cmocka_unit_test(settings_of_cuda),
+        cmocka_unit_test(settings_that_are_pointers),
+        cmocka_unit_test(settings_of_a_run),
+        cmocka_unit_test(what_a_model_says_of_itself),
+        cmocka_unit_test(older_callers_get_what_they_have_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

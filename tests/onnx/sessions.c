@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "engines/onnx/model.h"
+
 static struct noted {
     int level, arena_off, pattern_off, fallback_off, ended;
     bool arena_key;
@@ -135,6 +137,158 @@ static void the_memory_pattern_is_off(void **state)
     assert_true(noted.pattern_off > 0);
 }
 
+/* ---- who runs how much ------------------------------------------------------------------------------------------------ */
+
+/* What ONNX Runtime tells of a session: parts of its graph, with so many nodes for a provider each. */
+typedef struct assigned {
+    const char *provider;
+    size_t nodes;
+} assigned;
+
+enum { PARTS = 5 };
+static assigned parts[PARTS];
+static size_t part_count;
+static int told_until; /* calls that succeed */
+
+static ort_status *told(void)
+{
+    return told_until-- > 0 ? NULL : real->CreateStatus(ORT_FAIL_CODE, "failed on purpose");
+}
+
+static ort_status *tell_parts(const ort_session *session, const ort_subgraph *const **out, size_t *count)
+{
+    static const ort_subgraph *list[PARTS];
+    (void)session;
+    for (size_t i = 0; i < part_count; i++)
+        list[i] = (const ort_subgraph *)(const void *)&parts[i];
+    *out = list;
+    *count = part_count;
+    return told();
+}
+
+static ort_status *tell_name(const ort_subgraph *part, const char **out)
+{
+    *out = ((const assigned *)(const void *)part)->provider;
+    return told();
+}
+
+static ort_status *tell_nodes(const ort_subgraph *part, const ort_assigned_node *const **out, size_t *count)
+{
+    *out = NULL;
+    *count = ((const assigned *)(const void *)part)->nodes;
+    return told();
+}
+
+static void told_of(const assigned *list, size_t count, int until, const weir_provider_share *wanted,
+                    size_t wanted_count)
+{
+    memcpy(parts, list, count * sizeof *list);
+    part_count = count;
+    told_until = until;
+    loaded l = load_model("mlp", NULL);
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_int_equal(info.share_count, wanted_count);
+    for (size_t i = 0; i < wanted_count; i++) {
+        assert_string_equal(info.shares[i].provider, wanted[i].provider);
+        assert_int_equal(info.shares[i].parts, wanted[i].parts);
+        assert_int_equal(info.shares[i].of, wanted[i].of);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Parts of one provider are added up, and whoever runs the most comes first. Where one of them is not known, nothing is told. */
+static void whoever_runs_the_most_is_told_first(void **state)
+{
+    (void)state;
+    static const char cpu[] = "CPUExecutionProvider", cuda[] = "CUDAExecutionProvider",
+                      intel[] = "OpenVINOExecutionProvider";
+    const assigned list[PARTS] = {{cpu, 2}, {intel, 9}, {cuda, 4}, {cpu, 3}, {cuda, 2}};
+    const weir_provider_share wanted[] = {{"openvino", 9, 20}, {"cuda", 6, 20}, {"cpu", 5, 20}};
+    const assigned other[PARTS] = {{cpu, 8}, {intel, 1}, {cuda, 4}, {cpu, 0}, {cuda, 3}};
+    const weir_provider_share turned[] = {{"cpu", 8, 16}, {"cuda", 7, 16}, {"openvino", 1, 16}};
+    const assigned unknown[] = {{cpu, 8}, {"SomebodysExecutionProvider", 1}};
+    const onnx_library *library;
+    assert_ok(onnx_library_get(ONNX_CPU, &library));
+    if (library->minor < ORT_API_ASSIGNMENTS)
+        skip();
+    watched.Session_GetEpGraphAssignmentInfo = tell_parts;
+    watched.EpAssignedSubgraph_GetEpName = tell_name;
+    watched.EpAssignedSubgraph_GetNodes = tell_nodes;
+    told_of(list, PARTS, 1 + 2 * PARTS, wanted, 3);
+    told_of(other, PARTS, 1 + 2 * PARTS, turned, 3);
+    told_of(unknown, 2, 1 + 2 * 2, NULL, 0);
+    told_of(list, 0, 1, NULL, 0);
+    for (int until = 0; until < 1 + 2 * PARTS; until++)
+        told_of(list, PARTS, until, NULL, 0);
+}
+
+/* ---- what fails ------------------------------------------------------------------------------------------------------- */
+
+static int failure_code;
+static const char *failure_words;
+
+static ort_status *failing_load(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
+                                ort_session **out)
+{
+    (void)env, (void)model, (void)size, (void)options, (void)out;
+    return real->CreateStatus(failure_code, failure_words);
+}
+
+static ort_status *failing_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                               const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                               size_t output_count, ort_value **outputs)
+{
+    (void)session, (void)options, (void)input_names, (void)inputs, (void)input_count, (void)output_names,
+        (void)output_count, (void)outputs;
+    return real->CreateStatus(failure_code, failure_words);
+}
+
+/* By ONNX Runtime's code and words, of loads and of runs. */
+static void failures_have_their_status(void **state)
+{
+    (void)state;
+    static const char fallback[] = "fallback to CPU EP has been explicitly disabled";
+    static const struct {
+        int code;
+        const char *words;
+        weir_status load, run, strict; /* strict: a run with cpu_fallback=off */
+    } cases[] = {
+        {ORT_FAIL_CODE, "made up", WEIR_ERR_ENGINE, WEIR_ERR_ENGINE, WEIR_ERR_ENGINE},
+        {ORT_FAIL_CODE, fallback, WEIR_ERR_ENGINE, WEIR_ERR_ENGINE, WEIR_ERR_UNSUPPORTED},
+        {ORT_FAIL_CODE, "std::bad_alloc", WEIR_ERR_SYSTEM, WEIR_ERR_SYSTEM, WEIR_ERR_SYSTEM},
+        {ORT_INVALID_ARGUMENT_CODE, "made up", WEIR_ERR_ENGINE, WEIR_ERR_INVALID, WEIR_ERR_INVALID},
+        {ORT_NOT_IMPLEMENTED_CODE, "made up", WEIR_ERR_UNSUPPORTED, WEIR_ERR_UNSUPPORTED, WEIR_ERR_UNSUPPORTED},
+        {ORT_INVALID_PROTOBUF_CODE, "made up", WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT},
+        {ORT_INVALID_GRAPH_CODE, "made up", WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT, WEIR_ERR_CORRUPT}};
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        loaded l = open_client(0);
+        weir_outputs out;
+        failure_code = cases[i].code;
+        failure_words = cases[i].words;
+        watched.CreateSessionFromArray = failing_load;
+        assert_status(load_into(&l, "mlp", NULL), cases[i].load);
+        if (cases[i].load != WEIR_ERR_SYSTEM)
+            assert_detail(cases[i].words);
+        watched.CreateSessionFromArray = real->CreateSessionFromArray;
+        assert_ok(load_into(&l, "mlp", NULL));
+        watched.Run = failing_run;
+        assert_status(infer(&l, &in, 1, &out), cases[i].run);
+        l.model->settings.cpu_fallback = false;
+        assert_status(infer(&l, &in, 1, &out), cases[i].strict);
+        l.model->settings.cpu_fallback = true;
+        watched.Run = real->Run;
+        assert_ok(infer(&l, &in, 1, &out));
+        l.engine->release_outputs(l.model, &out);
+        assert_ok(l.engine->health(l.model));
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
 /* ---- runs at a time ------------------------------------------------------------------------------------------------- */
 
 static void *run_some(void *user)
@@ -187,6 +341,8 @@ int main(void)
         cmocka_unit_test(core_ml_gets_basic),
         cmocka_unit_test_setup_teardown(the_cpu_arena_is_off, note, unwatch),
         cmocka_unit_test_setup_teardown(the_memory_pattern_is_off, note, unwatch),
+        cmocka_unit_test_setup_teardown(whoever_runs_the_most_is_told_first, note, unwatch),
+        cmocka_unit_test_setup_teardown(failures_have_their_status, note, unwatch),
         cmocka_unit_test_setup_teardown(runs_at_a_time_are_bounded, note, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@ weir_adaptor_test(guard resources/guard.c resources/guard_pages.c)
 weir_adaptor_test(guard-order resources/guard_order.c)
 weir_test(guard-inside resources/guard_inside.c INTERNAL)
 target_include_directories(test-guard-inside PRIVATE core)
+target_link_options(test-guard-inside PRIVATE -Wl,--wrap=realloc)
 
 # Marks for tools: with a tool of our own on the stub, and a kernel for scripts/gpu-check to run under compute-sanitizer.
 add_library(nvtx-tool SHARED resources/nvtx_tool.c)

@@ -34,6 +34,7 @@ static void note_allocated(void *state, const weir_adaptor_block *block)
 static void note_failed(void *state, const weir_adaptor_block *block, weir_status status)
 {
     books *b = state;
+    assert_true(block->bytes > block->old_bytes); /* it is not asked about a block that becomes smaller */
     b->failed += block->old_bytes == 0;
     b->last = status;
     (void)weir_fail(WEIR_ERR_SYSTEM, "words that nobody asked for");

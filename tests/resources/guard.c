@@ -271,17 +271,25 @@ static void what_was_forgotten_is_listed(void **state)
 static void old_and_new_structures(void **state)
 {
     fixture *f = *state;
-    weir_block block = make(f, 100, WEIR_STREAM_HOST, "t");
-    size_t sizes[] = {offsetof(weir_guard_report, bytes), sizeof(weir_guard_report) + 32};
-    write_at(f, block, 100, 0, 1);
-    ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
-    for (int i = 0; i < 2; i++) {
+    enum { TWO = 2 };
+    weir_block blocks[TWO];
+    size_t sizes[] = {offsetof(weir_guard_report, bytes), sizeof(weir_guard_report), sizeof(weir_guard_report) + 32};
+    for (int i = 0; i < TWO; i++) {
+        blocks[i] = make(f, 100, WEIR_STREAM_HOST, "t");
+        write_at(f, blocks[i], 100, 0, 1);
+        ok(weir_free(f->client, blocks[i].pointer, WEIR_STREAM_HOST));
+    }
+    for (int i = 0; i < 3; i++) {
         _Alignas(16) unsigned char raw[1024];
         memset(raw, 0x5a, sizeof raw);
         memcpy(raw, &sizes[i], sizeof sizes[i]);
-        ok(weir_guard_reports(f->runtime, (weir_guard_report *)raw, 1, NULL));
-        assert_ptr_equal(((weir_guard_report *)raw)->block.pointer, block.pointer);
-        assert_int_equal(raw[sizes[i]], 0x5a);
+        ok(weir_guard_reports(f->runtime, (weir_guard_report *)raw, TWO, NULL));
+        for (size_t k = 0; k < TWO; k++) {
+            const weir_guard_report *report = (const weir_guard_report *)(const void *)(raw + k * sizes[i]);
+            assert_int_equal(report->struct_size, sizes[i]);
+            assert_ptr_equal(report->block.pointer, blocks[k].pointer);
+        }
+        assert_int_equal(raw[TWO * sizes[i]], 0x5a);
     }
     weir_guard_report none = {.struct_size = 0};
     fails(WEIR_ERR_INVALID, weir_guard_reports(f->runtime, &none, 1, NULL));
@@ -328,6 +336,25 @@ static void the_quarantine_is_bounded_and_in_order(void **state)
     weir_block large = make(f, 65 * KIB, WEIR_STREAM_HOST, NULL); /* would flush all and not fit */
     ok(weir_free(f->client, large.pointer, WEIR_STREAM_HOST));
     assert_int_equal(pending(f), 60 * KIB);
+}
+
+/* To the byte, with several blocks and with one. */
+static void the_quarantine_may_be_full(void **state)
+{
+    fixture *f = *state; /* 64 KiB of it */
+    weir_block blocks[5];
+    for (int i = 0; i < 5; i++)
+        blocks[i] = make(f, 16 * KIB - 512, WEIR_STREAM_HOST, NULL);
+    for (int i = 0; i < 5; i++) {
+        ok(weir_free(f->client, blocks[i].pointer, WEIR_STREAM_HOST));
+        assert_int_equal(pending(f), 16 * KIB * (uint64_t)(i < 4 ? i + 1 : 4));
+    }
+    weir_block whole = make(f, 64 * KIB - 512, WEIR_STREAM_HOST, NULL);
+    ok(weir_free(f->client, whole.pointer, WEIR_STREAM_HOST));
+    assert_int_equal(pending(f), 64 * KIB);
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    ok(weir_block_info(whole.pointer, &details));
+    assert_int_equal(details.state, WEIR_BLOCK_PENDING);
 }
 
 static void a_quarantine_of_nothing_keeps_nothing(void **state)
@@ -394,6 +421,9 @@ static void arguments_are_read(void **state)
     refuses(WEIR_ERR_INVALID, "guard(poison=-1, mapped)", "poison");
     refuses(WEIR_ERR_INVALID, "guard(poison=, mapped)", "poison");
     refuses(WEIR_ERR_INVALID, "guard(zone=x, mapped)", "zone");
+    describes("guard(zone=1GiB, poison=255, mapped)",
+              "budget(guard(zone=1GiB, quarantine=16MiB, poison=0xFF, mapped))");
+    refuses(WEIR_ERR_INVALID, "guard(zone=1073741825, mapped)", "1 GiB");
     refuses(WEIR_ERR_INVALID, "guard(zone=2GiB, mapped)", "1 GiB");
     refuses(WEIR_ERR_INVALID, "guard(zones=1KiB, mapped)", "zones=1KiB");
     refuses(WEIR_ERR_INVALID, "guard(zone=0, mapped)", "zone");
@@ -451,6 +481,7 @@ int main(int argc, char **argv)
         CASE(old_and_new_structures),
         CASE(what_is_freed_is_kept_back),
         CASE_IN(the_quarantine_is_bounded_and_in_order, set_up_small),
+        CASE_IN(the_quarantine_may_be_full, set_up_small),
         CASE_IN(a_quarantine_of_nothing_keeps_nothing, set_up_without),
         CASE(a_request_that_fits_only_then_succeeds),
         CASE_IN(a_request_that_fits_only_then_succeeds, set_up_around),

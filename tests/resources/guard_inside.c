@@ -31,12 +31,15 @@ static weir_status shelf_allocate(wi_resource *resource, wi_placement *p, wi_blo
 }
 
 static atomic_int discarded, released;
+static int fills_left = -1; /* that go well; -1: all */
+static int waits, waits_that_fail, waits_at_discard;
 static wi_block *order[8]; /* of the releases */
 static gate *hold;         /* NULL: a release goes through */
 
 static void shelf_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     (void)resource, (void)block, (void)p;
+    waits_at_discard = waits;
     atomic_fetch_add(&discarded, 1);
 }
 
@@ -92,27 +95,42 @@ static weir_status copy(wi_device *device, void *to, const void *from, size_t by
 
 static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
-    return broken ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone") : wi_host_driver.fill(device, to, value, bytes, stream);
+    if (fills_left == 0)
+        return weir_fail(WEIR_ERR_DRIVER, "not filled on purpose");
+    (void)stream; /* all is done at once */
+    fills_left -= fills_left > 0;
+    return broken ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone") : wi_host_driver.fill(device, to, value, bytes, NULL);
+}
+
+static weir_status synchronize(wi_device *device, void *stream)
+{
+    (void)device, (void)stream;
+    return ++waits <= waits_that_fail ? weir_fail(WEIR_ERR_DRIVER, "not waited for on purpose") : WEIR_OK;
 }
 
 static wi_driver driver;
 static wi_account account = {.name = "bert"};
 
-static wi_resource *make(size_index **out)
+static wi_resource *make_with(size_index **out, const wi_arguments *arguments)
 {
     wi_resource *guard;
     driver = wi_host_driver;
     driver.copy = copy;
     driver.fill = fill;
+    driver.stream_synchronize = synchronize;
     broken = false;
     size_index *s = calloc(1, sizeof *s);
     wi_resource_init(&s->resource, &shelf_table, &driver, NULL, NULL);
-    wi_arguments arguments = {.part = "guard", .count = 1, .text = {"zone=256"}};
-    ok(wi_guard_create(&s->resource, &arguments, &guard));
+    ok(wi_guard_create(&s->resource, arguments, &guard));
     atomic_store(&discarded, 0);
     atomic_store(&released, 0);
     *out = s;
     return guard;
+}
+
+static wi_resource *make(size_index **out)
+{
+    return make_with(out, &(wi_arguments){.part = "guard", .count = 1, .text = {"zone=256"}});
 }
 
 static weir_status place(wi_resource *guard, size_index *s, uint64_t at, uint64_t bytes, wi_block **out)
@@ -210,6 +228,91 @@ static void a_resource_that_refuses_is_asked_again(void **state)
     assert_int_equal(atomic_load(&released), 2);
     assert_ptr_equal(order[0], one); /* it is still the oldest */
     assert_ptr_equal(order[1], two);
+    wi_resource_destroy(guard);
+}
+
+/* Without a quarantine, too: until its memory is given back, a block over it is one over another. */
+static void a_block_that_was_not_taken_back_is_still_there(void **state)
+{
+    (void)state;
+    size_index *s;
+    wi_resource *guard =
+        make_with(&s, &(wi_arguments){.part = "guard", .count = 2, .text = {"zone=256", "quarantine=0"}});
+    wi_block *one, *two, *three;
+    size_t count;
+    ok(place(guard, s, 0, 300, &one));
+    (void)wi_retire(guard, one, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    s->answer = WEIR_ERR_DRIVER;
+    assert_int_equal(wi_release(guard, one), WEIR_ERR_DRIVER);
+    ok(place(guard, s, 0, 300, &two));
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 1);
+    s->answer = WEIR_OK;
+    ok(wi_release(guard, one));
+    (void)wi_retire(guard, two, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    ok(wi_release(guard, two));
+    assert_int_equal(atomic_load(&released), 2);
+    ok(place(guard, s, 0, 300, &three));
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 1);
+    (void)wi_retire(guard, three, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    ok(wi_release(guard, three));
+    wi_resource_destroy(guard);
+}
+
+/* Zones that were queued are waited for, before the memory is somebody else's; a wait that fails is tried again. */
+static void a_block_whose_zones_were_not_all_written_goes_back_behind_them(void **state)
+{
+    (void)state;
+    int stream;
+    for (int failing = 0; failing < 3; failing++)
+        for (int painted = 0; painted < 3; painted++) {
+            size_index *s;
+            wi_resource *guard = make(&s);
+            wi_block *block;
+            wi_shortage ignored;
+            wi_placement p = {.bytes = 300, .alignment = WI_UNIT, .account = &account, .tag = "x", .native = &stream};
+            wi_measure(guard, &p);
+            waits = waits_at_discard = 0;
+            waits_that_fail = failing;
+            fills_left = painted;
+            fails(WEIR_ERR_DRIVER, wi_allocate(guard, &p, &block, &ignored));
+            fills_left = -1;
+            assert_int_equal(atomic_load(&discarded), 1);
+            assert_int_equal(waits_at_discard, failing + 1);
+            size_t count;
+            ok(place(guard, s, 0, 300, &block)); /* in the same place, which is nobody's */
+            wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+            assert_int_equal(count, 0);
+            wi_discard(guard, block, &(wi_placement){.account = &account});
+            wi_resource_destroy(guard);
+        }
+    waits_that_fail = 0;
+}
+
+static bool nothing_grows;
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size)
+{
+    return nothing_grows ? NULL : __real_realloc(old, size);
+}
+
+static void a_block_without_a_record_goes_back(void **state)
+{
+    (void)state;
+    size_index *s;
+    wi_resource *guard = make(&s);
+    wi_block *block;
+    nothing_grows = true;
+    weir_status status = place(guard, s, 0, 300, &block);
+    nothing_grows = false;
+    fails(WEIR_ERR_SYSTEM, status);
+    assert_int_equal(atomic_load(&discarded), 1);
+    ok(place(guard, s, 0, 300, &block));
+    (void)wi_retire(guard, block, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    ok(wi_release(guard, block));
+    assert_int_equal(wi_release_kept(guard), block->charged);
     wi_resource_destroy(guard);
 }
 
@@ -330,6 +433,9 @@ int main(void)
         cmocka_unit_test(a_block_over_another_is_found),
         cmocka_unit_test(a_pending_block_counts_until_it_is_released),
         cmocka_unit_test(a_resource_that_refuses_is_asked_again),
+        cmocka_unit_test(a_block_that_was_not_taken_back_is_still_there),
+        cmocka_unit_test(a_block_whose_zones_were_not_all_written_goes_back_behind_them),
+        cmocka_unit_test(a_block_without_a_record_goes_back),
         cmocka_unit_test(what_another_thread_has_in_hand_is_waited_for),
         cmocka_unit_test(a_check_waits_for_what_another_thread_has_in_hand),
         cmocka_unit_test(a_device_that_is_gone_keeps_nothing_back),

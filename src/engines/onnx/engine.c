@@ -44,18 +44,26 @@ static weir_status read_settings(const weir_engine_load *load, onnx_settings *ou
 
 /* ---- probe and plan ---------------------------------------------------------------------------------------------- */
 
+/* Fills as much of the caller's structure as it has. */
+static void copy_out(void *to, size_t to_size, const void *from, size_t from_size)
+{
+    size_t n = to_size < from_size ? to_size : from_size;
+    if (n > sizeof(size_t))
+        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), n - sizeof(size_t));
+}
+
 static weir_status onnx_probe(weir_engine_probe *out)
 {
+    weir_engine_probe found = WEIR_INIT(weir_engine_probe);
     const onnx_library *library;
-    weir_status status = onnx_library_get(ONNX_CPU, &library);
-    out->available = status == WEIR_OK;
-    out->library[0] = out->version[0] = out->missing[0] = 0;
-    if (status == WEIR_OK) {
-        snprintf(out->library, sizeof out->library, "%s", library->path);
-        snprintf(out->version, sizeof out->version, "%s", library->version);
+    found.available = onnx_library_get(ONNX_CPU, &library) == WEIR_OK;
+    if (found.available) {
+        snprintf(found.library, sizeof found.library, "%s", library->path);
+        snprintf(found.version, sizeof found.version, "%s", library->version);
     } else {
-        snprintf(out->missing, sizeof out->missing, "%s", weir_detail());
+        snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     }
+    copy_out(out, out->struct_size, &found, sizeof found);
     return WEIR_OK;
 }
 
@@ -147,14 +155,6 @@ static uint64_t least_activations(const onnx_graph *graph, bool cuda)
             total += onnx_charge(bytes, cuda);
     }
     return total;
-}
-
-/* Fills as much of the caller's structure as it has. */
-static void copy_out(void *to, size_t to_size, const void *from, size_t from_size)
-{
-    size_t n = to_size < from_size ? to_size : from_size;
-    if (n > sizeof(size_t))
-        memcpy((char *)to + sizeof(size_t), (const char *)from + sizeof(size_t), n - sizeof(size_t));
 }
 
 static void plan_source(const weir_engine_load *load, const onnx_settings *settings, bool cuda, onnx_source *source,

@@ -141,7 +141,7 @@ static bool are_alike(const weir_inference *a, const weir_inference *b)
 }
 
 /* The first of the line, and those behind it that go with it, in their order, as many as fit. *full: no more would.
- * `take`: out of the line. */
+ * `take`: out of the line. Behind a run that may be computed with others none is to be computed alone. */
 static void look(const weir_engine_model *model, group *out, bool take, bool *full)
 {
     onnx_join *j = model->join;
@@ -151,7 +151,7 @@ static void look(const weir_engine_model *model, group *out, bool take, bool *fu
     out->count = 0;
     out->rows = 0;
     for (member **link = &j->first, *it; (it = *link) && out->rows < most;) {
-        bool goes = it == head || (!it->alone && are_alike(head->asked, it->asked));
+        bool goes = it == head || are_alike(head->asked, it->asked);
         if (goes && out->rows + it->rows > most) {
             *full = true;
             break;
@@ -345,6 +345,8 @@ static void compute_several(weir_engine_model *model, group *g)
         try_alone(j, g);
     if (status == WEIR_OK && !split) {
         j->unfit = true;
+        for (member *it = j->first; it; it = it->next)
+            it->alone = true;
         weir_log(WEIR_LOG_WARNING,
                  "%s: results of several runs have not as many rows as the inputs: from now on each "
                  "is computed by itself",

@@ -154,6 +154,16 @@ static uint64_t fold_at_most(const onnx_file *file)
     return most < 1u << 30 ? most : 1u << 30;
 }
 
+/* How the session's threads wait for work. Between runs, spinning would take cores that are another model's by then. Within
+ * a run it would take the time that other processes leave to its other threads: 50 us are enough from one parallel loop
+ * of a graph to the next. */
+static bool set_waiting(weir_engine_model *model, ort_session_options *options, attempt *a)
+{
+    const ort_api *api = model->library->api;
+    return !FAILED(model, a, api->AddSessionConfigEntry(options, "session.force_spinning_stop", "1")) &&
+           !FAILED(model, a, api->AddSessionConfigEntry(options, "session.intra_op.spin_duration_us", "50"));
+}
+
 static bool set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options, attempt *a)
 {
     const ort_api *api = model->library->api;
@@ -163,8 +173,7 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.use_env_allocators", "1")) ||
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_prepacking", s->prepack ? "0" : "1")))
         return false;
-    /* Threads that wait for the next run by spinning do so on cores that are another model's by then. */
-    if (FAILED(model, a, api->AddSessionConfigEntry(options, "session.force_spinning_stop", "1")))
+    if (!set_waiting(model, options, a))
         return false;
     /* By its path it finds the files beside a model by itself. */
     if (s->ours && FAILED(model, a,

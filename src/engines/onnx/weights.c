@@ -126,11 +126,20 @@ weir_status onnx_weights_end(weir_engine_model *model)
     return status == WEIR_OK ? WEIR_OK : weir_fail(status, "%s", here.words[0] ? here.words : model->name);
 }
 
-/* The weight whose bytes end there, of what is mapped from the page of its first byte on. */
+static bool is_there(const onnx_weight *weight, const struct stat *file, uint64_t offset, uint64_t page)
+{
+    uint64_t begin = weight->end - weight->tensor->bytes;
+    return weight->file->device == file->st_dev && weight->file->number == file->st_ino && begin >= offset &&
+           begin - offset < page;
+}
+
+/* The weight whose bytes end there, of what is mapped from the page of its first byte on. Of several that begin at different
+ * places in that page nobody knows which is meant: none. */
 static onnx_weight *find(const weir_engine_model *model, const struct stat *file, uint64_t offset, uint64_t length)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = offset + length;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = offset + length, bytes = 0;
     size_t low = 0, high = model->weight_count;
+    onnx_weight *found = NULL;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (model->weights[middle].end < end)
@@ -140,12 +149,14 @@ static onnx_weight *find(const weir_engine_model *model, const struct stat *file
     }
     for (; low < model->weight_count && model->weights[low].end == end; low++) {
         onnx_weight *weight = &model->weights[low];
-        uint64_t begin = end - weight->tensor->bytes;
-        if (weight->file->device == file->st_dev && weight->file->number == file->st_ino && begin >= offset &&
-            begin - offset < page && !is_mapped(weight))
-            return weight;
+        if (!is_there(weight, file, offset, page))
+            continue;
+        if (bytes && weight->tensor->bytes != bytes)
+            return NULL;
+        bytes = weight->tensor->bytes;
+        found = !found && !is_mapped(weight) ? weight : found;
     }
-    return NULL;
+    return found;
 }
 
 static onnx_weight *wanted(int fd, uint64_t offset, size_t length)

@@ -271,20 +271,15 @@ weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capac
 /* Sums ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct guard_leak_sum {
-    const weir_client *client;
     char name[64], tag[48];
     uint64_t blocks, bytes;
     weir_block oldest;
 } guard_leak_sum;
 
-static int by_client_and_tag(const void *a, const void *b)
+static int by_tag(const void *a, const void *b)
 {
     const weir_guard_leak *x = a, *y = b;
-    int names = strcmp(x->name, y->name), tags = strcmp(x->tag, y->tag);
-    if (names)
-        return names;
-    if (x->client != y->client)
-        return (uintptr_t)x->client > (uintptr_t)y->client ? 1 : -1;
+    int tags = strcmp(x->tag, y->tag);
     return tags ? tags : by_generation(a, b);
 }
 
@@ -296,7 +291,7 @@ static int most_bytes_first(const void *a, const void *b)
     return (x->oldest.generation > y->oldest.generation) - (x->oldest.generation < y->oldest.generation);
 }
 
-/* Live blocks by client and tag. The caller frees *out. */
+/* Live blocks of the client by their tags. The caller frees *out. */
 static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, guard_leak_sum **out, size_t *count)
 {
     weir_guard_leak *all;
@@ -306,12 +301,11 @@ static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, guar
     if (status == WEIR_OK && !sums)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);
     if (status == WEIR_OK)
-        qsort(all, found, sizeof *all, by_client_and_tag);
+        qsort(all, found, sizeof *all, by_tag);
     for (size_t i = 0; i < found && status == WEIR_OK; i++) {
-        if (i > 0 && (all[i].client != all[i - 1].client || strcmp(all[i].tag, all[i - 1].tag) != 0))
+        if (i > 0 && strcmp(all[i].tag, all[i - 1].tag) != 0)
             sum++;
         if (sum->blocks++ == 0) {
-            sum->client = all[i].client;
             sum->oldest = all[i].block;
             memcpy(sum->name, all[i].name, sizeof sum->name);
             memcpy(sum->tag, all[i].tag, sizeof sum->tag);

@@ -102,9 +102,8 @@ static uint64_t pending_release_list(wi_pending *pending, wi_block *list)
     return bytes;
 }
 
-void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event)
+void wi_pending_put_back(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event)
 {
-    pthread_mutex_lock(&pending->lock);
     block->stack = stack;
     block->freed = event ? *event : (wi_event){0};
     block->pending_next = NULL;
@@ -112,6 +111,12 @@ void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, co
         pending_append(pending, block);
     else
         (void)pending_release_list(pending, block);
+}
+
+void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event)
+{
+    pthread_mutex_lock(&pending->lock);
+    wi_pending_put_back(pending, stack, block, event);
     pthread_mutex_unlock(&pending->lock);
 }
 

@@ -42,8 +42,10 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
 void wi_pending_add(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);
 
 /* With the lock held: takes a pending block out, which is the caller's then, and pending still. False: a thread is releasing
- * it. wi_pending_add puts it back. */
+ * it. */
 bool wi_pending_take(wi_pending *pending, wi_block *block);
+/* With the lock held: puts it back, behind *event as in wi_pending_free. */
+void wi_pending_put_back(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);
 
 /* Reaps: releases the blocks of the base (NULL: of all) that the device is past. Returns their bytes. */
 uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);

@@ -153,7 +153,6 @@ static bool prefix_join(wi_prefix_node *node, wi_block_points *points)
     if (share->references == 1)
         wi_prefix_joined(node);
     share->references++;
-    node->used = pool->tick;
     return true;
 }
 
@@ -202,7 +201,7 @@ weir_status weir_prefix_cache_acquire(weir_prefix_cache *cache, const weir_prefi
 
 /* Insertions ------------------------------------------------------------------------------------------------------- */
 
-/* Makes nodes for the blocks from k on, in a list. False: there is no host memory; the list is empty. */
+/* Makes nodes for the blocks from k on, in a list. False: there is no host memory for all of them. */
 static bool prefix_make_nodes(prefix_walk *w, uint32_t k, wi_prefix_node *parent, const uint32_t *indices,
                               wi_prefix_node **list)
 {
@@ -210,11 +209,8 @@ static bool prefix_make_nodes(prefix_walk *w, uint32_t k, wi_prefix_node *parent
     *list = NULL;
     for (; k < w->blocks; k++) {
         *end = wi_prefix_make(w->cache, &w->key, indices[k]);
-        if (!*end) {
-            wi_prefix_free(*list);
-            *list = NULL;
+        if (!*end)
             return false;
-        }
         parent = *end;
         end = &parent->next;
         if (k + 1 < w->blocks)

@@ -145,7 +145,6 @@ void wi_prefix_enter(wi_prefix_node *node)
     wi_assert(share->references > 0 && cache->cached < cache->most);
     node->next = *row;
     *row = node;
-    node->used = cache->member->pool->tick;
     if (node->parent)
         wi_prefix_pin(node->parent);
     share->references++;

@@ -56,6 +56,13 @@ def joined():
          [nh.from_array(np.arange(1000, 1100, dtype=np.int64), "table"), nh.from_array(np.array([1], dtype=np.int64), "axes")])
 
 
+def joined_default():
+    """As joined, with a scale that need not be given."""
+    model = onnx.load(HERE / "joined.onnx")
+    model.graph.initializer.append(nh.from_array(np.array([[7]], dtype=np.int64), "scale"))
+    onnx.save(model, HERE / "joined_default.onnx")
+
+
 def doubled():
     """Results that have not as many rows as the input."""
     save("doubled", [h.make_node("Concat", ["x", "x"], ["y"], axis=0)], [value("x", T.FLOAT, ["n", 2])], [value("y", T.FLOAT, ["m", 2])])
@@ -383,7 +390,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
-                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, doubled, recurrent, inner,
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, doubled, recurrent, inner,
                  bytes_of, unpacked, picky):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()

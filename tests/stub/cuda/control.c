@@ -232,6 +232,8 @@ static uint64_t count(const char *what)
         return stub.captures_broken;
     if (strcmp(what, "dead streams used") == 0)
         return stub.dead_streams_used;
+    if (strcmp(what, "graphs") == 0)
+        return stub.graphs;
     int first = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
     int end = colon || strcmp(what, "used") == 0 || stub.devices == 0 ? first + 1 : stub.devices;
     for (int i = first; i < end; i++) {

@@ -94,6 +94,7 @@ CUresult stub_cuStreamEndCapture(CUstream stream, CUgraph *graph)
     }
     stream->captured = NULL;
     stream->capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    stub.graphs += *graph != NULL;
     stub.capturing = false;
     pthread_mutex_unlock(&stub.lock);
     return result;
@@ -103,6 +104,7 @@ static void let_go(CUgraph graph)
 {
     pthread_mutex_lock(&stub.lock);
     bool last = --graph->holders == 0;
+    stub.graphs -= last;
     pthread_mutex_unlock(&stub.lock);
     if (last) {
         free_captured(graph->first);

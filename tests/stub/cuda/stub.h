@@ -72,7 +72,7 @@ typedef struct stub_state {
     bool initialized, lost, capturing, forbidden, unmanaged, unpooled, unreachable;
     int devices;
     stub_device device[STUB_MOST_DEVICES];
-    uint64_t captures_broken, dead_streams_used;
+    uint64_t captures_broken, dead_streams_used, graphs;
     uint64_t calls[STUB_FUNCTIONS];
     struct {
         int after, code; /* the after-th call from now fails */

@@ -1,0 +1,333 @@
+/* made.c: what the engine has ONNX Runtime make, and what it takes of weir, it gives back: after runs, loads that fail and
+ * unloads, whichever call it is that fails. On the host, and over the stub of CUDA. */
+#include "watch.h"
+#include <weir/engine.h>
+#include <weir/onnxruntime.h>
+
+#include "engines/onnx/buckets.h"
+
+static bool on_cuda(void)
+{
+    const char *device = getenv("WEIR_TEST_DEVICE");
+    return device && strncmp(device, "cuda", 4) == 0;
+}
+
+/* ---- what is counted --------------------------------------------------------------------------------------------- */
+
+/* The table is called on the test's own thread, and so is weir. */
+enum kind { OPTIONS, SESSIONS, RUN_OPTIONS, VALUES, TYPES, SHAPES, BINDINGS, NAMES, STREAMS, BRIDGES, KINDS };
+static const char *const kind_names[KINDS] = {"session options", "sessions", "run options", "values",  "types",
+                                              "shapes",          "bindings", "names",       "streams", "bridges"};
+static int made[KINDS], all_made[KINDS], calls, fails_at; /* fails_at: this one of the calls fails; 0: none */
+
+/* Whether the call fails on purpose. */
+static bool fails(void)
+{
+    return ++calls == fails_at;
+}
+
+static ort_status *failed(void)
+{
+    return real->CreateStatus(ORT_FAIL_CODE, "failed on purpose");
+}
+
+static ort_status *count_if(enum kind kind, ort_status *status)
+{
+    made[kind] += status == NULL;
+    all_made[kind] += status == NULL;
+    return status;
+}
+
+static ort_status *counted_options(ort_session_options **out)
+{
+    return fails() ? failed() : count_if(OPTIONS, real->CreateSessionOptions(out));
+}
+
+static ort_status *counted_session(const ort_env *env, const char *path, const ort_session_options *options,
+                                   ort_session **out)
+{
+    return fails() ? failed() : count_if(SESSIONS, real->CreateSession(env, path, options, out));
+}
+
+static ort_status *counted_array(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
+                                 ort_session **out)
+{
+    return fails() ? failed() : count_if(SESSIONS, real->CreateSessionFromArray(env, model, size, options, out));
+}
+
+static ort_status *counted_run_options(ort_run_options **out)
+{
+    return fails() ? failed() : count_if(RUN_OPTIONS, real->CreateRunOptions(out));
+}
+
+static ort_status *counted_value(const ort_memory_info *info, void *data, size_t bytes, const int64_t *shape,
+                                 size_t rank, int type, ort_value **out)
+{
+    return fails() ? failed()
+                   : count_if(VALUES, real->CreateTensorWithDataAsOrtValue(info, data, bytes, shape, rank, type, out));
+}
+
+static ort_status *counted_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                               const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                               size_t output_count, ort_value **outputs)
+{
+    if (fails())
+        return failed();
+    ort_status *status =
+        real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
+    for (size_t i = 0; !status && i < output_count; i++)
+        (void)count_if(VALUES, NULL);
+    return status;
+}
+
+static ort_status *counted_shape(const ort_value *value, ort_shape_info **out)
+{
+    return fails() ? failed() : count_if(SHAPES, real->GetTensorTypeAndShape(value, out));
+}
+
+/* Of inputs, outputs, and inputs with a value of their own. */
+#define OF_PORTS(list)                                                                                                 \
+    static ort_status *counted_type_##list(const ort_session *session, size_t index, ort_type_info **out)              \
+    {                                                                                                                  \
+        return fails() ? failed() : count_if(TYPES, real->SessionGet##list##TypeInfo(session, index, out));            \
+    }                                                                                                                  \
+    static ort_status *counted_name_##list(const ort_session *session, size_t index, ort_allocator *allocator,         \
+                                           char **out)                                                                 \
+    {                                                                                                                  \
+        return fails() ? failed() : count_if(NAMES, real->SessionGet##list##Name(session, index, allocator, out));     \
+    }
+OF_PORTS(Input)
+OF_PORTS(Output)
+OF_PORTS(OverridableInitializer)
+#undef OF_PORTS
+
+static ort_status *counted_binding(ort_session *session, ort_binding **out)
+{
+    return fails() ? failed() : count_if(BINDINGS, real->CreateIoBinding(session, out));
+}
+
+static ort_status *counted_run_binding(ort_session *session, const ort_run_options *options, const ort_binding *binding)
+{
+    return fails() ? failed() : real->RunWithBinding(session, options, binding);
+}
+
+/* The list is ONNX Runtime's own memory, as names are. */
+static ort_status *counted_bound(const ort_binding *binding, ort_allocator *allocator, ort_value ***out, size_t *count)
+{
+    if (fails())
+        return failed();
+    ort_status *status = count_if(NAMES, real->GetBoundOutputValues(binding, allocator, out, count));
+    for (size_t i = 0; !status && i < *count; i++)
+        (void)count_if(VALUES, NULL);
+    return status;
+}
+
+static ort_status *released_name(ort_allocator *allocator, void *pointer)
+{
+    made[NAMES]--;
+    return real->AllocatorFree(allocator, pointer);
+}
+
+#define RELEASED(name, kind, type)                                                                                     \
+    static void released_##name(type *it)                                                                              \
+    {                                                                                                                  \
+        made[kind] -= it != NULL;                                                                                      \
+        real->name(it);                                                                                                \
+    }
+RELEASED(ReleaseSessionOptions, OPTIONS, ort_session_options)
+RELEASED(ReleaseSession, SESSIONS, ort_session)
+RELEASED(ReleaseRunOptions, RUN_OPTIONS, ort_run_options)
+RELEASED(ReleaseValue, VALUES, ort_value)
+RELEASED(ReleaseTypeInfo, TYPES, ort_type_info)
+RELEASED(ReleaseTensorTypeAndShapeInfo, SHAPES, ort_shape_info)
+RELEASED(ReleaseIoBinding, BINDINGS, ort_binding)
+#undef RELEASED
+
+weir_status __real_weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
+weir_status __wrap_weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
+weir_status __real_weir_stream_release(weir_stream stream);
+weir_status __wrap_weir_stream_release(weir_stream stream);
+weir_status __real_weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out);
+weir_status __wrap_weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out);
+weir_status __real_weir_onnxruntime_destroy(weir_onnxruntime *bridge);
+weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *bridge);
+
+weir_status __wrap_weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
+{
+    if (fails())
+        return weir_fail(WEIR_ERR_SYSTEM, "failed on purpose");
+    weir_status status = __real_weir_stream_acquire(runtime, out);
+    made[STREAMS] += status == WEIR_OK;
+    all_made[STREAMS] += status == WEIR_OK;
+    return status;
+}
+
+weir_status __wrap_weir_stream_release(weir_stream stream)
+{
+    made[STREAMS]--;
+    return __real_weir_stream_release(stream);
+}
+
+weir_status __wrap_weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out)
+{
+    if (fails())
+        return weir_fail(WEIR_ERR_SYSTEM, "failed on purpose");
+    weir_status status = __real_weir_onnxruntime_create(options, out);
+    made[BRIDGES] += status == WEIR_OK;
+    all_made[BRIDGES] += status == WEIR_OK;
+    return status;
+}
+
+weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *bridge)
+{
+    made[BRIDGES] -= bridge != NULL;
+    return __real_weir_onnxruntime_destroy(bridge);
+}
+
+static int count_all(void **state)
+{
+    (void)watch(state);
+    watched.CreateSessionOptions = counted_options;
+    watched.CreateSession = counted_session;
+    watched.CreateSessionFromArray = counted_array;
+    watched.CreateRunOptions = counted_run_options;
+    watched.CreateTensorWithDataAsOrtValue = counted_value;
+    watched.Run = counted_run;
+    watched.GetTensorTypeAndShape = counted_shape;
+    watched.SessionGetInputTypeInfo = counted_type_Input;
+    watched.SessionGetOutputTypeInfo = counted_type_Output;
+    watched.SessionGetOverridableInitializerTypeInfo = counted_type_OverridableInitializer;
+    watched.SessionGetInputName = counted_name_Input;
+    watched.SessionGetOutputName = counted_name_Output;
+    watched.SessionGetOverridableInitializerName = counted_name_OverridableInitializer;
+    watched.AllocatorFree = released_name;
+    watched.CreateIoBinding = counted_binding;
+    watched.RunWithBinding = counted_run_binding;
+    watched.GetBoundOutputValues = counted_bound;
+    watched.ReleaseSessionOptions = released_ReleaseSessionOptions;
+    watched.ReleaseSession = released_ReleaseSession;
+    watched.ReleaseRunOptions = released_ReleaseRunOptions;
+    watched.ReleaseValue = released_ReleaseValue;
+    watched.ReleaseTypeInfo = released_ReleaseTypeInfo;
+    watched.ReleaseTensorTypeAndShapeInfo = released_ReleaseTensorTypeAndShapeInfo;
+    watched.ReleaseIoBinding = released_ReleaseIoBinding;
+    memset(made, 0, sizeof made);
+    memset(all_made, 0, sizeof all_made);
+    calls = fails_at = 0;
+    return 0;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+/* As many as there were; what they are is said. */
+static void nothing_stays(const char *after)
+{
+    int left = 0;
+    for (int k = 0; k < KINDS; k++) {
+        if (made[k])
+            print_error("%s: %d %s stay\n", after, made[k], kind_names[k]);
+        left += made[k] != 0;
+    }
+    assert_int_equal(left, 0);
+}
+
+/* Rows of `mlp` and `chain`, or an input that they do not take. */
+static weir_status ask(const loaded *l, int64_t rows, int64_t width)
+{
+    static float x[8 * 20];
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, width), x);
+    weir_outputs out;
+    weir_status status = infer(l, &in, 1, &out);
+    if (status == WEIR_OK)
+        l->engine->release_outputs(l->model, &out);
+    return status;
+}
+
+/* All that a model does, whatever of it fails: its loads, runs of several shapes, a wrong one. */
+static weir_status use_all(const char *const *settings)
+{
+    loaded l = open_client(0);
+    weir_status status = load_into(&l, "mlp", settings);
+    if (status == WEIR_OK) {
+        status = l.engine->warm_up(l.model);
+        int before[KINDS];
+        memcpy(before, made, sizeof made);
+        for (int64_t rows = 1; rows < 5; rows++) {
+            weir_status ran = ask(&l, rows, 16);
+            status = status == WEIR_OK ? ran : status;
+        }
+        assert_int_equal(ask(&l, 1, 17) == WEIR_OK, 0);
+        for (int k = VALUES; k < STREAMS; k++) /* no run leaves anything, whether it fails or not */
+            assert_int_equal(made[k], before[k]);
+        assert_int_equal(made[RUN_OPTIONS], before[RUN_OPTIONS]);
+        unload_model(&l);
+    } else {
+        assert_null(l.model);
+        assert_int_equal(live(&l), 0);
+    }
+    close_client(&l);
+    return status;
+}
+
+static const char *const ways[][3] = {{NULL},
+                                      {"weights=engine", NULL},
+                                      {"buckets=3", NULL},
+                                      {"concurrency=3", NULL},
+                                      {"concurrency=2", "buckets=2", NULL}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static void what_is_made_is_given_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WAYS; i++) {
+        if (i == 1 && on_cuda())
+            continue; /* weights that are the engine's are none of a device */
+        memset(all_made, 0, sizeof all_made);
+        assert_ok(use_all(ways[i]));
+        nothing_stays(ways[i][0] ? ways[i][0] : "no settings");
+        assert_true(all_made[OPTIONS] > 0 && all_made[SESSIONS] > 0 && all_made[VALUES] > 0 && all_made[BRIDGES] > 0);
+        assert_true(all_made[TYPES] > 0 && all_made[NAMES] > 0 && all_made[SHAPES] > 0);
+        if (on_cuda())
+            assert_int_equal(all_made[STREAMS], i < 3 ? 1 : i == 3 ? 3 : 2);
+        else
+            assert_true(all_made[STREAMS] == 0);
+        if (i == 4)
+            assert_true(all_made[SESSIONS] >= (on_cuda() ? 3 : 2));
+    }
+}
+
+/* Each call in turn, until there is none so late. */
+static void what_is_made_is_given_back_whichever_call_fails(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WAYS; i++) {
+        if (i == 1 && on_cuda())
+            continue;
+        int failures = 0;
+        for (int at = 1;; at++) {
+            char words[64];
+            calls = 0;
+            fails_at = at;
+            weir_status status = use_all(ways[i]);
+            fails_at = 0;
+            failures += status != WEIR_OK;
+            snprintf(words, sizeof words, "%s, with call %d failed", ways[i][0] ? ways[i][0] : "no settings", at);
+            nothing_stays(words);
+            if (calls < at)
+                break;
+        }
+        assert_true(failures > 5);
+    }
+}
+
+int main(void)
+{
+    int missing = on_cuda() ? need_cuda_build() : need_onnxruntime();
+    if (missing)
+        return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
