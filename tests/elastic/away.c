@@ -97,6 +97,7 @@ static weir_status away_synchronize(wi_device *device, void *stream)
         weir_use use = {{.pointer = base + last * GRANULE}, WEIR_ACCESS_WRITE};
         intruded = NULL;
         fault.fail_at = -1;
+        ok(wi_host_driver.stream_synchronize(device, stream)); /* what it writes is not what is being copied */
         ok(weir_launch_begin(s->f.runtime, s->f.stream, &use, 1, &intruder));
         write_to(s, s->highest, last, 99);
         fault.fail_at = fail_at;
