@@ -285,7 +285,9 @@ static void the_original_is_where_calls_go(void **state)
 {
     (void)state;
     module m = load("module-open", RTLD_NOW); /* nothing is sealed */
-    function *tables[] = {m.unsealed(), (function *)(uintptr_t)m.sealed() + 1};
+    function *tables[2];
+    tables[0] = m.unsealed();
+    tables[1] = (function *)(uintptr_t)m.sealed() + 1;
     ok(wi_interpose_open(m.path, both, 2, &it));
     wi_interposed before = wi_interpose_found(it, 1);
     ok(wi_interpose_close(it));
